@@ -1,0 +1,100 @@
+//! `autoload!()`, `autoload!(only a, b)` and `autoload!(except a, b)`.
+
+use std::collections::BTreeSet;
+
+use proc_macro::Span;
+
+use crate::rustc_args::{self, Externs};
+use crate::source::{Error, Output, Tokens};
+
+const NO_LIST: &str = "autoload! cannot see which crates this target depends on: the compiler that expands it \
+shows no `--extern` list. Name the crates by hand instead: `autoload!(only device_a, device_b);`, or one \
+`extern crate device_a as _;` line each";
+
+pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
+    let names = match choice(input)? {
+        Choice::Only(names) => names,
+        Choice::AllBut(left_out) => match rustc_args::externs() {
+            Externs::Known(names) => names.difference(&left_out).cloned().collect(),
+            Externs::Ide => BTreeSet::new(),
+            Externs::Unknown => return Err(Error::new(Span::call_site(), NO_LIST)),
+        },
+    };
+    Ok(link(&names))
+}
+
+enum Choice {
+    Only(BTreeSet<String>),
+    AllBut(BTreeSet<String>),
+}
+
+fn choice(input: &mut Tokens) -> Result<Choice, Error> {
+    if input.is_empty() {
+        return Ok(Choice::AllBut(BTreeSet::new()));
+    }
+    let word = input.ident("`only` or `except`")?;
+    let chosen = match word.to_string().as_str() {
+        "only" => Choice::Only(crate_names(input)?),
+        "except" => Choice::AllBut(crate_names(input)?),
+        other => {
+            return Err(Error::new(
+                word.span(),
+                format!("expected `only a, b` or `except a, b`, found `{other}`"),
+            ));
+        }
+    };
+    Ok(chosen)
+}
+
+fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
+    let mut names = BTreeSet::new();
+    loop {
+        names.insert(
+            input
+                .ident("the name of a crate, as `use` would write it")?
+                .to_string(),
+        );
+        if input.is_empty() {
+            return Ok(names);
+        }
+        input.punct(',')?;
+        if input.is_empty() {
+            return Ok(names);
+        }
+    }
+}
+
+/// Links each crate and refers to its hidden constant, if it has one.
+///
+/// Whether it has one cannot be asked, but name lookup decides it: in the inner block the crate's glob import
+/// wins if it exports the constant; otherwise the outer, empty one is found. The reference is an ordinary typed
+/// path, so it needs no linker section of the other crate, and a crate that was built against another version of
+/// entry-points is a compile error.
+fn link(names: &BTreeSet<String>) -> Output {
+    let krate = Output::CRATE;
+    let mut output = Output::default();
+    output.text("const _: () = {");
+    for name in names {
+        output.text(&format!(
+            "#[allow(unused_extern_crates)] extern crate {name} as _;"
+        ));
+    }
+    output.text(&format!(
+        "static AUTOLOADED: &[&[{krate}::__private::Registration]] = {{
+            #[allow(unused_imports)]
+            use {krate}::__private::nothing::__ENTRY_POINTS;
+            &["
+    ));
+    for name in names {
+        output.text(&format!(
+            "{{ #[allow(unused_imports, clippy::wildcard_imports)] use ::{name}::*; __ENTRY_POINTS }},"
+        ));
+    }
+    output.text(&format!(
+        "]
+        }};
+        {krate}::__collect_autoload! {{ AUTOLOADED }}
+        }};"
+    ));
+    output
+}

@@ -1,0 +1,127 @@
+//! `group! { pub static SLICE: [EntryPoint<dyn P>]; pub fn group() -> Group<dyn P> { Group::new("name") } }`.
+
+use proc_macro::{Delimiter, TokenStream, TokenTree};
+
+use crate::source::{Error, Output, Tokens};
+
+pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
+    let slice_attributes = input.attributes()?;
+    let slice_visibility = input.visibility();
+    input.keyword("static")?;
+    let slice = input.ident("the name of the distributed slice")?;
+    input.punct(':')?;
+    let element = input.group(Delimiter::Bracket, "`[EntryPoint<…>]`")?;
+    input.punct(';')?;
+
+    let function_attributes = input.attributes()?;
+    let function_visibility = input.visibility();
+    input.keyword("fn")?;
+    let function = input.ident("the name of the function that returns the group")?;
+    input.group(Delimiter::Parenthesis, "`()`")?;
+    input.punct('-')?;
+    input.punct('>')?;
+    input.keyword("Group")?;
+    let plugin = angle_brackets(input)?;
+    let body = input.group(Delimiter::Brace, "the group, as `{ Group::new(\"name\") }`")?;
+
+    let krate = Output::CRATE;
+    let unique = unique_name(&slice.to_string());
+    let mut output = Output::default();
+
+    // linkme knows a slice by the bare identifier of its static, and two crates with a slice called BACKENDS
+    // stop each other. So the static gets a name of its own and its short name by re-export, which carries three
+    // things at once: the static, linkme's macro, and the type that leads from the slice to its group.
+    output.text(&format!(
+        "#[doc(hidden)] #[allow(non_snake_case, unreachable_pub, private_interfaces, clippy::wildcard_imports)]
+        pub mod {unique} {{
+            #[allow(unused_imports)] use super::*;
+            {krate}::__linked_slice! {{ "
+    ));
+    attributes(&mut output, &slice_attributes);
+    output
+        .text(&format!("pub static {unique}: ["))
+        .tokens(element)
+        .text("]; }");
+    output.text(&format!(
+        "#[doc(hidden)] #[allow(non_camel_case_types, missing_docs)] pub enum {unique} {{}}
+        impl {krate}::__private::Collected for {unique} {{
+            type Plugin = "
+    ));
+    output
+        .tokens(plugin.clone())
+        .text(&format!("; fn group() -> &'static {krate}::Group<"));
+    output
+        .tokens(plugin.clone())
+        .text("> { super::")
+        .tokens(TokenTree::from(function.clone()));
+    output.text("() } } }");
+
+    output.text("#[doc(inline)]").tokens(slice_visibility);
+    output
+        .text(&format!("use {unique}::{unique} as"))
+        .tokens(TokenTree::from(slice))
+        .text(";");
+
+    attributes(&mut output, &function_attributes);
+    output
+        .tokens(function_visibility)
+        .text("fn")
+        .tokens(TokenTree::from(function));
+    output
+        .text(&format!("() -> &'static {krate}::Group<"))
+        .tokens(plugin.clone());
+    output
+        .text(&format!("> {{ static GROUP: {krate}::Group<"))
+        .tokens(plugin);
+    output.text("> = ({").tokens(body);
+    output.text(&format!(
+        "}}).collected(|| &{unique}::{unique}[..], ::core::any::TypeId::of::<{unique}::{unique}>); &GROUP }}"
+    ));
+    Ok(output)
+}
+
+fn attributes(output: &mut Output, attributes: &[TokenStream]) {
+    for attribute in attributes {
+        output.text("#[").tokens(attribute.clone()).text("]");
+    }
+}
+
+fn angle_brackets(input: &mut Tokens) -> Result<TokenStream, Error> {
+    input.punct('<')?;
+    let mut depth = 1_usize;
+    let mut after_dash = false;
+    let mut inner = Vec::new();
+    while let Some(token) = input.next() {
+        let punct = match &token {
+            TokenTree::Punct(punct) => Some(punct.as_char()),
+            _ => None,
+        };
+        match punct {
+            Some('<') => depth += 1,
+            Some('>') if !after_dash => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Ok(inner.into_iter().collect());
+        }
+        after_dash = punct == Some('-');
+        inner.push(token);
+    }
+    Err(input.unexpected(None, "`>`"))
+}
+
+/// One name for one slice in the whole program. The version is left out on purpose: two versions of a
+/// framework in one program then stop with linkme's own message instead of splitting the group without a word.
+fn unique_name(slice: &str) -> String {
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let krate = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
+    let package = package.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    let mut name = format!("ENTRY_POINTS_{package}");
+    if krate != package {
+        name.push('_');
+        name.push_str(&krate);
+    }
+    name.push('_');
+    name.push_str(slice);
+    name
+}

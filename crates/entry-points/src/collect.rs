@@ -1,0 +1,395 @@
+//! The ways in: how entry points of other crates reach a group.
+//!
+//! | way | what it is | where it works |
+//! |---|---|---|
+//! | linkme | each element's entry in a linker section | where linkme builds, if rustc and the linker keep the element's crate |
+//! | inventory | a constructor that runs before `main` | wasm, Miri, windows-gnu; elsewhere with the feature `inventory` |
+//! | `autoload!` | one element of the *calling* crate, with typed references to those of its dependencies | everywhere, also where the linker drops the sections of other crates |
+//! | `register` | a function call | everywhere |
+//!
+//! An entry point that comes by several ways is one entry point, by its address.
+
+use std::any::{Any, TypeId};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::load::panic_message;
+use crate::{EntryPoint, Group};
+
+// One list decides which collectors there are; Cargo.toml repeats it.
+#[cfg_attr(
+    any(
+        target_family = "wasm",
+        miri,
+        target_os = "dragonfly",
+        target_os = "haiku",
+        target_os = "netbsd",
+        target_os = "redox",
+    ),
+    path = "collect/no_linkme.rs"
+)]
+// linkme's expansion says `unsafe(link_section)`; the code of this crate has no `unsafe`.
+#[allow(unsafe_code)]
+pub(crate) mod by_linkme;
+
+#[cfg_attr(
+    not(any(
+        feature = "inventory",
+        target_family = "wasm",
+        miri,
+        target_os = "dragonfly",
+        target_os = "haiku",
+        target_os = "netbsd",
+        target_os = "redox",
+        all(windows, target_env = "gnu"),
+    )),
+    path = "collect/no_inventory.rs"
+)]
+// inventory's expansion has a constructor.
+#[allow(unsafe_code)]
+pub(crate) mod by_inventory;
+
+// Not public API. What a distributed slice is called by, in the namespace of types: `group!` gives it the
+// slice's own name, so that a path to the slice is a path to its group as well.
+#[doc(hidden)]
+pub trait Collected: 'static {
+    type Plugin: ?Sized + Send + Sync + 'static;
+
+    fn group() -> &'static Group<Self::Plugin>;
+
+    fn name() -> &'static str {
+        Self::group().name()
+    }
+}
+
+// Not public API. Used by generated code.
+/// An entry point and the group it is for, with the group's type erased, so that one list can hold those of
+/// all groups.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Registration {
+    slice: fn() -> TypeId,
+    point: &'static (dyn Any + Send + Sync),
+}
+
+impl Registration {
+    // Not public API. Used by generated code.
+    pub const fn new<S: Collected>(point: &'static EntryPoint<S::Plugin>) -> Self {
+        Self {
+            slice: TypeId::of::<S>,
+            point,
+        }
+    }
+
+    fn of_slice<P: ?Sized>(&self, slice: TypeId) -> Option<&'static EntryPoint<P>> {
+        // The slice alone decides; the downcast cannot fail for it.
+        ((self.slice)() == slice).then(|| self.point.downcast_ref())?
+    }
+}
+
+// Not public API. Used by generated code.
+/// What one `autoload!` line found: for each crate, its entry points.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Autoload {
+    /// `None` for the sentinel, which this crate links into every collector to see whether it works.
+    written_in: Option<&'static str>,
+    crates: &'static [&'static [Registration]],
+}
+
+impl Autoload {
+    // Not public API. Used by generated code.
+    pub const fn new(written_in: &'static str, crates: &'static [&'static [Registration]]) -> Self {
+        Self {
+            written_in: Some(written_in),
+            crates,
+        }
+    }
+
+    const SENTINEL: Self = Self {
+        written_in: None,
+        crates: &[],
+    };
+}
+
+// Not public API. Used by generated code.
+/// What goes through inventory: it knows a collection by its element's type, and only this crate may declare one
+/// for a type of its own, so that all groups share this.
+#[doc(hidden)]
+pub enum Submission {
+    EntryPoint(Registration),
+    Autoload(&'static Autoload),
+}
+
+// Not public API. What `autoload!` finds in a crate that offers nothing.
+#[doc(hidden)]
+pub mod nothing {
+    pub const __ENTRY_POINTS: &[super::Registration] = &[];
+}
+
+// Not public API. Used by generated code.
+#[doc(hidden)]
+pub const fn assert_at_crate_root(module_path: &str) {
+    let path = module_path.as_bytes();
+    let mut i = 0;
+    while i < path.len() {
+        assert!(
+            path[i] != b':',
+            "entry_points! belongs at the root of the crate, where autoload! looks for it"
+        );
+        i += 1;
+    }
+}
+
+// Not public API. Collects one `autoload!`'s list; `AUTOLOADS` is this crate's own slice.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __collect_autoload {
+    ($crates:ident) => {
+        $crate::__linked_static! {
+            ($crate::__private::AUTOLOADS)
+            static AUTOLOAD: $crate::__private::Autoload =
+                $crate::__private::Autoload::new(::core::module_path!(), $crates);
+        }
+        $crate::__submit! { $crate::__private::Submission::Autoload(&AUTOLOAD) }
+    };
+}
+
+// Not public API. The second way in for an element of `entry_points!`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __collect_registration {
+    ($registration:expr) => {
+        $crate::__submit! { $crate::__private::Submission::EntryPoint($registration) }
+    };
+}
+
+/// Whether a collector works in this binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// It is not part of this build.
+    Absent,
+    /// It does not even see this crate's own sentinel.
+    Blind,
+    Works,
+}
+
+impl Sight {
+    fn of(present: bool, sees_sentinel: bool) -> Self {
+        match (present, sees_sentinel) {
+            (false, _) => Self::Absent,
+            (true, false) => Self::Blind,
+            (true, true) => Self::Works,
+        }
+    }
+}
+
+/// What the collectors saw, apart from the entry points themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) linkme: Sight,
+    pub(crate) inventory: Sight,
+    /// Where `autoload!` lines stand.
+    pub(crate) autoloads: Vec<&'static str>,
+    /// Entry points that linkme or inventory brought by themselves.
+    pub(crate) collected: usize,
+    /// The group's own slice could not be read.
+    pub(crate) broken_slice: Option<String>,
+}
+
+/// A group's slice, and the type by which registrations name it.
+pub(crate) struct Source<P: ?Sized + 'static> {
+    pub(crate) elements: fn() -> &'static [EntryPoint<P>],
+    pub(crate) slice: fn() -> TypeId,
+}
+
+impl<P: ?Sized> Clone for Source<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: ?Sized> Copy for Source<P> {}
+
+/// All entry points of one group, each once, in no particular order.
+pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static EntryPoint<P>>, Seen) {
+    let mut autoloads: Vec<&'static Autoload> = by_linkme::autoloads().iter().collect();
+    let mut submitted = Vec::new();
+    for submission in by_inventory::submissions() {
+        match submission {
+            Submission::Autoload(autoload) => autoloads.push(autoload),
+            Submission::EntryPoint(registration) => submitted.push(registration),
+        }
+    }
+    let is_sentinel = |autoload: &&Autoload| autoload.written_in.is_none();
+    let linkme = Sight::of(
+        by_linkme::PRESENT,
+        by_linkme::autoloads().iter().any(|one| is_sentinel(&one)),
+    );
+    let mut submitted_autoloads = by_inventory::submissions().filter_map(|submission| match submission {
+        Submission::Autoload(autoload) => Some(*autoload),
+        Submission::EntryPoint(_) => None,
+    });
+    let inventory = Sight::of(
+        by_inventory::PRESENT,
+        submitted_autoloads.any(|one| is_sentinel(&one)),
+    );
+
+    let mut points: Vec<&'static EntryPoint<P>> = Vec::new();
+    let mut broken_slice = None;
+    if let Some(source) = source {
+        // linkme panics when two slices of one name are in the binary. That is for the report, not for whoever
+        // happens to look up a name first.
+        match catch_unwind(AssertUnwindSafe(source.elements)) {
+            Ok(elements) => points.extend(elements),
+            Err(panic) => broken_slice = Some(panic_message(panic)),
+        }
+        let slice = (source.slice)();
+        points.extend(
+            submitted
+                .iter()
+                .filter_map(|registration| registration.of_slice(slice)),
+        );
+    }
+    let by_address = |point: &&'static EntryPoint<P>| std::ptr::from_ref::<EntryPoint<P>>(point).cast::<()>();
+    points.sort_unstable_by_key(by_address);
+    points.dedup_by_key(|point| by_address(point));
+    let collected = points.len();
+
+    if let Some(source) = source {
+        let slice = (source.slice)();
+        let listed = autoloads
+            .iter()
+            .flat_map(|autoload| autoload.crates.iter().copied().flatten());
+        points.extend(listed.filter_map(|registration| registration.of_slice(slice)));
+    }
+    points.sort_unstable_by_key(by_address);
+    points.dedup_by_key(|point| by_address(point));
+
+    let mut autoloads: Vec<_> = autoloads
+        .iter()
+        .filter_map(|autoload| autoload.written_in)
+        .collect();
+    autoloads.sort_unstable();
+    autoloads.dedup();
+    (
+        points,
+        Seen {
+            linkme,
+            inventory,
+            autoloads,
+            collected,
+            broken_slice,
+        },
+    )
+}
+
+impl Seen {
+    /// What a person should know who misses an entry point: each with its remedy.
+    pub(crate) fn notes(&self, autoload_line: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(panic) = &self.broken_slice {
+            notes.push(format!(
+                "the group's own slice cannot be read ({panic}): two versions of one framework are in this \
+                 program; see `cargo tree -d`"
+            ));
+        }
+        let found_otherwise = self.inventory == Sight::Works || !self.autoloads.is_empty();
+        match (self.linkme, self.inventory) {
+            (Sight::Blind, _) if found_otherwise => notes.push(
+                "linkme sees nothing in this binary: entry points from an `entry_points!` block are found all the \
+                 same, those with the bare attribute `#[distributed_slice]` are lost"
+                    .to_owned(),
+            ),
+            (Sight::Blind, _) | (Sight::Absent, Sight::Blind) => notes.push(
+                "nothing is collected in this binary, not even this crate's own sentinel: the linker dropped it \
+                 (mold before 2.4.1 does, and a C linker may where a staticlib's `autoload!` stands in a module \
+                 that nothing calls). Turn on the feature `inventory`, use another linker, or call `register`"
+                    .to_owned(),
+            ),
+            _ => {}
+        }
+        if self.autoloads.is_empty() && self.collected == 0 {
+            notes.push(format!(
+                "no `autoload!` line is part of this program, and rustc leaves out every dependency that no source \
+                 line names. Write `{autoload_line}` once, in main.rs or lib.rs"
+            ));
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL_WELL: Seen = Seen {
+        linkme: Sight::Works,
+        inventory: Sight::Absent,
+        autoloads: Vec::new(),
+        collected: 1,
+        broken_slice: None,
+    };
+
+    fn notes(seen: &Seen) -> String {
+        seen.notes("x::autoload!();").join("\n")
+    }
+
+    #[test]
+    fn nothing_is_said_when_all_is_well() {
+        assert_eq!(notes(&ALL_WELL), "");
+    }
+
+    #[test]
+    fn a_program_without_autoload_is_told_the_line_to_write() {
+        let notes = notes(&Seen {
+            collected: 0,
+            ..ALL_WELL
+        });
+        assert!(notes.contains("Write `x::autoload!();` once"), "{notes}");
+    }
+
+    #[test]
+    fn a_blind_collector_is_reported_with_the_remedy() {
+        let blind = Seen {
+            linkme: Sight::Blind,
+            ..ALL_WELL
+        };
+        assert!(
+            notes(&blind).contains("Turn on the feature `inventory`"),
+            "{}",
+            notes(&blind)
+        );
+        let wasm = Seen {
+            linkme: Sight::Absent,
+            inventory: Sight::Blind,
+            ..ALL_WELL
+        };
+        assert!(
+            notes(&wasm).contains("not even this crate's own sentinel"),
+            "{}",
+            notes(&wasm)
+        );
+        let covered = Seen {
+            autoloads: vec!["app"],
+            ..blind
+        };
+        assert!(
+            notes(&covered).contains("are found all the same"),
+            "{}",
+            notes(&covered)
+        );
+    }
+
+    #[test]
+    fn the_sentinel_is_seen_in_this_very_binary() {
+        let (_, seen) = gather::<u8>(None);
+        assert!(
+            seen.linkme != Sight::Blind && seen.inventory != Sight::Blind,
+            "{seen:?}"
+        );
+        assert!(
+            seen.linkme == Sight::Works || seen.inventory == Sight::Works,
+            "{seen:?}"
+        );
+    }
+}

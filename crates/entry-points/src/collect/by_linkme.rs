@@ -1,0 +1,46 @@
+//! Collecting through linkme's linker sections.
+
+use super::Autoload;
+
+/// Every `autoload!` line of the program, whatever the group.
+#[linkme::distributed_slice]
+pub static ENTRY_POINTS_AUTOLOADS: [Autoload];
+
+#[linkme::distributed_slice(ENTRY_POINTS_AUTOLOADS)]
+static SENTINEL: Autoload = Autoload::SENTINEL;
+
+pub(crate) fn autoloads() -> &'static [Autoload] {
+    &ENTRY_POINTS_AUTOLOADS
+}
+
+pub(crate) const PRESENT: bool = true;
+
+// Not public API. A slice that is declared by `group!`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __linked_slice {
+    ($(#[$attribute:meta])* pub static $name:ident : [$($element:tt)*];) => {
+        $(#[$attribute])*
+        #[$crate::__private::linkme::distributed_slice]
+        #[linkme(crate = $crate::__private::linkme)]
+        pub static $name: [$($element)*];
+    };
+}
+
+// Not public API. An element of a slice. The crate path spares the calling crate a dependency on linkme.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __linked_static {
+    (($($slice:tt)*) $($item:tt)*) => {
+        #[$crate::__private::linkme::distributed_slice($($slice)*)]
+        #[linkme(crate = $crate::__private::linkme)]
+        $($item)*
+    };
+}
+
+// Not public API. Used by generated code.
+#[doc(hidden)]
+pub(crate) mod reexport {
+    pub use super::ENTRY_POINTS_AUTOLOADS as AUTOLOADS;
+    pub use linkme;
+}

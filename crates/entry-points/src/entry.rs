@@ -1,0 +1,398 @@
+//! A name in a group: what is behind it, and what has become of it.
+
+use std::cmp::Ordering as Order;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use crate::error::{EntryName, and};
+use crate::index::Named;
+use crate::load::{self, Progress};
+use crate::switches::Settings;
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::verdict::{self, Candidate, Claim, Verdict};
+use crate::{EntryPoint, Group, LoadError, RegisterError};
+
+/// A name in a [`Group`].
+///
+/// `Copy`, as large as a pointer, compared by group and name. It stays valid for the life of the program,
+/// whatever is registered later.
+pub struct Entry<P: ?Sized + 'static>(pub(crate) &'static Slot<P>);
+
+impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
+    /// The name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// The group.
+    #[must_use]
+    pub fn group(self) -> &'static Group<P> {
+        self.0.group
+    }
+
+    /// The entry point behind the name: the one in use, or else the first of those that there are.
+    #[must_use]
+    pub fn entry_point(self) -> &'static EntryPoint<P> {
+        self.0.state().representative()
+    }
+
+    /// The package it comes from, if known.
+    #[must_use]
+    pub fn package(self) -> Option<&'static str> {
+        self.entry_point().package()
+    }
+
+    /// The version of that package, if known.
+    #[must_use]
+    pub fn version(self) -> Option<&'static str> {
+        self.entry_point().version()
+    }
+
+    /// The Rust path of its `load` function, if known.
+    #[must_use]
+    pub fn value(self) -> Option<&'static str> {
+        self.entry_point().value()
+    }
+
+    /// What has become of it. Runs no code of the plugin's and never waits for it.
+    #[must_use]
+    pub fn state(self) -> State {
+        let state = self.0.state();
+        let at = state.chosen.unwrap_or(0);
+        state.of_candidate(at)
+    }
+
+    /// The plugin; loads it at the first call.
+    ///
+    /// Once loaded, this is one atomic load: no lock, no allocation. Before, it runs the entry point's `load` on
+    /// this thread, or blocks while another thread does. Any number of threads may call it.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] says why there is no plugin. A failure is remembered: every later call returns the same
+    /// error, until [`retry`](Self::retry).
+    pub fn load(self) -> Result<&'static P, LoadError> {
+        load::load(self.0, false)
+    }
+
+    /// The plugin, if it has been loaded.
+    #[must_use]
+    pub fn loaded(self) -> Option<&'static P> {
+        self.0.loaded()
+    }
+
+    /// Like [`load`](Self::load), but tries again if loading failed before.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn retry(self) -> Result<&'static P, LoadError> {
+        load::load(self.0, true)
+    }
+}
+
+impl<P: ?Sized> Clone for Entry<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: ?Sized> Copy for Entry<P> {}
+
+impl<P: ?Sized> PartialEq for Entry<P> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl<P: ?Sized> Eq for Entry<P> {}
+
+impl<P: ?Sized + Send + Sync> PartialOrd for Entry<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P: ?Sized + Send + Sync> Ord for Entry<P> {
+    /// By name; entries of different groups by the group's name first.
+    fn cmp(&self, other: &Self) -> Order {
+        let key = |entry: &Self| {
+            (
+                entry.0.group.name(),
+                entry.0.name,
+                std::ptr::from_ref(entry.0).addr(),
+            )
+        };
+        if self == other {
+            Order::Equal
+        } else {
+            key(self).cmp(&key(other))
+        }
+    }
+}
+
+impl<P: ?Sized> Hash for Entry<P> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
+impl<P: ?Sized + Send + Sync> fmt::Debug for Entry<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry")
+            .field(&self.name())
+            .field(&self.state())
+            .finish()
+    }
+}
+
+/// What has become of an entry point.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum State {
+    /// It is part of the program, and nobody has asked for it.
+    Linked,
+    /// A switch turned it off.
+    Disabled {
+        /// The variable and its value, such as `DEVICE_BACKEND_DISABLE=open*`, or the program.
+        by: Arc<str>,
+    },
+    /// Its `load` is running.
+    Loading {
+        /// For how long.
+        elapsed: Duration,
+    },
+    /// It is in use.
+    Loaded {
+        /// How long its `load` took.
+        took: Duration,
+    },
+    /// It has nothing to work with on this machine.
+    Unavailable {
+        /// What it said.
+        cause: LoadError,
+    },
+    /// Its `load` returned an error or panicked.
+    Failed {
+        /// The error that everybody gets who asks for it.
+        cause: LoadError,
+    },
+    /// Its name is taken, or offered more than once.
+    Duplicate {
+        /// What else claims the name.
+        of: Arc<[String]>,
+    },
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linked => f.write_str("linked"),
+            Self::Disabled { by } => write!(f, "disabled by {by}"),
+            Self::Loading { elapsed } => write!(f, "loading for {elapsed:.1?}"),
+            Self::Loaded { took } => write!(f, "loaded in {took:.1?}"),
+            Self::Unavailable { cause } => match cause.failure() {
+                Some(reason) => write!(f, "unavailable: {reason}"),
+                None => write!(f, "unavailable: {cause}"),
+            },
+            Self::Failed { cause } => match cause {
+                LoadError::Failed { cause, .. } => write!(f, "failed: {cause}"),
+                LoadError::Panicked { message, .. } => write!(f, "failed: panicked: {message}"),
+                other => write!(f, "failed: {other}"),
+            },
+            Self::Duplicate { of } => write!(f, "duplicate of {}", and(of)),
+        }
+    }
+}
+
+/// A name's place in its group. It is leaked, so that devices and the like can hold it as a plain reference.
+pub(crate) struct Slot<P: ?Sized + 'static> {
+    name: &'static str,
+    group: &'static Group<P>,
+    loaded: OnceLock<&'static P>,
+    /// Whether a candidate is chosen: what a look-up needs to know without the lock.
+    usable: AtomicBool,
+    state: Mutex<SlotState<P>>,
+}
+
+pub(crate) struct SlotState<P: ?Sized + 'static> {
+    pub(crate) candidates: Vec<Candidate<P>>,
+    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) chosen: Option<usize>,
+    pub(crate) progress: Progress,
+}
+
+impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
+    pub(crate) fn new(name: &'static str, group: &'static Group<P>) -> Self {
+        let state = SlotState {
+            candidates: Vec::new(),
+            verdicts: Vec::new(),
+            chosen: None,
+            progress: Progress::NotLoaded,
+        };
+        Self {
+            name,
+            group,
+            loaded: OnceLock::new(),
+            usable: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, SlotState<P>> {
+        self.state.lock()
+    }
+
+    pub(crate) fn usable(&self) -> bool {
+        self.usable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn loaded(&self) -> Option<&'static P> {
+        self.loaded.get().copied()
+    }
+
+    pub(crate) fn set_loaded(&self, plugin: &'static P) {
+        assert!(self.loaded.set(plugin).is_ok(), "a slot is loaded once");
+    }
+
+    /// Decides anew which candidate is behind the name.
+    pub(crate) fn judge(&self, state: &mut SlotState<P>, settings: &Settings) {
+        state.verdicts = verdict::judge(&state.candidates, self.group.reserves(self.name), settings);
+        state.chosen = state.verdicts.iter().position(|verdict| *verdict == Verdict::On);
+        self.usable.store(state.chosen.is_some(), Ordering::Release);
+    }
+
+    /// Lets `point` claim the name. Whatever is in use, or is refused for, stays as it is.
+    pub(crate) fn claim(
+        &self,
+        point: &'static EntryPoint<P>,
+        claim: Claim,
+        settings: &Settings,
+    ) -> Result<(), RegisterError> {
+        let mut state = self.state();
+        let known = state
+            .candidates
+            .iter()
+            .position(|candidate| std::ptr::eq(candidate.point, point));
+        if known.is_some() && known == state.chosen {
+            return Ok(());
+        }
+        let result = self.refusal(&state, point, claim).map_or(Ok(()), Err);
+        match known {
+            // It is listed already, by the better right of being linked.
+            Some(_) if result.is_err() => return result,
+            // To the end of the list: the last override counts.
+            Some(at) => drop(state.candidates.remove(at)),
+            None => {}
+        }
+        let claim = if result.is_ok() { claim } else { Claim::Refused };
+        state.candidates.push(Candidate { point, claim });
+        self.judge(&mut state, settings);
+        result
+    }
+
+    fn refusal(&self, state: &SlotState<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
+        let (name, group, by) = (self.name, self.group.name(), point.whence());
+        let others: Vec<_> = state
+            .candidates
+            .iter()
+            .filter(|candidate| !std::ptr::eq(candidate.point, point))
+            .collect();
+        if self.group.reserves(name) || others.iter().any(|other| other.claim == Claim::BuiltIn) {
+            return Some(RegisterError::BuiltIn { name, group, by });
+        }
+        let holder = || {
+            and(&others
+                .iter()
+                .map(|other| other.point.whence())
+                .collect::<Vec<_>>())
+        };
+        if state.in_use() {
+            return Some(RegisterError::InUse {
+                name,
+                group,
+                holder: holder(),
+                by,
+            });
+        }
+        let is_off = |at: usize| matches!(state.verdicts[at], Verdict::Off { .. });
+        let taken = (0..state.candidates.len())
+            .any(|at| !std::ptr::eq(state.candidates[at].point, point) && !is_off(at));
+        (claim == Claim::Registered && taken).then(|| RegisterError::Taken {
+            name,
+            group,
+            holder: holder(),
+            by,
+        })
+    }
+
+    /// The entry point behind the name, or why there is none.
+    pub(crate) fn chosen(&self, state: &SlotState<P>) -> Result<&'static EntryPoint<P>, LoadError> {
+        if let Some(at) = state.chosen {
+            return Ok(state.candidates[at].point);
+        }
+        let entry = self.entry_name(state.representative());
+        let disabled = state.verdicts.iter().find_map(|verdict| match verdict {
+            Verdict::Off { by } => Some(by),
+            _ => None,
+        });
+        let duplicates: Vec<_> = std::iter::zip(&state.candidates, &state.verdicts)
+            .filter(|(_, verdict)| matches!(verdict, Verdict::Duplicate { .. }))
+            .map(|(candidate, _)| candidate.point)
+            .collect();
+        match disabled {
+            // A name that is both off and claimed twice: what keeps it from being used is the claim.
+            Some(by) if duplicates.is_empty() => Err(LoadError::Disabled {
+                entry,
+                by: Arc::clone(by),
+            }),
+            _ => Err(self.group.duplicate_error(entry, &duplicates)),
+        }
+    }
+
+    pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
+        EntryName {
+            name: self.name,
+            group: self.group.name(),
+            whence: point.whence().into(),
+        }
+    }
+}
+
+impl<P: ?Sized> Named for Slot<P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<P: ?Sized> SlotState<P> {
+    pub(crate) fn representative(&self) -> &'static EntryPoint<P> {
+        self.candidates[self.chosen.unwrap_or(0)].point
+    }
+
+    /// Whether loading has begun, so that what is behind the name stays.
+    pub(crate) fn in_use(&self) -> bool {
+        !matches!(self.progress, Progress::NotLoaded)
+    }
+
+    pub(crate) fn of_candidate(&self, at: usize) -> State {
+        match &self.verdicts[at] {
+            Verdict::Off { by } => State::Disabled { by: Arc::clone(by) },
+            Verdict::Duplicate { of } => State::Duplicate { of: Arc::clone(of) },
+            Verdict::On => match &self.progress {
+                Progress::NotLoaded => State::Linked,
+                Progress::Loading(attempt) => State::Loading {
+                    elapsed: attempt.since.elapsed(),
+                },
+                Progress::Loaded { took } => State::Loaded { took: *took },
+                Progress::Failed(cause @ LoadError::Unavailable { .. }) => {
+                    State::Unavailable { cause: cause.clone() }
+                }
+                Progress::Failed(cause) => State::Failed { cause: cause.clone() },
+            },
+        }
+    }
+}

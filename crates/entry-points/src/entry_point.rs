@@ -1,0 +1,249 @@
+//! What a plugin crate declares.
+
+use std::fmt;
+use std::panic::Location;
+
+use crate::LoadFailure;
+
+/// A named plugin of the interface `P`, as constant data: a name, where it comes from, and how to load it.
+///
+/// It lives in read-only memory and holds no state; what has become of it in this process is the
+/// [`Group`](crate::Group)'s knowledge. Making one runs nothing.
+///
+/// ```
+/// use entry_points::{EntryPoint, LoadFailure};
+///
+/// trait Greeter: Send + Sync {
+///     fn greet(&self) -> String;
+/// }
+///
+/// struct Polite;
+/// impl Greeter for Polite {
+///     fn greet(&self) -> String {
+///         "good evening".to_owned()
+///     }
+/// }
+///
+/// fn load() -> Result<Box<dyn Greeter>, LoadFailure> {
+///     Ok(Box::new(Polite))
+/// }
+///
+/// static POLITE: EntryPoint<dyn Greeter> = EntryPoint::new("polite", load);
+/// assert_eq!(POLITE.name(), "polite");
+/// ```
+///
+/// The same four facts as in Python's `importlib.metadata.EntryPoint` are there — name, group, package (with
+/// its version) and value — when the entry point was declared in an [`entry_points!`](crate::entry_points)
+/// block, which adds all but the name.
+pub struct EntryPoint<P: ?Sized + 'static> {
+    name: &'static str,
+    load: fn() -> Result<Box<P>, LoadFailure>,
+    origin: Origin,
+    declared_at: &'static Location<'static>,
+}
+
+// Not public API. Filled in by `entry_points!`.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Origin {
+    group: Option<fn() -> &'static str>,
+    package: Option<&'static str>,
+    version: Option<&'static str>,
+    value: Option<&'static str>,
+}
+
+impl Origin {
+    // Not public API. Used by generated code.
+    #[doc(hidden)]
+    pub const fn new(
+        group: fn() -> &'static str,
+        package: Option<&'static str>,
+        version: Option<&'static str>,
+        value: &'static str,
+    ) -> Self {
+        Self {
+            group: Some(group),
+            package,
+            version,
+            value: Some(value),
+        }
+    }
+}
+
+impl<P: ?Sized + 'static> EntryPoint<P> {
+    /// The longest name, in bytes.
+    pub const MAX_NAME: usize = 32;
+
+    /// An entry point called `name` that is made by `load`.
+    ///
+    /// `load` runs at most once at a time, on the thread that first asks for the name, with no lock held. It may
+    /// load other entry points.
+    ///
+    /// # Panics
+    ///
+    /// If `name` is not 1 to 32 bytes of `a`–`z`, `0`–`9` and `_`, or starts with a digit. In a `static` or
+    /// `const`, where entry points belong, that is a compile error.
+    ///
+    /// ```compile_fail
+    /// # use entry_points::{EntryPoint, LoadFailure};
+    /// static BAD: EntryPoint<u8> = EntryPoint::new("Open-Reg", || Ok(Box::new(0)));
+    /// ```
+    #[track_caller]
+    pub const fn new(name: &'static str, load: fn() -> Result<Box<P>, LoadFailure>) -> Self {
+        assert!(
+            is_name(name.as_bytes()),
+            "an entry point's name is 1 to 32 bytes of a-z, 0-9 and _, and does not start with a digit"
+        );
+        let origin = Origin {
+            group: None,
+            package: None,
+            version: None,
+            value: None,
+        };
+        Self {
+            name,
+            load,
+            origin,
+            declared_at: Location::caller(),
+        }
+    }
+
+    /// States the package that the entry point comes from, as `entry_points!` does by itself.
+    #[must_use]
+    pub const fn in_package(mut self, name: &'static str, version: &'static str) -> Self {
+        self.origin.package = Some(name);
+        self.origin.version = Some(version);
+        self
+    }
+
+    /// The name by which users ask for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The name of the group, if an `entry_points!` block declared it.
+    #[must_use]
+    pub fn group(&self) -> Option<&'static str> {
+        self.origin.group.map(|name| name())
+    }
+
+    /// The name of the package that declares it, if known.
+    #[must_use]
+    pub const fn package(&self) -> Option<&'static str> {
+        self.origin.package
+    }
+
+    /// The version of that package, if known.
+    #[must_use]
+    pub const fn version(&self) -> Option<&'static str> {
+        self.origin.version
+    }
+
+    /// The Rust path of its `load` function, such as `device_openreg::load`, if an `entry_points!` block declared
+    /// it; the path of the static where `load` is a closure.
+    #[must_use]
+    pub const fn value(&self) -> Option<&'static str> {
+        self.origin.value
+    }
+
+    /// Where the source code declares it.
+    #[must_use]
+    pub const fn declared_at(&self) -> &'static Location<'static> {
+        self.declared_at
+    }
+
+    pub(crate) fn call(&self) -> Result<Box<P>, LoadFailure> {
+        (self.load)()
+    }
+
+    /// Where it comes from, for messages: `device-openreg 0.1.0`, or the place in the source.
+    pub(crate) fn whence(&self) -> String {
+        match (self.package(), self.version()) {
+            (Some(package), Some(version)) => format!("{package} {version}"),
+            (Some(package), None) => package.to_owned(),
+            _ => format!("{}:{}", self.declared_at.file(), self.declared_at.line()),
+        }
+    }
+}
+
+// Not public API. Used by `entry_points!`. What the author stated by hand stays.
+#[doc(hidden)]
+#[must_use]
+pub const fn with_origin<P: ?Sized>(mut point: EntryPoint<P>, origin: Origin) -> EntryPoint<P> {
+    let stated = point.origin;
+    point.origin = origin;
+    if stated.package.is_some() {
+        point.origin.package = stated.package;
+        point.origin.version = stated.version;
+    }
+    point
+}
+
+impl<P: ?Sized> fmt::Debug for EntryPoint<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntryPoint")
+            .field("name", &self.name)
+            .field("group", &self.group())
+            .field("package", &self.package())
+            .field("version", &self.version())
+            .field("value", &self.value())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) const fn is_name(name: &[u8]) -> bool {
+    if name.is_empty() || name.len() > EntryPoint::<()>::MAX_NAME || name[0].is_ascii_digit() {
+        return false;
+    }
+    let mut i = 0;
+    while i < name.len() {
+        if !matches!(name[i], b'a'..=b'z' | b'0'..=b'9' | b'_') {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load() -> Result<Box<u8>, LoadFailure> {
+        Ok(Box::new(0))
+    }
+
+    #[test]
+    fn names_follow_one_grammar() {
+        for good in ["a", "cpu", "openreg", "_x", "cuda11", &"a".repeat(32)] {
+            assert!(is_name(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "1a", "A", "a-b", "a b", "é", "a:", "a.b", &"a".repeat(33)] {
+            assert!(!is_name(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bare_entry_point_is_known_by_its_place() {
+        let point = EntryPoint::new("x", load);
+        assert!(point.whence().contains("entry_point.rs:"), "{}", point.whence());
+        assert_eq!(
+            (point.package(), point.version(), point.value(), point.group()),
+            (None, None, None, None)
+        );
+    }
+
+    #[test]
+    fn what_the_author_states_is_kept_when_the_block_adds_the_rest() {
+        let origin = Origin::new(|| "a.group", Some("from-cargo"), Some("1.0.0"), "krate::load");
+        let stated = with_origin(EntryPoint::new("x", load).in_package("by-hand", "2.0.0"), origin);
+        assert_eq!(stated.whence(), "by-hand 2.0.0");
+        let unstated = with_origin(EntryPoint::new("x", load), origin);
+        assert_eq!(unstated.whence(), "from-cargo 1.0.0");
+        assert_eq!(
+            (unstated.group(), unstated.value()),
+            (Some("a.group"), Some("krate::load"))
+        );
+    }
+}

@@ -1,0 +1,286 @@
+//! What can go wrong between a name and a plugin.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{LoadFailure, Report};
+
+/// Why a name gave no plugin.
+///
+/// Cheap to clone: a failure is remembered and handed to everybody who asks for the name. `Display` tells all
+/// that is known, in several lines where a table helps; [`source`](Error::source) is the plugin's own chain.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The group has no such name.
+    Unknown(Arc<UnknownName>),
+    /// The name is known, and a switch turned it off.
+    Disabled {
+        /// The name, its group and where it comes from.
+        entry: EntryName,
+        /// The variable and its value, such as `DEVICE_BACKEND_DISABLE=open*`, or the program.
+        by: Arc<str>,
+    },
+    /// Several packages offer the name, so that none of them is used.
+    Duplicate {
+        /// The name and its group.
+        entry: EntryName,
+        /// What offers the name, such as `device-a 0.1.0`.
+        offered_by: Arc<[String]>,
+        /// What to do about it.
+        remedy: Arc<str>,
+    },
+    /// The plugin has nothing to work with on this machine.
+    Unavailable {
+        /// The name, its group and where it comes from.
+        entry: EntryName,
+        /// What the plugin said.
+        reason: LoadFailure,
+    },
+    /// `load` returned an error.
+    Failed {
+        /// The name, its group and where it comes from.
+        entry: EntryName,
+        /// What the plugin said.
+        cause: LoadFailure,
+    },
+    /// `load` panicked.
+    Panicked {
+        /// The name, its group and where it comes from.
+        entry: EntryName,
+        /// The panic's message.
+        message: Arc<str>,
+    },
+    /// Loading the name needs the name itself: directly, through others, or across threads.
+    Cycle {
+        /// The name, its group and where it comes from.
+        entry: EntryName,
+        /// The way round, with the same name at both ends.
+        path: Arc<[String]>,
+    },
+}
+
+impl LoadError {
+    /// The name that was asked for; for [`Unknown`](Self::Unknown), as it was asked.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Unknown(unknown) => &unknown.asked,
+            Self::Disabled { entry, .. }
+            | Self::Duplicate { entry, .. }
+            | Self::Unavailable { entry, .. }
+            | Self::Failed { entry, .. }
+            | Self::Panicked { entry, .. }
+            | Self::Cycle { entry, .. } => entry.name,
+        }
+    }
+
+    /// What the plugin's `load` returned, if it came to that.
+    #[must_use]
+    pub fn failure(&self) -> Option<&LoadFailure> {
+        match self {
+            Self::Unavailable { reason: failure, .. } | Self::Failed { cause: failure, .. } => Some(failure),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(unknown) => unknown.fmt(f),
+            Self::Disabled { entry, by } => write!(f, "{entry} is disabled by {by}"),
+            Self::Duplicate {
+                entry,
+                offered_by,
+                remedy,
+            } => {
+                write!(
+                    f,
+                    "`{}` of {} is offered by {}; {remedy}",
+                    entry.name,
+                    entry.group,
+                    and(offered_by)
+                )
+            }
+            Self::Unavailable { entry, reason } => write!(f, "{entry} is unavailable: {reason}"),
+            Self::Failed { entry, cause } => write!(f, "{entry} failed to load: {cause}"),
+            Self::Panicked { entry, message } => write!(f, "{entry} panicked while loading: {message}"),
+            Self::Cycle { entry, path } => {
+                write!(f, "{entry} needs itself in order to load: {}", path.join(" -> "))
+            }
+        }
+    }
+}
+
+impl Error for LoadError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The plugin's own message stands in ours already; its chain goes on behind it.
+        self.failure().and_then(|failure| failure.cause().source())
+    }
+}
+
+/// A name in a group and the package behind it, as errors show it: `` `openreg` (device-openreg 0.1.0)``.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryName {
+    pub(crate) name: &'static str,
+    pub(crate) group: &'static str,
+    pub(crate) whence: Arc<str>,
+}
+
+impl EntryName {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The group.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.group
+    }
+}
+
+impl fmt::Display for EntryName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` of {} ({})", self.name, self.group, self.whence)
+    }
+}
+
+/// A name that a group does not have: what was asked, and what there is.
+#[derive(Clone, Debug)]
+pub struct UnknownName {
+    pub(crate) asked: String,
+    pub(crate) group: &'static str,
+    pub(crate) nearest: Option<&'static str>,
+    pub(crate) report: Report,
+}
+
+impl UnknownName {
+    /// The name as it was asked for.
+    #[must_use]
+    pub fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// A name that the group has and that differs by a slip or two.
+    #[must_use]
+    pub fn nearest(&self) -> Option<&'static str> {
+        self.nearest
+    }
+
+    /// What there is, and in which state; its notes say why something may be missing.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no entry point of {} is called `{}`",
+            self.group,
+            shown(&self.asked)
+        )?;
+        if let Some(nearest) = self.nearest {
+            write!(f, "; is `{nearest}` meant?")?;
+        }
+        write!(f, "\n{}", self.report)
+    }
+}
+
+/// Why an entry point could not be registered. Everything that was there before is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The name belongs to the group itself, or is a word that the group reserves.
+    #[error("`{name}` belongs to {group} itself and cannot be registered by {by}")]
+    BuiltIn {
+        /// The name.
+        name: &'static str,
+        /// The group.
+        group: &'static str,
+        /// Where the refused entry point comes from.
+        by: String,
+    },
+    /// Another entry point has the name.
+    #[error(
+        "`{name}` of {group} is taken by {holder}, so that {by} cannot have it; `register_override` would replace it"
+    )]
+    Taken {
+        /// The name.
+        name: &'static str,
+        /// The group.
+        group: &'static str,
+        /// What has the name.
+        holder: String,
+        /// Where the refused entry point comes from.
+        by: String,
+    },
+    /// The name has been used already, and what is in use stays.
+    #[error(
+        "`{name}` of {group} is in use, from {holder}; {by} would have to override it before its first use"
+    )]
+    InUse {
+        /// The name.
+        name: &'static str,
+        /// The group.
+        group: &'static str,
+        /// What has the name.
+        holder: String,
+        /// Where the refused entry point comes from.
+        by: String,
+    },
+}
+
+/// Switches were set after the group's first use, when they had been read already.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{group} has been used already: its switches are set before the first look-up, or by the environment"
+)]
+pub struct ConfigureError {
+    pub(crate) group: &'static str,
+}
+
+/// Text from outside, made fit for one line of a message.
+pub(crate) fn shown(text: &str) -> String {
+    const LIMIT: usize = 64;
+    let mut shown: String = text.chars().take(LIMIT).flat_map(char::escape_debug).collect();
+    if text.chars().nth(LIMIT).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(crate) fn and(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [init @ .., last] => format!("{} and {last}", init.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_is_escaped_and_cut() {
+        assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
+        assert_eq!(shown(&"x".repeat(100)).chars().count(), 65);
+    }
+
+    #[test]
+    fn lists_read_as_sentences() {
+        let items = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>();
+        assert_eq!(
+            [and(&items(1)), and(&items(2)), and(&items(3))],
+            ["0", "0 and 1", "0, 1 and 2"]
+        );
+    }
+}

@@ -1,0 +1,468 @@
+//! A named set of entry points for one interface.
+
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::collect::{self, Seen, Source};
+use crate::entry::{Entry, Slot, State};
+use crate::error::{EntryName, UnknownName};
+use crate::index::{Index, Named};
+use crate::nearest::nearest;
+use crate::pattern::Pattern;
+use crate::report::{Report, Row};
+use crate::switches::Settings;
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::verdict::{Candidate, Claim};
+use crate::{ConfigureError, EntryPoint, LoadError, RegisterError, Switches};
+
+/// A named set of entry points for the interface `P`, such as `device.backends` for `dyn Backend`.
+///
+/// A framework declares its groups with [`group!`](crate::group), which also declares the distributed slice that
+/// plugin crates register in. The group is the run-time side: it finds entry points by name, loads them, and
+/// knows what became of each. It is always a `static` (or leaked), for entries and plugins borrow from it.
+///
+/// - **Listing is free.** [`names`](Self::names), [`iter`](Self::iter), [`get`](Self::get) and
+///   [`report`](Self::report) run no plugin's code.
+/// - **Loading is lazy.** A plugin's `load` runs when its name is first used, once, on the thread that uses it,
+///   with no lock held; different names load in parallel. What is loaded stays loaded.
+/// - **One bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). (With
+///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook is not touched: a caught
+///   panic still prints.)
+/// - **Order is by name**, whatever the linker did.
+///
+/// The first call that needs the entry points builds the table and reads the switches; it takes some
+/// microseconds. From then on look-ups of loaded names take no lock and allocate nothing, and later
+/// registrations do not disturb them.
+///
+/// ```
+/// use entry_points::{EntryPoint, Group};
+///
+/// entry_points::group! {
+///     /// Commands of this program: name, then function.
+///     pub static COMMANDS: [EntryPoint<fn() -> i32>];
+///     /// Finds commands by name.
+///     pub fn commands() -> Group<fn() -> i32> {
+///         Group::new("example.commands")
+///     }
+/// }
+/// # mod plugin {
+/// # use super::*;
+/// # use entry_points::LoadFailure;
+/// fn answer() -> i32 {
+///     42
+/// }
+/// # pub(super)
+/// static ANSWER: EntryPoint<fn() -> i32> = EntryPoint::new("answer", || Ok(Box::new(answer as fn() -> i32)));
+/// # }
+/// # use plugin::ANSWER;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// commands().register(&ANSWER)?;
+/// let command = commands().load("answer")?;
+/// assert_eq!(command(), 42);
+///
+/// let error = commands().load("anwser").unwrap_err();
+/// assert!(error.to_string().contains("is `answer` meant?"));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Group<P: ?Sized + 'static> {
+    name: &'static str,
+    switches: Option<&'static str>,
+    built_in: &'static [EntryPoint<P>],
+    reserved: &'static [&'static str],
+    autoload_line: &'static str,
+    source: Option<Source<P>>,
+    configured: Mutex<Configured>,
+    table: OnceLock<Table<P>>,
+}
+
+/// What the group knows from its first use on.
+struct Table<P: ?Sized + 'static> {
+    settings: Settings,
+    seen: Seen,
+    index: Index<Slot<P>>,
+    /// Sorted by name. Held while a name is added, never while anything of a plugin's runs.
+    slots: Mutex<Vec<&'static Slot<P>>>,
+    warned: AtomicBool,
+}
+
+/// Where the switches come from; decided at the first use.
+enum Configured {
+    ByEnvironment,
+    ByCode(Switches),
+    TooLate,
+}
+
+/// How a group is declared. These are for the body of [`group!`](crate::group), or for a private group in a
+/// `static` of its own, which collects nothing and holds what is registered.
+impl<P: ?Sized + Send + Sync + 'static> Group<P> {
+    /// A group called `name`: by convention the framework, a dot, and what it holds (`device.backends`).
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            switches: None,
+            built_in: &[],
+            reserved: &[],
+            autoload_line: "entry_points::autoload!();",
+            source: None,
+            configured: Mutex::new(Configured::ByEnvironment),
+            table: OnceLock::new(),
+        }
+    }
+
+    /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT`.
+    #[must_use]
+    pub const fn switches(mut self, prefix: &'static str) -> Self {
+        self.switches = Some(prefix);
+        self
+    }
+
+    /// Entry points of the group's own. Their names cannot be taken, overridden or disabled.
+    #[must_use]
+    pub const fn built_in(mut self, points: &'static [EntryPoint<P>]) -> Self {
+        self.built_in = points;
+        self
+    }
+
+    /// Names that nothing may have.
+    #[must_use]
+    pub const fn reserved(mut self, names: &'static [&'static str]) -> Self {
+        self.reserved = names;
+        self
+    }
+
+    /// The line that errors tell users to write, for a framework that re-exports [`autoload!`](crate::autoload).
+    #[must_use]
+    pub const fn autoload_line(mut self, line: &'static str) -> Self {
+        self.autoload_line = line;
+        self
+    }
+
+    // Not public API. Used by `group!`.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn collected(
+        mut self,
+        elements: fn() -> &'static [EntryPoint<P>],
+        slice: fn() -> TypeId,
+    ) -> Self {
+        self.source = Some(Source { elements, slice });
+        self
+    }
+}
+
+/// Finding and loading.
+impl<P: ?Sized + Send + Sync + 'static> Group<P> {
+    /// The group's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The prefix of the variables that switch its entry points on and off, if it reads any.
+    #[must_use]
+    pub fn switches_prefix(&self) -> Option<&'static str> {
+        self.switches
+    }
+
+    /// The entry called `name`, in whatever state it is. Runs no plugin's code.
+    #[must_use]
+    pub fn get(&'static self, name: &str) -> Option<Entry<P>> {
+        self.table().index.find(name).map(Entry)
+    }
+
+    /// The entry called `name`, if it may be used: it is not disabled and its name is its own. Runs no plugin's
+    /// code, takes no lock and allocates nothing unless it fails.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Unknown`], [`Disabled`](LoadError::Disabled) or [`Duplicate`](LoadError::Duplicate).
+    pub fn usable(&'static self, name: &str) -> Result<Entry<P>, LoadError> {
+        match self.table().index.find(name) {
+            Some(slot) if slot.usable() => Ok(Entry(slot)),
+            Some(slot) => {
+                let state = slot.state();
+                // The lock may show that it has become usable since.
+                slot.chosen(&state).map(|_| Entry(slot))
+            }
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// The plugin called `name`; loads it at the first call. See [`Entry::load`].
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] says why there is no plugin.
+    pub fn load(&'static self, name: &str) -> Result<&'static P, LoadError> {
+        self.usable(name)?.load()
+    }
+
+    /// Like [`load`](Self::load), but tries again if loading failed before.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn retry(&'static self, name: &str) -> Result<&'static P, LoadError> {
+        self.usable(name)?.retry()
+    }
+
+    /// Loads all that is not disabled, for those who want to fail early: each entry with its outcome.
+    pub fn load_all(&'static self) -> Vec<(Entry<P>, Result<&'static P, LoadError>)> {
+        let usable = self
+            .iter()
+            .filter(|entry| !matches!(entry.state(), State::Disabled { .. }));
+        usable.map(|entry| (entry, entry.load())).collect()
+    }
+
+    /// All entries, by name, in whatever state they are.
+    pub fn iter(&'static self) -> impl ExactSizeIterator<Item = Entry<P>> + DoubleEndedIterator {
+        self.table().slots.lock().clone().into_iter().map(Entry)
+    }
+
+    /// All names, sorted.
+    pub fn names(&'static self) -> impl ExactSizeIterator<Item = &'static str> + DoubleEndedIterator {
+        self.iter().map(Entry::name)
+    }
+
+    /// How many names there are.
+    #[must_use]
+    pub fn len(&'static self) -> usize {
+        self.table().slots.lock().len()
+    }
+
+    /// Whether there is no name at all.
+    #[must_use]
+    pub fn is_empty(&'static self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entries that match a pattern: a name such as `open*`, or `package/name` such as `device-openreg/*`.
+    /// The language is that of [`Switches`].
+    pub fn select(&'static self, pattern: &str) -> impl Iterator<Item = Entry<P>> + use<P> {
+        let pattern = Pattern::new(pattern);
+        self.iter().filter(move |entry| {
+            entry
+                .0
+                .state()
+                .candidates
+                .iter()
+                .any(|candidate| pattern.matches(candidate.point))
+        })
+    }
+
+    /// Every entry point with its state, and notes on what is odd. Runs no plugin's code.
+    #[must_use]
+    pub fn report(&'static self) -> Report {
+        let table = self.table();
+        let slots = table.slots.lock().clone();
+        let mut rows = Vec::new();
+        let mut points = Vec::new();
+        for slot in slots {
+            let state = slot.state();
+            for (at, candidate) in state.candidates.iter().enumerate() {
+                points.push(candidate.point);
+                rows.push(Row::new(candidate.point, candidate.claim, state.of_candidate(at)));
+            }
+        }
+        let mut notes = table.settings.complaints.clone();
+        notes.extend(table.settings.idle_patterns(&points));
+        // A private group collects nothing, so that nothing can be missing.
+        if self.source.is_some() {
+            notes.extend(table.seen.notes(self.autoload_line));
+        }
+        Report {
+            group: self.name,
+            rows,
+            notes,
+        }
+    }
+}
+
+/// Changing what there is.
+impl<P: ?Sized + Send + Sync + 'static> Group<P> {
+    /// Adds an entry point, also when autoloading is switched off, like Python's explicit `import` of a plugin.
+    ///
+    /// For one that is linked already it says that the program wants it: `…_AUTOLOAD=0` no longer holds it back
+    /// (`…_DISABLE` does). Registering it again changes nothing. It can be called at any time, from any thread.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError`] if another entry point has the name; that one goes on working, and this one is listed
+    /// as a duplicate.
+    pub fn register(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
+        self.claim(point, Claim::Registered)
+    }
+
+    /// Puts an entry point in the place of whatever has its name, before that name is first used.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::InUse`] once the name has been used, [`RegisterError::BuiltIn`] if it is the group's own.
+    pub fn register_override(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
+        self.claim(point, Claim::Override)
+    }
+
+    /// Sets the switches in code, in place of the environment's.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigureError`] if the group has been used already: every look-up, listing or registration is a use.
+    pub fn configure(&'static self, switches: Switches) -> Result<(), ConfigureError> {
+        let mut configured = self.configured.lock();
+        if matches!(*configured, Configured::TooLate) {
+            return Err(ConfigureError { group: self.name });
+        }
+        *configured = Configured::ByCode(switches);
+        Ok(())
+    }
+
+    fn claim(&'static self, point: &'static EntryPoint<P>, claim: Claim) -> Result<(), RegisterError> {
+        let table = self.table();
+        // Held to the end, so that two threads do not both add one name.
+        let mut slots = table.slots.lock();
+        if let Some(slot) = table.index.find(point.name()) {
+            return slot.claim(point, claim, &table.settings);
+        }
+        let slot: &'static Slot<P> = Box::leak(Box::new(Slot::new(point.name(), self)));
+        // Before the index shows it: a reader never sees a name with nothing behind it.
+        let result = slot.claim(point, claim, &table.settings);
+        let at = slots.partition_point(|other| other.name() < slot.name());
+        slots.insert(at, slot);
+        table.index.insert(slot);
+        result
+    }
+}
+
+/// What the rest of the crate asks of a group.
+impl<P: ?Sized + Send + Sync + 'static> Group<P> {
+    pub(crate) fn reserves(&self, name: &str) -> bool {
+        self.reserved.contains(&name)
+    }
+
+    pub(crate) fn duplicate_error(&self, entry: EntryName, points: &[&'static EntryPoint<P>]) -> LoadError {
+        let offered_by: Arc<[String]> = points.iter().map(|point| point.whence()).collect();
+        let packages: Vec<_> = points.iter().filter_map(|point| point.package()).collect();
+        let same_package = packages.len() > 1 && packages.windows(2).all(|pair| pair[0] == pair[1]);
+        let remedy = if self.reserves(entry.name) {
+            "the group reserves this word, and the package has to choose another name".to_owned()
+        } else if same_package {
+            "these are two versions of one package: see `cargo tree -d`".to_owned()
+        } else {
+            match (self.switches, packages.first()) {
+                (Some(prefix), Some(package)) => {
+                    format!(
+                        "remove one, or turn one off, as {prefix}_DISABLE={package}/{} does",
+                        entry.name
+                    )
+                }
+                _ => "remove one of them".to_owned(),
+            }
+        };
+        LoadError::Duplicate {
+            entry,
+            offered_by,
+            remedy: remedy.into(),
+        }
+    }
+
+    fn unknown(&'static self, asked: &str) -> LoadError {
+        let nearest = nearest(asked, self.names());
+        let (asked, report) = (asked.to_owned(), self.report());
+        LoadError::Unknown(Arc::new(UnknownName {
+            asked,
+            group: self.name,
+            nearest,
+            report,
+        }))
+    }
+
+    fn table(&'static self) -> &'static Table<P> {
+        match self.table.get() {
+            Some(table) => table,
+            None => self.build_table(),
+        }
+    }
+
+    #[cold]
+    fn build_table(&'static self) -> &'static Table<P> {
+        let table = self.table.get_or_init(|| {
+            let settings = match std::mem::replace(&mut *self.configured.lock(), Configured::TooLate) {
+                Configured::ByCode(switches) => Settings::from_code(&switches),
+                _ => match self.switches {
+                    Some(prefix) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
+                    None => Settings::from_code(&Switches::default()),
+                },
+            };
+            let (linked, seen) = collect::gather(self.source);
+            let slots = self.slots(linked, &settings);
+            Table {
+                settings,
+                seen,
+                index: Index::new(&slots),
+                slots: Mutex::new(slots),
+                warned: AtomicBool::new(false),
+            }
+        });
+        // Outside of the closure: a logger may look up a name of this very group.
+        if !table.warned.swap(true, Ordering::Relaxed) {
+            for note in self.report().notes() {
+                log::warn!(target: "entry_points", "{}: {note}", self.name);
+            }
+        }
+        table
+    }
+
+    /// One slot for each name, sorted, with all that claims the name.
+    fn slots(
+        &'static self,
+        linked: Vec<&'static EntryPoint<P>>,
+        settings: &Settings,
+    ) -> Vec<&'static Slot<P>> {
+        let built_in = self.built_in.iter().map(|point| Candidate {
+            point,
+            claim: Claim::BuiltIn,
+        });
+        let linked = linked.into_iter().map(|point| Candidate {
+            point,
+            claim: Claim::Linked,
+        });
+        let mut candidates: Vec<_> = built_in.chain(linked).collect();
+        candidates.sort_by_key(|candidate| {
+            let (point, place) = (candidate.point, candidate.point.declared_at());
+            (
+                point.name(),
+                point.package(),
+                point.version(),
+                place.file(),
+                place.line(),
+                place.column(),
+            )
+        });
+        let mut slots: Vec<&'static Slot<P>> = Vec::new();
+        for Candidate { point, claim } in candidates {
+            if slots.last().is_none_or(|slot| slot.name() != point.name()) {
+                slots.push(Box::leak(Box::new(Slot::new(point.name(), self))));
+            }
+            slots[slots.len() - 1]
+                .state()
+                .candidates
+                .push(Candidate { point, claim });
+        }
+        for slot in &slots {
+            slot.judge(&mut slot.state(), settings);
+        }
+        slots
+    }
+}
+
+impl<P: ?Sized + Send + Sync + 'static> fmt::Debug for Group<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,178 @@
+//! Names to slots: look-ups take no lock and allocate nothing, however many names are added meanwhile.
+
+use crate::sync::{AtomicUsize, Mutex, OnceLock, Ordering};
+
+/// Table `n` has `SMALLEST << n` cells; the last one would hold more names than memory does.
+const SIZES: usize = usize::BITS as usize - 5;
+const SMALLEST: usize = 16;
+
+/// What the index holds: something with a name that lives for ever.
+pub(crate) trait Named {
+    fn name(&self) -> &'static str;
+}
+
+/// An insert-only hash table with linear probing.
+///
+/// A cell is written once, so that a reader needs no more than to load it. When a table is half full a larger
+/// one with all its content takes its place; the old one stays for readers that are still in it, which at most
+/// doubles the memory. An atomic pointer to the newest table would save one load and cost `unsafe`.
+pub(crate) struct Index<T: Named + 'static> {
+    tables: [OnceLock<Box<[Cell<T>]>>; SIZES],
+    newest: AtomicUsize,
+    /// The number of names; held while one is added.
+    len: Mutex<usize>,
+}
+
+type Cell<T> = OnceLock<&'static T>;
+
+impl<T: Named + 'static> Index<T> {
+    pub(crate) fn new(items: &[&'static T]) -> Self {
+        let index = Self {
+            tables: [const { OnceLock::new() }; SIZES],
+            newest: AtomicUsize::new(Self::size_for(items.len())),
+            len: Mutex::new(0),
+        };
+        for item in items {
+            index.insert(item);
+        }
+        index
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&'static T> {
+        let cells = self.cells(self.newest.load(Ordering::Acquire))?;
+        let mask = cells.len() - 1;
+        let mut at = hash(name.as_bytes()) & mask;
+        // Never endless: at least half of the cells are empty.
+        loop {
+            let item = *cells[at].get()?;
+            if item.name() == name {
+                return Some(item);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Adds `item`, whose name must not be there yet.
+    pub(crate) fn insert(&self, item: &'static T) {
+        let mut len = self.len.lock();
+        let newest = self.newest.load(Ordering::Relaxed);
+        let needed = Self::size_for(*len + 1).max(newest);
+        let cells = self.tables[needed].get_or_init(|| {
+            let grown: Box<[Cell<T>]> = (0..SMALLEST << needed).map(|_| OnceLock::new()).collect();
+            for item in self.cells(newest).into_iter().flatten().filter_map(OnceLock::get) {
+                put(&grown, item);
+            }
+            grown
+        });
+        put(cells, item);
+        self.newest.store(needed, Ordering::Release);
+        *len += 1;
+    }
+
+    fn cells(&self, size: usize) -> Option<&[Cell<T>]> {
+        self.tables[size].get().map(|cells| &**cells)
+    }
+
+    /// The smallest table that `len` names fill by half at most.
+    fn size_for(len: usize) -> usize {
+        (0..SIZES)
+            .find(|size| SMALLEST << size >= 2 * len)
+            .unwrap_or(SIZES - 1)
+    }
+}
+
+fn put<T: Named>(cells: &[Cell<T>], item: &'static T) {
+    let mask = cells.len() - 1;
+    let mut at = hash(item.name().as_bytes()) & mask;
+    while cells[at].set(item).is_err() {
+        at = (at + 1) & mask;
+    }
+}
+
+/// A multiplicative hash over words, in the manner of FxHash. The names are those of linked crates, so nobody
+/// can choose them to collide; the standard library's SipHash takes several times as long on eight bytes.
+fn hash(bytes: &[u8]) -> usize {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut state = bytes.len() as u64;
+    let mut words = bytes.chunks_exact(8);
+    for word in &mut words {
+        state = mix(
+            state,
+            u64::from_le_bytes(word.try_into().expect("a chunk of eight bytes")),
+        );
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        state = mix(state, u64::from_le_bytes(word));
+    }
+    return (state ^ (state >> 32)) as usize;
+
+    fn mix(state: u64, word: u64) -> u64 {
+        (state.rotate_left(5) ^ word).wrapping_mul(FACTOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    struct Name(&'static str);
+
+    impl Named for Name {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+    }
+
+    fn name(n: usize) -> &'static Name {
+        Box::leak(Box::new(Name(format!("name_{n}").leak())))
+    }
+
+    #[test]
+    fn every_name_is_found_and_no_other() {
+        for count in [0, 1, 7, 8, 9, 100, 1000] {
+            let names: Vec<_> = (0..count).map(name).collect();
+            let index = Index::new(&names);
+            for (n, item) in names.iter().enumerate() {
+                assert!(std::ptr::eq(index.find(&format!("name_{n}")).unwrap(), *item));
+            }
+            assert!(index.find(&format!("name_{count}")).is_none());
+            assert!(index.find("").is_none());
+        }
+    }
+
+    #[test]
+    fn names_are_found_while_others_are_added() {
+        let first: Vec<_> = (0..8).map(name).collect();
+        let index = Index::new(&first);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        assert!((0..8).all(|n| index.find(&format!("name_{n}")).is_some()));
+                    }
+                });
+            }
+            for n in 8..3000 {
+                index.insert(name(n));
+                assert!(index.find(&format!("name_{n}")).is_some());
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!((0..3000).all(|n| index.find(&format!("name_{n}")).is_some()));
+    }
+
+    #[test]
+    fn hashes_of_similar_names_differ() {
+        let mut hashes: Vec<_> = (0..10_000)
+            .map(|n| hash(format!("device_{n}").as_bytes()))
+            .collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 10_000);
+    }
+}

@@ -1,0 +1,60 @@
+//! The name that was probably meant.
+
+/// The one of `names` that differs from `asked` by the fewest slips: at most one in three letters, and two.
+/// A slip is a letter too many, too few or wrong, or two that are swapped.
+pub(crate) fn nearest(asked: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let asked = asked.to_ascii_lowercase();
+    if asked.len() > 64 {
+        return None;
+    }
+    let allowed = (asked.len() / 3).clamp(1, 2);
+    let by_distance = names.map(|name| (distance(asked.as_bytes(), name.as_bytes()), name));
+    by_distance
+        .filter(|&(distance, name)| distance <= allowed && distance < name.len())
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// The optimal string alignment distance.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_forgiven_and_other_words_are_not() {
+        let names = ["cpu", "cuda", "openreg"];
+        for (asked, expected) in [
+            ("openrag", Some("openreg")),
+            ("opnereg", Some("openreg")),
+            ("openreg2", Some("openreg")),
+            ("OpenReg", Some("openreg")),
+            ("cdua", Some("cuda")),
+            ("cp", Some("cpu")),
+            ("gpu", Some("cpu")),
+            ("vulkan", None),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(asked, names.into_iter()), expected, "{asked}");
+        }
+        assert_eq!(nearest(&"x".repeat(10_000), names.into_iter()), None);
+    }
+}

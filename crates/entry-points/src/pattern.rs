@@ -1,0 +1,121 @@
+//! Globs over entry point names: `open*`, `cuda?`, `device-openreg/*`.
+
+use crate::EntryPoint;
+
+/// A pattern: `name` or `package/name`, in which `*` stands for any text and `?` for one character.
+/// Case and surrounding space do not matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    text: String,
+    package: Option<String>,
+    name: String,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Self {
+        let text = text.trim();
+        let folded = text.to_ascii_lowercase();
+        let (package, name) = match folded.split_once('/') {
+            Some((package, name)) => (Some(package.trim().to_owned()), name.trim().to_owned()),
+            None => (None, folded),
+        };
+        Self {
+            text: text.to_owned(),
+            package,
+            name,
+        }
+    }
+
+    /// The pattern as it was written, less the space around it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn matches<P: ?Sized>(&self, point: &EntryPoint<P>) -> bool {
+        let package = || point.package().unwrap_or_default().to_ascii_lowercase();
+        glob(&self.name, point.name())
+            && self
+                .package
+                .as_deref()
+                .is_none_or(|glob_| glob(glob_, &package()))
+    }
+}
+
+/// Linear space and at most quadratic time, whatever the number of stars: only the last star is ever retried.
+fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p + 1, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((after, from)) => {
+                    star = Some((after, from + 1));
+                    p = after;
+                    t = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LoadFailure;
+
+    #[test]
+    fn stars_and_question_marks() {
+        for (pattern, text, expected) in [
+            ("openreg", "openreg", true),
+            ("openreg", "openreg2", false),
+            ("open*", "openreg", true),
+            ("*reg", "openreg", true),
+            ("o*e*g", "openreg", true),
+            ("o*x*g", "openreg", false),
+            ("cuda?", "cuda1", true),
+            ("cuda?", "cuda", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "x", false),
+            ("**", "anything", true),
+            ("a*b*c", "aXbXbXc", true),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern} against {text}");
+        }
+    }
+
+    #[test]
+    fn many_stars_do_not_take_exponential_time() {
+        assert!(!glob(&"*a".repeat(60), &"a".repeat(59)));
+        assert!(!glob(&format!("{}b", "*a".repeat(200)), &"a".repeat(5000)));
+    }
+
+    #[test]
+    fn case_and_space_do_not_matter_and_a_slash_names_the_package() {
+        let load = || -> Result<Box<u8>, LoadFailure> { Ok(Box::new(0)) };
+        let point = EntryPoint::<u8>::new("openreg", load).in_package("device-openreg", "0.1.0");
+        for (pattern, expected) in [
+            (" OpenReg ", true),
+            ("device-openreg/openreg", true),
+            ("Device-* / open*", true),
+            ("other/openreg", false),
+            ("*/cpu", false),
+        ] {
+            assert_eq!(Pattern::new(pattern).matches(&point), expected, "{pattern}");
+        }
+        let bare = EntryPoint::<u8>::new("openreg", load);
+        assert!(!Pattern::new("device-openreg/openreg").matches(&bare));
+        assert!(Pattern::new("*/openreg").matches(&bare));
+    }
+}

@@ -1,0 +1,123 @@
+//! The table of a group: what there is, and what has become of it.
+
+use std::fmt;
+
+use crate::EntryPoint;
+use crate::entry::State;
+use crate::verdict::Claim;
+
+/// Every entry point of a group with its state, as data; `Display` prints an aligned table.
+///
+/// ```
+/// use entry_points::{EntryPoint, Group};
+///
+/// static LEVELS: Group<u8> = Group::new("example.levels");
+/// static HIGH: EntryPoint<u8> = EntryPoint::new("high", || Ok(Box::new(9))).in_package("levels", "0.1.0");
+/// LEVELS.register(&HIGH)?;
+///
+/// let table = "\
+/// example.levels: 1 entry point
+///   name  package  version  state
+///   high  levels   0.1.0    linked";
+/// assert_eq!(LEVELS.report().to_string(), table);
+/// # Ok::<(), entry_points::RegisterError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub(crate) group: &'static str,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// One entry point in a [`Report`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Row {
+    /// The name.
+    pub name: &'static str,
+    /// The package it comes from, if known.
+    pub package: Option<&'static str>,
+    /// The version of that package, if known.
+    pub version: Option<&'static str>,
+    /// The Rust path of its `load` function, if known.
+    pub value: Option<&'static str>,
+    /// Where the source code declares it, as `file:line`.
+    pub declared_at: String,
+    /// Whether the group itself declares it.
+    pub built_in: bool,
+    /// What has become of it.
+    pub state: State,
+}
+
+impl Row {
+    pub(crate) fn new<P: ?Sized>(point: &EntryPoint<P>, claim: Claim, state: State) -> Self {
+        let place = point.declared_at();
+        Self {
+            name: point.name(),
+            package: point.package(),
+            version: point.version(),
+            value: point.value(),
+            declared_at: format!("{}:{}", place.file(), place.line()),
+            built_in: claim == Claim::BuiltIn,
+            state,
+        }
+    }
+}
+
+impl Report {
+    /// The group's name.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.group
+    }
+
+    /// One row for each entry point, sorted by name. A name that several packages claim has several rows.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// What is odd, in full sentences with the remedy: a switch that matches nothing, a collector that sees
+    /// nothing, a program without `autoload!`.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.rows.len() == 1 { "" } else { "s" };
+        write!(f, "{}: {} entry point{plural}", self.group, self.rows.len())?;
+        let cells = self.rows.iter().map(|row| {
+            let package = row.package.unwrap_or(&row.declared_at);
+            [row.name, package, row.version.unwrap_or("-")]
+        });
+        let header = ["name", "package", "version"];
+        let mut widths = header.map(str::len);
+        for cells in cells.clone() {
+            widths = std::array::from_fn(|column| widths[column].max(cells[column].chars().count()));
+        }
+        let line = |f: &mut fmt::Formatter<'_>, [name, package, version]: [&str; 3], state: &str| {
+            let [a, b, c] = widths;
+            // A state may quote a message of several lines; the table keeps one line a row.
+            let state = state.lines().next().unwrap_or_default();
+            write!(f, "\n  {name:a$}  {package:b$}  {version:c$}  {state}")
+        };
+        if !self.rows.is_empty() {
+            line(f, header, "state")?;
+        }
+        for (cells, row) in cells.zip(&self.rows) {
+            let built_in = if row.built_in { "built in, " } else { "" };
+            let state = match row.state {
+                State::Linked if row.built_in => "built in".to_owned(),
+                _ => format!("{built_in}{}", row.state),
+            };
+            line(f, cells, &state)?;
+        }
+        for note in &self.notes {
+            write!(f, "\nnote: {note}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! Which entry points may be used: the switches of a group, from the environment or from code.
+
+use std::ffi::OsString;
+
+use crate::EntryPoint;
+use crate::pattern::Pattern;
+
+/// Decides which entry points of a group may be used.
+///
+/// A group that was declared with [`Group::switches("DEVICE_BACKEND")`](crate::Group::switches) reads them from
+/// the environment at its first use; [`Group::configure`](crate::Group::configure) sets them in code before that,
+/// and then the environment is not read.
+///
+/// | Variable | Field | Meaning |
+/// |---|---|---|
+/// | `DEVICE_BACKEND_AUTOLOAD` | `autoload` | `0`, `false`, `no`, `off`: linked entry points are not used unless registered explicitly. `1`, `true`, `yes`, `on`, unset or empty: on |
+/// | `DEVICE_BACKEND_DISABLE` | `disable` | comma list of patterns: these are off, registered ones too |
+/// | `DEVICE_BACKEND_SELECT` | `select` | comma list of patterns: only these are on |
+///
+/// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. An entry
+/// point in both lists is on, as in the Vulkan loader (`VK_LOADER_DRIVERS_SELECT`); `autoload` being off beats
+/// `select`. Case and surrounding space do not matter. What is built into a group is never off.
+///
+/// ```
+/// use entry_points::Switches;
+///
+/// let switches = Switches { disable: vec!["cuda*".into()], ..Switches::default() };
+/// assert!(switches.autoload);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// Whether linked entry points may be used without being registered explicitly.
+    pub autoload: bool,
+    /// Patterns of what is off.
+    pub disable: Vec<String>,
+    /// If not empty: patterns of what alone is on.
+    pub select: Vec<String>,
+}
+
+impl Default for Switches {
+    /// Everything on.
+    fn default() -> Self {
+        Self {
+            autoload: true,
+            disable: Vec::new(),
+            select: Vec::new(),
+        }
+    }
+}
+
+/// The switches in force, with the words to blame them by.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    autoload: Switch<bool>,
+    disable: Switch<Vec<Pattern>>,
+    select: Switch<Vec<Pattern>>,
+    /// What was wrong with a value: warned once, and shown in every report.
+    pub(crate) complaints: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Switch<T> {
+    value: T,
+    /// Such as ``DEVICE_BACKEND_DISABLE=`open*` ``; shown to the person who wonders why a name is off.
+    blame: String,
+}
+
+impl Settings {
+    pub(crate) fn from_code(switches: &Switches) -> Self {
+        let list = |field: &str, patterns: &[String]| Switch {
+            value: patterns
+                .iter()
+                .map(|text| Pattern::new(text))
+                .filter(|p| !p.text().is_empty())
+                .collect(),
+            blame: format!("the program (Switches::{field} = {patterns:?})"),
+        };
+        Self {
+            autoload: Switch {
+                value: switches.autoload,
+                blame: "the program (Switches::autoload = false)".to_owned(),
+            },
+            disable: list("disable", &switches.disable),
+            select: list("select", &switches.select),
+            complaints: Vec::new(),
+        }
+    }
+
+    /// Reads `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT` through `read`.
+    pub(crate) fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
+        let mut complaints = Vec::new();
+        let mut text = |suffix: &str| {
+            let variable = format!("{prefix}_{suffix}");
+            let value = match read(&variable).map(OsString::into_string) {
+                None => String::new(),
+                Some(Ok(value)) => value,
+                Some(Err(value)) => {
+                    complaints.push(format!(
+                        "{variable} is not valid UTF-8 ({value:?}) and is ignored"
+                    ));
+                    String::new()
+                }
+            };
+            Switch {
+                blame: format!("{variable}={value}"),
+                value,
+            }
+        };
+        let (autoload, disable, select) = (text("AUTOLOAD"), text("DISABLE"), text("SELECT"));
+        let autoload = autoload.map(|value| match value.trim().to_ascii_lowercase().as_str() {
+            "0" | "false" | "no" | "off" => false,
+            "" | "1" | "true" | "yes" | "on" => true,
+            _ => {
+                complaints.push(format!(
+                    "{prefix}_AUTOLOAD={value:?} is neither on (1, true, yes, on) nor off (0, false, no, off); \
+                     it counts as on"
+                ));
+                true
+            }
+        });
+        Self {
+            autoload,
+            disable: disable.map(patterns),
+            select: select.map(patterns),
+            complaints,
+        }
+    }
+
+    /// What turns `point` off, if anything does.
+    pub(crate) fn off<P: ?Sized>(&self, point: &EntryPoint<P>, registered: bool) -> Option<&str> {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(point));
+        if !self.autoload.value && !registered {
+            Some(&self.autoload.blame)
+        } else if any(&self.select.value) {
+            None
+        } else if any(&self.disable.value) {
+            Some(&self.disable.blame)
+        } else if !self.select.value.is_empty() {
+            Some(&self.select.blame)
+        } else {
+            None
+        }
+    }
+
+    /// Complaints about patterns that match nothing of what is there now.
+    pub(crate) fn idle_patterns<P: ?Sized + 'static>(
+        &self,
+        points: &[&'static EntryPoint<P>],
+    ) -> Vec<String> {
+        [&self.disable, &self.select]
+            .into_iter()
+            .flat_map(|switch| switch.value.iter().map(move |pattern| (pattern, &switch.blame)))
+            .filter(|(pattern, _)| !points.iter().any(|point| pattern.matches(point)))
+            .map(|(pattern, blame)| format!("the pattern `{}` in {blame} matches nothing", pattern.text()))
+            .collect()
+    }
+}
+
+impl<T> Switch<T> {
+    fn map<U>(self, f: impl FnOnce(T) -> U) -> Switch<U> {
+        Switch {
+            value: f(self.value),
+            blame: self.blame,
+        }
+    }
+}
+
+fn patterns(list: String) -> Vec<Pattern> {
+    list.split(',')
+        .map(Pattern::new)
+        .filter(|pattern| !pattern.text().is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LoadFailure;
+
+    fn load() -> Result<Box<u8>, LoadFailure> {
+        Ok(Box::new(0))
+    }
+
+    static OPENREG: EntryPoint<u8> = EntryPoint::new("openreg", load).in_package("device-openreg", "0.1.0");
+
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        Settings::from_env("X", |name| {
+            variables
+                .iter()
+                .find(|(variable, _)| *variable == name)
+                .map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn every_spelling_of_on_and_off() {
+        for (value, on) in [
+            ("0", false),
+            ("false", false),
+            ("No", false),
+            (" OFF ", false),
+            ("1", true),
+            ("true", true),
+            ("YES", true),
+            ("on", true),
+            ("", true),
+        ] {
+            let settings = settings(&[("X_AUTOLOAD", value)]);
+            assert_eq!(settings.off(&OPENREG, false).is_none(), on, "{value:?}");
+            assert_eq!(settings.complaints, [""; 0], "{value:?}");
+        }
+    }
+
+    #[test]
+    fn any_other_spelling_is_on_and_complained_of() {
+        for value in ["2", "01", "disable", "nope", "-1"] {
+            let settings = settings(&[("X_AUTOLOAD", value)]);
+            assert_eq!(settings.off(&OPENREG, false), None);
+            assert!(
+                settings.complaints[0].contains(&format!("X_AUTOLOAD={value:?}")),
+                "{settings:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_pair_of_switches() {
+        let auto = "X_AUTOLOAD=0";
+        let disable = "X_DISABLE=open*";
+        let select = "X_SELECT=other";
+        for (variables, linked, registered) in [
+            (vec![], None, None),
+            (vec![("X_AUTOLOAD", "0")], Some(auto), None),
+            (vec![("X_DISABLE", "open*")], Some(disable), Some(disable)),
+            (vec![("X_SELECT", "openreg")], None, None),
+            (vec![("X_SELECT", "other")], Some(select), Some(select)),
+            (
+                vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "open*")],
+                Some(auto),
+                Some(disable),
+            ),
+            (
+                vec![("X_AUTOLOAD", "0"), ("X_SELECT", "openreg")],
+                Some(auto),
+                None,
+            ),
+            (vec![("X_DISABLE", "open*"), ("X_SELECT", "openreg")], None, None),
+            (
+                vec![("X_DISABLE", "open*"), ("X_SELECT", "other")],
+                Some(disable),
+                Some(disable),
+            ),
+            (
+                vec![
+                    ("X_AUTOLOAD", "0"),
+                    ("X_DISABLE", "open*"),
+                    ("X_SELECT", "openreg"),
+                ],
+                Some(auto),
+                None,
+            ),
+        ] {
+            let settings = settings(&variables);
+            assert_eq!(
+                settings.off(&OPENREG, false),
+                linked,
+                "linked under {variables:?}"
+            );
+            assert_eq!(
+                settings.off(&OPENREG, true),
+                registered,
+                "registered under {variables:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_complained_of() {
+        let settings = settings(&[
+            ("X_DISABLE", "openreg, cuda*,,"),
+            ("X_SELECT", "device-openreg/*"),
+        ]);
+        let complaints = settings.idle_patterns(&[&OPENREG]);
+        assert_eq!(
+            complaints,
+            ["the pattern `cuda*` in X_DISABLE=openreg, cuda*,, matches nothing"]
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_value_that_is_not_utf8_is_ignored_and_complained_of() {
+        use std::os::unix::ffi::OsStringExt;
+        let settings = Settings::from_env("X", |name| {
+            (name == "X_DISABLE").then(|| OsString::from_vec(b"open\xff*".to_vec()))
+        });
+        assert_eq!(settings.off(&OPENREG, false), None);
+        assert!(
+            settings.complaints[0].contains("X_DISABLE is not valid UTF-8"),
+            "{settings:?}"
+        );
+    }
+
+    #[test]
+    fn switches_set_in_code_are_blamed_on_the_program() {
+        let switches = Switches {
+            disable: vec!["OPEN*".into()],
+            ..Switches::default()
+        };
+        let blame = Settings::from_code(&switches)
+            .off(&OPENREG, true)
+            .map(str::to_owned);
+        assert_eq!(
+            blame.as_deref(),
+            Some("the program (Switches::disable = [\"OPEN*\"])")
+        );
+    }
+}

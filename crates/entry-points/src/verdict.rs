@@ -1,0 +1,226 @@
+//! Which entry point is behind a name: a pure function of what claims the name and of the switches.
+
+use std::sync::Arc;
+
+use crate::EntryPoint;
+use crate::switches::Settings;
+
+/// An entry point that claims a name.
+pub(crate) struct Candidate<P: ?Sized + 'static> {
+    pub(crate) point: &'static EntryPoint<P>,
+    pub(crate) claim: Claim,
+}
+
+/// By what right an entry point claims its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The group itself declares it.
+    BuiltIn,
+    /// A collector brought it.
+    Linked,
+    /// `register` was called for it.
+    Registered,
+    /// `register_override` was called for it.
+    Override,
+    /// `register` was called for it and refused: it is listed, and never used.
+    Refused,
+}
+
+/// What becomes of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    On,
+    Off { by: Arc<str> },
+    Duplicate { of: Arc<[String]> },
+}
+
+/// One verdict for each of `candidates`, which all claim one name. At most one is on.
+///
+/// The order of the rules: reserved words and built-in names, overrides, switches, duplicates. Switches come
+/// before duplicates, so that turning one of two claimants off is a remedy.
+pub(crate) fn judge<P: ?Sized>(
+    candidates: &[Candidate<P>],
+    reserved: bool,
+    settings: &Settings,
+) -> Vec<Verdict> {
+    if reserved {
+        let word: Arc<[String]> = Arc::new(["a reserved word".to_owned()]);
+        return candidates
+            .iter()
+            .map(|_| Verdict::Duplicate {
+                of: Arc::clone(&word),
+            })
+            .collect();
+    }
+    let sole = [Claim::BuiltIn, Claim::Override]
+        .into_iter()
+        .find_map(|claim| candidates.iter().rposition(|candidate| candidate.claim == claim));
+    let first_look: Vec<Option<Verdict>> = candidates
+        .iter()
+        .enumerate()
+        .map(|(at, candidate)| {
+            if sole.is_some_and(|sole| sole != at) || candidate.claim == Claim::Refused {
+                return None;
+            }
+            if candidate.claim == Claim::BuiltIn {
+                return Some(Verdict::On);
+            }
+            let registered = candidate.claim != Claim::Linked;
+            Some(match settings.off(candidate.point, registered) {
+                Some(by) => Verdict::Off { by: by.into() },
+                None => Verdict::On,
+            })
+        })
+        .collect();
+    let on = first_look
+        .iter()
+        .filter(|verdict| **verdict == Some(Verdict::On))
+        .count();
+
+    let rivals = |at: usize| -> Arc<[String]> {
+        candidates
+            .iter()
+            .zip(&first_look)
+            .enumerate()
+            .filter(|&(other, (_, verdict))| {
+                other != at && (sole == Some(other) || (sole.is_none() && *verdict == Some(Verdict::On)))
+            })
+            .map(|(_, (candidate, _))| match candidate.claim {
+                Claim::BuiltIn => format!("the built-in `{}`", candidate.point.name()),
+                _ => candidate.point.whence(),
+            })
+            .collect()
+    };
+    first_look
+        .iter()
+        .enumerate()
+        .map(|(at, verdict)| match verdict {
+            Some(Verdict::On) if on == 1 => Verdict::On,
+            Some(Verdict::On) | None => Verdict::Duplicate { of: rivals(at) },
+            Some(other) => other.clone(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LoadFailure, Switches};
+
+    const A: usize = 0;
+    const B: usize = 1;
+
+    fn load() -> Result<Box<u8>, LoadFailure> {
+        unreachable!("nothing is loaded to decide what could be")
+    }
+
+    static POINTS: [EntryPoint<u8>; 2] = [
+        EntryPoint::new("x", load).in_package("device-a", "0.1.0"),
+        EntryPoint::new("x", load).in_package("device-b", "0.2.0"),
+    ];
+
+    fn verdicts(claims: &[(usize, Claim)], switches: &Switches) -> Vec<String> {
+        let candidates: Vec<_> = claims
+            .iter()
+            .map(|&(at, claim)| Candidate {
+                point: &POINTS[at],
+                claim,
+            })
+            .collect();
+        judge(&candidates, false, &Settings::from_code(switches))
+            .into_iter()
+            .map(|verdict| match verdict {
+                Verdict::On => "on".to_owned(),
+                Verdict::Off { .. } => "off".to_owned(),
+                Verdict::Duplicate { of } => format!("duplicate of {}", of.join(", ")),
+            })
+            .collect()
+    }
+
+    fn disable(pattern: &str) -> Switches {
+        Switches {
+            disable: vec![pattern.to_owned()],
+            ..Switches::default()
+        }
+    }
+
+    #[test]
+    fn one_claimant_is_on() {
+        assert_eq!(verdicts(&[(A, Claim::Linked)], &Switches::default()), ["on"]);
+    }
+
+    #[test]
+    fn two_packages_with_one_name_exclude_each_other_by_name() {
+        let both = [(A, Claim::Linked), (B, Claim::Linked)];
+        assert_eq!(
+            verdicts(&both, &Switches::default()),
+            ["duplicate of device-b 0.2.0", "duplicate of device-a 0.1.0"]
+        );
+    }
+
+    #[test]
+    fn turning_one_of_two_off_lets_the_other_work() {
+        let both = [(A, Claim::Linked), (B, Claim::Linked)];
+        assert_eq!(verdicts(&both, &disable("device-a/x")), ["off", "on"]);
+        assert_eq!(verdicts(&both, &disable("x")), ["off", "off"]);
+    }
+
+    #[test]
+    fn a_built_in_name_cannot_be_taken_overridden_or_disabled() {
+        for claim in [Claim::Linked, Claim::Registered, Claim::Override, Claim::Refused] {
+            let both = [(A, Claim::BuiltIn), (B, claim)];
+            let expected = ["on", "duplicate of the built-in `x`"];
+            assert_eq!(verdicts(&both, &Switches::default()), expected, "{claim:?}");
+            assert_eq!(verdicts(&both, &disable("*")), expected, "{claim:?}");
+        }
+    }
+
+    #[test]
+    fn an_override_replaces_whatever_was_there() {
+        let both = [(A, Claim::Linked), (B, Claim::Override)];
+        assert_eq!(
+            verdicts(&both, &Switches::default()),
+            ["duplicate of device-b 0.2.0", "on"]
+        );
+        assert_eq!(
+            verdicts(&both, &disable("x")),
+            ["duplicate of device-b 0.2.0", "off"]
+        );
+    }
+
+    #[test]
+    fn autoload_off_leaves_what_is_registered() {
+        let switches = Switches {
+            autoload: false,
+            ..Switches::default()
+        };
+        assert_eq!(
+            verdicts(&[(A, Claim::Linked), (B, Claim::Registered)], &switches),
+            ["off", "on"]
+        );
+    }
+
+    #[test]
+    fn a_refused_registration_disturbs_nothing() {
+        let both = [(A, Claim::Linked), (B, Claim::Refused)];
+        assert_eq!(
+            verdicts(&both, &Switches::default()),
+            ["on", "duplicate of device-a 0.1.0"]
+        );
+    }
+
+    #[test]
+    fn a_reserved_word_is_nobodys() {
+        let candidates = [Candidate {
+            point: &POINTS[A],
+            claim: Claim::Linked,
+        }];
+        let verdicts = judge(&candidates, true, &Settings::from_code(&Switches::default()));
+        assert_eq!(
+            verdicts,
+            [Verdict::Duplicate {
+                of: Arc::new(["a reserved word".to_owned()])
+            }]
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Registering, overriding and switching by hand.
+
+#![allow(missing_docs)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use entry_points::{EntryPoint, Group, LoadError, RegisterError, State, Switches};
+
+entry_points::group! {
+    /// Numbers, of which one is linked.
+    static NUMBERS: [EntryPoint<u32>];
+    fn numbers() -> Group<u32> {
+        Group::new("test.numbers").switches("TEST_NUMBERS")
+    }
+}
+
+entry_points::entry_points! {
+    #[distributed_slice(NUMBERS)]
+    static ONE: EntryPoint<u32> = EntryPoint::new("one", || Ok(Box::new(1)));
+    #[distributed_slice(NUMBERS)]
+    static TWO: EntryPoint<u32> = EntryPoint::new("two", || Ok(Box::new(2)));
+}
+
+fn point(name: &'static str, package: &'static str) -> &'static EntryPoint<u32> {
+    Box::leak(Box::new(
+        EntryPoint::new(name, || Ok(Box::new(7))).in_package(package, "1.0.0"),
+    ))
+}
+
+fn private() -> &'static Group<u32> {
+    Box::leak(Box::new(Group::new("test.private")))
+}
+
+#[test]
+fn registering_works_with_autoload_off_before_and_after_the_first_use() {
+    numbers()
+        .configure(Switches {
+            autoload: false,
+            ..Switches::default()
+        })
+        .unwrap();
+    numbers().register(&ONE).unwrap();
+    assert_eq!(*numbers().load("one").unwrap(), 1);
+
+    let error = numbers().load("two").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "`two` of test.numbers (entry-points {}) is disabled by the program (Switches::autoload = false)",
+            env!("CARGO_PKG_VERSION")
+        )
+    );
+    numbers().register(&TWO).unwrap();
+    assert_eq!(*numbers().load("two").unwrap(), 2);
+
+    let error = numbers().configure(Switches::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("test.numbers has been used already"),
+        "{error}"
+    );
+}
+
+#[test]
+fn registering_twice_is_registering_once() {
+    let group = private();
+    let x = point("x", "a");
+    group.register(x).unwrap();
+    group.register(x).unwrap();
+    group.load("x").unwrap();
+    group.register(x).unwrap();
+    assert_eq!((group.len(), group.report().rows().len()), (1, 1));
+}
+
+#[test]
+fn a_taken_name_is_refused_and_goes_on_working() {
+    let group = private();
+    group.register(point("x", "a")).unwrap();
+    let error = group.register(point("x", "b")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`x` of test.private is taken by a 1.0.0, so that b 1.0.0 cannot have it; `register_override` would replace it"
+    );
+    assert_eq!(group.get("x").unwrap().package(), Some("a"));
+    group.load("x").unwrap();
+    assert!(matches!(
+        group.register(point("x", "c")),
+        Err(RegisterError::InUse { .. })
+    ));
+    let report = group.report().to_string();
+    assert!(
+        report.contains("x     b        1.0.0    duplicate of a 1.0.0"),
+        "{report}"
+    );
+    assert!(
+        report.contains("x     c        1.0.0    duplicate of a 1.0.0"),
+        "{report}"
+    );
+}
+
+#[test]
+fn an_override_takes_effect_before_the_first_use_and_is_an_error_after_it() {
+    let group = private();
+    group.register(point("x", "a")).unwrap();
+    let held = group.get("x").unwrap();
+    group.register_override(point("x", "b")).unwrap();
+    group.register_override(point("x", "c")).unwrap();
+    // The slot is the name: what was held before sees what is behind it now.
+    assert_eq!(held.package(), Some("c"));
+    held.load().unwrap();
+    let error = group.register_override(point("x", "d")).unwrap_err();
+    assert!(matches!(error, RegisterError::InUse { .. }), "{error}");
+    assert_eq!(held.package(), Some("c"));
+    // Where there is nothing to override it just registers.
+    group.register_override(point("y", "d")).unwrap();
+    assert_eq!(*group.load("y").unwrap(), 7);
+}
+
+#[test]
+fn an_override_settles_a_duplicate() {
+    static BOTH: Group<u32> = Group::new("test.settled");
+    let (a, b) = (point("x", "a"), point("x", "b"));
+    BOTH.register(a).unwrap();
+    BOTH.register(b).unwrap_err();
+    BOTH.register_override(b).unwrap();
+    assert_eq!(BOTH.get("x").unwrap().package(), Some("b"));
+    BOTH.register_override(a).unwrap();
+    assert_eq!(BOTH.get("x").unwrap().package(), Some("a"));
+}
+
+#[test]
+fn a_built_in_name_and_a_reserved_word_cannot_be_registered() {
+    static BUILT_IN: [EntryPoint<u32>; 1] = [EntryPoint::new("cpu", || Ok(Box::new(0)))];
+    static GROUP: Group<u32> = Group::new("test.owned").built_in(&BUILT_IN).reserved(&["auto"]);
+    for name in ["cpu", "auto"] {
+        for result in [
+            GROUP.register(point(name, "a")),
+            GROUP.register_override(point(name, "b")),
+        ] {
+            assert!(matches!(result, Err(RegisterError::BuiltIn { .. })), "{result:?}");
+        }
+    }
+    GROUP.register(&BUILT_IN[0]).unwrap();
+    assert_eq!(*GROUP.load("cpu").unwrap(), 0);
+    assert!(matches!(
+        GROUP.get("auto").unwrap().state(),
+        State::Duplicate { .. }
+    ));
+    let error = GROUP.load("auto").unwrap_err().to_string();
+    assert!(error.contains("the group reserves this word"), "{error}");
+}
+
+#[test]
+fn disabled_code_is_never_run_though_registered() {
+    static GROUP: Group<u32> = Group::new("test.disabled");
+    static POINT: EntryPoint<u32> = EntryPoint::new("x", || panic!("it is disabled"));
+    GROUP
+        .configure(Switches {
+            disable: vec!["X".to_owned()],
+            ..Switches::default()
+        })
+        .unwrap();
+    GROUP.register(&POINT).unwrap();
+    assert!(matches!(GROUP.load("x"), Err(LoadError::Disabled { .. })));
+    assert!(matches!(GROUP.retry("x"), Err(LoadError::Disabled { .. })));
+    assert!(matches!(
+        GROUP.get("x").unwrap().load(),
+        Err(LoadError::Disabled { .. })
+    ));
+    assert_eq!(GROUP.load_all().len(), 0);
+}
+
+#[test]
+fn an_unknown_name_says_what_there_is_and_what_was_meant() {
+    let group = private();
+    group.register(point("openreg", "device-openreg")).unwrap();
+    let error = group.load("openrag\n").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "\
+no entry point of test.private is called `openrag\\n`; is `openreg` meant?
+test.private: 1 entry point
+  name     package         version  state
+  openreg  device-openreg  1.0.0    linked"
+    );
+    assert_eq!(error.name(), "openrag\n");
+}
+
+#[test]
+fn registrations_after_the_first_use_do_not_disturb_look_ups() {
+    let group = private();
+    group.register(point("first", "a")).unwrap();
+    let first: &'static u32 = group.load("first").unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    assert!(std::ptr::eq(group.load("first").unwrap(), first));
+                    assert!(group.names().is_sorted());
+                }
+            });
+        }
+        for n in 0..300 {
+            let name: &'static str = format!("late_{n}").leak();
+            group.register(point(name, "b")).unwrap();
+            assert_eq!(*group.load(name).unwrap(), 7);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(group.len(), 301);
+}
+
+#[test]
+fn one_name_registered_by_many_threads_has_one_owner() {
+    let group = private();
+    let won = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|n| scope.spawn(move || group.register(point("x", ["a", "b"][n % 2])).is_ok()))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .filter(|won| *won)
+            .count()
+    });
+    assert_eq!(won, 1);
+    assert_eq!((group.len(), group.report().rows().len()), (1, 8));
+}

@@ -1,0 +1,165 @@
+//! One program with three groups, one of them commands, as Python's `console_scripts`. Everything here is
+//! registered by the linker; no function is called to register it.
+
+#![allow(missing_docs)]
+
+use std::process::ExitCode;
+
+use entry_points::{EntryPoint, LoadFailure, State};
+
+entry_points::autoload!();
+
+/// What a framework crate would hold.
+mod framework {
+    use std::process::ExitCode;
+
+    use entry_points::{EntryPoint, Group};
+
+    pub(crate) type Command = fn(&[String]) -> ExitCode;
+
+    pub trait Shape: Send + Sync {
+        fn corners(&self) -> u32;
+    }
+
+    entry_points::group! {
+        /// Commands.
+        pub static COMMANDS: [EntryPoint<Command>];
+        /// Their group.
+        pub fn commands() -> Group<Command> {
+            Group::new("test.commands")
+        }
+    }
+
+    entry_points::group! {
+        /// Shapes.
+        pub static SHAPES: [EntryPoint<dyn Shape>];
+        /// Their group.
+        pub fn shapes() -> Group<dyn Shape> {
+            Group::new("test.shapes").switches("TEST_SHAPE")
+        }
+    }
+
+    entry_points::group! {
+        /// Plain data.
+        pub static LIMITS: [EntryPoint<u64>];
+        /// Their group.
+        pub fn limits() -> Group<u64> {
+            Group::new("test.limits").built_in(&BUILT_IN)
+        }
+    }
+
+    static BUILT_IN: [EntryPoint<u64>; 1] =
+        [EntryPoint::new("byte", || Ok(Box::new(255))).in_package("framework", "1.0.0")];
+}
+
+use framework::{COMMANDS, Command, LIMITS, SHAPES, Shape, commands, limits, shapes};
+
+struct Square;
+
+impl Shape for Square {
+    fn corners(&self) -> u32 {
+        4
+    }
+}
+
+mod curves {
+    use super::*;
+
+    pub(crate) fn load_circle() -> Result<Box<dyn Shape>, LoadFailure> {
+        Err(LoadFailure::unavailable("no compasses"))
+    }
+}
+
+entry_points::entry_points! {
+    /// A shape, with documentation.
+    #[distributed_slice(SHAPES)]
+    pub static SQUARE: EntryPoint<dyn Shape> = EntryPoint::new("square", || Ok(Box::new(Square)));
+
+    #[distributed_slice(SHAPES)]
+    static CIRCLE: EntryPoint<dyn Shape> = EntryPoint::new("circle", curves::load_circle);
+
+    #[cfg(any())]
+    #[distributed_slice(SHAPES)]
+    static NEVER: EntryPoint<dyn Shape> = EntryPoint::new("never", compiled_out);
+
+    #[distributed_slice(crate::framework::COMMANDS)]
+    static GREET: EntryPoint<Command> = EntryPoint::new("greet", || Ok(Box::new(greet)));
+
+    #[distributed_slice(LIMITS)]
+    static WORD: EntryPoint<u64> = EntryPoint::new("word", || Ok(Box::new(65_535)));
+}
+
+fn greet(arguments: &[String]) -> ExitCode {
+    ExitCode::from(u8::try_from(arguments.len()).unwrap())
+}
+
+#[test]
+fn each_group_has_its_own_entry_points_sorted_by_name() {
+    assert_eq!(shapes().names().collect::<Vec<_>>(), ["circle", "square"]);
+    assert_eq!(commands().names().collect::<Vec<_>>(), ["greet"]);
+    assert_eq!(limits().names().collect::<Vec<_>>(), ["byte", "word"]);
+    assert_eq!((shapes().len(), commands().len(), limits().len()), (2, 1, 2));
+    assert!(!shapes().is_empty());
+    // The slices are linkme's own where there is linkme.
+    assert_eq!((SHAPES.len(), COMMANDS.len(), LIMITS.len()), (2, 1, 1));
+}
+
+#[test]
+fn a_command_is_found_by_name_and_run() {
+    let command = commands().load("greet").unwrap();
+    let code = command(&["a".to_owned(), "b".to_owned()]);
+    assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(2)));
+}
+
+#[test]
+fn an_entry_point_shows_where_it_comes_from() {
+    let circle = shapes().get("circle").unwrap();
+    assert_eq!(circle.group().name(), "test.shapes");
+    assert_eq!(circle.package(), Some("entry-points"));
+    assert_eq!(circle.version(), Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!(circle.value(), Some("three_groups::curves::load_circle"));
+    assert_eq!(CIRCLE.group(), Some("test.shapes"));
+    // `load` is a closure here: the static stands for it.
+    assert_eq!(
+        shapes().get("square").unwrap().value(),
+        Some("three_groups::SQUARE")
+    );
+}
+
+#[test]
+fn plugins_load_by_name_and_the_unavailable_one_says_why() {
+    assert_eq!(shapes().load("square").unwrap().corners(), 4);
+    assert_eq!(
+        (*limits().load("byte").unwrap(), *limits().load("word").unwrap()),
+        (255, 65_535)
+    );
+    let error = shapes().load("circle").err().unwrap();
+    assert!(
+        error.to_string().ends_with("is unavailable: no compasses"),
+        "{error}"
+    );
+    assert!(matches!(
+        shapes().get("circle").unwrap().state(),
+        State::Unavailable { .. }
+    ));
+}
+
+#[test]
+fn entries_are_selected_by_name_glob_or_by_package() {
+    let names = |pattern: &str| {
+        shapes()
+            .select(pattern)
+            .map(|entry| entry.name())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names("s*"), ["square"]);
+    assert_eq!(names("*r*"), ["circle", "square"]);
+    assert_eq!(names("entry-points/*"), ["circle", "square"]);
+    assert_eq!(names("other/*"), [""; 0]);
+}
+
+#[test]
+fn autoload_leaves_one_list_for_the_whole_crate() {
+    assert_eq!(__ENTRY_POINTS.len(), 4);
+    assert_eq!(shapes().report().notes(), [""; 0]);
+}
