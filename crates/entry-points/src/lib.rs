@@ -49,14 +49,14 @@ pub use crate::switches::Switches;
 /// No one promises that a procedural macro may read rustc's arguments. Where it cannot, the macro is a compile
 /// error that says so, and the crates can be named by hand, with the same result:
 ///
-/// ```ignore
+/// ```text
 /// entry_points::autoload!(only device_openreg, device_opencl);
 /// ```
 ///
 /// or, if linker sections of other crates are kept (any binary that rustc links for Linux, macOS or
 /// windows-msvc):
 ///
-/// ```ignore
+/// ```text
 /// extern crate device_openreg as _;
 /// ```
 ///

@@ -7,8 +7,9 @@
 //! names, groups and threads. (A thread that `load` starts by itself and joins is beyond this knowledge.)
 //!
 //! A failure is remembered, except in the middle of a cycle: when A needs B and B needs A, B fails only because
-//! A is not ready *yet*. Each attempt therefore collects the attempts on which a cycle closed below it; while
-//! one of those is still running, a failure is passed on and forgotten, and the next one to ask tries again.
+//! A is not ready *yet*. Each attempt therefore collects the attempts further out on which a cycle closed below
+//! it; if there is one, its failure is passed on and forgotten, and the next one to ask tries again. (Whether the
+//! outer attempt has ended meanwhile does not matter: what is remembered must not depend on timing.)
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +45,7 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 struct Outcome {
     result: Result<(), LoadError>,
-    /// Running attempts to which a cycle led back from below this one.
+    /// Attempts further out to which a cycle led back from below this one.
     awaits: Vec<Arc<Attempt>>,
 }
 
@@ -152,7 +153,7 @@ where
         .expect("this attempt is the innermost of its thread");
     debug_assert!(Arc::ptr_eq(&running.attempt, &attempt));
     let mut awaits = running.awaits;
-    awaits.retain(|other| !Arc::ptr_eq(other, &attempt) && other.outcome.get().is_none());
+    awaits.retain(|other| !Arc::ptr_eq(other, &attempt));
     if result.is_ok() {
         awaits.clear();
     }
