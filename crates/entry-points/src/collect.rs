@@ -12,7 +12,7 @@
 use std::any::{Any, TypeId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::load::panic_message;
+use crate::once_load::panic_message;
 use crate::{EntryPoint, Group};
 
 // One list decides which collectors there are; Cargo.toml repeats it.

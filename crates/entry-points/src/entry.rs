@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::error::{EntryName, and};
 use crate::index::Named;
-use crate::load::{self, Progress};
+use crate::once_load::{Interrupted, OnceLoad, Progress};
 use crate::switches::Settings;
-use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::verdict::{self, Candidate, Claim, Verdict};
 use crate::{EntryPoint, Group, LoadError, RegisterError};
 
@@ -61,8 +61,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     #[must_use]
     pub fn state(self) -> State {
         let state = self.0.state();
-        let at = state.chosen.unwrap_or(0);
-        state.of_candidate(at)
+        self.0.state_of(&state, state.chosen.unwrap_or(0))
     }
 
     /// The plugin; loads it at the first call.
@@ -75,7 +74,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     /// [`LoadError`] says why there is no plugin. A failure is remembered: every later call returns the same
     /// error, until [`retry`](Self::retry).
     pub fn load(self) -> Result<&'static P, LoadError> {
-        load::load(self.0, false)
+        self.0.load(false)
     }
 
     /// The plugin, if it has been loaded.
@@ -90,7 +89,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     ///
     /// As [`load`](Self::load).
     pub fn retry(self) -> Result<&'static P, LoadError> {
-        load::load(self.0, true)
+        self.0.load(true)
     }
 }
 
@@ -212,7 +211,7 @@ impl fmt::Display for State {
 pub(crate) struct Slot<P: ?Sized + 'static> {
     name: &'static str,
     group: &'static Group<P>,
-    loaded: OnceLock<&'static P>,
+    plugin: OnceLoad<&'static P, LoadError>,
     /// Whether a candidate is chosen: what a look-up needs to know without the lock.
     usable: AtomicBool,
     state: Mutex<SlotState<P>>,
@@ -222,7 +221,8 @@ pub(crate) struct SlotState<P: ?Sized + 'static> {
     pub(crate) candidates: Vec<Candidate<P>>,
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) chosen: Option<usize>,
-    pub(crate) progress: Progress,
+    /// Whether it was asked for the plugin, so that what is behind the name stays.
+    in_use: bool,
 }
 
 impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
@@ -231,12 +231,12 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             candidates: Vec::new(),
             verdicts: Vec::new(),
             chosen: None,
-            progress: Progress::NotLoaded,
+            in_use: false,
         };
         Self {
             name,
             group,
-            loaded: OnceLock::new(),
+            plugin: OnceLoad::new(),
             usable: AtomicBool::new(false),
             state: Mutex::new(state),
         }
@@ -251,11 +251,62 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     pub(crate) fn loaded(&self) -> Option<&'static P> {
-        self.loaded.get().copied()
+        self.plugin.get().copied()
     }
 
-    pub(crate) fn set_loaded(&self, plugin: &'static P) {
-        assert!(self.loaded.set(plugin).is_ok(), "a slot is loaded once");
+    pub(crate) fn load(&self, retry: bool) -> Result<&'static P, LoadError> {
+        if let Some(plugin) = self.loaded() {
+            return Ok(plugin);
+        }
+        let point = {
+            let mut state = self.state();
+            let point = self.chosen(&state)?;
+            state.in_use = true;
+            point
+        };
+        let entry = || self.entry_name(point);
+        let load = || match point.call() {
+            // Never unloaded: `&'static P` is sound, and a driver is not pulled from under its users.
+            Ok(plugin) => Ok(&*Box::leak(plugin)),
+            Err(failure) if failure.is_unavailable() => Err(LoadError::Unavailable {
+                entry: entry(),
+                reason: failure,
+            }),
+            Err(failure) => Err(LoadError::Failed {
+                entry: entry(),
+                cause: failure,
+            }),
+        };
+        let interrupted = |cause| match cause {
+            Interrupted::Cycle(path) => LoadError::Cycle { entry: entry(), path },
+            Interrupted::Panicked(message) => LoadError::Panicked {
+                entry: entry(),
+                message,
+            },
+        };
+        let name = (self.group.name(), self.name);
+        let plugin = match retry {
+            false => self.plugin.get_or_load(name, load, interrupted),
+            true => self.plugin.retry(name, load, interrupted),
+        };
+        plugin.copied()
+    }
+
+    /// What has become of one of the candidates.
+    pub(crate) fn state_of(&self, state: &SlotState<P>, candidate: usize) -> State {
+        match &state.verdicts[candidate] {
+            Verdict::Off { by } => State::Disabled { by: Arc::clone(by) },
+            Verdict::Duplicate { of } => State::Duplicate { of: Arc::clone(of) },
+            Verdict::On => match self.plugin.progress() {
+                Progress::NotLoaded => State::Linked,
+                Progress::Loading { attempt, .. } => State::Loading {
+                    elapsed: attempt.since.elapsed(),
+                },
+                Progress::Loaded { took } => State::Loaded { took },
+                Progress::Failed(cause @ LoadError::Unavailable { .. }) => State::Unavailable { cause },
+                Progress::Failed(cause) => State::Failed { cause },
+            },
+        }
     }
 
     /// Decides anew which candidate is behind the name.
@@ -310,7 +361,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
                 .map(|other| other.point.whence())
                 .collect::<Vec<_>>())
         };
-        if state.in_use() {
+        if state.in_use {
             return Some(RegisterError::InUse {
                 name,
                 group,
@@ -371,28 +422,5 @@ impl<P: ?Sized> Named for Slot<P> {
 impl<P: ?Sized> SlotState<P> {
     pub(crate) fn representative(&self) -> &'static EntryPoint<P> {
         self.candidates[self.chosen.unwrap_or(0)].point
-    }
-
-    /// Whether loading has begun, so that what is behind the name stays.
-    pub(crate) fn in_use(&self) -> bool {
-        !matches!(self.progress, Progress::NotLoaded)
-    }
-
-    pub(crate) fn of_candidate(&self, at: usize) -> State {
-        match &self.verdicts[at] {
-            Verdict::Off { by } => State::Disabled { by: Arc::clone(by) },
-            Verdict::Duplicate { of } => State::Duplicate { of: Arc::clone(of) },
-            Verdict::On => match &self.progress {
-                Progress::NotLoaded => State::Linked,
-                Progress::Loading(attempt) => State::Loading {
-                    elapsed: attempt.since.elapsed(),
-                },
-                Progress::Loaded { took } => State::Loaded { took: *took },
-                Progress::Failed(cause @ LoadError::Unavailable { .. }) => {
-                    State::Unavailable { cause: cause.clone() }
-                }
-                Progress::Failed(cause) => State::Failed { cause: cause.clone() },
-            },
-        }
     }
 }

@@ -265,7 +265,11 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             let state = slot.state();
             for (at, candidate) in state.candidates.iter().enumerate() {
                 points.push(candidate.point);
-                rows.push(Row::new(candidate.point, candidate.claim, state.of_candidate(at)));
+                rows.push(Row::new(
+                    candidate.point,
+                    candidate.claim,
+                    slot.state_of(&state, at),
+                ));
             }
         }
         let mut notes = table.settings.complaints.clone();

@@ -8,8 +8,8 @@ mod error;
 mod failure;
 mod group;
 mod index;
-mod load;
 mod nearest;
+mod once_load;
 mod pattern;
 mod report;
 mod switches;
@@ -21,6 +21,7 @@ pub use crate::entry_point::EntryPoint;
 pub use crate::error::{ConfigureError, EntryName, LoadError, RegisterError, UnknownName};
 pub use crate::failure::LoadFailure;
 pub use crate::group::Group;
+pub use crate::once_load::{Interrupted, OnceLoad};
 pub use crate::report::{Report, Row};
 pub use crate::switches::Switches;
 
