@@ -12,7 +12,7 @@
 use std::any::{Any, TypeId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::once_load::panic_message;
+use crate::message::panic_message;
 use crate::{EntryPoint, Group};
 
 // One list decides which collectors there are; Cargo.toml repeats it.
@@ -74,10 +74,7 @@ pub struct Registration {
 impl Registration {
     // Not public API. Used by generated code.
     pub const fn new<S: Collected>(point: &'static EntryPoint<S::Plugin>) -> Self {
-        Self {
-            slice: TypeId::of::<S>,
-            point,
-        }
+        Self { slice: TypeId::of::<S>, point }
     }
 
     fn of_slice<P: ?Sized>(&self, slice: TypeId) -> Option<&'static EntryPoint<P>> {
@@ -99,16 +96,10 @@ pub struct Autoload {
 impl Autoload {
     // Not public API. Used by generated code.
     pub const fn new(written_in: &'static str, crates: &'static [&'static [Registration]]) -> Self {
-        Self {
-            written_in: Some(written_in),
-            crates,
-        }
+        Self { written_in: Some(written_in), crates }
     }
 
-    const SENTINEL: Self = Self {
-        written_in: None,
-        crates: &[],
-    };
+    const SENTINEL: Self = Self { written_in: None, crates: &[] };
 }
 
 // Not public API. Used by generated code.
@@ -221,18 +212,12 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
         }
     }
     let is_sentinel = |autoload: &&Autoload| autoload.written_in.is_none();
-    let linkme = Sight::of(
-        by_linkme::PRESENT,
-        by_linkme::autoloads().iter().any(|one| is_sentinel(&one)),
-    );
+    let linkme = Sight::of(by_linkme::PRESENT, by_linkme::autoloads().iter().any(|one| is_sentinel(&one)));
     let mut submitted_autoloads = by_inventory::submissions().filter_map(|submission| match submission {
         Submission::Autoload(autoload) => Some(*autoload),
         Submission::EntryPoint(_) => None,
     });
-    let inventory = Sight::of(
-        by_inventory::PRESENT,
-        submitted_autoloads.any(|one| is_sentinel(&one)),
-    );
+    let inventory = Sight::of(by_inventory::PRESENT, submitted_autoloads.any(|one| is_sentinel(&one)));
 
     let mut points: Vec<&'static EntryPoint<P>> = Vec::new();
     let mut broken_slice = None;
@@ -244,11 +229,7 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
             Err(panic) => broken_slice = Some(panic_message(panic)),
         }
         let slice = (source.slice)();
-        points.extend(
-            submitted
-                .iter()
-                .filter_map(|registration| registration.of_slice(slice)),
-        );
+        points.extend(submitted.iter().filter_map(|registration| registration.of_slice(slice)));
     }
     let by_address = |point: &&'static EntryPoint<P>| std::ptr::from_ref::<EntryPoint<P>>(point).cast::<()>();
     points.sort_unstable_by_key(by_address);
@@ -257,30 +238,16 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
 
     if let Some(source) = source {
         let slice = (source.slice)();
-        let listed = autoloads
-            .iter()
-            .flat_map(|autoload| autoload.crates.iter().copied().flatten());
+        let listed = autoloads.iter().flat_map(|autoload| autoload.crates.iter().copied().flatten());
         points.extend(listed.filter_map(|registration| registration.of_slice(slice)));
     }
     points.sort_unstable_by_key(by_address);
     points.dedup_by_key(|point| by_address(point));
 
-    let mut autoloads: Vec<_> = autoloads
-        .iter()
-        .filter_map(|autoload| autoload.written_in)
-        .collect();
+    let mut autoloads: Vec<_> = autoloads.iter().filter_map(|autoload| autoload.written_in).collect();
     autoloads.sort_unstable();
     autoloads.dedup();
-    (
-        points,
-        Seen {
-            linkme,
-            inventory,
-            autoloads,
-            collected,
-            broken_slice,
-        },
-    )
+    (points, Seen { linkme, inventory, autoloads, collected, broken_slice })
 }
 
 impl Seen {
@@ -341,55 +308,24 @@ mod tests {
 
     #[test]
     fn a_program_without_autoload_is_told_the_line_to_write() {
-        let notes = notes(&Seen {
-            collected: 0,
-            ..ALL_WELL
-        });
+        let notes = notes(&Seen { collected: 0, ..ALL_WELL });
         assert!(notes.contains("Write `x::autoload!();` once"), "{notes}");
     }
 
     #[test]
     fn a_blind_collector_is_reported_with_the_remedy() {
-        let blind = Seen {
-            linkme: Sight::Blind,
-            ..ALL_WELL
-        };
-        assert!(
-            notes(&blind).contains("Turn on the feature `inventory`"),
-            "{}",
-            notes(&blind)
-        );
-        let wasm = Seen {
-            linkme: Sight::Absent,
-            inventory: Sight::Blind,
-            ..ALL_WELL
-        };
-        assert!(
-            notes(&wasm).contains("not even this crate's own sentinel"),
-            "{}",
-            notes(&wasm)
-        );
-        let covered = Seen {
-            autoloads: vec!["app"],
-            ..blind
-        };
-        assert!(
-            notes(&covered).contains("are found all the same"),
-            "{}",
-            notes(&covered)
-        );
+        let blind = Seen { linkme: Sight::Blind, ..ALL_WELL };
+        assert!(notes(&blind).contains("Turn on the feature `inventory`"), "{}", notes(&blind));
+        let wasm = Seen { linkme: Sight::Absent, inventory: Sight::Blind, ..ALL_WELL };
+        assert!(notes(&wasm).contains("not even this crate's own sentinel"), "{}", notes(&wasm));
+        let covered = Seen { autoloads: vec!["app"], ..blind };
+        assert!(notes(&covered).contains("are found all the same"), "{}", notes(&covered));
     }
 
     #[test]
     fn the_sentinel_is_seen_in_this_very_binary() {
         let (_, seen) = gather::<u8>(None);
-        assert!(
-            seen.linkme != Sight::Blind && seen.inventory != Sight::Blind,
-            "{seen:?}"
-        );
-        assert!(
-            seen.linkme == Sight::Works || seen.inventory == Sight::Works,
-            "{seen:?}"
-        );
+        assert!(seen.linkme != Sight::Blind && seen.inventory != Sight::Blind, "{seen:?}");
+        assert!(seen.linkme == Sight::Works || seen.inventory == Sight::Works, "{seen:?}");
     }
 }

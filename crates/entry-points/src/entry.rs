@@ -118,18 +118,8 @@ impl<P: ?Sized + Send + Sync> PartialOrd for Entry<P> {
 impl<P: ?Sized + Send + Sync> Ord for Entry<P> {
     /// By name; entries of different groups by the group's name first.
     fn cmp(&self, other: &Self) -> Order {
-        let key = |entry: &Self| {
-            (
-                entry.0.group.name(),
-                entry.0.name,
-                std::ptr::from_ref(entry.0).addr(),
-            )
-        };
-        if self == other {
-            Order::Equal
-        } else {
-            key(self).cmp(&key(other))
-        }
+        let key = |entry: &Self| (entry.0.group.name(), entry.0.name, std::ptr::from_ref(entry.0).addr());
+        if self == other { Order::Equal } else { key(self).cmp(&key(other)) }
     }
 }
 
@@ -141,10 +131,7 @@ impl<P: ?Sized> Hash for Entry<P> {
 
 impl<P: ?Sized + Send + Sync> fmt::Debug for Entry<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Entry")
-            .field(&self.name())
-            .field(&self.state())
-            .finish()
+        f.debug_tuple("Entry").field(&self.name()).field(&self.state()).finish()
     }
 }
 
@@ -227,12 +214,7 @@ pub(crate) struct SlotState<P: ?Sized + 'static> {
 
 impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     pub(crate) fn new(name: &'static str, group: &'static Group<P>) -> Self {
-        let state = SlotState {
-            candidates: Vec::new(),
-            verdicts: Vec::new(),
-            chosen: None,
-            in_use: false,
-        };
+        let state = SlotState { candidates: Vec::new(), verdicts: Vec::new(), chosen: None, in_use: false };
         Self {
             name,
             group,
@@ -268,21 +250,14 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let load = || match point.call() {
             // Never unloaded: `&'static P` is sound, and a driver is not pulled from under its users.
             Ok(plugin) => Ok(&*Box::leak(plugin)),
-            Err(failure) if failure.is_unavailable() => Err(LoadError::Unavailable {
-                entry: entry(),
-                reason: failure,
-            }),
-            Err(failure) => Err(LoadError::Failed {
-                entry: entry(),
-                cause: failure,
-            }),
+            Err(failure) if failure.is_unavailable() => {
+                Err(LoadError::Unavailable { entry: entry(), reason: failure })
+            }
+            Err(failure) => Err(LoadError::Failed { entry: entry(), cause: failure }),
         };
         let interrupted = |cause| match cause {
             Interrupted::Cycle(path) => LoadError::Cycle { entry: entry(), path },
-            Interrupted::Panicked(message) => LoadError::Panicked {
-                entry: entry(),
-                message,
-            },
+            Interrupted::Panicked(message) => LoadError::Panicked { entry: entry(), message },
         };
         let name = (self.group.name(), self.name);
         let plugin = match retry {
@@ -299,9 +274,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             Verdict::Duplicate { of } => State::Duplicate { of: Arc::clone(of) },
             Verdict::On => match self.plugin.progress() {
                 Progress::NotLoaded => State::Linked,
-                Progress::Loading { attempt, .. } => State::Loading {
-                    elapsed: attempt.since.elapsed(),
-                },
+                Progress::Loading { attempt, .. } => State::Loading { elapsed: attempt.since.elapsed() },
                 Progress::Loaded { took } => State::Loaded { took },
                 Progress::Failed(cause @ LoadError::Unavailable { .. }) => State::Unavailable { cause },
                 Progress::Failed(cause) => State::Failed { cause },
@@ -324,10 +297,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         settings: &Settings,
     ) -> Result<(), RegisterError> {
         let mut state = self.state();
-        let known = state
-            .candidates
-            .iter()
-            .position(|candidate| std::ptr::eq(candidate.point, point));
+        let known = state.candidates.iter().position(|candidate| std::ptr::eq(candidate.point, point));
         if known.is_some() && known == state.chosen {
             return Ok(());
         }
@@ -347,27 +317,14 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
 
     fn refusal(&self, state: &SlotState<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
         let (name, group, by) = (self.name, self.group.name(), point.whence());
-        let others: Vec<_> = state
-            .candidates
-            .iter()
-            .filter(|candidate| !std::ptr::eq(candidate.point, point))
-            .collect();
+        let others: Vec<_> =
+            state.candidates.iter().filter(|candidate| !std::ptr::eq(candidate.point, point)).collect();
         if self.group.reserves(name) || others.iter().any(|other| other.claim == Claim::BuiltIn) {
             return Some(RegisterError::BuiltIn { name, group, by });
         }
-        let holder = || {
-            and(&others
-                .iter()
-                .map(|other| other.point.whence())
-                .collect::<Vec<_>>())
-        };
+        let holder = || and(&others.iter().map(|other| other.point.whence()).collect::<Vec<_>>());
         if state.in_use {
-            return Some(RegisterError::InUse {
-                name,
-                group,
-                holder: holder(),
-                by,
-            });
+            return Some(RegisterError::InUse { name, group, holder: holder(), by });
         }
         let is_off = |at: usize| matches!(state.verdicts[at], Verdict::Off { .. });
         let taken = (0..state.candidates.len())
@@ -396,20 +353,13 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             .collect();
         match disabled {
             // A name that is both off and claimed twice: what keeps it from being used is the claim.
-            Some(by) if duplicates.is_empty() => Err(LoadError::Disabled {
-                entry,
-                by: Arc::clone(by),
-            }),
+            Some(by) if duplicates.is_empty() => Err(LoadError::Disabled { entry, by: Arc::clone(by) }),
             _ => Err(self.group.duplicate_error(entry, &duplicates)),
         }
     }
 
     pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
-        EntryName {
-            name: self.name,
-            group: self.group.name(),
-            whence: point.whence().into(),
-        }
+        EntryName { name: self.name, group: self.group.name(), whence: point.whence().into() }
     }
 }
 

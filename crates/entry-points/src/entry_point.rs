@@ -61,12 +61,7 @@ impl Origin {
         version: Option<&'static str>,
         value: &'static str,
     ) -> Self {
-        Self {
-            group: Some(group),
-            package,
-            version,
-            value: Some(value),
-        }
+        Self { group: Some(group), package, version, value: Some(value) }
     }
 }
 
@@ -94,18 +89,8 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
             is_name(name.as_bytes()),
             "an entry point's name is 1 to 32 bytes of a-z, 0-9 and _, and does not start with a digit"
         );
-        let origin = Origin {
-            group: None,
-            package: None,
-            version: None,
-            value: None,
-        };
-        Self {
-            name,
-            load,
-            origin,
-            declared_at: Location::caller(),
-        }
+        let origin = Origin { group: None, package: None, version: None, value: None };
+        Self { name, load, origin, declared_at: Location::caller() }
     }
 
     /// States the package that the entry point comes from, as `entry_points!` does by itself.
@@ -241,9 +226,6 @@ mod tests {
         assert_eq!(stated.whence(), "by-hand 2.0.0");
         let unstated = with_origin(EntryPoint::new("x", load), origin);
         assert_eq!(unstated.whence(), "from-cargo 1.0.0");
-        assert_eq!(
-            (unstated.group(), unstated.value()),
-            (Some("a.group"), Some("krate::load"))
-        );
+        assert_eq!((unstated.group(), unstated.value()), (Some("a.group"), Some("krate::load")));
     }
 }

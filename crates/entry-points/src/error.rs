@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::message::shown;
 use crate::{LoadFailure, Report};
 
 /// Why a name gave no plugin.
@@ -91,18 +92,8 @@ impl fmt::Display for LoadError {
         match self {
             Self::Unknown(unknown) => unknown.fmt(f),
             Self::Disabled { entry, by } => write!(f, "{entry} is disabled by {by}"),
-            Self::Duplicate {
-                entry,
-                offered_by,
-                remedy,
-            } => {
-                write!(
-                    f,
-                    "`{}` of {} is offered by {}; {remedy}",
-                    entry.name,
-                    entry.group,
-                    and(offered_by)
-                )
+            Self::Duplicate { entry, offered_by, remedy } => {
+                write!(f, "`{}` of {} is offered by {}; {remedy}", entry.name, entry.group, and(offered_by))
             }
             Self::Unavailable { entry, reason } => write!(f, "{entry} is unavailable: {reason}"),
             Self::Failed { entry, cause } => write!(f, "{entry} failed to load: {cause}"),
@@ -180,12 +171,7 @@ impl UnknownName {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no entry point of {} is called `{}`",
-            self.group,
-            shown(&self.asked)
-        )?;
+        write!(f, "no entry point of {} is called `{}`", self.group, shown(&self.asked))?;
         if let Some(nearest) = self.nearest {
             write!(f, "; is `{nearest}` meant?")?;
         }
@@ -246,16 +232,6 @@ pub struct ConfigureError {
     pub(crate) group: &'static str,
 }
 
-/// Text from outside, made fit for one line of a message.
-pub(crate) fn shown(text: &str) -> String {
-    const LIMIT: usize = 64;
-    let mut shown: String = text.chars().take(LIMIT).flat_map(char::escape_debug).collect();
-    if text.chars().nth(LIMIT).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
 /// `a`, `a and b`, `a, b and c`.
 pub(crate) fn and(items: &[String]) -> String {
     match items {
@@ -270,17 +246,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_from_outside_is_escaped_and_cut() {
-        assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
-        assert_eq!(shown(&"x".repeat(100)).chars().count(), 65);
-    }
-
-    #[test]
     fn lists_read_as_sentences() {
         let items = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>();
-        assert_eq!(
-            [and(&items(1)), and(&items(2)), and(&items(3))],
-            ["0", "0 and 1", "0, 1 and 2"]
-        );
+        assert_eq!([and(&items(1)), and(&items(2)), and(&items(3))], ["0", "0 and 1", "0, 1 and 2"]);
     }
 }

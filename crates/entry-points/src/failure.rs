@@ -33,36 +33,21 @@ impl LoadFailure {
     /// A failure described by `message`: what went wrong, in lower case and without a full stop.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
-        Self {
-            unavailable: false,
-            cause: Arc::new(Message {
-                text: message.to_string(),
-                source: None,
-            }),
-        }
+        Self { unavailable: false, cause: Arc::new(Message { text: message.to_string(), source: None }) }
     }
 
     /// The plugin is sound but has nothing to work with here: no driver, no hardware. `reason` says what was
     /// looked for, and what to install.
     #[must_use]
     pub fn unavailable(reason: impl fmt::Display) -> Self {
-        Self {
-            unavailable: true,
-            ..Self::new(reason)
-        }
+        Self { unavailable: true, ..Self::new(reason) }
     }
 
     /// Adds the error behind this one.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        let message = Message {
-            text: self.cause.to_string(),
-            source: Some(source.into()),
-        };
-        Self {
-            cause: Arc::new(message),
-            ..self
-        }
+        let message = Message { text: self.cause.to_string(), source: Some(source.into()) };
+        Self { cause: Arc::new(message), ..self }
     }
 
     /// Whether the plugin is unavailable here, as opposed to broken.
@@ -80,10 +65,7 @@ impl LoadFailure {
 
 impl<E: Error + Send + Sync + 'static> From<E> for LoadFailure {
     fn from(error: E) -> Self {
-        Self {
-            unavailable: false,
-            cause: Arc::new(error),
-        }
+        Self { unavailable: false, cause: Arc::new(error) }
     }
 }
 

@@ -212,9 +212,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     /// Loads all that is not disabled, for those who want to fail early: each entry with its outcome.
     pub fn load_all(&'static self) -> Vec<(Entry<P>, Result<&'static P, LoadError>)> {
-        let usable = self
-            .iter()
-            .filter(|entry| !matches!(entry.state(), State::Disabled { .. }));
+        let usable = self.iter().filter(|entry| !matches!(entry.state(), State::Disabled { .. }));
         usable.map(|entry| (entry, entry.load())).collect()
     }
 
@@ -245,12 +243,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     pub fn select(&'static self, pattern: &str) -> impl Iterator<Item = Entry<P>> + use<P> {
         let pattern = Pattern::new(pattern);
         self.iter().filter(move |entry| {
-            entry
-                .0
-                .state()
-                .candidates
-                .iter()
-                .any(|candidate| pattern.matches(candidate.point))
+            entry.0.state().candidates.iter().any(|candidate| pattern.matches(candidate.point))
         })
     }
 
@@ -265,11 +258,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             let state = slot.state();
             for (at, candidate) in state.candidates.iter().enumerate() {
                 points.push(candidate.point);
-                rows.push(Row::new(
-                    candidate.point,
-                    candidate.claim,
-                    slot.state_of(&state, at),
-                ));
+                rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(&state, at)));
             }
         }
         let mut notes = table.settings.complaints.clone();
@@ -278,11 +267,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         if self.source.is_some() {
             notes.extend(table.seen.notes(self.autoload_line));
         }
-        Report {
-            group: self.name,
-            rows,
-            notes,
-        }
+        Report { group: self.name, rows, notes }
     }
 }
 
@@ -358,30 +343,18 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         } else {
             match (self.switches, packages.first()) {
                 (Some(prefix), Some(package)) => {
-                    format!(
-                        "remove one, or turn one off, as {prefix}_DISABLE={package}/{} does",
-                        entry.name
-                    )
+                    format!("remove one, or turn one off, as {prefix}_DISABLE={package}/{} does", entry.name)
                 }
                 _ => "remove one of them".to_owned(),
             }
         };
-        LoadError::Duplicate {
-            entry,
-            offered_by,
-            remedy: remedy.into(),
-        }
+        LoadError::Duplicate { entry, offered_by, remedy: remedy.into() }
     }
 
     fn unknown(&'static self, asked: &str) -> LoadError {
         let nearest = nearest(asked, self.names());
         let (asked, report) = (asked.to_owned(), self.report());
-        LoadError::Unknown(Arc::new(UnknownName {
-            asked,
-            group: self.name,
-            nearest,
-            report,
-        }))
+        LoadError::Unknown(Arc::new(UnknownName { asked, group: self.name, nearest, report }))
     }
 
     fn table(&'static self) -> &'static Table<P> {
@@ -426,35 +399,19 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         linked: Vec<&'static EntryPoint<P>>,
         settings: &Settings,
     ) -> Vec<&'static Slot<P>> {
-        let built_in = self.built_in.iter().map(|point| Candidate {
-            point,
-            claim: Claim::BuiltIn,
-        });
-        let linked = linked.into_iter().map(|point| Candidate {
-            point,
-            claim: Claim::Linked,
-        });
+        let built_in = self.built_in.iter().map(|point| Candidate { point, claim: Claim::BuiltIn });
+        let linked = linked.into_iter().map(|point| Candidate { point, claim: Claim::Linked });
         let mut candidates: Vec<_> = built_in.chain(linked).collect();
         candidates.sort_by_key(|candidate| {
             let (point, place) = (candidate.point, candidate.point.declared_at());
-            (
-                point.name(),
-                point.package(),
-                point.version(),
-                place.file(),
-                place.line(),
-                place.column(),
-            )
+            (point.name(), point.package(), point.version(), place.file(), place.line(), place.column())
         });
         let mut slots: Vec<&'static Slot<P>> = Vec::new();
         for Candidate { point, claim } in candidates {
             if slots.last().is_none_or(|slot| slot.name() != point.name()) {
                 slots.push(Box::leak(Box::new(Slot::new(point.name(), self))));
             }
-            slots[slots.len() - 1]
-                .state()
-                .candidates
-                .push(Candidate { point, claim });
+            slots[slots.len() - 1].state().candidates.push(Candidate { point, claim });
         }
         for slot in &slots {
             slot.judge(&mut slot.state(), settings);
@@ -465,8 +422,6 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
 impl<P: ?Sized + Send + Sync + 'static> fmt::Debug for Group<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Group").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -75,9 +75,7 @@ impl<T: Named + 'static> Index<T> {
 
     /// The smallest table that `len` names fill by half at most.
     fn size_for(len: usize) -> usize {
-        (0..SIZES)
-            .find(|size| SMALLEST << size >= 2 * len)
-            .unwrap_or(SIZES - 1)
+        (0..SIZES).find(|size| SMALLEST << size >= 2 * len).unwrap_or(SIZES - 1)
     }
 }
 
@@ -96,10 +94,7 @@ fn hash(bytes: &[u8]) -> usize {
     let mut state = bytes.len() as u64;
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {
-        state = mix(
-            state,
-            u64::from_le_bytes(word.try_into().expect("a chunk of eight bytes")),
-        );
+        state = mix(state, u64::from_le_bytes(word.try_into().expect("a chunk of eight bytes")));
     }
     let rest = words.remainder();
     if !rest.is_empty() {
@@ -168,9 +163,7 @@ mod tests {
 
     #[test]
     fn hashes_of_similar_names_differ() {
-        let mut hashes: Vec<_> = (0..10_000)
-            .map(|n| hash(format!("device_{n}").as_bytes()))
-            .collect();
+        let mut hashes: Vec<_> = (0..10_000).map(|n| hash(format!("device_{n}").as_bytes())).collect();
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(hashes.len(), 10_000);

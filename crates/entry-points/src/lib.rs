@@ -8,6 +8,8 @@ mod error;
 mod failure;
 mod group;
 mod index;
+#[doc(hidden)]
+pub mod message;
 mod nearest;
 mod once_load;
 mod pattern;

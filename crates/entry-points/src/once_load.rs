@@ -11,13 +11,13 @@
 //! it; if there is one, its failure is passed on and forgotten, and the next one to ask tries again. (Whether the
 //! outer attempt has ended meanwhile does not matter: what is remembered must not depend on timing.)
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use crate::message::panic_message;
 use crate::sync::{Clock, Condvar, Mutex, OnceLock};
 
 /// A cell whose value is loaded at its first use, by code that may need other such cells.
@@ -73,13 +73,8 @@ impl fmt::Display for Interrupted {
 #[derive(Clone, Debug)]
 pub(crate) enum Progress<E> {
     NotLoaded,
-    Loading {
-        attempt: Arc<Attempt>,
-        result: Arc<OnceLock<Result<(), E>>>,
-    },
-    Loaded {
-        took: Duration,
-    },
+    Loading { attempt: Arc<Attempt>, result: Arc<OnceLock<Result<(), E>>> },
+    Loaded { took: Duration },
     Failed(E),
 }
 
@@ -97,11 +92,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
     }
 
     const fn empty(remembers_failures: bool) -> Self {
-        Self {
-            value: OnceLock::new(),
-            progress: Mutex::new(Progress::NotLoaded),
-            remembers_failures,
-        }
+        Self { value: OnceLock::new(), progress: Mutex::new(Progress::NotLoaded), remembers_failures }
     }
 
     /// The value, if it is loaded. Takes no lock.
@@ -174,10 +165,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
         }
         let attempt = Arc::new(Attempt::new(group, name, this_thread));
         let result = Arc::new(OnceLock::new());
-        *progress = Progress::Loading {
-            attempt: Arc::clone(&attempt),
-            result: Arc::clone(&result),
-        };
+        *progress = Progress::Loading { attempt: Arc::clone(&attempt), result: Arc::clone(&result) };
         graph.begin(&attempt);
         drop(progress);
         drop(graph);
@@ -269,40 +257,22 @@ type LockedGraph = std::sync::MutexGuard<'static, Graph>;
 
 impl Graph {
     fn thread(&mut self, id: ThreadId) -> &mut Thread {
-        let at = self
-            .threads
-            .iter()
-            .position(|thread| thread.id == id)
-            .unwrap_or_else(|| {
-                self.threads.push(Thread {
-                    id,
-                    running: Vec::new(),
-                    waits_for: None,
-                });
-                self.threads.len() - 1
-            });
+        let at = self.threads.iter().position(|thread| thread.id == id).unwrap_or_else(|| {
+            self.threads.push(Thread { id, running: Vec::new(), waits_for: None });
+            self.threads.len() - 1
+        });
         &mut self.threads[at]
     }
 
     fn begin(&mut self, attempt: &Arc<Attempt>) {
-        let running = Running {
-            attempt: Arc::clone(attempt),
-            awaits: Vec::new(),
-        };
+        let running = Running { attempt: Arc::clone(attempt), awaits: Vec::new() };
         self.thread(attempt.thread).running.push(running);
     }
 
     /// Ends the innermost attempt of its thread. Returns whether its failure may come from a cycle further out.
     fn end(&mut self, attempt: &Arc<Attempt>, failed: bool) -> bool {
-        let innermost = self
-            .thread(attempt.thread)
-            .running
-            .pop()
-            .expect("what ends was begun");
-        debug_assert!(
-            Arc::ptr_eq(&innermost.attempt, attempt),
-            "attempts of one thread are nested"
-        );
+        let innermost = self.thread(attempt.thread).running.pop().expect("what ends was begun");
+        debug_assert!(Arc::ptr_eq(&innermost.attempt, attempt), "attempts of one thread are nested");
         let mut awaits = innermost.awaits;
         awaits.retain(|other| failed && !Arc::ptr_eq(other, attempt));
         self.pass_on(attempt.thread, &awaits);
@@ -320,10 +290,7 @@ impl Graph {
         let mut next = wanted;
         loop {
             let thread = self.threads.iter().find(|thread| thread.id == next.thread)?;
-            let from = thread
-                .running
-                .iter()
-                .position(|running| Arc::ptr_eq(&running.attempt, next))?;
+            let from = thread.running.iter().position(|running| Arc::ptr_eq(&running.attempt, next))?;
             path.extend(thread.running[from..].iter().map(|running| &*running.attempt));
             if thread.id == waiter {
                 path.push(wanted);
@@ -373,16 +340,4 @@ fn names(path: &[&Attempt]) -> Arc<[String]> {
         false => format!("{}/{}", attempt.group, attempt.name),
     };
     path.iter().map(name).collect()
-}
-
-/// The text of a panic. A payload of any other type is leaked: dropping it could panic again.
-pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
-    if let Some(text) = payload.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        std::mem::forget(payload);
-        "a panic without a message".to_owned()
-    }
 }

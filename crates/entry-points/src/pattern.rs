@@ -19,11 +19,7 @@ impl Pattern {
             Some((package, name)) => (Some(package.trim().to_owned()), name.trim().to_owned()),
             None => (None, folded),
         };
-        Self {
-            text: text.to_owned(),
-            package,
-            name,
-        }
+        Self { text: text.to_owned(), package, name }
     }
 
     /// The pattern as it was written, less the space around it.
@@ -33,11 +29,7 @@ impl Pattern {
 
     pub(crate) fn matches<P: ?Sized>(&self, point: &EntryPoint<P>) -> bool {
         let package = || point.package().unwrap_or_default().to_ascii_lowercase();
-        glob(&self.name, point.name())
-            && self
-                .package
-                .as_deref()
-                .is_none_or(|glob_| glob(glob_, &package()))
+        glob(&self.name, point.name()) && self.package.as_deref().is_none_or(|glob_| glob(glob_, &package()))
     }
 }
 

@@ -40,11 +40,7 @@ pub struct Switches {
 impl Default for Switches {
     /// Everything on.
     fn default() -> Self {
-        Self {
-            autoload: true,
-            disable: Vec::new(),
-            select: Vec::new(),
-        }
+        Self { autoload: true, disable: Vec::new(), select: Vec::new() }
     }
 }
 
@@ -68,11 +64,7 @@ struct Switch<T> {
 impl Settings {
     pub(crate) fn from_code(switches: &Switches) -> Self {
         let list = |field: &str, patterns: &[String]| Switch {
-            value: patterns
-                .iter()
-                .map(|text| Pattern::new(text))
-                .filter(|p| !p.text().is_empty())
-                .collect(),
+            value: patterns.iter().map(|text| Pattern::new(text)).filter(|p| !p.text().is_empty()).collect(),
             blame: format!("the program (Switches::{field} = {patterns:?})"),
         };
         Self {
@@ -95,16 +87,11 @@ impl Settings {
                 None => String::new(),
                 Some(Ok(value)) => value,
                 Some(Err(value)) => {
-                    complaints.push(format!(
-                        "{variable} is not valid UTF-8 ({value:?}) and is ignored"
-                    ));
+                    complaints.push(format!("{variable} is not valid UTF-8 ({value:?}) and is ignored"));
                     String::new()
                 }
             };
-            Switch {
-                blame: format!("{variable}={value}"),
-                value,
-            }
+            Switch { blame: format!("{variable}={value}"), value }
         };
         let (autoload, disable, select) = (text("AUTOLOAD"), text("DISABLE"), text("SELECT"));
         let autoload = autoload.map(|value| match value.trim().to_ascii_lowercase().as_str() {
@@ -118,12 +105,7 @@ impl Settings {
                 true
             }
         });
-        Self {
-            autoload,
-            disable: disable.map(patterns),
-            select: select.map(patterns),
-            complaints,
-        }
+        Self { autoload, disable: disable.map(patterns), select: select.map(patterns), complaints }
     }
 
     /// What turns `point` off, if anything does.
@@ -158,18 +140,12 @@ impl Settings {
 
 impl<T> Switch<T> {
     fn map<U>(self, f: impl FnOnce(T) -> U) -> Switch<U> {
-        Switch {
-            value: f(self.value),
-            blame: self.blame,
-        }
+        Switch { value: f(self.value), blame: self.blame }
     }
 }
 
 fn patterns(list: String) -> Vec<Pattern> {
-    list.split(',')
-        .map(Pattern::new)
-        .filter(|pattern| !pattern.text().is_empty())
-        .collect()
+    list.split(',').map(Pattern::new).filter(|pattern| !pattern.text().is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -185,10 +161,7 @@ mod tests {
 
     fn settings(variables: &[(&str, &str)]) -> Settings {
         Settings::from_env("X", |name| {
-            variables
-                .iter()
-                .find(|(variable, _)| *variable == name)
-                .map(|(_, value)| value.into())
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
         })
     }
 
@@ -216,10 +189,7 @@ mod tests {
         for value in ["2", "01", "disable", "nope", "-1"] {
             let settings = settings(&[("X_AUTOLOAD", value)]);
             assert_eq!(settings.off(&OPENREG, false), None);
-            assert!(
-                settings.complaints[0].contains(&format!("X_AUTOLOAD={value:?}")),
-                "{settings:?}"
-            );
+            assert!(settings.complaints[0].contains(&format!("X_AUTOLOAD={value:?}")), "{settings:?}");
         }
     }
 
@@ -234,57 +204,23 @@ mod tests {
             (vec![("X_DISABLE", "open*")], Some(disable), Some(disable)),
             (vec![("X_SELECT", "openreg")], None, None),
             (vec![("X_SELECT", "other")], Some(select), Some(select)),
-            (
-                vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "open*")],
-                Some(auto),
-                Some(disable),
-            ),
-            (
-                vec![("X_AUTOLOAD", "0"), ("X_SELECT", "openreg")],
-                Some(auto),
-                None,
-            ),
+            (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "open*")], Some(auto), Some(disable)),
+            (vec![("X_AUTOLOAD", "0"), ("X_SELECT", "openreg")], Some(auto), None),
             (vec![("X_DISABLE", "open*"), ("X_SELECT", "openreg")], None, None),
-            (
-                vec![("X_DISABLE", "open*"), ("X_SELECT", "other")],
-                Some(disable),
-                Some(disable),
-            ),
-            (
-                vec![
-                    ("X_AUTOLOAD", "0"),
-                    ("X_DISABLE", "open*"),
-                    ("X_SELECT", "openreg"),
-                ],
-                Some(auto),
-                None,
-            ),
+            (vec![("X_DISABLE", "open*"), ("X_SELECT", "other")], Some(disable), Some(disable)),
+            (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "open*"), ("X_SELECT", "openreg")], Some(auto), None),
         ] {
             let settings = settings(&variables);
-            assert_eq!(
-                settings.off(&OPENREG, false),
-                linked,
-                "linked under {variables:?}"
-            );
-            assert_eq!(
-                settings.off(&OPENREG, true),
-                registered,
-                "registered under {variables:?}"
-            );
+            assert_eq!(settings.off(&OPENREG, false), linked, "linked under {variables:?}");
+            assert_eq!(settings.off(&OPENREG, true), registered, "registered under {variables:?}");
         }
     }
 
     #[test]
     fn a_pattern_that_matches_nothing_is_complained_of() {
-        let settings = settings(&[
-            ("X_DISABLE", "openreg, cuda*,,"),
-            ("X_SELECT", "device-openreg/*"),
-        ]);
+        let settings = settings(&[("X_DISABLE", "openreg, cuda*,,"), ("X_SELECT", "device-openreg/*")]);
         let complaints = settings.idle_patterns(&[&OPENREG]);
-        assert_eq!(
-            complaints,
-            ["the pattern `cuda*` in X_DISABLE=openreg, cuda*,, matches nothing"]
-        );
+        assert_eq!(complaints, ["the pattern `cuda*` in X_DISABLE=openreg, cuda*,, matches nothing"]);
     }
 
     #[cfg(unix)]
@@ -295,24 +231,13 @@ mod tests {
             (name == "X_DISABLE").then(|| OsString::from_vec(b"open\xff*".to_vec()))
         });
         assert_eq!(settings.off(&OPENREG, false), None);
-        assert!(
-            settings.complaints[0].contains("X_DISABLE is not valid UTF-8"),
-            "{settings:?}"
-        );
+        assert!(settings.complaints[0].contains("X_DISABLE is not valid UTF-8"), "{settings:?}");
     }
 
     #[test]
     fn switches_set_in_code_are_blamed_on_the_program() {
-        let switches = Switches {
-            disable: vec!["OPEN*".into()],
-            ..Switches::default()
-        };
-        let blame = Settings::from_code(&switches)
-            .off(&OPENREG, true)
-            .map(str::to_owned);
-        assert_eq!(
-            blame.as_deref(),
-            Some("the program (Switches::disable = [\"OPEN*\"])")
-        );
+        let switches = Switches { disable: vec!["OPEN*".into()], ..Switches::default() };
+        let blame = Settings::from_code(&switches).off(&OPENREG, true).map(str::to_owned);
+        assert_eq!(blame.as_deref(), Some("the program (Switches::disable = [\"OPEN*\"])"));
     }
 }

@@ -45,12 +45,7 @@ pub(crate) fn judge<P: ?Sized>(
 ) -> Vec<Verdict> {
     if reserved {
         let word: Arc<[String]> = Arc::new(["a reserved word".to_owned()]);
-        return candidates
-            .iter()
-            .map(|_| Verdict::Duplicate {
-                of: Arc::clone(&word),
-            })
-            .collect();
+        return candidates.iter().map(|_| Verdict::Duplicate { of: Arc::clone(&word) }).collect();
     }
     let sole = [Claim::BuiltIn, Claim::Override]
         .into_iter()
@@ -72,10 +67,7 @@ pub(crate) fn judge<P: ?Sized>(
             })
         })
         .collect();
-    let on = first_look
-        .iter()
-        .filter(|verdict| **verdict == Some(Verdict::On))
-        .count();
+    let on = first_look.iter().filter(|verdict| **verdict == Some(Verdict::On)).count();
 
     let rivals = |at: usize| -> Arc<[String]> {
         candidates
@@ -120,13 +112,8 @@ mod tests {
     ];
 
     fn verdicts(claims: &[(usize, Claim)], switches: &Switches) -> Vec<String> {
-        let candidates: Vec<_> = claims
-            .iter()
-            .map(|&(at, claim)| Candidate {
-                point: &POINTS[at],
-                claim,
-            })
-            .collect();
+        let candidates: Vec<_> =
+            claims.iter().map(|&(at, claim)| Candidate { point: &POINTS[at], claim }).collect();
         judge(&candidates, false, &Settings::from_code(switches))
             .into_iter()
             .map(|verdict| match verdict {
@@ -138,10 +125,7 @@ mod tests {
     }
 
     fn disable(pattern: &str) -> Switches {
-        Switches {
-            disable: vec![pattern.to_owned()],
-            ..Switches::default()
-        }
+        Switches { disable: vec![pattern.to_owned()], ..Switches::default() }
     }
 
     #[test]
@@ -178,49 +162,26 @@ mod tests {
     #[test]
     fn an_override_replaces_whatever_was_there() {
         let both = [(A, Claim::Linked), (B, Claim::Override)];
-        assert_eq!(
-            verdicts(&both, &Switches::default()),
-            ["duplicate of device-b 0.2.0", "on"]
-        );
-        assert_eq!(
-            verdicts(&both, &disable("x")),
-            ["duplicate of device-b 0.2.0", "off"]
-        );
+        assert_eq!(verdicts(&both, &Switches::default()), ["duplicate of device-b 0.2.0", "on"]);
+        assert_eq!(verdicts(&both, &disable("x")), ["duplicate of device-b 0.2.0", "off"]);
     }
 
     #[test]
     fn autoload_off_leaves_what_is_registered() {
-        let switches = Switches {
-            autoload: false,
-            ..Switches::default()
-        };
-        assert_eq!(
-            verdicts(&[(A, Claim::Linked), (B, Claim::Registered)], &switches),
-            ["off", "on"]
-        );
+        let switches = Switches { autoload: false, ..Switches::default() };
+        assert_eq!(verdicts(&[(A, Claim::Linked), (B, Claim::Registered)], &switches), ["off", "on"]);
     }
 
     #[test]
     fn a_refused_registration_disturbs_nothing() {
         let both = [(A, Claim::Linked), (B, Claim::Refused)];
-        assert_eq!(
-            verdicts(&both, &Switches::default()),
-            ["on", "duplicate of device-a 0.1.0"]
-        );
+        assert_eq!(verdicts(&both, &Switches::default()), ["on", "duplicate of device-a 0.1.0"]);
     }
 
     #[test]
     fn a_reserved_word_is_nobodys() {
-        let candidates = [Candidate {
-            point: &POINTS[A],
-            claim: Claim::Linked,
-        }];
+        let candidates = [Candidate { point: &POINTS[A], claim: Claim::Linked }];
         let verdicts = judge(&candidates, true, &Settings::from_code(&Switches::default()));
-        assert_eq!(
-            verdicts,
-            [Verdict::Duplicate {
-                of: Arc::new(["a reserved word".to_owned()])
-            }]
-        );
+        assert_eq!(verdicts, [Verdict::Duplicate { of: Arc::new(["a reserved word".to_owned()]) }]);
     }
 }

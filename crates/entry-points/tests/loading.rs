@@ -33,9 +33,7 @@ macro_rules! group {
 fn within_a_minute<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = mpsc::channel();
     thread::spawn(move || done.send(body()));
-    result
-        .recv_timeout(Duration::from_secs(60))
-        .expect("the body neither hangs nor panics")
+    result.recv_timeout(Duration::from_secs(60)).expect("the body neither hangs nor panics")
 }
 
 fn path(error: &LoadError) -> Vec<&str> {
@@ -112,11 +110,8 @@ fn an_error_a_panic_and_an_absence_harm_only_themselves() {
     }
     let group = group! { fails: fails, panics: panics, absent: absent, works: || Ok(Box::new("plugin")) };
 
-    let outcomes: Vec<_> = group
-        .load_all()
-        .into_iter()
-        .map(|(entry, result)| (entry.name(), result.err()))
-        .collect();
+    let outcomes: Vec<_> =
+        group.load_all().into_iter().map(|(entry, result)| (entry.name(), result.err())).collect();
     assert_eq!(
         outcomes.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
         ["absent", "fails", "panics", "works"]
@@ -125,10 +120,7 @@ fn an_error_a_panic_and_an_absence_harm_only_themselves() {
 
     // Asking again returns the original cause, its chain included.
     let error = group.load("fails").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "`fails` of test.plugins (plugin-fails 1.2.3) failed to load: outer"
-    );
+    assert_eq!(error.to_string(), "`fails` of test.plugins (plugin-fails 1.2.3) failed to load: outer");
     assert_eq!(error.source().unwrap().to_string(), "inner");
     assert!(error.failure().unwrap().cause().is::<Outer>());
     let error = group.load("panics").unwrap_err();
@@ -137,12 +129,7 @@ fn an_error_a_panic_and_an_absence_harm_only_themselves() {
         "`panics` of test.plugins (plugin-panics 1.2.3) panicked while loading: oh no: 7"
     );
     let error = group.load("absent").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("is unavailable: no driver: looked for libfoo.so"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("is unavailable: no driver: looked for libfoo.so"), "{error}");
 
     let report = group.report().to_string();
     for line in [
@@ -195,31 +182,21 @@ fn waiters_get_the_outcome_of_the_attempt_they_waited_for() {
     fn load() -> Loaded {
         STARTED.wait();
         thread::sleep(Duration::from_millis(50));
-        Err(LoadFailure::new(format!(
-            "attempt {}",
-            LOADS.fetch_add(1, Ordering::SeqCst)
-        )))
+        Err(LoadFailure::new(format!("attempt {}", LOADS.fetch_add(1, Ordering::SeqCst))))
     }
     let group = group! { slow: load };
     let errors = within_a_minute(move || {
         let first = thread::spawn(|| group.load("slow").unwrap_err().to_string());
         STARTED.wait();
-        assert!(matches!(
-            group.get("slow").unwrap().state(),
-            State::Loading { .. }
-        ));
+        assert!(matches!(group.get("slow").unwrap().state(), State::Loading { .. }));
         // `retry` would start a new attempt if this did not wait for the one that is running.
-        let waiters: Vec<_> = (0..8)
-            .map(|_| thread::spawn(|| group.retry("slow").unwrap_err().to_string()))
-            .collect();
+        let waiters: Vec<_> =
+            (0..8).map(|_| thread::spawn(|| group.retry("slow").unwrap_err().to_string())).collect();
         let mut errors = vec![first.join().unwrap()];
         errors.extend(waiters.into_iter().map(|waiter| waiter.join().unwrap()));
         errors
     });
-    assert!(
-        errors.iter().all(|error| error.ends_with("attempt 0")),
-        "{errors:?}"
-    );
+    assert!(errors.iter().all(|error| error.ends_with("attempt 0")), "{errors:?}");
     assert_eq!(LOADS.load(Ordering::SeqCst), 1);
 }
 
@@ -233,17 +210,9 @@ fn an_entry_that_loads_itself_gets_an_error_that_shows_it() {
     });
     GROUP.register(&POINT).unwrap();
     let error = within_a_minute(|| GROUP.load("narcissus").unwrap_err());
-    assert!(
-        error
-            .to_string()
-            .contains("needs itself in order to load: narcissus -> narcissus"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("needs itself in order to load: narcissus -> narcissus"), "{error}");
     // Nothing further out is in progress, so this failure is remembered.
-    assert!(matches!(
-        GROUP.get("narcissus").unwrap().state(),
-        State::Failed { .. }
-    ));
+    assert!(matches!(GROUP.get("narcissus").unwrap().state(), State::Failed { .. }));
 }
 
 #[test]
@@ -261,12 +230,7 @@ fn a_cycle_across_groups_names_the_groups() {
     FIRST.register(&A).unwrap();
     SECOND.register(&B).unwrap();
     let error = within_a_minute(|| FIRST.load("a").unwrap_err());
-    assert!(
-        error
-            .to_string()
-            .contains("test.first/a -> test.second/b -> test.first/a"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("test.first/a -> test.second/b -> test.first/a"), "{error}");
 }
 
 #[test]
@@ -340,10 +304,7 @@ fn two_threads_that_need_each_others_entry_do_not_hang() {
     });
     // Whoever closed the cycle saw the way round from its own side; both failed with it.
     for error in [&a, &b] {
-        assert!(
-            error.contains("a -> b -> a") || error.contains("b -> a -> b"),
-            "{error}"
-        );
+        assert!(error.contains("a -> b -> a") || error.contains("b -> a -> b"), "{error}");
     }
 }
 

@@ -23,9 +23,7 @@ entry_points::entry_points! {
 }
 
 fn point(name: &'static str, package: &'static str) -> &'static EntryPoint<u32> {
-    Box::leak(Box::new(
-        EntryPoint::new(name, || Ok(Box::new(7))).in_package(package, "1.0.0"),
-    ))
+    Box::leak(Box::new(EntryPoint::new(name, || Ok(Box::new(7))).in_package(package, "1.0.0")))
 }
 
 fn private() -> &'static Group<u32> {
@@ -34,12 +32,7 @@ fn private() -> &'static Group<u32> {
 
 #[test]
 fn registering_works_with_autoload_off_before_and_after_the_first_use() {
-    numbers()
-        .configure(Switches {
-            autoload: false,
-            ..Switches::default()
-        })
-        .unwrap();
+    numbers().configure(Switches { autoload: false, ..Switches::default() }).unwrap();
     numbers().register(&ONE).unwrap();
     assert_eq!(*numbers().load("one").unwrap(), 1);
 
@@ -55,10 +48,7 @@ fn registering_works_with_autoload_off_before_and_after_the_first_use() {
     assert_eq!(*numbers().load("two").unwrap(), 2);
 
     let error = numbers().configure(Switches::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("test.numbers has been used already"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("test.numbers has been used already"), "{error}");
 }
 
 #[test]
@@ -83,19 +73,10 @@ fn a_taken_name_is_refused_and_goes_on_working() {
     );
     assert_eq!(group.get("x").unwrap().package(), Some("a"));
     group.load("x").unwrap();
-    assert!(matches!(
-        group.register(point("x", "c")),
-        Err(RegisterError::InUse { .. })
-    ));
+    assert!(matches!(group.register(point("x", "c")), Err(RegisterError::InUse { .. })));
     let report = group.report().to_string();
-    assert!(
-        report.contains("x     b        1.0.0    duplicate of a 1.0.0"),
-        "{report}"
-    );
-    assert!(
-        report.contains("x     c        1.0.0    duplicate of a 1.0.0"),
-        "{report}"
-    );
+    assert!(report.contains("x     b        1.0.0    duplicate of a 1.0.0"), "{report}");
+    assert!(report.contains("x     c        1.0.0    duplicate of a 1.0.0"), "{report}");
 }
 
 #[test]
@@ -133,19 +114,13 @@ fn a_built_in_name_and_a_reserved_word_cannot_be_registered() {
     static BUILT_IN: [EntryPoint<u32>; 1] = [EntryPoint::new("cpu", || Ok(Box::new(0)))];
     static GROUP: Group<u32> = Group::new("test.owned").built_in(&BUILT_IN).reserved(&["auto"]);
     for name in ["cpu", "auto"] {
-        for result in [
-            GROUP.register(point(name, "a")),
-            GROUP.register_override(point(name, "b")),
-        ] {
+        for result in [GROUP.register(point(name, "a")), GROUP.register_override(point(name, "b"))] {
             assert!(matches!(result, Err(RegisterError::BuiltIn { .. })), "{result:?}");
         }
     }
     GROUP.register(&BUILT_IN[0]).unwrap();
     assert_eq!(*GROUP.load("cpu").unwrap(), 0);
-    assert!(matches!(
-        GROUP.get("auto").unwrap().state(),
-        State::Duplicate { .. }
-    ));
+    assert!(matches!(GROUP.get("auto").unwrap().state(), State::Duplicate { .. }));
     let error = GROUP.load("auto").unwrap_err().to_string();
     assert!(error.contains("the group reserves this word"), "{error}");
 }
@@ -154,19 +129,11 @@ fn a_built_in_name_and_a_reserved_word_cannot_be_registered() {
 fn disabled_code_is_never_run_though_registered() {
     static GROUP: Group<u32> = Group::new("test.disabled");
     static POINT: EntryPoint<u32> = EntryPoint::new("x", || panic!("it is disabled"));
-    GROUP
-        .configure(Switches {
-            disable: vec!["X".to_owned()],
-            ..Switches::default()
-        })
-        .unwrap();
+    GROUP.configure(Switches { disable: vec!["X".to_owned()], ..Switches::default() }).unwrap();
     GROUP.register(&POINT).unwrap();
     assert!(matches!(GROUP.load("x"), Err(LoadError::Disabled { .. })));
     assert!(matches!(GROUP.retry("x"), Err(LoadError::Disabled { .. })));
-    assert!(matches!(
-        GROUP.get("x").unwrap().load(),
-        Err(LoadError::Disabled { .. })
-    ));
+    assert!(matches!(GROUP.get("x").unwrap().load(), Err(LoadError::Disabled { .. })));
     assert_eq!(GROUP.load_all().len(), 0);
 }
 
@@ -218,11 +185,7 @@ fn one_name_registered_by_many_threads_has_one_owner() {
         let threads: Vec<_> = (0..8)
             .map(|n| scope.spawn(move || group.register(point("x", ["a", "b"][n % 2])).is_ok()))
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .filter(|won| *won)
-            .count()
+        threads.into_iter().map(|thread| thread.join().unwrap()).filter(|won| *won).count()
     });
     assert_eq!(won, 1);
     assert_eq!((group.len(), group.report().rows().len()), (1, 8));

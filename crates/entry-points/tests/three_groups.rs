@@ -120,38 +120,21 @@ fn an_entry_point_shows_where_it_comes_from() {
     assert_eq!(circle.value(), Some("three_groups::curves::load_circle"));
     assert_eq!(CIRCLE.group(), Some("test.shapes"));
     // `load` is a closure here: the static stands for it.
-    assert_eq!(
-        shapes().get("square").unwrap().value(),
-        Some("three_groups::SQUARE")
-    );
+    assert_eq!(shapes().get("square").unwrap().value(), Some("three_groups::SQUARE"));
 }
 
 #[test]
 fn plugins_load_by_name_and_the_unavailable_one_says_why() {
     assert_eq!(shapes().load("square").unwrap().corners(), 4);
-    assert_eq!(
-        (*limits().load("byte").unwrap(), *limits().load("word").unwrap()),
-        (255, 65_535)
-    );
+    assert_eq!((*limits().load("byte").unwrap(), *limits().load("word").unwrap()), (255, 65_535));
     let error = shapes().load("circle").err().unwrap();
-    assert!(
-        error.to_string().ends_with("is unavailable: no compasses"),
-        "{error}"
-    );
-    assert!(matches!(
-        shapes().get("circle").unwrap().state(),
-        State::Unavailable { .. }
-    ));
+    assert!(error.to_string().ends_with("is unavailable: no compasses"), "{error}");
+    assert!(matches!(shapes().get("circle").unwrap().state(), State::Unavailable { .. }));
 }
 
 #[test]
 fn entries_are_selected_by_name_glob_or_by_package() {
-    let names = |pattern: &str| {
-        shapes()
-            .select(pattern)
-            .map(|entry| entry.name())
-            .collect::<Vec<_>>()
-    };
+    let names = |pattern: &str| shapes().select(pattern).map(|entry| entry.name()).collect::<Vec<_>>();
     assert_eq!(names("s*"), ["square"]);
     assert_eq!(names("*r*"), ["circle", "square"]);
     assert_eq!(names("entry-points/*"), ["circle", "square"]);

@@ -20,10 +20,7 @@ impl log::Log for Logger {
 
     fn log(&self, record: &log::Record<'_>) {
         assert_eq!(GROUP.len(), 0);
-        WARNINGS
-            .lock()
-            .unwrap()
-            .push(format!("{} {}", record.level(), record.args()));
+        WARNINGS.lock().unwrap().push(format!("{} {}", record.level(), record.args()));
     }
 
     fn flush(&self) {}
@@ -33,12 +30,7 @@ impl log::Log for Logger {
 fn an_idle_pattern_is_warned_of_once_and_stays_in_the_report() {
     log::set_logger(&Logger).unwrap();
     log::set_max_level(log::LevelFilter::Trace);
-    GROUP
-        .configure(Switches {
-            disable: vec!["cuda*".to_owned()],
-            ..Switches::default()
-        })
-        .unwrap();
+    GROUP.configure(Switches { disable: vec!["cuda*".to_owned()], ..Switches::default() }).unwrap();
     assert!(GROUP.get("x").is_none());
     let note = "the pattern `cuda*` in the program (Switches::disable = [\"cuda*\"]) matches nothing";
     assert_eq!(*WARNINGS.lock().unwrap(), [format!("WARN test.warned: {note}")]);

@@ -1,0 +1,39 @@
+//! Text for messages. Not public API: shared with the other crates of this repository, which depend on the exact
+//! version.
+
+use std::any::Any;
+
+/// Text from outside, made fit for one line of a message.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    const LIMIT: usize = 64;
+    let mut shown: String = text.chars().take(LIMIT).flat_map(char::escape_debug).collect();
+    if text.chars().nth(LIMIT).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The text of a panic. A payload of any other type is leaked: dropping it could panic again.
+#[must_use]
+pub fn panic_message(payload: Box<dyn Any + Send>) -> String {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        std::mem::forget(payload);
+        "a panic without a message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_is_escaped_and_cut() {
+        assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
+        assert_eq!(shown(&"x".repeat(100)).chars().count(), 65);
+    }
+}
