@@ -1,0 +1,160 @@
+//! Which devices can be used: three questions (is it linked, does it load, has it devices), answered together.
+
+use std::sync::Arc;
+
+use entry_points::{Entry, State};
+
+use crate::error::NoneAvailable;
+use crate::grammar::DeviceString;
+use crate::{Backend, Device, DeviceError, backends, open};
+
+/// Whether a device string names a device that is there: well formed, linked, not disabled, loads, and has a
+/// device of this index (without one, the current device).
+///
+/// It never fails and never panics, whatever the text. It loads the backend, which may take a while at the first
+/// time, and opens nothing; that `open` will work is not promised. To learn *why* a device cannot be used, use it.
+///
+/// ```
+/// use device_registry::is_available;
+///
+/// assert!(is_available("cpu"));
+/// assert!(!is_available("cpu:1"));
+/// assert!(!is_available("no such thing"));
+/// ```
+#[must_use]
+pub fn is_available(text: &str) -> bool {
+    Device::parse(text).and_then(open::check).is_ok()
+}
+
+/// The first of several devices that is there, from a comma list such as `cuda:1,opencl,cpu`.
+///
+/// What is not linked, disabled, broken or without the device is skipped, and why is logged. Backends after the
+/// first that works are not loaded.
+///
+/// ```
+/// use device_registry::{Device, first_available};
+///
+/// assert_eq!(first_available("no_such_backend:1,cpu")?, Device::cpu());
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+///
+/// # Errors
+///
+/// [`DeviceError::Syntax`] if any of the device strings is not well formed, whether or not one before it works.
+/// [`DeviceError::NoneAvailable`] with each one's cause if none is left.
+pub fn first_available(list: &str) -> Result<Device, DeviceError> {
+    for text in list.split(',') {
+        DeviceString::parse(text)?;
+    }
+    let mut causes = Vec::new();
+    for text in list.split(',') {
+        match Device::parse(text).and_then(|device| open::check(device).map(|()| device)) {
+            Ok(device) => return Ok(device),
+            Err(cause) => {
+                log::info!("`{text}` is skipped: {cause}");
+                causes.push((text.to_owned(), cause));
+            }
+        }
+    }
+    Err(DeviceError::NoneAvailable(Arc::new(NoneAvailable { causes })))
+}
+
+/// The devices of every backend that is not disabled, sorted by name and index.
+///
+/// Each backend is loaded when the iterator comes to it; nothing is opened. A backend that cannot be used has its error in its place, and harms no other.
+///
+/// ```
+/// for (backend, devices) in device_registry::devices() {
+///     match devices {
+///         Ok(devices) => println!("{}: {devices:?}", backend.name()),
+///         Err(error) => println!("{}: {error}", backend.name()),
+///     }
+/// }
+/// ```
+pub fn devices() -> impl Iterator<Item = (Entry<dyn Backend>, Result<Vec<Device>, DeviceError>)> {
+    let enabled = backends().iter().filter(|backend| !matches!(backend.state(), State::Disabled { .. }));
+    enabled.map(|backend| (backend, devices_of(backend)))
+}
+
+fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
+    let count = open::count(backend)?;
+    // What is beyond the largest index cannot be named.
+    let indices = (0..=u16::MAX).take(count);
+    Ok(indices.map(|index| Device::of_backend(backend, Some(index))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{device_of, fake};
+
+    #[test]
+    fn availability_of_anything_is_an_answer() {
+        fake(None);
+        for name in ["panics_in_load", "panics_in_count", "fails_to_load", "has_no_devices"] {
+            device_of(name);
+            assert!(!is_available(name), "{name}");
+        }
+        for (text, available) in [
+            ("cpu", true),
+            ("cpu:0", true),
+            ("cpu:1", false),
+            ("fake", true),
+            ("fake:1", true),
+            ("fake:2", false),
+            ("", false),
+            ("CPU", false),
+            ("auto", false),
+            ("not_linked", false),
+        ] {
+            assert_eq!(is_available(text), available, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_that_is_there_is_taken() {
+        fake(None);
+        device_of("fails_to_load");
+        device_of("has_no_devices");
+        let device = first_available("not_linked,fails_to_load,has_no_devices,fake:9,fake:1,cpu").unwrap();
+        assert_eq!(device, fake(Some(1)));
+    }
+
+    #[test]
+    fn bad_syntax_is_an_error_even_behind_one_that_works() {
+        for list in ["", "cpu,", "cpu,CUDA", "cpu, cpu", "cpu,auto"] {
+            assert!(matches!(first_available(list), Err(DeviceError::Syntax(_))), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn when_none_is_left_every_cause_is_told() {
+        fake(None);
+        device_of("fails_to_load");
+        let error = first_available("not_linked:1,fails_to_load,fake:9").unwrap_err();
+        let DeviceError::NoneAvailable(none) = &error else { panic!("{error}") };
+        let tried: Vec<_> = none.causes().iter().map(|(text, _)| text.as_str()).collect();
+        assert_eq!(tried, ["not_linked:1", "fails_to_load", "fake:9"]);
+        let message = error.to_string();
+        for part in [
+            "  not_linked:1: no backend called `not_linked` is linked",
+            "on purpose",
+            "  fake:9: there is no device `fake:9`: `fake` has 2 devices",
+            "device.backends: ",
+        ] {
+            assert!(message.contains(part), "{part:?} in {message}");
+        }
+    }
+
+    #[test]
+    fn one_bad_backend_harms_only_itself_in_the_list_of_devices() {
+        fake(None);
+        device_of("fails_to_load");
+        device_of("panics_in_count");
+        let devices: Vec<_> = devices().collect();
+        let of = |name| &devices.iter().find(|(backend, _)| backend.name() == name).unwrap().1;
+        assert_eq!(of("cpu").as_ref().unwrap(), &[Device::cpu()]);
+        assert_eq!(of("fake").as_ref().unwrap(), &[fake(Some(0)), fake(Some(1))]);
+        assert!(of("fails_to_load").is_err() && of("panics_in_count").is_err());
+    }
+}

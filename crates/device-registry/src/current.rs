@@ -1,0 +1,205 @@
+//! What a thread has chosen: the current device of each backend, and the default device.
+//!
+//! Both belong to the thread, as in PyTorch and in CUDA. **They do not follow an async task**: a task that is
+//! moved to another thread between two polls finds that thread's choices. In async code, hold a resolved
+//! [`Device`] instead.
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+
+use entry_points::Entry;
+
+use crate::{Backend, Device, DeviceError, open};
+
+thread_local! {
+    /// Few backends have a current device other than 0, so that a list is enough.
+    static INDICES: RefCell<Vec<(Entry<dyn Backend>, u16)>> = const { RefCell::new(Vec::new()) };
+    static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
+}
+
+/// The index of the backend's current device on this thread.
+pub(crate) fn index(backend: Entry<dyn Backend>) -> u16 {
+    // While a thread ends its choices are gone, and it is as a new one.
+    INDICES
+        .try_with(|indices| {
+            indices.borrow().iter().find(|(entry, _)| *entry == backend).map(|&(_, index)| index)
+        })
+        .ok()
+        .flatten()
+        .unwrap_or(0)
+}
+
+fn set_index(backend: Entry<dyn Backend>, index: u16) {
+    let _ = INDICES.try_with(|indices| {
+        let mut indices = indices.borrow_mut();
+        match indices.iter_mut().find(|(entry, _)| *entry == backend) {
+            Some((_, current)) => *current = index,
+            None => indices.push((backend, index)),
+        }
+    });
+}
+
+/// Makes `device` the current device of its backend on this thread: what the backend's name means without an
+/// index. Loads the backend; opens nothing. See [`DeviceGuard`] for a choice that ends with a scope.
+///
+/// It is like `torch.cuda.set_device`. A device without an index is the current one already.
+///
+/// # Errors
+///
+/// If the backend does not load or has no such device.
+pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
+    let device = device.resolve();
+    open::check(device)?;
+    if let Some(index) = device.index() {
+        set_index(device.backend(), index);
+    }
+    Ok(())
+}
+
+/// Makes a device the current one of its backend on this thread, until the guard is dropped.
+///
+/// It is restored on unwinding too. The guard cannot be sent to another thread. Guards are to be dropped in the
+/// opposite order of their making, as scopes do by themselves.
+///
+/// ```
+/// use device_registry::{DeviceGuard, device};
+///
+/// # fn example() -> Result<(), device_registry::DeviceError> {
+/// let _guard = DeviceGuard::new(device("cuda:1")?)?;
+/// let buffer = device("cuda")?.allocate(1024)?; // on cuda:1
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "the choice ends when the guard is dropped"]
+pub struct DeviceGuard {
+    previous: Device,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl DeviceGuard {
+    /// Makes `device` the current one of its backend.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_current_device`].
+    pub fn new(device: Device) -> Result<Self, DeviceError> {
+        let previous = Device::of_backend(device.backend(), None).resolve();
+        set_current_device(device)?;
+        Ok(Self { previous, _not_send: PhantomData })
+    }
+}
+
+impl Drop for DeviceGuard {
+    fn drop(&mut self) {
+        if let Some(index) = self.previous.index() {
+            set_index(self.previous.backend(), index);
+        }
+    }
+}
+
+/// The device that this thread uses when nobody names one: the cpu, until it is set.
+///
+/// ```
+/// assert_eq!(device_registry::default_device(), device_registry::Device::cpu());
+/// ```
+#[must_use]
+pub fn default_device() -> Device {
+    DEFAULT.get().unwrap_or_else(Device::cpu)
+}
+
+/// Sets this thread's default device. Other threads, also those that it starts later, keep theirs.
+///
+/// It names a device and uses none, so that nothing is loaded and the device need not exist.
+pub fn set_default_device(device: Device) {
+    DEFAULT.set(Some(device));
+}
+
+/// Sets this thread's default device until the guard is dropped, also on unwinding.
+///
+/// ```
+/// use device_registry::{DefaultDeviceGuard, Device, default_device, device};
+///
+/// let other = device("cpu:1")?; // it need not exist
+/// {
+///     let _guard = DefaultDeviceGuard::new(other);
+///     assert_eq!(default_device(), other);
+/// }
+/// assert_eq!(default_device(), Device::cpu());
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the choice ends when the guard is dropped"]
+pub struct DefaultDeviceGuard {
+    previous: Option<Device>,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl DefaultDeviceGuard {
+    /// Sets the default device.
+    pub fn new(device: Device) -> Self {
+        Self { previous: DEFAULT.replace(Some(device)), _not_send: PhantomData }
+    }
+}
+
+impl Drop for DefaultDeviceGuard {
+    fn drop(&mut self) {
+        DEFAULT.set(self.previous);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fake;
+
+    // Each test has a thread of its own, and so choices of its own.
+
+    #[test]
+    fn a_guard_sets_the_current_device_and_restores_it() {
+        {
+            let _outer = DeviceGuard::new(fake(Some(1))).unwrap();
+            assert_eq!(fake(None).resolve(), fake(Some(1)));
+            {
+                let _inner = DeviceGuard::new(fake(Some(0))).unwrap();
+                assert_eq!(fake(None).allocate(1).unwrap().device(), fake(Some(0)));
+            }
+            assert_eq!(fake(None).allocate(1).unwrap().device(), fake(Some(1)));
+        }
+        assert_eq!(fake(None).resolve(), fake(Some(0)));
+    }
+
+    #[test]
+    fn a_guard_restores_on_unwinding() {
+        let result = std::panic::catch_unwind(|| {
+            let _guard = DeviceGuard::new(fake(Some(1))).unwrap();
+            let _default = DefaultDeviceGuard::new(fake(None));
+            panic!("on purpose");
+        });
+        assert!(result.is_err());
+        assert_eq!(fake(None).resolve(), fake(Some(0)));
+        assert_eq!(default_device(), Device::cpu());
+    }
+
+    #[test]
+    fn a_device_that_does_not_exist_cannot_become_current() {
+        assert!(matches!(DeviceGuard::new(fake(Some(2))), Err(DeviceError::NoSuchDevice { count: 2, .. })));
+        assert!(set_current_device(crate::device("cpu:1").unwrap()).is_err());
+        assert_eq!(fake(None).resolve(), fake(Some(0)));
+    }
+
+    #[test]
+    fn the_choices_belong_to_the_thread() {
+        set_current_device(fake(Some(1))).unwrap();
+        set_default_device(fake(None));
+        assert_eq!(default_device().resolve(), fake(Some(1)));
+        let elsewhere = std::thread::spawn(|| (default_device(), fake(None).resolve())).join().unwrap();
+        assert_eq!(elsewhere, (Device::cpu(), fake(Some(0))));
+    }
+
+    #[test]
+    fn an_index_that_is_written_wins_over_the_current_one() {
+        let _guard = DeviceGuard::new(fake(Some(1))).unwrap();
+        assert_eq!(fake(Some(0)).resolve(), fake(Some(0)));
+    }
+}

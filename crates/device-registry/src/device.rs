@@ -1,0 +1,299 @@
+//! A device as a value.
+
+use std::fmt;
+use std::str::FromStr;
+
+use entry_points::Entry;
+
+use crate::grammar::DeviceString;
+use crate::{Backend, DeviceError, DeviceProperties, MemoryInfo, backends, cpu, current, open};
+
+/// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code.
+///
+/// Without an index it means *the current device of that backend* on the thread that uses it, which is device 0
+/// until a [`DeviceGuard`](crate::DeviceGuard) or [`set_current_device`](crate::set_current_device) says
+/// otherwise. So `openreg` and `openreg:0` are not equal, as in PyTorch. [`resolve`](Self::resolve) fixes the
+/// index, and a [`Buffer`](crate::Buffer) always reports a device that is resolved.
+///
+/// ```
+/// use device_registry::{Device, device};
+///
+/// let cpu = device("cpu")?;
+/// assert_eq!(cpu, "cpu".parse::<Device>()?);
+/// assert_eq!(cpu.to_string(), "cpu");
+/// assert_eq!(cpu, device("cpu:0")?); // the cpu is one device
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+///
+/// # Device strings
+///
+/// ```text
+/// device   = name [ ":" index ]
+/// name     = [a-z_][a-z0-9_]*      at most 32 bytes
+/// index    = "0" | [1-9][0-9]*     0 ..= 65535
+/// ```
+///
+/// No spaces, signs or leading zeros. `auto`, `default`, `all` and `none` are reserved, and so is the form
+/// `name@selector`. For every device, `Device::parse(&device.to_string())` is that device.
+///
+/// # What is checked when
+///
+/// Parsing looks the name up; whether the device *exists* is found out when it is used: by
+/// [`allocate`](Self::allocate), [`properties`](Self::properties), [`memory_info`](Self::memory_info) or
+/// [`set_current_device`](crate::set_current_device).
+///
+/// | the backend is | parsing gives | `resolve` gives | use | [`is_available`](crate::is_available) |
+/// |---|---|---|---|---|
+/// | not linked | an error that lists what is | | | `false` |
+/// | disabled by a switch | an error that names the switch | | | `false` |
+/// | offered by two packages | an error that names both | | | `false` |
+/// | linked or loaded | the device | the index | loads it, opens the device | `true` |
+/// | the same, with no device of this index | the device | the index | an error with the count | `false` |
+/// | unavailable: no driver, no hardware | the device | the index | an error with the reason | `false` |
+/// | failed: its `load` gave an error or panicked | the device | the index | that same error | `false` |
+///
+/// Neither parsing nor `resolve` runs the backend's code; using a device and `is_available` do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Device {
+    backend: Entry<dyn Backend>,
+    /// Never `Some(0)` for the cpu, which has one device and one name.
+    index: Option<u16>,
+}
+
+/// The device that a string names. The same as [`Device::parse`], for use as `device("cpu")?`.
+///
+/// # Errors
+///
+/// See [`Device::parse`].
+pub fn device(text: &str) -> Result<Device, DeviceError> {
+    Device::parse(text)
+}
+
+impl Device {
+    /// The device that a string names. Runs no backend's code.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Syntax`] if the string is not well formed, [`DeviceError::UnknownBackend`] if no backend of
+    /// the name is linked, [`DeviceError::Backend`] if it is disabled or offered by two packages.
+    pub fn parse(text: &str) -> Result<Self, DeviceError> {
+        let DeviceString { name, index } = DeviceString::parse(text)?;
+        Ok(Self::of_backend(backends().usable(name)?, index))
+    }
+
+    /// The cpu: the memory of the host.
+    ///
+    /// # Panics
+    ///
+    /// Never: the cpu is built in.
+    #[must_use]
+    pub fn cpu() -> Self {
+        Self::of_backend(backends().get(cpu::NAME).expect("a built-in name is always there"), None)
+    }
+
+    pub(crate) fn of_backend(backend: Entry<dyn Backend>, index: Option<u16>) -> Self {
+        let one_name = backend.name() == cpu::NAME && index == Some(0);
+        Self { backend, index: index.filter(|_| !one_name) }
+    }
+
+    /// The name of the backend: the part before the colon.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// The index, if it has one. The cpu has none.
+    #[must_use]
+    pub fn index(self) -> Option<u16> {
+        self.index
+    }
+
+    /// The backend's entry in [`backends()`]: its package, version and state.
+    #[must_use]
+    pub fn backend(self) -> Entry<dyn Backend> {
+        self.backend
+    }
+
+    /// Whether this is the cpu.
+    #[must_use]
+    pub fn is_cpu(self) -> bool {
+        self.name() == cpu::NAME
+    }
+
+    /// This device with a fixed index: its own, or that of the backend's current device on this thread. Runs no
+    /// backend's code, so that the device need not exist.
+    ///
+    /// ```
+    /// # use device_registry::Device;
+    /// // The cpu is one device, and needs no index to be fixed.
+    /// assert_eq!(Device::cpu().resolve(), Device::cpu());
+    /// ```
+    #[must_use]
+    pub fn resolve(self) -> Self {
+        match self.index {
+            Some(_) => self,
+            None => Self::of_backend(self.backend, Some(current::index(self.backend))),
+        }
+    }
+
+    /// How many devices the backend has. Loads the backend, and opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load or cannot count.
+    pub fn count(self) -> Result<usize, DeviceError> {
+        open::count(self.backend)
+    }
+
+    /// What the device is. Opens it at the first use.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load, has no such device or cannot open it.
+    pub fn properties(self) -> Result<DeviceProperties, DeviceError> {
+        Ok(open::device(self)?.properties().clone())
+    }
+
+    /// How much memory the device has now. Opens it at the first use.
+    ///
+    /// # Errors
+    ///
+    /// As [`properties`](Self::properties), or if the device cannot say.
+    pub fn memory_info(self) -> Result<MemoryInfo, DeviceError> {
+        open::device(self)?.call("memory info", |driver| driver.memory_info())
+    }
+
+    /// The place among the backend's devices, once resolved.
+    pub(crate) fn ordinal(self) -> usize {
+        self.index.unwrap_or(0).into()
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.index {
+            // `pad` in both arms, so that `{:<12}` works in tables.
+            None => f.pad(self.name()),
+            Some(index) => f.pad(&format!("{}:{index}", self.name())),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}
+
+impl FromStr for Device {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<&str> for Device {
+    type Error = DeviceError;
+
+    fn try_from(text: &str) -> Result<Self, DeviceError> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Device {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Device {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fake;
+
+    #[test]
+    fn a_device_is_small_and_can_go_anywhere() {
+        fn check<T: Copy + Send + Sync + Ord + std::hash::Hash + 'static>() -> usize {
+            size_of::<T>()
+        }
+        assert!(check::<Device>() <= 16);
+    }
+
+    #[test]
+    fn display_and_parse_are_inverse() {
+        for text in ["cpu", "cpu:1", "fake", "fake:0", "fake:65535"] {
+            let _ = fake(None);
+            let device = device(text).unwrap();
+            assert_eq!(device.to_string(), text);
+            assert_eq!(Device::parse(&device.to_string()).unwrap(), device);
+        }
+    }
+
+    #[test]
+    fn the_cpu_is_one_device_with_one_name() {
+        assert_eq!(device("cpu:0").unwrap(), Device::cpu());
+        assert_eq!(device("cpu:0").unwrap().to_string(), "cpu");
+        assert_ne!(device("cpu:1").unwrap(), Device::cpu());
+        assert_eq!(Device::cpu().resolve().index(), None);
+    }
+
+    #[test]
+    fn without_an_index_is_not_index_zero() {
+        assert_ne!(fake(None), fake(Some(0)));
+        assert_eq!(fake(None).resolve(), fake(Some(0)));
+    }
+
+    #[test]
+    fn devices_are_ordered_by_name_then_index() {
+        let mut devices = [fake(Some(10)), fake(Some(9)), fake(None), Device::cpu()];
+        devices.sort();
+        assert_eq!(devices, [Device::cpu(), fake(None), fake(Some(9)), fake(Some(10))]);
+    }
+
+    #[test]
+    fn an_index_without_a_device_parses_and_fails_on_use_with_the_count() {
+        let error = fake(Some(7)).properties().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no device `fake:7`: `fake` has 2 devices, `fake:0` to `fake:1`"
+        );
+    }
+
+    #[test]
+    fn tables_can_be_aligned() {
+        assert_eq!(format!("{:<8}|", fake(Some(1))), "fake:1  |");
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn serde_writes_and_reads_the_string() {
+        use serde::Deserialize;
+        use serde::de::IntoDeserializer;
+        use serde::de::value::{Error, StrDeserializer};
+
+        struct Shown(Device);
+        impl fmt::Display for Shown {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                // A formatter is a serializer of strings.
+                serde::Serialize::serialize(&self.0, f)
+            }
+        }
+        assert_eq!(Shown(fake(Some(1))).to_string(), "fake:1");
+        let read = |text: &'static str| -> Result<Device, Error> {
+            let deserializer: StrDeserializer<'_, Error> = text.into_deserializer();
+            Device::deserialize(deserializer)
+        };
+        assert_eq!(read("fake:1"), Ok(fake(Some(1))));
+        assert!(read("fake:01").unwrap_err().to_string().contains("leading zeros"));
+    }
+}

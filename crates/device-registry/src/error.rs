@@ -1,0 +1,242 @@
+//! What a user of a device gets when something did not work.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use entry_points::message::shown;
+use entry_points::{LoadError, UnknownName};
+
+use crate::{BackendError, Device, SyntaxError};
+
+/// Why a device string gave no device, or a device could not be used.
+///
+/// `Display` tells all that is known, in several lines where a table helps; [`source`](Error::source) is the
+/// backend's own chain.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The device string is not well formed.
+    Syntax(SyntaxError),
+    /// No backend of this program has the name.
+    UnknownBackend(Arc<UnknownName>),
+    /// The backend is disabled, is offered twice, or did not load.
+    Backend(LoadError),
+    /// The backend has no device with this index.
+    NoSuchDevice {
+        /// What was asked for.
+        device: Device,
+        /// How many devices there are.
+        count: usize,
+    },
+    /// A call into the backend did not work.
+    Call {
+        /// The device; without an index if the call was to the backend itself.
+        device: Device,
+        /// What was to be done, such as `allocate`.
+        call: &'static str,
+        /// What the backend reported.
+        error: BackendError,
+    },
+    /// Opening the device needs the device itself, open: directly, through others, or across threads.
+    OpenCycle {
+        /// The device.
+        device: Device,
+        /// The way round, with the same name at both ends.
+        path: Arc<[String]>,
+    },
+    /// The bytes asked for lie outside of the buffer.
+    OutOfRange {
+        /// The bytes asked for. An end that overflows is `usize::MAX`.
+        range: Range<usize>,
+        /// The length of the buffer.
+        buffer_len: usize,
+    },
+    /// Source and destination of a copy overlap.
+    Overlap {
+        /// The first byte of the source.
+        source_offset: usize,
+        /// The first byte of the destination, in the same buffer.
+        destination_offset: usize,
+        /// How many bytes were to be copied.
+        len: usize,
+    },
+    /// None of several devices can be used.
+    NoneAvailable(Arc<NoneAvailable>),
+}
+
+impl DeviceError {
+    /// What the backend reported, if a call into it did not work.
+    #[must_use]
+    pub fn backend_error(&self) -> Option<&BackendError> {
+        match self {
+            Self::Call { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<SyntaxError> for DeviceError {
+    fn from(error: SyntaxError) -> Self {
+        Self::Syntax(error)
+    }
+}
+
+impl From<LoadError> for DeviceError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Unknown(unknown) => Self::UnknownBackend(unknown),
+            other => Self::Backend(other),
+        }
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(error) => error.fmt(f),
+            Self::UnknownBackend(unknown) => {
+                fmt_unknown_line(unknown, f)?;
+                write!(f, "\n{}", unknown.report())?;
+                fmt_crate_hint(unknown, f)
+            }
+            Self::Backend(error) => error.fmt(f),
+            Self::NoSuchDevice { device, count } => {
+                write!(f, "there is no device `{device}`: `{}` has ", device.name())?;
+                match (count, device.is_cpu()) {
+                    (0, _) => f.write_str("no devices"),
+                    (1, true) => f.write_str("1 device, `cpu`"),
+                    (1, false) => write!(f, "1 device, `{}:0`", device.name()),
+                    (_, _) => write!(f, "{count} devices, `{0}:0` to `{0}:{1}`", device.name(), count - 1),
+                }
+            }
+            Self::Call { device, call, error } => write!(f, "`{device}`: {call}: {error}"),
+            Self::OpenCycle { device, path } => {
+                write!(f, "`{device}` needs itself in order to open: {}", path.join(" -> "))
+            }
+            Self::OutOfRange { range, buffer_len } => {
+                write!(f, "bytes {range:?} are not inside of a buffer of {buffer_len} bytes")
+            }
+            Self::Overlap { source_offset, destination_offset, len } => write!(
+                f,
+                "source and destination overlap: {len} bytes from byte {source_offset} to byte \
+                 {destination_offset} of one buffer"
+            ),
+            Self::NoneAvailable(none) => none.fmt(f),
+        }
+    }
+}
+
+/// The one line that says what was asked for; used alone where the table stands elsewhere.
+fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "no backend called `{}` is linked into this program", shown(unknown.asked()))?;
+    match unknown.nearest() {
+        Some(nearest) => write!(f, "; is `{nearest}` meant?"),
+        None => Ok(()),
+    }
+}
+
+/// Nobody knows all backends there are; but by custom the name tells the crate.
+fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let name = unknown.asked();
+    write!(
+        f,
+        "\nhint: backend crates are by custom named `device-NAME`, so that a crate `device-{}` in Cargo.toml would \
+         add it; this is a guess from the name, and there may be no such crate",
+        // A crate's name is written with hyphens.
+        name.replace('_', "-")
+    )
+}
+
+impl Error for DeviceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            // Their own message stands in ours already; the chain goes on behind it.
+            Self::Backend(error) => error.source(),
+            Self::Call { error, .. } => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// None of several devices can be used: each with its cause.
+#[derive(Clone, Debug)]
+pub struct NoneAvailable {
+    pub(crate) causes: Vec<(String, DeviceError)>,
+}
+
+impl NoneAvailable {
+    /// Each device string in the order that it was tried, with the reason why it cannot be used.
+    #[must_use]
+    pub fn causes(&self) -> &[(String, DeviceError)] {
+        &self.causes
+    }
+}
+
+impl fmt::Display for NoneAvailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("none of these devices can be used:")?;
+        let mut table = None;
+        for (device, cause) in &self.causes {
+            write!(f, "\n  {device}: ")?;
+            match cause {
+                DeviceError::UnknownBackend(unknown) => {
+                    fmt_unknown_line(unknown, f)?;
+                    table = Some(unknown.report());
+                }
+                other => f.write_str(&other.to_string().replace('\n', "\n    "))?,
+            }
+        }
+        // Once, for all that are unknown.
+        match table {
+            Some(report) => write!(f, "\n{report}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device;
+
+    #[test]
+    fn an_unknown_name_is_told_what_is_linked_and_what_crate_might_add_it() {
+        let error = device("no_such_thing:3").unwrap_err().to_string();
+        assert!(
+            error.starts_with("no backend called `no_such_thing` is linked into this program"),
+            "{error}"
+        );
+        assert!(error.contains("cpu") && error.contains("built in"), "{error}");
+        assert!(
+            error.contains("a crate `device-no-such-thing` in Cargo.toml would add it; this is a guess"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_told_the_nearest_name() {
+        let error = device("cpuu").unwrap_err().to_string();
+        assert!(error.lines().next().unwrap().ends_with("is `cpu` meant?"), "{error}");
+    }
+
+    #[test]
+    fn the_count_stands_in_the_message_of_an_index_that_is_too_large() {
+        let error = device("cpu:1").unwrap().allocate(1).unwrap_err();
+        assert_eq!(error.to_string(), "there is no device `cpu:1`: `cpu` has 1 device, `cpu`");
+    }
+
+    #[test]
+    fn the_source_of_a_backends_error_is_the_source_of_ours() {
+        let error = BackendError::lost("gone").with_source(std::io::Error::other("Xid 79"));
+        let error = DeviceError::Call { device: Device::cpu(), call: "read", error };
+        assert_eq!(error.to_string(), "`cpu`: read: device lost: gone");
+        assert_eq!(error.source().unwrap().to_string(), "Xid 79");
+    }
+
+    #[test]
+    fn an_error_is_small_enough_to_return() {
+        assert!(size_of::<DeviceError>() <= 96, "{}", size_of::<DeviceError>());
+    }
+}

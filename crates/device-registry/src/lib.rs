@@ -1,0 +1,69 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
+//! - *A device is a value.* [`Device`] is a name and perhaps an index, small and `Copy`. Parsing one runs no
+//!   backend's code; whether it exists is found out when it is used. Its documentation has the table.
+//! - *Backends are plugins, and there is no list of them.* A backend crate depends on this one and registers a
+//!   [`BackendDescriptor`] in [`BACKENDS`]; no crate below it names it, and there is no enum to extend. Finding,
+//!   loading and switching them off is the work of [`entry-points`], from which this crate re-exports what its
+//!   users need. An extra backend in the program has no effect until its name is asked for.
+//! - *Loading, counting and opening are three steps.* A backend is loaded when its name is first used, it counts
+//!   its devices without claiming one, and each device is opened once, at its first use. What failed to load is
+//!   remembered with its cause ([`Group::retry`] tries again); what failed to open is tried again at the next use.
+//! - *All checks are made once, above the drivers.* [`Buffer`] checks ranges, overflow and overlap; a driver gets a
+//!   [`Span`], which only this crate can make. So drivers are short, and all of them refuse the same things with
+//!   the same words.
+//! - *A backend is not trusted to behave.* Every call into one is isolated: a panic becomes an error of that call.
+//!   No lock of this crate is held meanwhile, and backends that need each other, to load or to open a device, get
+//!   an error where they would wait for ever.
+//! - *Errors are values, and complete.* A [`DeviceError`] says what was asked, what there is, and what to do; a
+//!   backend reports a [`BackendError`], to which the device and the call are added.
+//! - *Everything blocks, for now.* Streams and events will be made by [`DeviceDriver`] and change nothing of what is
+//!   here.
+//!
+//! | what | where |
+//! |---|---|
+//! | a device by its string | [`device()`], [`Device`], [`SyntaxError`] |
+//! | which devices there are | [`is_available`], [`first_available`], [`devices()`] |
+//! | choices of a thread | [`DeviceGuard`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
+//! | memory | [`Device::allocate`], [`Buffer`] |
+//! | writing a backend | [`Backend`], [`DeviceDriver`], [`Memory`], [`Span`], [`entry_points!`], [`BACKENDS`] |
+//! | what is linked, and in which state | [`backends()`], [`Group`], [`Report`], [`State`] |
+//!
+//! [`entry-points`]: https://docs.rs/entry-points
+
+#![deny(unsafe_code)]
+
+mod available;
+mod backend;
+mod backend_error;
+mod backends;
+mod buffer;
+mod cpu;
+mod current;
+mod device;
+mod error;
+mod grammar;
+mod open;
+mod properties;
+#[cfg(test)]
+mod testing;
+
+pub use entry_points::{
+    ConfigureError, Entry, EntryName, EntryPoint, Group, LoadError, LoadFailure, RegisterError, Report, Row,
+    State, Switches, UnknownName, autoload, entry_points,
+};
+
+pub use crate::available::{devices, first_available, is_available};
+pub use crate::backend::{AllocateOptions, Backend, DeviceDriver, Memory, Span};
+pub use crate::backend_error::{BackendError, BackendErrorKind};
+pub use crate::backends::{BACKENDS, BackendDescriptor, backends};
+pub use crate::buffer::Buffer;
+pub use crate::current::{
+    DefaultDeviceGuard, DeviceGuard, default_device, set_current_device, set_default_device,
+};
+pub use crate::device::{Device, device};
+pub use crate::error::{DeviceError, NoneAvailable};
+pub use crate::grammar::{SyntaxError, SyntaxErrorKind};
+pub use crate::properties::{DeviceProperties, MemoryInfo};

@@ -1,0 +1,220 @@
+//! Opening devices, each once, and calling into backends without trusting them.
+//!
+//! No lock is held while a backend's code runs. A backend that opens its own device inside of `open`, or two that
+//! open each other's, get an error where they would wait for ever: [`OnceLoad`] sees to that, also where the way
+//! leads through loading a backend.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{PoisonError, RwLock};
+
+use entry_points::message::panic_message;
+use entry_points::{Entry, Interrupted, OnceLoad};
+
+use crate::{Backend, BackendError, Device, DeviceDriver, DeviceError, DeviceProperties};
+
+/// A device that is open. It stays so until the program ends.
+pub(crate) struct OpenDevice {
+    device: Device,
+    driver: Box<dyn DeviceDriver>,
+    properties: DeviceProperties,
+}
+
+impl OpenDevice {
+    /// The device, resolved.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    pub(crate) fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    /// Runs a call to the driver; what goes wrong in it becomes an error that names the device and the call.
+    pub(crate) fn call<T>(
+        &self,
+        call: &'static str,
+        run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
+        isolated(self.device, call, || run(&*self.driver))
+    }
+}
+
+/// Runs a backend's code. Every call into a backend goes through here, so that one that panics harms only the
+/// call. (With `panic = "abort"` nothing can be caught, and the program ends.)
+fn isolated<T>(
+    device: Device,
+    call: &'static str,
+    run: impl FnOnce() -> Result<T, BackendError>,
+) -> Result<T, DeviceError> {
+    // No state of the core's can be seen half changed: the closures only borrow.
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
+        Err(panic) => Err(panicked(device, call, &panic_message(panic))),
+    }
+}
+
+fn panicked(device: Device, call: &'static str, message: &str) -> DeviceError {
+    let error = BackendError::other(format_args!("the backend panicked: {message}"));
+    DeviceError::Call { device, call, error }
+}
+
+/// Drops what a backend made, whose `drop` may panic, where nobody is left to take an error.
+pub(crate) fn drop_isolated<T>(device: Device, value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        log::error!("`{device}`: the backend panicked while freeing memory: {}", panic_message(panic));
+    }
+}
+
+/// How many devices a backend has. Loads it.
+pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
+    let loaded = backend.load()?;
+    isolated(Device::of_backend(backend, None), "device count", || loaded.device_count())
+}
+
+/// Whether the device is there: its backend loads and has one of this index. Opens nothing.
+pub(crate) fn check(device: Device) -> Result<(), DeviceError> {
+    let device = device.resolve();
+    let count = count(device.backend())?;
+    if device.ordinal() < count { Ok(()) } else { Err(DeviceError::NoSuchDevice { device, count }) }
+}
+
+/// The open device; opens it at the first call. Another thread that is opening it is waited for, and what becomes
+/// of that is the outcome here too. A failure is not remembered: a device that was busy may be free next time.
+pub(crate) fn device(device: Device) -> Result<&'static OpenDevice, DeviceError> {
+    let device = device.resolve();
+    if let Some(open) = known_cell(device).and_then(OnceLoad::get) {
+        return Ok(open);
+    }
+    // Before there is a cell, so that there are no more cells than devices, whatever indices are asked for.
+    check(device)?;
+    cell(device).get_or_load(
+        ("devices", &device.to_string()),
+        || open_now(device),
+        |interrupted| match interrupted {
+            Interrupted::Cycle(path) => DeviceError::OpenCycle { device, path },
+            Interrupted::Panicked(message) => panicked(device, "open", &message),
+        },
+    )
+}
+
+fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
+    let backend = device.backend().load()?;
+    let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
+    match isolated(device, "properties", || driver.properties()) {
+        Ok(properties) => {
+            log::debug!("opened `{device}`: {}", properties.name);
+            Ok(OpenDevice { device, driver, properties })
+        }
+        Err(error) => {
+            drop_isolated(device, driver);
+            Err(error)
+        }
+    }
+}
+
+type Cell = OnceLoad<OpenDevice, DeviceError>;
+
+/// By resolved device. The cells are leaked: what is open stays so, and drivers are not closed at exit, where the
+/// libraries under them may be gone already.
+static CELLS: RwLock<BTreeMap<Device, &'static Cell>> = RwLock::new(BTreeMap::new());
+
+// Poison would mean a defect of this crate, as no backend's code runs under the lock; stopping every later call
+// would make two of it.
+
+fn known_cell(device: Device) -> Option<&'static Cell> {
+    CELLS.read().unwrap_or_else(PoisonError::into_inner).get(&device).copied()
+}
+
+fn cell(device: Device) -> &'static Cell {
+    let mut cells = CELLS.write().unwrap_or_else(PoisonError::into_inner);
+    cells.entry(device).or_insert_with(|| Box::leak(Box::new(Cell::forgetting_failures())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use crate::testing::{self, device_of, fake};
+
+    #[test]
+    fn a_device_is_opened_once_whatever_the_number_of_threads() {
+        let device = device_of("opened_once");
+        let before = testing::OPENED.load(Ordering::SeqCst);
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| device.allocate(1).unwrap());
+            }
+        });
+        assert_eq!(testing::OPENED.load(Ordering::SeqCst), before + 1);
+    }
+
+    #[test]
+    fn a_failure_to_open_is_not_remembered() {
+        let device = device_of("fails_at_first");
+        let error = device.properties().unwrap_err();
+        assert_eq!(error.to_string(), "`fails_at_first:0`: open: unavailable: busy");
+        assert!(device.properties().is_ok());
+    }
+
+    #[test]
+    fn a_backend_that_opens_itself_gets_an_error_and_does_not_hang() {
+        let error = device_of("opens_itself").properties().unwrap_err().to_string();
+        assert!(
+            error.ends_with(
+                "`opens_itself:0` needs itself in order to open: opens_itself:0 -> opens_itself:0"
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn two_backends_that_open_each_other_on_two_threads_do_not_hang() {
+        let (left, right) = (device_of("opens_right"), device_of("opens_left"));
+        let results = thread::scope(|scope| {
+            let left = scope.spawn(|| left.properties());
+            let right = scope.spawn(|| right.properties());
+            [left.join().unwrap(), right.join().unwrap()]
+        });
+        for result in results {
+            assert!(result.unwrap_err().to_string().contains("needs itself in order to open"));
+        }
+    }
+
+    #[test]
+    fn one_backend_that_loads_and_one_that_opens_do_not_wait_for_each_other() {
+        let loads = device_of("opens_while_it_loads");
+        let opens = device_of("loads_while_it_opens");
+        let [loaded, opened] = thread::scope(|scope| {
+            let threads = [loads, opens].map(|device| scope.spawn(move || device.properties()));
+            threads.map(|thread| thread.join().unwrap().unwrap_err().to_string())
+        });
+        let cycle = "device.backends/opens_while_it_loads -> devices/loads_while_it_opens:0";
+        assert!(
+            loaded.contains("itself in order to") && opened.contains("itself in order to"),
+            "{loaded} | {opened}"
+        );
+        assert!(loaded.contains(cycle) || opened.contains(cycle), "{loaded} | {opened}");
+    }
+
+    #[test]
+    fn a_panic_in_any_call_is_an_error_of_that_call() {
+        for (name, call) in [
+            ("panics_in_count", "device count"),
+            ("panics_in_open", "open"),
+            ("panics_in_properties", "properties"),
+            ("panics_in_allocate", "allocate"),
+        ] {
+            let error = device_of(name).allocate(1).unwrap_err().to_string();
+            assert!(error.contains(&format!(": {call}: the backend panicked: on purpose")), "{error}");
+        }
+        assert!(fake(None).allocate(1).is_ok(), "others go on");
+    }
+
+    #[test]
+    fn a_panic_while_memory_is_freed_is_logged_and_goes_no_further() {
+        let buffer = device_of("panics_in_drop").allocate(1).unwrap();
+        drop(buffer);
+    }
+}

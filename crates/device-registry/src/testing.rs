@@ -1,0 +1,156 @@
+//! Backends for this crate's own tests: one that works, and some that misbehave in one way each.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+
+use crate::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
+    LoadFailure, Memory, MemoryInfo, Span, backends, device,
+};
+
+/// How often a device of the backend `opened_once` was opened.
+pub(crate) static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake"));
+
+/// Both are under way before either goes on.
+static LOADING_AND_OPENING: Barrier = Barrier::new(2);
+
+static OTHERS: [BackendDescriptor; 16] = [
+    BackendDescriptor::new("other", || backend("other")),
+    BackendDescriptor::new("opened_once", || backend("opened_once")),
+    BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
+    BackendDescriptor::new("opens_itself", || backend("opens_itself")),
+    BackendDescriptor::new("opens_left", || backend("opens_left")),
+    BackendDescriptor::new("opens_right", || backend("opens_right")),
+    BackendDescriptor::new("has_no_devices", || backend("has_no_devices")),
+    BackendDescriptor::new("panics_in_count", || backend("panics_in_count")),
+    BackendDescriptor::new("panics_in_open", || backend("panics_in_open")),
+    BackendDescriptor::new("panics_in_properties", || backend("panics_in_properties")),
+    BackendDescriptor::new("panics_in_allocate", || backend("panics_in_allocate")),
+    BackendDescriptor::new("panics_in_drop", || backend("panics_in_drop")),
+    BackendDescriptor::new("opens_while_it_loads", || {
+        LOADING_AND_OPENING.wait();
+        device_of("loads_while_it_opens").properties()?;
+        backend("opens_while_it_loads")
+    }),
+    BackendDescriptor::new("loads_while_it_opens", || backend("loads_while_it_opens")),
+    BackendDescriptor::new("panics_in_load", || panic!("on purpose")),
+    BackendDescriptor::new("fails_to_load", || Err(LoadFailure::new("on purpose"))),
+];
+
+/// A device of the backend that works. It has two.
+pub(crate) fn fake(index: Option<u16>) -> Device {
+    backends().register(&FAKE).unwrap();
+    Device::of_backend(backends().get("fake").unwrap(), index)
+}
+
+/// The current device of one of the other backends.
+pub(crate) fn device_of(name: &str) -> Device {
+    backends().register(OTHERS.iter().find(|other| other.name() == name).unwrap()).unwrap();
+    device(name).unwrap()
+}
+
+fn backend(name: &'static str) -> Result<Box<dyn Backend>, LoadFailure> {
+    Ok(Box::new(Fake { name, opened_before: AtomicBool::new(false) }))
+}
+
+struct Fake {
+    name: &'static str,
+    opened_before: AtomicBool,
+}
+
+fn panic_if(condition: bool) {
+    assert!(!condition, "on purpose");
+}
+
+impl Backend for Fake {
+    fn device_count(&self) -> Result<usize, BackendError> {
+        panic_if(self.name == "panics_in_count");
+        Ok(if self.name == "has_no_devices" { 0 } else { 2 })
+    }
+
+    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+        // Both are inside of `open` before either goes on.
+        static BOTH: Barrier = Barrier::new(2);
+        let first = !self.opened_before.swap(true, Ordering::SeqCst);
+        panic_if(self.name == "panics_in_open");
+        let needed = match self.name {
+            "fails_at_first" if first => return Err(BackendError::unavailable("busy")),
+            "loads_while_it_opens" => {
+                LOADING_AND_OPENING.wait();
+                let loaded = backends().load("opens_while_it_loads");
+                loaded.map_err(|error| BackendError::other(&error).with_source(error))?;
+                None
+            }
+            "opened_once" => {
+                OPENED.fetch_add(1, Ordering::SeqCst);
+                None
+            }
+            "opens_itself" => Some("opens_itself"),
+            "opens_left" => Some("opens_right"),
+            "opens_right" => Some("opens_left"),
+            _ => None,
+        };
+        if let Some(needed) = needed {
+            if first && needed != self.name {
+                BOTH.wait();
+            }
+            device_of(needed).properties().map_err(|error| BackendError::other(&error).with_source(error))?;
+        }
+        Ok(Box::new(FakeDevice { backend: self.name }))
+    }
+}
+
+struct FakeDevice {
+    backend: &'static str,
+}
+
+struct FakeMemory {
+    bytes: Mutex<Vec<u8>>,
+    panics: bool,
+}
+
+impl Memory for FakeMemory {}
+
+impl Drop for FakeMemory {
+    fn drop(&mut self) {
+        panic_if(self.panics);
+    }
+}
+
+impl DeviceDriver for FakeDevice {
+    fn properties(&self) -> Result<DeviceProperties, BackendError> {
+        panic_if(self.backend == "panics_in_properties");
+        Ok(DeviceProperties::new("fake"))
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        Ok(MemoryInfo::unknown())
+    }
+
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        assert_ne!(options.len, 0, "zero lengths never reach a driver");
+        panic_if(self.backend == "panics_in_allocate");
+        let bytes = Mutex::new(vec![0; options.len]);
+        Ok(Arc::new(FakeMemory { bytes, panics: self.backend == "panics_in_drop" }))
+    }
+
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        let memory = destination.memory_as::<FakeMemory>()?;
+        memory.bytes.lock().unwrap()[destination.range()].copy_from_slice(source);
+        Ok(())
+    }
+
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        let memory = source.memory_as::<FakeMemory>()?;
+        destination.copy_from_slice(&memory.bytes.lock().unwrap()[source.range()]);
+        Ok(())
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let mut bytes = vec![0; source.len()];
+        self.read(source, &mut bytes)?;
+        self.write(destination, &bytes)
+    }
+}
