@@ -49,11 +49,7 @@ fn choice(input: &mut Tokens) -> Result<Choice, Error> {
 fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
     let mut names = BTreeSet::new();
     loop {
-        names.insert(
-            input
-                .ident("the name of a crate, as `use` would write it")?
-                .to_string(),
-        );
+        names.insert(input.ident("the name of a crate, as `use` would write it")?.to_string());
         if input.is_empty() {
             return Ok(names);
         }
@@ -75,9 +71,7 @@ fn link(names: &BTreeSet<String>) -> Output {
     let mut output = Output::default();
     output.text("const _: () = {");
     for name in names {
-        output.text(&format!(
-            "#[allow(unused_extern_crates)] extern crate {name} as _;"
-        ));
+        output.text(&format!("#[allow(unused_extern_crates)] extern crate {name} as _;"));
     }
     output.text(&format!(
         "static AUTOLOADED: &[&[{krate}::__private::Registration]] = {{

@@ -23,16 +23,13 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     }
     let krate = Output::CRATE;
     let mut output = Output::default();
-    output.text(&format!(
-        "const _: () = {krate}::__private::assert_at_crate_root(::core::module_path!());"
-    ));
+    output.text(&format!("const _: () = {krate}::__private::assert_at_crate_root(::core::module_path!());"));
     for element in &elements {
         emit_static(&mut output, element);
     }
 
-    output.text(&format!(
-        "#[doc(hidden)] pub const __ENTRY_POINTS: &[{krate}::__private::Registration] = &["
-    ));
+    output
+        .text(&format!("#[doc(hidden)] pub const __ENTRY_POINTS: &[{krate}::__private::Registration] = &["));
     for element in &elements {
         conditions(&mut output, element);
         registration(&mut output, element);
@@ -44,33 +41,21 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
 
 fn element(input: &mut Tokens) -> Result<Element, Error> {
     let mut attributes = input.attributes()?;
-    let position = attributes
-        .iter()
-        .position(|attribute| is_named(attribute, "distributed_slice"));
+    let position = attributes.iter().position(|attribute| is_named(attribute, "distributed_slice"));
     let Some(position) = position else {
         let found = input.next();
         return Err(input.unexpected(found, "`#[distributed_slice(GROUP)]` on each entry point"));
     };
     let mut attribute = Tokens::new(attributes.remove(position));
     attribute.keyword("distributed_slice")?;
-    let group = attribute.group(
-        Delimiter::Parenthesis,
-        "the group, as in `distributed_slice(GROUP)`",
-    )?;
+    let group = attribute.group(Delimiter::Parenthesis, "the group, as in `distributed_slice(GROUP)`")?;
     let visibility = input.visibility();
     input.keyword("static")?;
     let name = input.ident("the name of the static")?;
     input.punct(':')?;
     let ty = input.until('=', "the type of the static")?;
     let value = input.until(';', "the value of the static")?;
-    Ok(Element {
-        attributes,
-        group,
-        visibility,
-        name,
-        ty,
-        value,
-    })
+    Ok(Element { attributes, group, visibility, name, ty, value })
 }
 
 fn is_named(attribute: &TokenStream, name: &str) -> bool {
@@ -86,15 +71,9 @@ fn emit_static(output: &mut Output, element: &Element) {
     for attribute in &element.attributes {
         output.text("#[").tokens(attribute.clone()).text("]");
     }
-    output
-        .tokens(element.visibility.clone())
-        .text("static")
-        .tokens(TokenTree::from(element.name.clone()));
+    output.tokens(element.visibility.clone()).text("static").tokens(TokenTree::from(element.name.clone()));
     // An argument, not the receiver of a method: so the type of the static reaches the closures in the value.
-    output
-        .text(":")
-        .tokens(element.ty.clone())
-        .text(&format!("= {krate}::__private::with_origin("));
+    output.text(":").tokens(element.ty.clone()).text(&format!("= {krate}::__private::with_origin("));
     output.tokens(element.value.clone()).text(&format!(
         ", {krate}::__private::Origin::new(
             <"
@@ -104,10 +83,7 @@ fn emit_static(output: &mut Output, element: &Element) {
     output.text("::core::option_env!(\"CARGO_PKG_NAME\"), ::core::option_env!(\"CARGO_PKG_VERSION\"),");
     output.text(&format!(
         "::core::concat!(::core::module_path!(), {:?}),",
-        format!(
-            "::{}",
-            load_path(&element.value).unwrap_or_else(|| element.name.to_string())
-        )
+        format!("::{}", load_path(&element.value).unwrap_or_else(|| element.name.to_string()))
     ));
     output.text(")); }");
 
@@ -119,20 +95,12 @@ fn emit_static(output: &mut Output, element: &Element) {
 
 fn registration(output: &mut Output, element: &Element) {
     output.text(&format!("{}::__private::Registration::new::<", Output::CRATE));
-    output
-        .tokens(element.group.clone())
-        .text(">(&")
-        .tokens(TokenTree::from(element.name.clone()))
-        .text(")");
+    output.tokens(element.group.clone()).text(">(&").tokens(TokenTree::from(element.name.clone())).text(")");
 }
 
 /// Repeats the element's `#[cfg(…)]` on what refers to it.
 fn conditions(output: &mut Output, element: &Element) {
-    for attribute in element
-        .attributes
-        .iter()
-        .filter(|attribute| is_named(attribute, "cfg"))
-    {
+    for attribute in element.attributes.iter().filter(|attribute| is_named(attribute, "cfg")) {
         output.text("#[").tokens(attribute.clone()).text("]");
     }
 }
@@ -154,9 +122,5 @@ fn load_path(value: &TokenStream) -> Option<String> {
             _ => return None,
         }
     }
-    Some(
-        path.trim_start_matches("crate::")
-            .trim_start_matches("self::")
-            .to_owned(),
-    )
+    Some(path.trim_start_matches("crate::").trim_start_matches("self::").to_owned())
 }

@@ -38,41 +38,23 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
             {krate}::__linked_slice! {{ "
     ));
     attributes(&mut output, &slice_attributes);
-    output
-        .text(&format!("pub static {unique}: ["))
-        .tokens(element)
-        .text("]; }");
+    output.text(&format!("pub static {unique}: [")).tokens(element).text("]; }");
     output.text(&format!(
         "#[doc(hidden)] #[allow(non_camel_case_types, missing_docs)] pub enum {unique} {{}}
         impl {krate}::__private::Collected for {unique} {{
             type Plugin = "
     ));
-    output
-        .tokens(plugin.clone())
-        .text(&format!("; fn group() -> &'static {krate}::Group<"));
-    output
-        .tokens(plugin.clone())
-        .text("> { super::")
-        .tokens(TokenTree::from(function.clone()));
+    output.tokens(plugin.clone()).text(&format!("; fn group() -> &'static {krate}::Group<"));
+    output.tokens(plugin.clone()).text("> { super::").tokens(TokenTree::from(function.clone()));
     output.text("() } } }");
 
     output.text("#[doc(inline)]").tokens(slice_visibility);
-    output
-        .text(&format!("use {unique}::{unique} as"))
-        .tokens(TokenTree::from(slice))
-        .text(";");
+    output.text(&format!("use {unique}::{unique} as")).tokens(TokenTree::from(slice)).text(";");
 
     attributes(&mut output, &function_attributes);
-    output
-        .tokens(function_visibility)
-        .text("fn")
-        .tokens(TokenTree::from(function));
-    output
-        .text(&format!("() -> &'static {krate}::Group<"))
-        .tokens(plugin.clone());
-    output
-        .text(&format!("> {{ static GROUP: {krate}::Group<"))
-        .tokens(plugin);
+    output.tokens(function_visibility).text("fn").tokens(TokenTree::from(function));
+    output.text(&format!("() -> &'static {krate}::Group<")).tokens(plugin.clone());
+    output.text(&format!("> {{ static GROUP: {krate}::Group<")).tokens(plugin);
     output.text("> = ({").tokens(body);
     output.text(&format!(
         "}}).collected(|| &{unique}::{unique}[..], ::core::any::TypeId::of::<{unique}::{unique}>); &GROUP }}"

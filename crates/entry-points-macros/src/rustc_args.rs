@@ -21,10 +21,7 @@ pub(crate) enum Externs {
 }
 
 pub(crate) fn externs() -> Externs {
-    if is_ide(
-        |name| std::env::var_os(name).is_some(),
-        std::env::args_os().next(),
-    ) {
+    if is_ide(|name| std::env::var_os(name).is_some(), std::env::args_os().next()) {
         return Externs::Ide;
     }
     let mut args: Vec<OsString> = std::env::args_os().collect();
@@ -38,9 +35,7 @@ pub(crate) fn externs() -> Externs {
 /// rust-analyzer's macro server (RustRover uses it too) refuses to start without this variable.
 fn is_ide(is_set: impl Fn(&str) -> bool, program: Option<OsString>) -> bool {
     let program = program.unwrap_or_default();
-    let stem = Path::new(&program)
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned());
+    let stem = Path::new(&program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     is_set("RUST_ANALYZER_INTERNALS_DO_NOT_USE") || stem.is_some_and(|stem| stem.starts_with("rust-analyzer"))
 }
 
@@ -69,21 +64,14 @@ fn from_args(args: Vec<OsString>, read: impl Fn(&str) -> Option<String>) -> Exte
     let mut seen = false;
     let mut args = expanded.iter();
     while let Some(arg) = args.next() {
-        let value = if arg == "--extern" {
-            args.next().map(String::as_str)
-        } else {
-            arg.strip_prefix("--extern=")
-        };
+        let value =
+            if arg == "--extern" { args.next().map(String::as_str) } else { arg.strip_prefix("--extern=") };
         if let Some(value) = value {
             seen = true;
             names.extend(extern_name(value));
         }
     }
-    if seen {
-        Externs::Known(names)
-    } else {
-        Externs::Unknown
-    }
+    if seen { Externs::Known(names) } else { Externs::Unknown }
 }
 
 /// The name in `[options:]NAME=PATH`; none for an entry without a path (a crate of the compiler's own) and for
@@ -120,13 +108,7 @@ mod tests {
 
     #[test]
     fn options_are_stripped_and_unreachable_crates_skipped() {
-        let names = known(&[
-            "rustc",
-            "--extern",
-            "priv:a=/a.rlib",
-            "--extern",
-            "noprelude,priv:b=/b.rlib",
-        ]);
+        let names = known(&["rustc", "--extern", "priv:a=/a.rlib", "--extern", "noprelude,priv:b=/b.rlib"]);
         assert_eq!(names, ["a"]);
     }
 
@@ -137,10 +119,7 @@ mod tests {
 
     #[test]
     fn argument_files_are_read() {
-        assert_eq!(
-            known(&["rustdoc", "@list.txt", "--extern", "a=/a.rlib"]),
-            ["a", "in_file"]
-        );
+        assert_eq!(known(&["rustdoc", "@list.txt", "--extern", "a=/a.rlib"]), ["a", "in_file"]);
     }
 
     #[test]
@@ -158,10 +137,7 @@ mod tests {
     fn an_ide_is_known_by_its_variable_or_its_name() {
         let variable = |name: &str| name == "RUST_ANALYZER_INTERNALS_DO_NOT_USE";
         assert!(is_ide(variable, None));
-        assert!(is_ide(
-            |_| false,
-            Some("/opt/rust-analyzer-proc-macro-srv".into())
-        ));
+        assert!(is_ide(|_| false, Some("/opt/rust-analyzer-proc-macro-srv".into())));
         assert!(!is_ide(|_| false, Some("/usr/bin/rustc".into())));
         assert!(!is_ide(|_| false, None));
     }

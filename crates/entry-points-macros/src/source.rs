@@ -10,10 +10,7 @@ pub(crate) struct Error {
 
 impl Error {
     pub(crate) fn new(at: Span, message: impl Into<String>) -> Self {
-        Self {
-            at,
-            message: message.into(),
-        }
+        Self { at, message: message.into() }
     }
 
     /// `::core::compile_error!("message");`, with the span of the offending token.
@@ -44,12 +41,10 @@ impl Error {
 /// the `$crate` token goes. Its text does not parse back, so it has to travel as a token.
 pub(crate) fn expand(input: TokenStream, body: fn(&mut Tokens) -> Result<Output, Error>) -> TokenStream {
     let mut tokens = Tokens::new(input);
-    let result = tokens
-        .group(Delimiter::Bracket, "the path of entry-points")
-        .and_then(|krate| {
-            let output = body(&mut tokens)?;
-            Ok(output.into_tokens(&krate))
-        });
+    let result = tokens.group(Delimiter::Bracket, "the path of entry-points").and_then(|krate| {
+        let output = body(&mut tokens)?;
+        Ok(output.into_tokens(&krate))
+    });
     result.unwrap_or_else(Error::into_tokens)
 }
 
@@ -61,10 +56,7 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     pub(crate) fn new(tokens: TokenStream) -> Self {
-        Self {
-            rest: tokens.into_iter().peekable(),
-            last: Span::call_site(),
-        }
+        Self { rest: tokens.into_iter().peekable(), last: Span::call_site() }
     }
 
     pub(crate) fn peek(&mut self) -> Option<&TokenTree> {
@@ -166,10 +158,7 @@ impl Tokens {
     pub(crate) fn unexpected(&self, found: Option<TokenTree>, expected: &str) -> Error {
         match found {
             Some(token) => Error::new(token.span(), format!("expected {expected}, found `{token}`")),
-            None => Error::new(
-                self.last,
-                format!("expected {expected}, found the end of the macro"),
-            ),
+            None => Error::new(self.last, format!("expected {expected}, found the end of the macro")),
         }
     }
 }
@@ -203,10 +192,7 @@ impl Output {
     }
 
     fn into_tokens(self, krate: &TokenStream) -> TokenStream {
-        let source: TokenStream = self
-            .source
-            .parse()
-            .expect("the text of our own expansions parses");
+        let source: TokenStream = self.source.parse().expect("the text of our own expansions parses");
         fill(source, krate, &self.holes)
     }
 }

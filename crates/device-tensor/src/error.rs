@@ -1,0 +1,42 @@
+//! What can go wrong with a tensor.
+
+use device_registry::DeviceError;
+
+use crate::DType;
+
+/// Why a tensor could not be made, moved or read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// The device could not do it.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The rows of nested data have different shapes.
+    #[error(
+        "rows of different shapes make no tensor: row 0 has shape {first:?} and row {row} has shape {other:?}"
+    )]
+    Ragged {
+        /// The shape of the first row.
+        first: Vec<usize>,
+        /// Which row differs.
+        row: usize,
+        /// The shape of that row.
+        other: Vec<usize>,
+    },
+    /// The size in bytes overflows.
+    #[error("{elements} elements of {dtype} have more bytes than can be addressed")]
+    TooLarge {
+        /// The number of elements.
+        elements: usize,
+        /// Their type.
+        dtype: DType,
+    },
+    /// The elements are of another type than was asked for.
+    #[error("the tensor holds {held}, and {asked} was asked for")]
+    WrongDType {
+        /// The tensor's.
+        held: DType,
+        /// What was asked for.
+        asked: DType,
+    },
+}

@@ -1,0 +1,165 @@
+//! The tensor.
+
+use device_registry::{Buffer, Device};
+
+use crate::dtype::sealed::Bytes;
+use crate::{DType, Data, Element, TensorError};
+
+/// Elements of one type in the memory of one device, in any number of dimensions.
+///
+/// It does not change once it is made, and a clone shares its memory. It may be used from any thread; what moves
+/// bytes blocks until they are there. It is printed as in PyTorch, which reads it back from the device.
+///
+/// ```
+/// use device_registry::device;
+/// use device_tensor::{DType, Tensor};
+///
+/// let x = Tensor::new([[1, 2, 3], [4, 5, 6]], device("cpu")?)?;
+/// assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::I32));
+/// assert_eq!(x.to_string(), "tensor([[1, 2, 3],\n        [4, 5, 6]])");
+/// # Ok::<(), device_tensor::TensorError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    buffer: Buffer,
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+impl Tensor {
+    /// A tensor on `device` with the elements and the shape of `data`. Opens the device at its first use.
+    ///
+    /// # Errors
+    ///
+    /// If rows of `data` have different shapes, or if the device cannot be used or has not enough memory.
+    pub fn new<D: Data>(data: D, device: Device) -> Result<Self, TensorError> {
+        let shape = data.shape()?;
+        let mut elements = Vec::new();
+        data.append_to(&mut elements);
+        let dtype = D::Element::DTYPE;
+        let too_large = TensorError::TooLarge { elements: elements.len(), dtype };
+        let len = elements.len().checked_mul(dtype.size()).ok_or(too_large)?;
+        let mut bytes = Vec::with_capacity(len);
+        for element in elements {
+            element.append_to(&mut bytes);
+        }
+        let buffer = device.allocate(len)?;
+        buffer.write(0, &bytes)?;
+        Ok(Self { buffer, dtype, shape })
+    }
+
+    /// The device, with its index.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.buffer.device()
+    }
+
+    /// The type of the elements.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The length of each dimension, outermost first. A scalar has none.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len() / self.dtype.size()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same tensor on `device`: a copy, or this one with its memory shared if it is there already.
+    ///
+    /// # Errors
+    ///
+    /// If the device cannot be used or has not enough memory.
+    pub fn to(&self, device: Device) -> Result<Self, TensorError> {
+        if device.resolve() == self.device() {
+            return Ok(self.clone());
+        }
+        let buffer = device.allocate(self.buffer.len())?;
+        buffer.copy_from(0, &self.buffer, 0..self.buffer.len())?;
+        Ok(Self { buffer, ..self.clone() })
+    }
+
+    /// All elements on the host, the last dimension's next to each other.
+    ///
+    /// ```
+    /// # use device_registry::Device;
+    /// # use device_tensor::Tensor;
+    /// let x = Tensor::new([[true, false], [false, true]], Device::cpu())?;
+    /// assert_eq!(x.to_vec::<bool>()?, [true, false, false, true]);
+    /// assert!(x.to_vec::<u8>().is_err());
+    /// # Ok::<(), device_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError::WrongDType`] if the elements are not of type `T`, or if the device cannot be read.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
+        if self.dtype != T::DTYPE {
+            return Err(TensorError::WrongDType { held: self.dtype, asked: T::DTYPE });
+        }
+        let mut bytes = vec![0; self.buffer.len()];
+        self.buffer.read(0, &mut bytes)?;
+        Ok(bytes.chunks_exact(self.dtype.size()).map(T::from_bytes).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let x = Tensor::new([[i64::MIN, -1], [0, i64::MAX]], Device::cpu()).unwrap();
+        assert_eq!(x.shape(), [2, 2]);
+        assert_eq!(x.to_vec::<i64>().unwrap(), [i64::MIN, -1, 0, i64::MAX]);
+    }
+
+    #[test]
+    fn an_integer_literal_is_an_i32_as_everywhere_in_rust() {
+        assert_eq!(Tensor::new([1, 2, 3], Device::cpu()).unwrap().dtype(), DType::I32);
+        assert_eq!(Tensor::new(1, Device::cpu()).unwrap().shape(), [0_usize; 0]);
+    }
+
+    #[test]
+    fn reading_as_another_type_names_both() {
+        let x = Tensor::new([1_u8], Device::cpu()).unwrap();
+        let error = x.to_vec::<i8>().unwrap_err();
+        assert_eq!(error.to_string(), "the tensor holds u8, and i8 was asked for");
+    }
+
+    #[test]
+    fn moving_to_where_it_is_copies_nothing() {
+        let x = Tensor::new([1, 2], Device::cpu()).unwrap();
+        let same = x.to(Device::cpu()).unwrap();
+        let memory = |tensor: &Tensor| std::sync::Arc::as_ptr(tensor.buffer.memory().unwrap());
+        assert!(std::ptr::addr_eq(memory(&x), memory(&same)));
+    }
+
+    #[test]
+    fn a_device_that_does_not_exist_is_its_own_error() {
+        let device = Device::parse("cpu:3").unwrap();
+        let error = Tensor::new([1], device).unwrap_err();
+        assert!(error.to_string().contains("there is no device `cpu:3`"), "{error}");
+        assert!(Tensor::new([1], Device::cpu()).unwrap().to(device).is_err());
+    }
+
+    #[test]
+    fn no_elements_are_no_trouble() {
+        let x = Tensor::new([0_i16; 0], Device::cpu()).unwrap();
+        assert!(x.is_empty());
+        assert_eq!(x.to_vec::<i16>().unwrap(), [0_i16; 0]);
+    }
+}

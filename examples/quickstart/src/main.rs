@@ -1,0 +1,98 @@
+//! A tensor on any device that this program's Cargo.toml brings along; see README.md.
+
+use std::error::Error;
+use std::io::{self, Write, stdout};
+use std::process::ExitCode;
+
+use clap::Parser;
+use device_registry::{Device, DeviceError, backends, device, devices};
+use device_tensor::Tensor;
+
+// Links every backend in Cargo.toml; never touched again.
+device_registry::autoload!();
+
+/// Prints a tensor on a device, or lists the devices there are.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The device, such as `cpu` or `NAME:INDEX`; cpu if it is left out
+    // Text, and not a `Device`, so that the registry's own message is printed.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Lists the backends that are linked, and loads none
+    #[arg(long, conflicts_with = "device")]
+    list: bool,
+    /// With --list: loads each backend and adds its devices
+    #[arg(long, requires = "list")]
+    probe: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("caused by: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    if arguments.list {
+        return Ok(list(arguments.probe)?);
+    }
+    let device = match &arguments.device {
+        Some(text) => device(text)?,
+        None => Device::cpu(),
+    };
+    let x = Tensor::new([1, 2, 3], device)?;
+    Ok(writeln!(stdout(), "{x}")?)
+}
+
+fn list(probe: bool) -> io::Result<()> {
+    // Not `println!`, which panics when the reader of a pipe has left.
+    let mut out = stdout();
+    if !probe {
+        return writeln!(out, "{}", backends().report());
+    }
+    let found: Vec<_> = devices().collect();
+    // Afterwards, so that it shows what became of each.
+    writeln!(out, "{}", backends().report())?;
+    for (backend, devices) in found {
+        match devices {
+            Ok(devices) if devices.is_empty() => writeln!(out, "\n{}: no devices", backend.name())?,
+            Ok(devices) => {
+                writeln!(out, "\n{}:", backend.name())?;
+                for device in devices {
+                    let line = describe(device).unwrap_or_else(|error| format!("cannot be opened: {error}"));
+                    writeln!(out, "  {device:<12}  {line}")?;
+                }
+            }
+            Err(error) => writeln!(out, "\n{}: {error}", backend.name())?,
+        }
+    }
+    Ok(())
+}
+
+fn describe(device: Device) -> Result<String, DeviceError> {
+    let properties = device.properties()?;
+    let memory = device.memory_info()?;
+    let mut line = properties.name;
+    if let Some(driver) = properties.driver {
+        line += &format!(", driver {driver}");
+    }
+    let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
+    if let Some(total) = memory.total {
+        line += &format!(", memory {}", mebibytes(total));
+    }
+    if let Some(free) = memory.free {
+        line += &format!(", free {}", mebibytes(free));
+    }
+    Ok(line)
+}
