@@ -278,7 +278,8 @@ impl Seen {
         if self.autoloads.is_empty() && self.collected == 0 {
             notes.push(format!(
                 "no `autoload!` line is part of this program, and rustc leaves out every dependency that no source \
-                 line names. Write `{autoload_line}` once, in main.rs or lib.rs"
+                 line names. Write `{autoload_line}` once, in main.rs or lib.rs; in a staticlib, in the module of a \
+                 function that C calls, for a C linker leaves out the object files that nothing refers to"
             ));
         }
         notes

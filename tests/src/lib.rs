@@ -1,0 +1,13 @@
+//! What the tests that cross crates share: [`Project`], a small Cargo project that a test writes, builds and runs.
+//!
+//! Whether a crate is linked is decided by Cargo, rustc and the linker together, so nothing less than a real
+//! project shows it. The tests in `tests/tests` that need none use the workspace's crates directly.
+
+mod project;
+
+/// The code in the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
+pub use crate::project::{LIST, Outcome, Project, artifacts, files_in, run};
