@@ -49,7 +49,12 @@ fn choice(input: &mut Tokens) -> Result<Choice, Error> {
 fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
     let mut names = BTreeSet::new();
     loop {
-        names.insert(input.ident("the name of a crate, as `use` would write it")?.to_string());
+        let name = input.ident("the name of a crate, as `use` would write it")?;
+        if input.peek_punct('-') {
+            let message = format!("crate names have underscores here: `{name}_…`, as `use` would write it");
+            return Err(Error::new(name.span(), message));
+        }
+        names.insert(name.to_string());
         if input.is_empty() {
             return Ok(names);
         }
@@ -71,7 +76,8 @@ fn link(names: &BTreeSet<String>) -> Output {
     let mut output = Output::default();
     output.text("const _: () = {");
     for name in names {
-        output.text(&format!("#[allow(unused_extern_crates)] extern crate {name} as _;"));
+        // Not `extern crate`: that would become the crate's name in the user's error messages.
+        output.text(&format!("#[allow(unused_imports)] use ::r#{name} as _;"));
     }
     output.text(&format!(
         "static AUTOLOADED: &[&[{krate}::__private::Registration]] = {{
@@ -81,7 +87,7 @@ fn link(names: &BTreeSet<String>) -> Output {
     ));
     for name in names {
         output.text(&format!(
-            "{{ #[allow(unused_imports, clippy::wildcard_imports)] use ::{name}::*; __ENTRY_POINTS }},"
+            "{{ #[allow(unused_imports, clippy::wildcard_imports)] use ::r#{name}::*; __ENTRY_POINTS }},"
         ));
     }
     output.text(&format!(

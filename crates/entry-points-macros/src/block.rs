@@ -2,7 +2,7 @@
 
 use proc_macro::{Delimiter, Ident, TokenStream, TokenTree};
 
-use crate::source::{Error, Output, Tokens};
+use crate::source::{Angles, Error, Output, Tokens};
 
 /// One static of the block.
 struct Element {
@@ -53,8 +53,8 @@ fn element(input: &mut Tokens) -> Result<Element, Error> {
     input.keyword("static")?;
     let name = input.ident("the name of the static")?;
     input.punct(':')?;
-    let ty = input.until('=', "the type of the static")?;
-    let value = input.until(';', "the value of the static")?;
+    let ty = input.until('=', Angles::Pair, "the type of the static")?;
+    let value = input.until(';', Angles::Operators, "the value of the static")?;
     Ok(Element { attributes, group, visibility, name, ty, value })
 }
 
@@ -112,7 +112,7 @@ fn load_path(value: &TokenStream) -> Option<String> {
         _ => None,
     })?;
     let mut arguments = Tokens::new(call);
-    arguments.until(',', "the name").ok()?;
+    arguments.until(',', Angles::Operators, "the name").ok()?;
     let mut path = String::new();
     while let Some(token) = arguments.next() {
         match token {

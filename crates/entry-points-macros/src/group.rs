@@ -28,25 +28,29 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     let unique = unique_name(&slice.to_string());
     let mut output = Output::default();
 
+    // In a module of their own, below, `super::` and `self::` in the user's types would mean something else.
+    output.text(&format!("#[doc(hidden)] #[allow(non_camel_case_types)] type {unique}_Element ="));
+    output.tokens(element).text(";");
+    output.text(&format!("#[doc(hidden)] #[allow(non_camel_case_types)] type {unique}_Plugin ="));
+    output.tokens(plugin.clone()).text(";");
+
     // linkme knows a slice by the bare identifier of its static, and two crates with a slice called BACKENDS
     // stop each other. So the static gets a name of its own and its short name by re-export, which carries three
     // things at once: the static, linkme's macro, and the type that leads from the slice to its group.
     output.text(&format!(
         "#[doc(hidden)] #[allow(non_snake_case, unreachable_pub, private_interfaces, clippy::wildcard_imports)]
         pub mod {unique} {{
-            #[allow(unused_imports)] use super::*;
             {krate}::__linked_slice! {{ "
     ));
     attributes(&mut output, &slice_attributes);
-    output.text(&format!("pub static {unique}: [")).tokens(element).text("]; }");
     output.text(&format!(
-        "#[doc(hidden)] #[allow(non_camel_case_types, missing_docs)] pub enum {unique} {{}}
+        "pub static {unique}: [super::{unique}_Element]; }}
+        #[doc(hidden)] #[allow(non_camel_case_types, missing_docs)] pub enum {unique} {{}}
         impl {krate}::__private::Collected for {unique} {{
-            type Plugin = "
+            type Plugin = super::{unique}_Plugin;
+            fn group() -> &'static {krate}::Group<super::{unique}_Plugin> {{ super::"
     ));
-    output.tokens(plugin.clone()).text(&format!("; fn group() -> &'static {krate}::Group<"));
-    output.tokens(plugin.clone()).text("> { super::").tokens(TokenTree::from(function.clone()));
-    output.text("() } } }");
+    output.tokens(TokenTree::from(function.clone())).text("() } } }");
 
     output.text("#[doc(inline)]").tokens(slice_visibility);
     output.text(&format!("use {unique}::{unique} as")).tokens(TokenTree::from(slice)).text(";");

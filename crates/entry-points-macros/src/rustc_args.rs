@@ -21,15 +21,18 @@ pub(crate) enum Externs {
 }
 
 pub(crate) fn externs() -> Externs {
-    if is_ide(|name| std::env::var_os(name).is_some(), std::env::args_os().next()) {
-        return Externs::Ide;
-    }
     let mut args: Vec<OsString> = std::env::args_os().collect();
     if args.is_empty() {
         // A shared library gets no arguments from musl's start-up code; Linux has them all the same.
         args = proc_self_cmdline();
     }
-    from_args(args, |path| std::fs::read_to_string(path).ok())
+    match from_args(args, |path| std::fs::read_to_string(path).ok()) {
+        // Asked last: a list is a list, whatever stands in the environment.
+        Externs::Unknown if is_ide(|name| std::env::var_os(name).is_some(), std::env::args_os().next()) => {
+            Externs::Ide
+        }
+        externs => externs,
+    }
 }
 
 /// rust-analyzer's macro server (RustRover uses it too) refuses to start without this variable.

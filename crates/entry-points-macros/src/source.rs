@@ -48,6 +48,15 @@ pub(crate) fn expand(input: TokenStream, body: fn(&mut Tokens) -> Result<Output,
     result.unwrap_or_else(Error::into_tokens)
 }
 
+/// What `<` and `>` are in the tokens at hand.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Angles {
+    /// Brackets: in a type, which may hold the end inside of them.
+    Pair,
+    /// Operators, most likely: in a value, where what has brackets has no end inside of them.
+    Operators,
+}
+
 /// The user's tokens, read from the left.
 pub(crate) struct Tokens {
     rest: std::iter::Peekable<proc_macro::token_stream::IntoIter>,
@@ -109,8 +118,8 @@ impl Tokens {
         }
     }
 
-    /// The tokens up to the next `end` that stands outside of any `<…>`; `end` itself is dropped.
-    pub(crate) fn until(&mut self, end: char, what: &str) -> Result<TokenStream, Error> {
+    /// The tokens up to the next `end`; `end` itself is dropped.
+    pub(crate) fn until(&mut self, end: char, angles: Angles, what: &str) -> Result<TokenStream, Error> {
         let mut depth = 0_usize;
         let mut after_dash = false;
         let mut taken = Vec::new();
@@ -118,7 +127,7 @@ impl Tokens {
             if let TokenTree::Punct(punct) = &token {
                 match punct.as_char() {
                     c if c == end && depth == 0 => return Ok(taken.into_iter().collect()),
-                    '<' => depth += 1,
+                    '<' if angles == Angles::Pair => depth += 1,
                     '>' if !after_dash => depth = depth.saturating_sub(1),
                     _ => {}
                 }

@@ -181,8 +181,6 @@ pub(crate) struct Seen {
     pub(crate) inventory: Sight,
     /// Where `autoload!` lines stand.
     pub(crate) autoloads: Vec<&'static str>,
-    /// Entry points that linkme or inventory brought by themselves.
-    pub(crate) collected: usize,
     /// The group's own slice could not be read.
     pub(crate) broken_slice: Option<String>,
 }
@@ -231,58 +229,66 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
         let slice = (source.slice)();
         points.extend(submitted.iter().filter_map(|registration| registration.of_slice(slice)));
     }
-    let by_address = |point: &&'static EntryPoint<P>| std::ptr::from_ref::<EntryPoint<P>>(point).cast::<()>();
-    points.sort_unstable_by_key(by_address);
-    points.dedup_by_key(|point| by_address(point));
-    let collected = points.len();
-
     if let Some(source) = source {
         let slice = (source.slice)();
         let listed = autoloads.iter().flat_map(|autoload| autoload.crates.iter().copied().flatten());
         points.extend(listed.filter_map(|registration| registration.of_slice(slice)));
     }
+    let by_address = |point: &&'static EntryPoint<P>| std::ptr::from_ref::<EntryPoint<P>>(point).cast::<()>();
     points.sort_unstable_by_key(by_address);
     points.dedup_by_key(|point| by_address(point));
 
     let mut autoloads: Vec<_> = autoloads.iter().filter_map(|autoload| autoload.written_in).collect();
     autoloads.sort_unstable();
     autoloads.dedup();
-    (points, Seen { linkme, inventory, autoloads, collected, broken_slice })
+    (points, Seen { linkme, inventory, autoloads, broken_slice })
 }
 
 impl Seen {
-    /// What a person should know who misses an entry point: each with its remedy.
-    pub(crate) fn notes(&self, autoload_line: &str) -> Vec<String> {
-        let mut notes = Vec::new();
+    /// Collectors that do not work in this binary, each with its remedy.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let mut troubles = Vec::new();
         if let Some(panic) = &self.broken_slice {
-            notes.push(format!(
+            troubles.push(format!(
                 "the group's own slice cannot be read ({panic}): two versions of one framework are in this \
                  program; see `cargo tree -d`"
             ));
         }
-        let found_otherwise = self.inventory == Sight::Works || !self.autoloads.is_empty();
-        match (self.linkme, self.inventory) {
-            (Sight::Blind, _) if found_otherwise => notes.push(
+        if self.is_blind() {
+            troubles.push(
+                "nothing is collected in this binary, not even this crate's own sentinel: the linker dropped it \
+                 (mold before 2.4.1 does). Turn on the feature `inventory`, use another linker, or call `register`"
+                    .to_owned(),
+            );
+        } else if self.linkme == Sight::Blind {
+            troubles.push(
                 "linkme sees nothing in this binary: entry points from an `entry_points!` block are found all the \
                  same, those with the bare attribute `#[distributed_slice]` are lost"
                     .to_owned(),
-            ),
-            (Sight::Blind, _) | (Sight::Absent, Sight::Blind) => notes.push(
-                "nothing is collected in this binary, not even this crate's own sentinel: the linker dropped it \
-                 (mold before 2.4.1 does, and a C linker may where a staticlib's `autoload!` stands in a module \
-                 that nothing calls). Turn on the feature `inventory`, use another linker, or call `register`"
-                    .to_owned(),
-            ),
-            _ => {}
+            );
         }
-        if self.autoloads.is_empty() && self.collected == 0 {
-            notes.push(format!(
+        troubles
+    }
+
+    fn is_blind(&self) -> bool {
+        self.linkme != Sight::Works && self.inventory != Sight::Works && self.autoloads.is_empty()
+    }
+
+    /// For somebody who misses an entry point: which crates bring their dependencies along.
+    pub(crate) fn advice(&self, autoload_line: &str) -> Option<String> {
+        match self.autoloads[..] {
+            // Then there is no telling whether a line was written.
+            [] if self.is_blind() => None,
+            [] => Some(format!(
                 "no `autoload!` line is part of this program, and rustc leaves out every dependency that no source \
                  line names. Write `{autoload_line}` once, in main.rs or lib.rs; in a staticlib, in the module of a \
                  function that C calls, for a C linker leaves out the object files that nothing refers to"
-            ));
+            )),
+            _ => Some(format!(
+                "`autoload!` stands in {}, and links what Cargo.toml gives to that very crate",
+                self.autoloads.join(", ")
+            )),
         }
-        notes
     }
 }
 
@@ -290,37 +296,43 @@ impl Seen {
 mod tests {
     use super::*;
 
-    const ALL_WELL: Seen = Seen {
-        linkme: Sight::Works,
-        inventory: Sight::Absent,
-        autoloads: Vec::new(),
-        collected: 1,
-        broken_slice: None,
-    };
+    const ALL_WELL: Seen =
+        Seen { linkme: Sight::Works, inventory: Sight::Absent, autoloads: Vec::new(), broken_slice: None };
 
-    fn notes(seen: &Seen) -> String {
-        seen.notes("x::autoload!();").join("\n")
+    fn advice(seen: &Seen) -> String {
+        seen.advice("x::autoload!();").unwrap_or_default()
     }
 
     #[test]
-    fn nothing_is_said_when_all_is_well() {
-        assert_eq!(notes(&ALL_WELL), "");
+    fn nothing_is_in_trouble_when_all_is_well() {
+        assert_eq!(ALL_WELL.troubles(), [""; 0]);
     }
 
     #[test]
     fn a_program_without_autoload_is_told_the_line_to_write() {
-        let notes = notes(&Seen { collected: 0, ..ALL_WELL });
-        assert!(notes.contains("Write `x::autoload!();` once"), "{notes}");
+        assert!(advice(&ALL_WELL).contains("Write `x::autoload!();` once"), "{}", advice(&ALL_WELL));
+        let written = Seen { autoloads: vec!["app"], ..ALL_WELL };
+        assert!(advice(&written).starts_with("`autoload!` stands in app,"), "{}", advice(&written));
     }
 
     #[test]
     fn a_blind_collector_is_reported_with_the_remedy() {
         let blind = Seen { linkme: Sight::Blind, ..ALL_WELL };
-        assert!(notes(&blind).contains("Turn on the feature `inventory`"), "{}", notes(&blind));
+        assert!(blind.troubles()[0].contains("Turn on the feature `inventory`"), "{blind:?}");
+        assert_eq!(advice(&blind), "", "whether the line is there cannot be known");
         let wasm = Seen { linkme: Sight::Absent, inventory: Sight::Blind, ..ALL_WELL };
-        assert!(notes(&wasm).contains("not even this crate's own sentinel"), "{}", notes(&wasm));
-        let covered = Seen { autoloads: vec!["app"], ..blind };
-        assert!(notes(&covered).contains("are found all the same"), "{}", notes(&covered));
+        assert!(wasm.troubles()[0].contains("not even this crate's own sentinel"), "{wasm:?}");
+        let by_autoload = Seen { autoloads: vec!["app"], ..blind.clone() };
+        let by_inventory = Seen { inventory: Sight::Works, ..blind };
+        for covered in [by_autoload, by_inventory] {
+            assert!(covered.troubles()[0].contains("are found all the same"), "{covered:?}");
+        }
+    }
+
+    #[test]
+    fn a_slice_that_cannot_be_read_is_reported() {
+        let broken = Seen { broken_slice: Some("duplicate slice".to_owned()), ..ALL_WELL };
+        assert!(broken.troubles()[0].contains("(duplicate slice)"), "{broken:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::index::Named;
 use crate::once_load::{Interrupted, OnceLoad, Progress};
 use crate::switches::Settings;
 use crate::sync::{AtomicBool, Mutex, Ordering};
-use crate::verdict::{self, Candidate, Claim, Verdict};
+use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
 use crate::{EntryPoint, Group, LoadError, RegisterError};
 
 /// A name in a [`Group`].
@@ -61,7 +61,10 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     #[must_use]
     pub fn state(self) -> State {
         let state = self.0.state();
-        self.0.state_of(&state, state.chosen.unwrap_or(0))
+        match &state.standing {
+            Standing::On(at) | Standing::Off(at) => self.0.state_of(&state, *at),
+            Standing::Duplicate(rivals) => State::Duplicate { of: state.whences(rivals) },
+        }
     }
 
     /// The plugin; loads it at the first call.
@@ -72,7 +75,8 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     /// # Errors
     ///
     /// [`LoadError`] says why there is no plugin. A failure is remembered: every later call returns the same
-    /// error, until [`retry`](Self::retry).
+    /// error, until [`retry`](Self::retry). One that only came from a cycle which goes through entry points further
+    /// out is forgotten: the next call tries again.
     pub fn load(self) -> Result<&'static P, LoadError> {
         self.0.load(false)
     }
@@ -139,7 +143,7 @@ impl<P: ?Sized + Send + Sync> fmt::Debug for Entry<P> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum State {
-    /// It is part of the program, and nobody has asked for it.
+    /// It is part of the program and not loaded: nobody has asked for it, or its failure was forgotten.
     Linked,
     /// A switch turned it off.
     Disabled {
@@ -180,16 +184,23 @@ impl fmt::Display for State {
             Self::Disabled { by } => write!(f, "disabled by {by}"),
             Self::Loading { elapsed } => write!(f, "loading for {elapsed:.1?}"),
             Self::Loaded { took } => write!(f, "loaded in {took:.1?}"),
-            Self::Unavailable { cause } => match cause.failure() {
-                Some(reason) => write!(f, "unavailable: {reason}"),
-                None => write!(f, "unavailable: {cause}"),
-            },
-            Self::Failed { cause } => match cause {
-                LoadError::Failed { cause, .. } => write!(f, "failed: {cause}"),
-                LoadError::Panicked { message, .. } => write!(f, "failed: panicked: {message}"),
-                other => write!(f, "failed: {other}"),
-            },
+            Self::Unavailable { cause } => write!(f, "unavailable: {}", Told(cause)),
+            Self::Failed { cause } => write!(f, "failed: {}", Told(cause)),
             Self::Duplicate { of } => write!(f, "duplicate of {}", and(of)),
+        }
+    }
+}
+
+/// An error as a state tells it: the name stands beside it already, and there is room for the whole chain.
+struct Told<'a>(&'a LoadError);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.0.failure()) {
+            (_, Some(failure)) => f.write_str(&failure.messages().join(": ")),
+            (LoadError::Panicked { message, .. }, _) => write!(f, "panicked: {message}"),
+            (LoadError::Cycle { path, .. }, _) => write!(f, "needs itself: {}", path.join(" -> ")),
+            (other, None) => other.fmt(f),
         }
     }
 }
@@ -207,14 +218,15 @@ pub(crate) struct Slot<P: ?Sized + 'static> {
 pub(crate) struct SlotState<P: ?Sized + 'static> {
     pub(crate) candidates: Vec<Candidate<P>>,
     pub(crate) verdicts: Vec<Verdict>,
-    pub(crate) chosen: Option<usize>,
+    standing: Standing,
     /// Whether it was asked for the plugin, so that what is behind the name stays.
     in_use: bool,
 }
 
 impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     pub(crate) fn new(name: &'static str, group: &'static Group<P>) -> Self {
-        let state = SlotState { candidates: Vec::new(), verdicts: Vec::new(), chosen: None, in_use: false };
+        let standing = Standing::Duplicate(Vec::new());
+        let state = SlotState { candidates: Vec::new(), verdicts: Vec::new(), standing, in_use: false };
         Self {
             name,
             group,
@@ -251,9 +263,9 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             // Never unloaded: `&'static P` is sound, and a driver is not pulled from under its users.
             Ok(plugin) => Ok(&*Box::leak(plugin)),
             Err(failure) if failure.is_unavailable() => {
-                Err(LoadError::Unavailable { entry: entry(), reason: failure })
+                Err(LoadError::Unavailable { entry: entry(), failure })
             }
-            Err(failure) => Err(LoadError::Failed { entry: entry(), cause: failure }),
+            Err(failure) => Err(LoadError::Failed { entry: entry(), failure }),
         };
         let interrupted = |cause| match cause {
             Interrupted::Cycle(path) => LoadError::Cycle { entry: entry(), path },
@@ -276,8 +288,10 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
                 Progress::NotLoaded => State::Linked,
                 Progress::Loading { attempt, .. } => State::Loading { elapsed: attempt.since.elapsed() },
                 Progress::Loaded { took } => State::Loaded { took },
-                Progress::Failed(cause @ LoadError::Unavailable { .. }) => State::Unavailable { cause },
-                Progress::Failed(cause) => State::Failed { cause },
+                Progress::Failed(cause) => match LoadError::clone(&cause) {
+                    cause @ LoadError::Unavailable { .. } => State::Unavailable { cause },
+                    cause => State::Failed { cause },
+                },
             },
         }
     }
@@ -285,8 +299,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     /// Decides anew which candidate is behind the name.
     pub(crate) fn judge(&self, state: &mut SlotState<P>, settings: &Settings) {
         state.verdicts = verdict::judge(&state.candidates, self.group.reserves(self.name), settings);
-        state.chosen = state.verdicts.iter().position(|verdict| *verdict == Verdict::On);
-        self.usable.store(state.chosen.is_some(), Ordering::Release);
+        state.standing = verdict::standing(&state.candidates, &state.verdicts);
+        self.usable.store(matches!(state.standing, Standing::On(_)), Ordering::Release);
     }
 
     /// Lets `point` claim the name. Whatever is in use, or is refused for, stays as it is.
@@ -298,7 +312,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     ) -> Result<(), RegisterError> {
         let mut state = self.state();
         let known = state.candidates.iter().position(|candidate| std::ptr::eq(candidate.point, point));
-        if known.is_some() && known == state.chosen {
+        if known.is_some_and(|at| state.standing == Standing::On(at)) {
             return Ok(());
         }
         let result = self.refusal(&state, point, claim).map_or(Ok(()), Err);
@@ -339,22 +353,22 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
 
     /// The entry point behind the name, or why there is none.
     pub(crate) fn chosen(&self, state: &SlotState<P>) -> Result<&'static EntryPoint<P>, LoadError> {
-        if let Some(at) = state.chosen {
-            return Ok(state.candidates[at].point);
-        }
-        let entry = self.entry_name(state.representative());
-        let disabled = state.verdicts.iter().find_map(|verdict| match verdict {
-            Verdict::Off { by } => Some(by),
-            _ => None,
-        });
-        let duplicates: Vec<_> = std::iter::zip(&state.candidates, &state.verdicts)
-            .filter(|(_, verdict)| matches!(verdict, Verdict::Duplicate { .. }))
-            .map(|(candidate, _)| candidate.point)
-            .collect();
-        match disabled {
-            // A name that is both off and claimed twice: what keeps it from being used is the claim.
-            Some(by) if duplicates.is_empty() => Err(LoadError::Disabled { entry, by: Arc::clone(by) }),
-            _ => Err(self.group.duplicate_error(entry, &duplicates)),
+        let entry = |at: usize| self.entry_name(state.candidates[at].point);
+        match &state.standing {
+            Standing::On(at) => Ok(state.candidates[*at].point),
+            Standing::Off(at) => match &state.verdicts[*at] {
+                Verdict::Off { by } => Err(LoadError::Disabled { entry: entry(*at), by: Arc::clone(by) }),
+                other => unreachable!("the verdict on what is off is {other:?}"),
+            },
+            Standing::Duplicate(rivals) => {
+                let points: Vec<_> = rivals.iter().map(|&at| state.candidates[at].point).collect();
+                let remedy = self.group.remedy_for_duplicates(self.name, &points).into();
+                Err(LoadError::Duplicate {
+                    entry: entry(rivals[0]),
+                    offered_by: state.whences(rivals),
+                    remedy,
+                })
+            }
         }
     }
 
@@ -371,6 +385,23 @@ impl<P: ?Sized> Named for Slot<P> {
 
 impl<P: ?Sized> SlotState<P> {
     pub(crate) fn representative(&self) -> &'static EntryPoint<P> {
-        self.candidates[self.chosen.unwrap_or(0)].point
+        let at = match &self.standing {
+            Standing::On(at) | Standing::Off(at) => *at,
+            Standing::Duplicate(rivals) => rivals[0],
+        };
+        self.candidates[at].point
+    }
+
+    /// Where some candidates come from. Those that come from one package are told apart by their places.
+    fn whences(&self, candidates: &[usize]) -> Arc<[String]> {
+        let points = || candidates.iter().map(|&at| self.candidates[at].point);
+        let alike = |whence: &str| points().filter(|point| point.whence() == whence).count() > 1;
+        let whence = |point: &EntryPoint<P>| match point.whence() {
+            whence if alike(&whence) && point.package().is_some() => {
+                format!("{whence} ({}:{})", point.declared_at().file(), point.declared_at().line())
+            }
+            whence => whence,
+        };
+        points().map(whence).collect()
     }
 }

@@ -11,7 +11,8 @@ use crate::{LoadFailure, Report};
 ///
 /// Cheap to clone: a failure is remembered and handed to everybody who asks for the name. `Display` tells all
 /// that is known, in several lines where a table helps; [`source`](Error::source) is the plugin's own chain.
-#[derive(Clone, Debug)]
+/// `Debug` is both, for those whose `main` or test returns the error.
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The group has no such name.
@@ -37,14 +38,14 @@ pub enum LoadError {
         /// The name, its group and where it comes from.
         entry: EntryName,
         /// What the plugin said.
-        reason: LoadFailure,
+        failure: LoadFailure,
     },
     /// `load` returned an error.
     Failed {
         /// The name, its group and where it comes from.
         entry: EntryName,
         /// What the plugin said.
-        cause: LoadFailure,
+        failure: LoadFailure,
     },
     /// `load` panicked.
     Panicked {
@@ -81,7 +82,7 @@ impl LoadError {
     #[must_use]
     pub fn failure(&self) -> Option<&LoadFailure> {
         match self {
-            Self::Unavailable { reason: failure, .. } | Self::Failed { cause: failure, .. } => Some(failure),
+            Self::Unavailable { failure, .. } | Self::Failed { failure, .. } => Some(failure),
             _ => None,
         }
     }
@@ -95,13 +96,21 @@ impl fmt::Display for LoadError {
             Self::Duplicate { entry, offered_by, remedy } => {
                 write!(f, "`{}` of {} is offered by {}; {remedy}", entry.name, entry.group, and(offered_by))
             }
-            Self::Unavailable { entry, reason } => write!(f, "{entry} is unavailable: {reason}"),
-            Self::Failed { entry, cause } => write!(f, "{entry} failed to load: {cause}"),
+            Self::Unavailable { entry, failure } => write!(f, "{entry} is unavailable: {failure}"),
+            Self::Failed { entry, failure } => write!(f, "{entry} failed to load: {failure}"),
             Self::Panicked { entry, message } => write!(f, "{entry} panicked while loading: {message}"),
             Self::Cycle { entry, path } => {
                 write!(f, "{entry} needs itself in order to load: {}", path.join(" -> "))
             }
         }
+    }
+}
+
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let causes = self.failure().map(|failure| &failure.messages()[1..]).unwrap_or_default();
+        causes.iter().try_for_each(|cause| write!(f, "\ncaused by: {cause}"))
     }
 }
 
@@ -146,6 +155,7 @@ pub struct UnknownName {
     pub(crate) asked: String,
     pub(crate) group: &'static str,
     pub(crate) nearest: Option<&'static str>,
+    pub(crate) autoloaded: bool,
     pub(crate) report: Report,
 }
 
@@ -160,6 +170,12 @@ impl UnknownName {
     #[must_use]
     pub fn nearest(&self) -> Option<&'static str> {
         self.nearest
+    }
+
+    /// Whether an `autoload!` line is part of this program. If not, the name may well stand in Cargo.toml.
+    #[must_use]
+    pub fn is_autoloaded(&self) -> bool {
+        self.autoloaded
     }
 
     /// What there is, and in which state; its notes say why something may be missing.

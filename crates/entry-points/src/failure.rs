@@ -1,15 +1,20 @@
 //! Why a `load` function gave nothing.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+
+use crate::LoadError;
 
 /// What a `load` function returns when it has no plugin to give.
 ///
 /// Two cases are told apart, because callers act on them differently: the plugin is *unavailable* on this
 /// machine (no driver, no hardware: nothing is wrong with it), or it *failed*.
 ///
-/// Any error converts by `?`. Like `anyhow::Error`, and for the same reason, it is no `Error` itself.
+/// Any error converts by `?`, and then counts as a failure. Only a [`LoadError::Unavailable`] of another entry point
+/// stays what it is; for other errors that mean an absence, say so: `.map_err(LoadFailure::unavailable)?`. Like
+/// `anyhow::Error`, and for the same reason, it is no `Error` itself.
 ///
 /// ```
 /// use entry_points::LoadFailure;
@@ -26,6 +31,9 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct LoadFailure {
     unavailable: bool,
+    /// The message, and those of the errors behind it, innermost last. Rendered once, while `load` runs and a panic
+    /// in somebody's `Display` is still that plugin's own: reports show them together with everybody else's.
+    messages: Arc<[String]>,
     cause: Arc<dyn Error + Send + Sync>,
 }
 
@@ -33,21 +41,21 @@ impl LoadFailure {
     /// A failure described by `message`: what went wrong, in lower case and without a full stop.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { unavailable: false, cause: Arc::new(Message { text: message.to_string(), source: None }) }
+        Self::of(false, Message { text: message.to_string(), source: None })
     }
 
     /// The plugin is sound but has nothing to work with here: no driver, no hardware. `reason` says what was
     /// looked for, and what to install.
     #[must_use]
     pub fn unavailable(reason: impl fmt::Display) -> Self {
-        Self { unavailable: true, ..Self::new(reason) }
+        Self::of(true, Message { text: reason.to_string(), source: None })
     }
 
-    /// Adds the error behind this one.
+    /// Puts `source` behind the message, in place of the error that this failure was made of.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        let message = Message { text: self.cause.to_string(), source: Some(source.into()) };
-        Self { cause: Arc::new(message), ..self }
+        let text = self.messages[0].clone();
+        Self::of(self.unavailable, Message { text, source: Some(source.into()) })
     }
 
     /// Whether the plugin is unavailable here, as opposed to broken.
@@ -61,17 +69,33 @@ impl LoadFailure {
     pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.cause
     }
+
+    /// The message, and those of the errors behind it, innermost last.
+    #[must_use]
+    pub fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
+    fn of(unavailable: bool, cause: impl Error + Send + Sync + 'static) -> Self {
+        // Enough for any honest chain; a `source` that leads back to itself has no end.
+        const LONGEST_CHAIN: usize = 16;
+        let first: &(dyn Error + 'static) = &cause;
+        let chain = std::iter::successors(Some(first), |&error| error.source());
+        let messages = chain.take(LONGEST_CHAIN).map(|error| error.to_string()).collect();
+        Self { unavailable, messages, cause: Arc::new(cause) }
+    }
 }
 
 impl<E: Error + Send + Sync + 'static> From<E> for LoadFailure {
     fn from(error: E) -> Self {
-        Self { unavailable: false, cause: Arc::new(error) }
+        let other: Option<&LoadError> = (&error as &dyn Any).downcast_ref();
+        Self::of(matches!(other, Some(LoadError::Unavailable { .. })), error)
     }
 }
 
 impl fmt::Display for LoadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cause.fmt(f)
+        f.write_str(&self.messages[0])
     }
 }
 
@@ -79,8 +103,8 @@ impl fmt::Debug for LoadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoadFailure")
             .field("unavailable", &self.unavailable)
-            .field("cause", &self.cause)
-            .finish()
+            .field("messages", &self.messages)
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,6 +136,41 @@ mod tests {
         assert!(failure.is_unavailable());
         assert_eq!(failure.to_string(), "no driver");
         assert_eq!(failure.cause().source().unwrap().to_string(), "ENODEV");
+        assert_eq!(failure.messages(), ["no driver", "ENODEV"]);
+    }
+
+    #[test]
+    fn what_is_unavailable_elsewhere_makes_this_unavailable_too() {
+        use crate::{EntryPoint, Group};
+        static GROUP: Group<u8> = Group::new("test.elsewhere");
+        static ABSENT: EntryPoint<u8> =
+            EntryPoint::new("absent", || Err(LoadFailure::unavailable("no driver")));
+        static BROKEN: EntryPoint<u8> = EntryPoint::new("broken", || Err(LoadFailure::new("a bug")));
+        for (point, expected) in [(&ABSENT, true), (&BROKEN, false)] {
+            GROUP.register(point).unwrap();
+            let error = GROUP.load(point.name()).unwrap_err();
+            assert_eq!(LoadFailure::from(error).is_unavailable(), expected, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn a_chain_of_errors_without_an_end_is_cut() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("round and round")]
+        struct Endless(#[source] Inner);
+        #[derive(Debug)]
+        struct Inner;
+        impl fmt::Display for Inner {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("and round")
+            }
+        }
+        impl Error for Inner {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&Inner)
+            }
+        }
+        assert_eq!(LoadFailure::from(Endless(Inner)).messages().len(), 16);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::collect::{self, Seen, Source};
 use crate::entry::{Entry, Slot, State};
-use crate::error::{EntryName, UnknownName};
+use crate::error::UnknownName;
 use crate::index::{Index, Named};
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
@@ -210,7 +210,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.usable(name)?.retry()
     }
 
-    /// Loads all that is not disabled, for those who want to fail early: each entry with its outcome.
+    /// Loads all that is not disabled, one after the other, for those who want to fail early: each entry with its
+    /// outcome. Blocks until the last one is loaded.
     pub fn load_all(&'static self) -> Vec<(Entry<P>, Result<&'static P, LoadError>)> {
         let usable = self.iter().filter(|entry| !matches!(entry.state(), State::Disabled { .. }));
         usable.map(|entry| (entry, entry.load())).collect()
@@ -257,16 +258,13 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         for slot in slots {
             let state = slot.state();
             for (at, candidate) in state.candidates.iter().enumerate() {
-                points.push(candidate.point);
+                points.push((candidate.point, candidate.claim == Claim::BuiltIn));
                 rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(&state, at)));
             }
         }
         let mut notes = table.settings.complaints.clone();
         notes.extend(table.settings.idle_patterns(&points));
-        // A private group collects nothing, so that nothing can be missing.
-        if self.source.is_some() {
-            notes.extend(table.seen.notes(self.autoload_line));
-        }
+        notes.extend(table.seen.troubles());
         Report { group: self.name, rows, notes }
     }
 }
@@ -332,29 +330,35 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.reserved.contains(&name)
     }
 
-    pub(crate) fn duplicate_error(&self, entry: EntryName, points: &[&'static EntryPoint<P>]) -> LoadError {
-        let offered_by: Arc<[String]> = points.iter().map(|point| point.whence()).collect();
-        let packages: Vec<_> = points.iter().filter_map(|point| point.package()).collect();
-        let same_package = packages.len() > 1 && packages.windows(2).all(|pair| pair[0] == pair[1]);
-        let remedy = if self.reserves(entry.name) {
-            "the group reserves this word, and the package has to choose another name".to_owned()
-        } else if same_package {
-            "these are two versions of one package: see `cargo tree -d`".to_owned()
-        } else {
-            match (self.switches, packages.first()) {
-                (Some(prefix), Some(package)) => {
-                    format!("remove one, or turn one off, as {prefix}_DISABLE={package}/{} does", entry.name)
-                }
-                _ => "remove one of them".to_owned(),
+    pub(crate) fn remedy_for_duplicates(&self, name: &str, points: &[&'static EntryPoint<P>]) -> String {
+        let one_package = points.windows(2).all(|pair| pair[0].package() == pair[1].package());
+        let one_version = points.windows(2).all(|pair| pair[0].version() == pair[1].version());
+        match (self.switches, points.iter().find_map(|point| point.package())) {
+            _ if self.reserves(name) => {
+                "the group reserves this word, and the package has to choose another name".to_owned()
             }
-        };
-        LoadError::Duplicate { entry, offered_by, remedy: remedy.into() }
+            (_, Some(_)) if one_package && one_version => "a package may offer a name once".to_owned(),
+            (_, Some(_)) if one_package => {
+                "these are versions of one package: see `cargo tree -d`".to_owned()
+            }
+            (Some(prefix), Some(package)) => {
+                format!("remove one, or turn one off, as {prefix}_DISABLE={package}/{name} does")
+            }
+            _ => "remove one of them".to_owned(),
+        }
     }
 
     fn unknown(&'static self, asked: &str) -> LoadError {
         let nearest = nearest(asked, self.names());
-        let (asked, report) = (asked.to_owned(), self.report());
-        LoadError::Unknown(Arc::new(UnknownName { asked, group: self.name, nearest, report }))
+        let (asked, mut report) = (asked.to_owned(), self.report());
+        // Only here: a program that registers everything by itself misses nothing. And a private group collects
+        // nothing, so that nothing can be missing.
+        let seen = &self.table().seen;
+        if self.source.is_some() {
+            report.notes.extend(seen.advice(self.autoload_line));
+        }
+        let autoloaded = !seen.autoloads.is_empty();
+        LoadError::Unknown(Arc::new(UnknownName { asked, group: self.name, nearest, autoloaded, report }))
     }
 
     fn table(&'static self) -> &'static Table<P> {

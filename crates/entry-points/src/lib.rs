@@ -45,7 +45,10 @@ pub use crate::switches::Switches;
 /// was built against another version of its framework is a compile error.
 ///
 /// **Every direct dependency is linked**, whether or not it has entry points. For the rare one that must not be
-/// (a `#[panic_handler]`, an allocator) there is `except`.
+/// (a `#[panic_handler]`, an allocator) there is `except`; a name there that is no dependency of this target is
+/// fine, for it may be one of another.
+///
+/// A crate that re-exports two plugin crates by glob has two lists under one name. Re-export their items by name.
 ///
 /// # By hand
 ///
@@ -65,7 +68,7 @@ pub use crate::switches::Switches;
 ///
 /// # Where to put it
 ///
-/// Anywhere that items may stand. In a `staticlib` that a C linker links, put it in the same module as a function
+/// Anywhere that items may stand. One line serves every group, whichever framework re-exports the macro. In a `staticlib` that a C linker links, put it in the same module as a function
 /// that C calls: a C linker takes object files from the archive only where it needs them. In an IDE the macro
 /// expands to nothing.
 #[macro_export]

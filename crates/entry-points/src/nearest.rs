@@ -1,14 +1,18 @@
 //! The name that was probably meant.
 
 /// The one of `names` that differs from `asked` by the fewest slips: at most one in three letters, and two.
-/// A slip is a letter too many, too few or wrong, or two that are swapped.
+/// A slip is a letter too many, too few or wrong, or two that are swapped. A short name is only meant if one goes
+/// on where the other ends: `gpu` is no slip for `cpu`.
 pub(crate) fn nearest(asked: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let asked = asked.to_ascii_lowercase();
     if asked.len() > 64 {
         return None;
     }
     let allowed = (asked.len() / 3).clamp(1, 2);
-    let by_distance = names.map(|name| (distance(asked.as_bytes(), name.as_bytes()), name));
+    let long_enough =
+        |name: &&str| asked.len().min(name.len()) > 3 || name.starts_with(&asked) || asked.starts_with(*name);
+    let candidates = names.filter(long_enough);
+    let by_distance = candidates.map(|name| (distance(asked.as_bytes(), name.as_bytes()), name));
     by_distance
         .filter(|&(distance, name)| distance <= allowed && distance < name.len())
         .min()
@@ -48,7 +52,9 @@ mod tests {
             ("OpenReg", Some("openreg")),
             ("cdua", Some("cuda")),
             ("cp", Some("cpu")),
-            ("gpu", Some("cpu")),
+            ("cpuu", Some("cpu")),
+            ("gpu", None),
+            ("tpu", None),
             ("vulkan", None),
             ("", None),
             ("x", None),

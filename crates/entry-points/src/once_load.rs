@@ -12,7 +12,7 @@
 //! outer attempt has ended meanwhile does not matter: what is remembered must not depend on timing.)
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -53,6 +53,7 @@ pub struct OnceLoad<T, E> {
 
 /// Why loading ended without an answer of the loading code's own.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Interrupted {
     /// The value needs itself. The names on the way round, the same at both ends.
     Cycle(Arc<[String]>),
@@ -70,13 +71,21 @@ impl fmt::Display for Interrupted {
 }
 
 /// How far a cell has come.
-#[derive(Clone, Debug)]
 pub(crate) enum Progress<E> {
     NotLoaded,
-    Loading { attempt: Arc<Attempt>, result: Arc<OnceLock<Result<(), E>>> },
-    Loaded { took: Duration },
-    Failed(E),
+    Loading {
+        attempt: Arc<Attempt>,
+        result: SharedResult<E>,
+    },
+    Loaded {
+        took: Duration,
+    },
+    /// Shared, so that looking at it under a lock runs no `clone` of the plugin's.
+    Failed(Arc<E>),
 }
+
+/// What becomes of an attempt, for those who wait for it; stays empty if it ended by a panic.
+type SharedResult<E> = Arc<OnceLock<Result<(), Arc<E>>>>;
 
 impl<T, E: Clone> OnceLoad<T, E> {
     /// An empty cell that remembers a failure: until [`retry`](Self::retry) everybody gets the same error.
@@ -107,7 +116,12 @@ impl<T, E: Clone> OnceLoad<T, E> {
     ///
     /// # Errors
     ///
-    /// What `load` returned, or what `interrupted` makes of a cycle or a panic.
+    /// What `load` returned, or what `interrupted` makes of a cycle or a panic. A failure that only came from a
+    /// cycle which goes through values further out is never remembered.
+    ///
+    /// # Panics
+    ///
+    /// If `interrupted` panics; then nothing is remembered.
     pub fn get_or_load(
         &self,
         name: (&'static str, &str),
@@ -137,58 +151,97 @@ impl<T, E: Clone> OnceLoad<T, E> {
 
     fn run(
         &self,
-        (group, name): (&'static str, &str),
+        name: (&'static str, &str),
         load: impl FnOnce() -> Result<T, E>,
         interrupted: impl FnOnce(Interrupted) -> E,
         retry: bool,
     ) -> Result<&T, E> {
-        if let Some(value) = self.get() {
-            return Ok(value);
-        }
         let this_thread = thread::current().id();
-        let mut graph = GRAPH.lock();
+        let (attempt, result) = loop {
+            if let Some(value) = self.get() {
+                return Ok(value);
+            }
+            let graph = GRAPH.lock();
+            match self.begin_or_join(graph, this_thread, name, retry) {
+                Turn::Mine(attempt, result) => break (attempt, result),
+                Turn::Over(ended) => return ended.map(|()| self.loaded()).map_err(|error| E::clone(&error)),
+                Turn::Cycle(path) => return Err(interrupted(Interrupted::Cycle(path))),
+                // The attempt that this thread waited for ended by a panic, so there is no outcome to share.
+                Turn::Again => {}
+            }
+        };
+
+        // No lock is held from here on. What `load` leaves half done stays with it: nothing of ours is shared.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let loaded = catch_unwind(AssertUnwindSafe(load));
+            loaded
+                .unwrap_or_else(|panic| Err(interrupted(Interrupted::Panicked(panic_message(panic).into()))))
+        }));
+        let outcome = match outcome {
+            Ok(outcome) => outcome.map_err(Arc::new),
+            Err(panic) => {
+                self.end(&attempt, Progress::NotLoaded, true);
+                resume_unwind(panic);
+            }
+        };
+        let took = attempt.since.elapsed();
+        let ended = outcome.map(|value| {
+            assert!(self.value.set(value).is_ok(), "a cell is loaded once");
+        });
+        let _ = result.set(ended.clone());
+        let progress = match &ended {
+            Ok(()) => Progress::Loaded { took },
+            Err(error) if self.remembers_failures => Progress::Failed(Arc::clone(error)),
+            Err(_) => Progress::NotLoaded,
+        };
+        self.end(&attempt, progress, ended.is_err());
+        ended.map(|()| self.loaded()).map_err(|error| E::clone(&error))
+    }
+
+    /// Begins an attempt if none is running, waits for the one that is, or finds that all is decided.
+    fn begin_or_join(
+        &self,
+        mut graph: LockedGraph,
+        this_thread: ThreadId,
+        (group, name): (&'static str, &str),
+        retry: bool,
+    ) -> Turn<E> {
         // The order of locks: the graph, then a cell.
         let mut progress = self.progress.lock();
-        match progress.clone() {
+        match &*progress {
             Progress::NotLoaded => {}
             Progress::Failed(_) if retry => {}
-            Progress::Failed(error) => return Err(error),
-            Progress::Loaded { .. } => return Ok(self.loaded()),
+            Progress::Failed(error) => return Turn::Over(Err(Arc::clone(error))),
+            Progress::Loaded { .. } => return Turn::Over(Ok(())),
             Progress::Loading { attempt, result } => {
+                let (attempt, result) = (Arc::clone(attempt), Arc::clone(result));
                 drop(progress);
-                if let Err(path) = wait(graph, this_thread, &attempt) {
-                    return Err(interrupted(Interrupted::Cycle(path)));
-                }
-                let result = result.get().expect("an attempt that has ended has a result");
-                return result.clone().map(|()| self.loaded());
+                return match wait(graph, this_thread, &attempt) {
+                    Ok(()) => result.get().map_or(Turn::Again, |result| Turn::Over(result.clone())),
+                    Err(path) => Turn::Cycle(path),
+                };
             }
         }
         let attempt = Arc::new(Attempt::new(group, name, this_thread));
         let result = Arc::new(OnceLock::new());
-        *progress = Progress::Loading { attempt: Arc::clone(&attempt), result: Arc::clone(&result) };
+        let loading = Progress::Loading { attempt: Arc::clone(&attempt), result: Arc::clone(&result) };
+        let before = std::mem::replace(&mut *progress, loading);
         graph.begin(&attempt);
         drop(progress);
         drop(graph);
+        drop_isolated(before);
+        Turn::Mine(attempt, result)
+    }
 
-        // No lock is held from here on. What `load` leaves half done stays with it: nothing of ours is shared.
-        let outcome = catch_unwind(AssertUnwindSafe(load))
-            .unwrap_or_else(|panic| Err(interrupted(Interrupted::Panicked(panic_message(panic).into()))));
-        let took = attempt.since.elapsed();
-
+    /// Ends this thread's innermost attempt. A failure that may come from a cycle further out is forgotten.
+    fn end(&self, attempt: &Arc<Attempt>, progress: Progress<E>, failed: bool) {
         let mut graph = GRAPH.lock();
-        let mut progress = self.progress.lock();
-        let caught_in_a_cycle = graph.end(&attempt, outcome.is_err());
-        let ended = outcome.map(|value| {
-            assert!(self.value.set(value).is_ok(), "a cell is loaded once");
-        });
-        *progress = match &ended {
-            Ok(()) => Progress::Loaded { took },
-            Err(error) if self.remembers_failures && !caught_in_a_cycle => Progress::Failed(error.clone()),
-            Err(_) => Progress::NotLoaded,
-        };
-        result.set(ended.clone()).ok().expect("an attempt ends once");
+        let caught_in_a_cycle = graph.end(attempt, failed);
+        let progress = if caught_in_a_cycle { Progress::NotLoaded } else { progress };
+        let before = std::mem::replace(&mut *self.progress.lock(), progress);
         attempt.finished.notify_all();
-        ended.map(|()| self.loaded())
+        drop(graph);
+        drop_isolated(before);
     }
 
     fn loaded(&self) -> &T {
@@ -205,6 +258,34 @@ impl<T, E: Clone> Default for OnceLoad<T, E> {
 impl<T: fmt::Debug, E> fmt::Debug for OnceLoad<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OnceLoad").field(&self.value.get()).finish()
+    }
+}
+
+impl<E> Clone for Progress<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::NotLoaded => Self::NotLoaded,
+            Self::Loading { attempt, result } => {
+                Self::Loading { attempt: Arc::clone(attempt), result: Arc::clone(result) }
+            }
+            Self::Loaded { took } => Self::Loaded { took: *took },
+            Self::Failed(error) => Self::Failed(Arc::clone(error)),
+        }
+    }
+}
+
+/// What a thread that asks for a cell has to do.
+enum Turn<E> {
+    Mine(Arc<Attempt>, SharedResult<E>),
+    Over(Result<(), Arc<E>>),
+    Cycle(Arc<[String]>),
+    Again,
+}
+
+/// Drops an error of a plugin's, outside of all locks: its `drop` may do anything.
+fn drop_isolated<T>(value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        log::error!("a plugin's error panicked while it was dropped: {}", panic_message(panic));
     }
 }
 
@@ -340,4 +421,102 @@ fn names(path: &[&Attempt]) -> Arc<[String]> {
         false => format!("{}/{}", attempt.group, attempt.name),
     };
     path.iter().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Fails the test instead of hanging it.
+    fn within_a_minute(body: impl FnOnce() + Send + 'static) {
+        let (done, ended) = mpsc::channel();
+        thread::spawn(move || done.send(body()));
+        ended.recv_timeout(Duration::from_secs(60)).expect("the body neither hangs nor panics");
+    }
+
+    fn text(cause: Interrupted) -> String {
+        cause.to_string()
+    }
+
+    #[test]
+    fn an_error_whose_drop_loads_something_holds_nothing_up() {
+        static OTHER: OnceLoad<u8, String> = OnceLoad::new();
+        static CELL: OnceLoad<u8, Loads> = OnceLoad::new();
+        #[derive(Clone)]
+        struct Loads;
+        impl Drop for Loads {
+            fn drop(&mut self) {
+                OTHER.get_or_load(("test", "other"), || Ok(1), text).unwrap();
+            }
+        }
+        within_a_minute(|| {
+            let load = || Err(Loads);
+            assert!(CELL.get_or_load(("test", "cell"), load, |_| Loads).is_err());
+            assert!(CELL.retry(("test", "cell"), load, |_| Loads).is_err());
+            assert_eq!(CELL.retry(("test", "cell"), || Ok(2), |_| Loads).ok(), Some(&2));
+        });
+    }
+
+    #[test]
+    fn an_error_whose_drop_panics_leaves_the_cell_usable() {
+        static CELL: OnceLoad<u8, Panics> = OnceLoad::new();
+        static DROPS: AtomicUsize = AtomicUsize::new(0);
+        #[derive(Clone)]
+        struct Panics;
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                DROPS.fetch_add(1, Ordering::SeqCst);
+                panic!("on purpose");
+            }
+        }
+        within_a_minute(|| {
+            // What the caller is handed is the caller's to drop.
+            std::mem::forget(CELL.get_or_load(("test", "cell"), || Err(Panics), |_| Panics));
+            assert_eq!(CELL.retry(("test", "cell"), || Ok(1), |_| Panics).ok(), Some(&1));
+            assert_eq!(DROPS.load(Ordering::SeqCst), 1);
+        });
+    }
+
+    #[test]
+    fn a_panic_of_what_words_the_error_is_passed_on_and_leaves_the_cell_usable() {
+        static CELL: OnceLoad<u8, String> = OnceLoad::new();
+        within_a_minute(|| {
+            let failed = catch_unwind(|| {
+                CELL.get_or_load(("test", "cell"), || panic!("load"), |_| panic!("interrupted"))
+            });
+            assert_eq!(panic_message(failed.unwrap_err()), "interrupted");
+            assert_eq!(CELL.get_or_load(("test", "cell"), || Ok(1), text), Ok(&1));
+        });
+    }
+
+    #[test]
+    fn a_success_does_not_pass_on_the_cycle_that_it_survived() {
+        static OUTER: OnceLoad<u8, String> = OnceLoad::new();
+        static INNER: OnceLoad<u8, String> = OnceLoad::new();
+        static LOADS: AtomicUsize = AtomicUsize::new(0);
+        fn middle() -> Result<u8, String> {
+            static MIDDLE: OnceLoad<u8, String> = OnceLoad::new();
+            LOADS.fetch_add(1, Ordering::SeqCst);
+            // The inner one meets the cycle and does without, so what follows is the middle one's own failure.
+            let inner = || Ok(OUTER.get_or_load(("test", "outer"), || Ok(0), text).map_or(7, |value| *value));
+            let load = || {
+                assert_eq!(INNER.get_or_load(("test", "inner"), inner, text), Ok(&7));
+                Err("its own".to_owned())
+            };
+            MIDDLE.get_or_load(("test", "middle"), load, text).copied()
+        }
+        within_a_minute(|| {
+            let outer = || Ok(middle().map_or(1, |value| value));
+            assert_eq!(OUTER.get_or_load(("test", "outer"), outer, text), Ok(&1));
+            // Remembered: had the cycle been passed on, it would be forgotten and tried again.
+            assert_eq!(middle(), Err("its own".to_owned()));
+        });
+        assert!(
+            GRAPH.lock().threads.iter().all(|thread| !thread.running.is_empty()),
+            "idle threads are forgotten"
+        );
+    }
 }

@@ -101,7 +101,8 @@ impl fmt::Display for Report {
         let line = |f: &mut fmt::Formatter<'_>, [name, package, version]: [&str; 3], state: &str| {
             let [a, b, c] = widths;
             // A state may quote a message of several lines; the table keeps one line a row.
-            let state = state.lines().next().unwrap_or_default();
+            let state: Vec<&str> = state.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let state = state.join(" / ");
             write!(f, "\n  {name:a$}  {package:b$}  {version:c$}  {state}")
         };
         if !self.rows.is_empty() {

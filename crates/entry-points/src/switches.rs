@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use crate::EntryPoint;
+use crate::message::shown;
 use crate::pattern::Pattern;
 
 /// Decides which entry points of a group may be used.
@@ -50,6 +51,8 @@ pub(crate) struct Settings {
     autoload: Switch<bool>,
     disable: Switch<Vec<Pattern>>,
     select: Switch<Vec<Pattern>>,
+    /// What is to blame where `select` does not name an entry point.
+    left_out: String,
     /// What was wrong with a value: warned once, and shown in every report.
     pub(crate) complaints: Vec<String>,
 }
@@ -67,13 +70,15 @@ impl Settings {
             value: patterns.iter().map(|text| Pattern::new(text)).filter(|p| !p.text().is_empty()).collect(),
             blame: format!("the program (Switches::{field} = {patterns:?})"),
         };
+        let select = list("select", &switches.select);
         Self {
             autoload: Switch {
                 value: switches.autoload,
                 blame: "the program (Switches::autoload = false)".to_owned(),
             },
             disable: list("disable", &switches.disable),
-            select: list("select", &switches.select),
+            left_out: left_out(&select.blame),
+            select,
             complaints: Vec::new(),
         }
     }
@@ -91,7 +96,7 @@ impl Settings {
                     String::new()
                 }
             };
-            Switch { blame: format!("{variable}={value}"), value }
+            Switch { blame: format!("{variable}={}", shown(&value)), value }
         };
         let (autoload, disable, select) = (text("AUTOLOAD"), text("DISABLE"), text("SELECT"));
         let autoload = autoload.map(|value| match value.trim().to_ascii_lowercase().as_str() {
@@ -105,7 +110,8 @@ impl Settings {
                 true
             }
         });
-        Self { autoload, disable: disable.map(patterns), select: select.map(patterns), complaints }
+        let left_out = left_out(&select.blame);
+        Self { autoload, disable: disable.map(patterns), select: select.map(patterns), left_out, complaints }
     }
 
     /// What turns `point` off, if anything does.
@@ -118,23 +124,35 @@ impl Settings {
         } else if any(&self.disable.value) {
             Some(&self.disable.blame)
         } else if !self.select.value.is_empty() {
-            Some(&self.select.blame)
+            Some(&self.left_out)
         } else {
             None
         }
     }
 
-    /// Complaints about patterns that match nothing of what is there now.
+    /// Complaints about patterns without effect on what is there now: each entry point, and whether it is built in.
     pub(crate) fn idle_patterns<P: ?Sized + 'static>(
         &self,
-        points: &[&'static EntryPoint<P>],
+        points: &[(&'static EntryPoint<P>, bool)],
     ) -> Vec<String> {
-        [&self.disable, &self.select]
-            .into_iter()
-            .flat_map(|switch| switch.value.iter().map(move |pattern| (pattern, &switch.blame)))
-            .filter(|(pattern, _)| !points.iter().any(|point| pattern.matches(point)))
-            .map(|(pattern, blame)| format!("the pattern `{}` in {blame} matches nothing", pattern.text()))
-            .collect()
+        let matches = |pattern: &Pattern, built_in_too: bool| {
+            points.iter().any(|&(point, built_in)| (built_in_too || !built_in) && pattern.matches(point))
+        };
+        let mut complaints = Vec::new();
+        for switch in [&self.disable, &self.select] {
+            for pattern in switch.value.iter().filter(|pattern| !matches(pattern, true)) {
+                let text = shown(pattern.text());
+                complaints.push(format!("the pattern `{text}` in {} matches nothing", switch.blame));
+            }
+        }
+        let refused = |pattern: &&Pattern| matches(pattern, true) && !matches(pattern, false);
+        for pattern in self.disable.value.iter().filter(refused) {
+            let (text, blame) = (shown(pattern.text()), &self.disable.blame);
+            complaints.push(format!(
+                "the pattern `{text}` in {blame} matches what is built in, which is never off"
+            ));
+        }
+        complaints
     }
 }
 
@@ -142,6 +160,10 @@ impl<T> Switch<T> {
     fn map<U>(self, f: impl FnOnce(T) -> U) -> Switch<U> {
         Switch { value: f(self.value), blame: self.blame }
     }
+}
+
+fn left_out(select: &str) -> String {
+    format!("{select}, which leaves it out")
 }
 
 fn patterns(list: String) -> Vec<Pattern> {
@@ -197,7 +219,7 @@ mod tests {
     fn every_pair_of_switches() {
         let auto = "X_AUTOLOAD=0";
         let disable = "X_DISABLE=open*";
-        let select = "X_SELECT=other";
+        let select = "X_SELECT=other, which leaves it out";
         for (variables, linked, registered) in [
             (vec![], None, None),
             (vec![("X_AUTOLOAD", "0")], Some(auto), None),
@@ -219,8 +241,27 @@ mod tests {
     #[test]
     fn a_pattern_that_matches_nothing_is_complained_of() {
         let settings = settings(&[("X_DISABLE", "openreg, cuda*,,"), ("X_SELECT", "device-openreg/*")]);
-        let complaints = settings.idle_patterns(&[&OPENREG]);
+        let complaints = settings.idle_patterns(&[(&OPENREG, false)]);
         assert_eq!(complaints, ["the pattern `cuda*` in X_DISABLE=openreg, cuda*,, matches nothing"]);
+    }
+
+    #[test]
+    fn disabling_what_is_built_in_is_complained_of_unless_it_is_one_of_many() {
+        let built_in = [(&OPENREG, true)];
+        let complaints = settings(&[("X_DISABLE", "openreg")]).idle_patterns(&built_in);
+        let expected =
+            "the pattern `openreg` in X_DISABLE=openreg matches what is built in, which is never off";
+        assert_eq!(complaints, [expected]);
+        static OTHER: EntryPoint<u8> = EntryPoint::new("other", load);
+        let both = [(&OPENREG, true), (&OTHER, false)];
+        assert_eq!(settings(&[("X_DISABLE", "*")]).idle_patterns(&both), [""; 0]);
+        assert_eq!(settings(&[("X_SELECT", "openreg")]).idle_patterns(&built_in), [""; 0]);
+    }
+
+    #[test]
+    fn values_are_escaped_where_they_are_shown() {
+        let settings = settings(&[("X_DISABLE", "open*,\u{1b}[31m\n")]);
+        assert_eq!(settings.off(&OPENREG, false), Some("X_DISABLE=open*,\\u{1b}[31m\\n"));
     }
 
     #[cfg(unix)]

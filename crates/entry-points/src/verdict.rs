@@ -94,6 +94,32 @@ pub(crate) fn judge<P: ?Sized>(
         .collect()
 }
 
+/// What a name as a whole comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// This candidate is behind the name.
+    On(usize),
+    /// Nothing is, because this candidate is switched off.
+    Off(usize),
+    /// Nothing is, because these candidates exclude each other.
+    Duplicate(Vec<usize>),
+}
+
+/// What the verdicts on all candidates, of which there is at least one, come to.
+pub(crate) fn standing<P: ?Sized>(candidates: &[Candidate<P>], verdicts: &[Verdict]) -> Standing {
+    if let Some(at) = verdicts.iter().position(|verdict| *verdict == Verdict::On) {
+        return Standing::On(at);
+    }
+    // An override has pushed the others aside, also when it is off.
+    let is_off = |at: &usize| matches!(verdicts[*at], Verdict::Off { .. });
+    let last_override = candidates.iter().rposition(|candidate| candidate.claim == Claim::Override);
+    if let Some(at) = last_override.filter(is_off) {
+        return Standing::Off(at);
+    }
+    let duplicates: Vec<usize> = (0..verdicts.len()).filter(|at| !is_off(at)).collect();
+    if duplicates.is_empty() { Standing::Off(0) } else { Standing::Duplicate(duplicates) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +202,26 @@ mod tests {
     fn a_refused_registration_disturbs_nothing() {
         let both = [(A, Claim::Linked), (B, Claim::Refused)];
         assert_eq!(verdicts(&both, &Switches::default()), ["on", "duplicate of device-a 0.1.0"]);
+    }
+
+    #[test]
+    fn what_a_name_comes_to_follows_from_the_verdicts() {
+        let name = |claims: &[(usize, Claim)], switches: &Switches| {
+            let candidates: Vec<_> =
+                claims.iter().map(|&(at, claim)| Candidate { point: &POINTS[at], claim }).collect();
+            let verdicts = judge(&candidates, false, &Settings::from_code(switches));
+            standing(&candidates, &verdicts)
+        };
+        let everything = Switches::default();
+        let linked = [(A, Claim::Linked), (B, Claim::Linked)];
+        assert_eq!(name(&linked, &everything), Standing::Duplicate(vec![0, 1]));
+        assert_eq!(name(&linked, &disable("device-a/x")), Standing::On(1));
+        assert_eq!(name(&linked, &disable("x")), Standing::Off(0));
+        let three = [(A, Claim::Linked), (B, Claim::Linked), (B, Claim::Linked)];
+        assert_eq!(name(&three, &disable("device-a/x")), Standing::Duplicate(vec![1, 2]));
+        let overridden = [(A, Claim::Linked), (B, Claim::Override)];
+        assert_eq!(name(&overridden, &everything), Standing::On(1));
+        assert_eq!(name(&overridden, &disable("device-b/x")), Standing::Off(1));
     }
 
     #[test]

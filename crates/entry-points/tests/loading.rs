@@ -134,7 +134,7 @@ fn an_error_a_panic_and_an_absence_harm_only_themselves() {
     let report = group.report().to_string();
     for line in [
         "  absent  plugin-absent  1.2.3    unavailable: no driver: looked for libfoo.so",
-        "  fails   plugin-fails   1.2.3    failed: outer",
+        "  fails   plugin-fails   1.2.3    failed: outer: inner",
         "  panics  plugin-panics  1.2.3    failed: panicked: oh no: 7",
         "  works   plugin-works   1.2.3    loaded in ",
     ] {
@@ -155,6 +155,38 @@ fn a_panic_with_an_odd_payload_is_a_failure_too() {
     }
     let group = group! { odd: load };
     assert!(matches!(group.load("odd"), Err(LoadError::Panicked { .. })));
+}
+
+#[test]
+fn an_error_that_cannot_be_displayed_is_its_plugins_own_failure() {
+    #[derive(Debug)]
+    struct Unspeakable;
+    impl std::fmt::Display for Unspeakable {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("cannot say")
+        }
+    }
+    impl Error for Unspeakable {}
+    fn load() -> Loaded {
+        Err(Unspeakable)?
+    }
+    let group = group! { unspeakable: load, works: || Ok(Box::new("plugin")) };
+    let error = group.load("unspeakable").unwrap_err();
+    assert!(error.to_string().ends_with("panicked while loading: cannot say"), "{error}");
+    assert!(group.load("works").is_ok());
+    assert!(group.load("other").unwrap_err().to_string().contains("failed: panicked: cannot say"));
+}
+
+#[test]
+fn debug_tells_what_display_tells_and_the_causes() {
+    fn load() -> Loaded {
+        Err(LoadFailure::new("could not start").with_source(std::io::Error::other("device busy")))
+    }
+    let group = group! { x: load };
+    let error = group.load("x").unwrap_err();
+    let expected =
+        "`x` of test.plugins (plugin-x 1.2.3) failed to load: could not start\ncaused by: device busy";
+    assert_eq!(format!("{error:?}"), expected);
 }
 
 #[test]

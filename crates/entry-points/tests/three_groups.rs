@@ -52,6 +52,19 @@ mod framework {
         [EntryPoint::new("byte", || Ok(Box::new(255))).in_package("framework", "1.0.0")];
 }
 
+/// Paths that begin with `super` and `self` mean here what they say.
+mod nested {
+    entry_points::group! {
+        /// Shapes again.
+        pub static MORE_SHAPES: [entry_points::EntryPoint<dyn super::framework::Shape>];
+        pub fn more_shapes() -> Group<dyn super::framework::Shape> {
+            entry_points::Group::new(self::NAME)
+        }
+    }
+
+    const NAME: &str = "test.more_shapes";
+}
+
 use framework::{COMMANDS, Command, LIMITS, SHAPES, Shape, commands, limits, shapes};
 
 struct Square;
@@ -86,7 +99,7 @@ entry_points::entry_points! {
     static GREET: EntryPoint<Command> = EntryPoint::new("greet", || Ok(Box::new(greet)));
 
     #[distributed_slice(LIMITS)]
-    static WORD: EntryPoint<u64> = EntryPoint::new("word", || Ok(Box::new(65_535)));
+    static WORD: EntryPoint<u64> = EntryPoint::new("word", || Ok(Box::new(if 1 < 2 { 65_535 } else { 0 })));
 }
 
 fn greet(arguments: &[String]) -> ExitCode {
@@ -139,6 +152,12 @@ fn entries_are_selected_by_name_glob_or_by_package() {
     assert_eq!(names("*r*"), ["circle", "square"]);
     assert_eq!(names("entry-points/*"), ["circle", "square"]);
     assert_eq!(names("other/*"), [""; 0]);
+}
+
+#[test]
+fn a_group_may_be_declared_in_any_module() {
+    assert_eq!(nested::more_shapes().name(), "test.more_shapes");
+    assert_eq!((nested::more_shapes().len(), nested::MORE_SHAPES.len()), (0, 0));
 }
 
 #[test]
