@@ -75,7 +75,8 @@ fn a_spelling_that_is_neither_on_nor_off_stands_in_the_report() {
 
 #[test]
 fn every_pair_of_switches() {
-    let (ok, auto, disable, select) = ("ok on steady:0", "AUTOLOAD=0", "DISABLE=st*", "SELECT=other");
+    let (ok, auto, disable, select) =
+        ("ok on steady:0", "AUTOLOAD=0", "DISABLE=st*", "SELECT=other, which leaves it out");
     for (variables, linked, registered) in [
         (vec![("AUTOLOAD", "0")], auto, ok),
         (vec![("DISABLE", "st*")], disable, disable),

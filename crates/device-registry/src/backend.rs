@@ -59,7 +59,12 @@ use crate::{BackendError, DeviceProperties, MemoryInfo};
 ///     }
 ///
 ///     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-///         Ok(Arc::new(ToyMemory(Mutex::new(vec![0; options.len]))))
+///         let mut bytes = Vec::new();
+///         // Not `vec![0; len]`, which ends the process when there is not enough.
+///         let reserved = bytes.try_reserve_exact(options.len);
+///         reserved.map_err(|_| BackendError::out_of_memory(options.len as u64, None))?;
+///         bytes.resize(options.len, 0);
+///         Ok(Arc::new(ToyMemory(Mutex::new(bytes))))
 ///     }
 ///
 ///     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
@@ -101,7 +106,7 @@ use crate::{BackendError, DeviceProperties, MemoryInfo};
 pub trait Backend: Send + Sync {
     /// How many devices there are now. Their ordinals are `0..count`.
     ///
-    /// No device is not an error: `Ok(0)`.
+    /// No device is not an error: `Ok(0)`. More than 65536 cannot be named, and are one.
     ///
     /// # Errors
     ///
@@ -121,6 +126,10 @@ pub trait Backend: Send + Sync {
 
 /// An open device.
 ///
+/// What it is given has been checked: ranges lie inside their memory and are not empty, lengths match, and every
+/// [`Span`] belongs to this device (but for the source of [`copy_from_peer`](Self::copy_from_peer)). It need not
+/// check again. An error or a panic becomes an error of the one call.
+///
 /// Each function blocks until its work is done, and may be called from any thread while others are running.
 /// Queues of work that run beside the host will be made here too, by a function that a driver may offer.
 pub trait DeviceDriver: Send + Sync {
@@ -139,6 +148,9 @@ pub trait DeviceDriver: Send + Sync {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError>;
 
     /// Allocates memory of `options.len` bytes, which is never zero. Dropping the result frees it.
+    ///
+    /// The length comes from the user and may be anything up to `usize::MAX`. Where the memory is the host's, take
+    /// it by `Vec::try_reserve_exact` or the like: `vec![0; len]` ends the process when there is not enough.
     ///
     /// The bytes hold anything, but nothing that another user of the device wrote in secret: they are initialised.
     ///
@@ -196,7 +208,9 @@ pub struct AllocateOptions {
 }
 
 impl AllocateOptions {
-    pub(crate) fn new(len: usize) -> Self {
+    /// Memory of `len` bytes.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
         Self { len }
     }
 }

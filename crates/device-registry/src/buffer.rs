@@ -12,6 +12,10 @@ use crate::{
 /// Bytes on their way through the host are copied in pieces of this size.
 const CHUNK: usize = 1 << 20;
 
+/// What a buffer is in a copy, as errors say it.
+const SOURCE: &str = "source";
+const DESTINATION: &str = "destination";
+
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
 ///
 /// It is written and read by copies that block until they are done; they may be called from any thread. Two
@@ -99,7 +103,7 @@ impl Buffer {
     ///
     /// [`DeviceError::OutOfRange`], before anything is written, or what the backend reports.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
-        let Some(span) = self.span(offset..offset.saturating_add(source.len()))? else {
+        let Some(span) = self.span(DESTINATION, offset..offset.saturating_add(source.len()))? else {
             return Ok(());
         };
         self.0.device.call("write", |driver| driver.write(&span, source))
@@ -112,7 +116,7 @@ impl Buffer {
     /// [`DeviceError::OutOfRange`], before anything is read, or what the backend reports; `destination` then holds
     /// anything.
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<(), DeviceError> {
-        let Some(span) = self.span(offset..offset.saturating_add(destination.len()))? else {
+        let Some(span) = self.span(SOURCE, offset..offset.saturating_add(destination.len()))? else {
             return Ok(());
         };
         self.0.device.call("read", |driver| driver.read(&span, destination))
@@ -129,7 +133,8 @@ impl Buffer {
     /// reports; the bytes written to are then unspecified.
     pub fn copy_from(&self, offset: usize, source: &Buffer, range: Range<usize>) -> Result<(), DeviceError> {
         let len = range.len();
-        let (from, to) = (source.span(range.clone())?, self.span(offset..offset.saturating_add(len))?);
+        let from = source.span(SOURCE, range.clone())?;
+        let to = self.span(DESTINATION, offset..offset.saturating_add(len))?;
         let (Some(from), Some(to)) = (from, to) else {
             return Ok(());
         };
@@ -170,9 +175,10 @@ impl Buffer {
     /// The bytes of a range, checked; `None` if there are none. The only place where a [`Span`] is made.
     ///
     /// An end that was cut at `usize::MAX` is outside: no buffer is longer than `isize::MAX`.
-    fn span(&self, range: Range<usize>) -> Result<Option<Span>, DeviceError> {
+    fn span(&self, role: &'static str, range: Range<usize>) -> Result<Option<Span>, DeviceError> {
         if range.start > range.end || range.end > self.len() {
-            return Err(DeviceError::OutOfRange { range, buffer_len: self.len() });
+            let (device, buffer_len) = (self.device(), self.len());
+            return Err(DeviceError::OutOfRange { role, device, range, buffer_len });
         }
         let memory = self.memory().filter(|_| !range.is_empty());
         Ok(memory.map(|memory| Span::new(Arc::clone(memory), range)))
@@ -234,6 +240,28 @@ mod tests {
             );
         }
         assert!(matches!(other.copy_from(1, &buffer, 0..8), Err(DeviceError::OutOfRange { .. })));
+    }
+
+    #[test]
+    fn a_range_outside_is_told_with_the_buffer_that_it_is_outside_of() {
+        let (small, large) = (fake(Some(1)).allocate(8).unwrap(), Device::cpu().allocate(16).unwrap());
+        let told = |result: Result<(), DeviceError>| result.unwrap_err().to_string();
+        assert_eq!(
+            told(large.copy_from(0, &small, 4..12)),
+            "bytes 4..12 are not inside of the source, a buffer of 8 bytes on `fake:1`"
+        );
+        assert_eq!(
+            told(small.copy_from(4, &large, 0..8)),
+            "bytes 4..12 are not inside of the destination, a buffer of 8 bytes on `fake:1`"
+        );
+        assert_eq!(
+            told(large.write(usize::MAX, b"ab")),
+            "bytes from 18446744073709551615 on, more than can be addressed, are not inside of the destination, a \
+             buffer of 16 bytes on `cpu`"
+        );
+        #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
+        let reversed = large.copy_from(0, &small, 5..2);
+        assert!(told(reversed).starts_with("bytes 5..2, which end before they start, are not"));
     }
 
     #[test]

@@ -44,6 +44,9 @@ fn set_index(backend: Entry<dyn Backend>, index: u16) {
 ///
 /// It is like `torch.cuda.set_device`. A device without an index is the current one already.
 ///
+/// It belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
+/// resolved [`Device`] instead.
+///
 /// # Errors
 ///
 /// If the backend does not load or has no such device.
@@ -58,7 +61,17 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
 
 /// Makes a device the current one of its backend on this thread, until the guard is dropped.
 ///
-/// It is restored on unwinding too. The guard cannot be sent to another thread. Guards are to be dropped in the
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. The choice
+/// is restored on unwinding too. The guard cannot be sent to another thread, and the choice belongs to the thread: it
+/// does not follow an async task that moves. In async code, hold a resolved [`Device`] instead.
+///
+/// ```compile_fail
+/// # use device_registry::{Device, DeviceGuard};
+/// fn cannot_be_sent() -> impl Send {
+///     DeviceGuard::new(Device::cpu())
+/// }
+/// ```
+/// Guards are to be dropped in the
 /// opposite order of their making, as scopes do by themselves.
 ///
 /// ```
@@ -98,7 +111,11 @@ impl Drop for DeviceGuard {
     }
 }
 
-/// The device that this thread uses when nobody names one: the cpu, until it is set.
+/// The device that this thread uses when nobody names one: the cpu, until it is set. Frameworks ask for it where
+/// their users leave the device out.
+///
+/// It belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
+/// resolved [`Device`] instead.
 ///
 /// ```
 /// assert_eq!(device_registry::default_device(), device_registry::Device::cpu());
@@ -115,7 +132,9 @@ pub fn set_default_device(device: Device) {
     DEFAULT.set(Some(device));
 }
 
-/// Sets this thread's default device until the guard is dropped, also on unwinding.
+/// Sets this thread's default device until the guard is dropped, also on unwinding. Bind it to a name such as
+/// `_guard`: bound to `_`, it is dropped at once. Like the choice itself it stays on its thread, and does not follow
+/// an async task.
 ///
 /// ```
 /// use device_registry::{DefaultDeviceGuard, Device, default_device, device};

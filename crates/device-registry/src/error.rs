@@ -13,8 +13,8 @@ use crate::{BackendError, Device, SyntaxError};
 /// Why a device string gave no device, or a device could not be used.
 ///
 /// `Display` tells all that is known, in several lines where a table helps; [`source`](Error::source) is the
-/// backend's own chain.
-#[derive(Clone, Debug)]
+/// backend's own chain. `Debug` is both, for those whose `main` or test returns the error.
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The device string is not well formed.
@@ -48,6 +48,10 @@ pub enum DeviceError {
     },
     /// The bytes asked for lie outside of the buffer.
     OutOfRange {
+        /// What the buffer is in the copy: `source` or `destination`.
+        role: &'static str,
+        /// Where the buffer is.
+        device: Device,
         /// The bytes asked for. An end that overflows is `usize::MAX`.
         range: Range<usize>,
         /// The length of the buffer.
@@ -99,7 +103,11 @@ impl fmt::Display for DeviceError {
             Self::UnknownBackend(unknown) => {
                 fmt_unknown_line(unknown, f)?;
                 write!(f, "\n{}", unknown.report())?;
-                fmt_crate_hint(unknown, f)
+                // If a slip is likelier, or the crate may be there and not linked, the guess would mislead.
+                match unknown.nearest().is_none() && unknown.is_autoloaded() {
+                    true => fmt_crate_hint(unknown, f),
+                    false => Ok(()),
+                }
             }
             Self::Backend(error) => error.fmt(f),
             Self::NoSuchDevice { device, count } => {
@@ -115,8 +123,17 @@ impl fmt::Display for DeviceError {
             Self::OpenCycle { device, path } => {
                 write!(f, "`{device}` needs itself in order to open: {}", path.join(" -> "))
             }
-            Self::OutOfRange { range, buffer_len } => {
-                write!(f, "bytes {range:?} are not inside of a buffer of {buffer_len} bytes")
+            Self::OutOfRange { role, device, range, buffer_len } => {
+                match range.end {
+                    usize::MAX => {
+                        write!(f, "bytes from {} on, more than can be addressed, are", range.start)?
+                    }
+                    end if end < range.start => {
+                        write!(f, "bytes {range:?}, which end before they start, are")?
+                    }
+                    _ => write!(f, "bytes {range:?} are")?,
+                }
+                write!(f, " not inside of the {role}, a buffer of {buffer_len} bytes on `{device}`")
             }
             Self::Overlap { source_offset, destination_offset, len } => write!(
                 f,
@@ -147,6 +164,18 @@ fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Res
         // A crate's name is written with hyphens.
         name.replace('_', "-")
     )
+}
+
+impl fmt::Debug for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, "\ncaused by: {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
 }
 
 impl Error for DeviceError {
@@ -201,6 +230,9 @@ mod tests {
     use super::*;
     use crate::device;
 
+    // Without it, nobody would guess a crate: it may be there and not linked.
+    crate::autoload!();
+
     #[test]
     fn an_unknown_name_is_told_what_is_linked_and_what_crate_might_add_it() {
         let error = device("no_such_thing:3").unwrap_err().to_string();
@@ -219,6 +251,7 @@ mod tests {
     fn a_slip_of_the_pen_is_told_the_nearest_name() {
         let error = device("cpuu").unwrap_err().to_string();
         assert!(error.lines().next().unwrap().ends_with("is `cpu` meant?"), "{error}");
+        assert!(!error.contains("`device-cpuu`"), "{error}");
     }
 
     #[test]
@@ -233,6 +266,7 @@ mod tests {
         let error = DeviceError::Call { device: Device::cpu(), call: "read", error };
         assert_eq!(error.to_string(), "`cpu`: read: device lost: gone");
         assert_eq!(error.source().unwrap().to_string(), "Xid 79");
+        assert_eq!(format!("{error:?}"), "`cpu`: read: device lost: gone\ncaused by: Xid 79");
     }
 
     #[test]

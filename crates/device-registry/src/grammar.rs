@@ -146,7 +146,11 @@ impl fmt::Display for SyntaxError {
                 write!(f, "a name holds a-z, 0-9 and _ only, and not '{}'", c.escape_debug())?;
             }
             UpperCase => {
-                return write!(f, "names are lower case; is `{}` meant?", self.text.to_ascii_lowercase());
+                f.write_str("names are lower case")?;
+                let meant = self.text.to_ascii_lowercase();
+                if DeviceString::parse(&meant).is_ok() {
+                    return write!(f, "; is `{meant}` meant?");
+                }
             }
             Reserved => {
                 return write!(f, "the words {} are reserved and name no device", RESERVED.join(", "));
@@ -242,6 +246,8 @@ mod tests {
     fn upper_case_gets_the_right_spelling_as_a_hint() {
         let error = DeviceString::parse("CUDA:1").unwrap_err();
         assert!(error.to_string().ends_with("names are lower case; is `cuda:1` meant?"), "{error}");
+        let error = DeviceString::parse("CUDA one").unwrap_err();
+        assert!(!error.to_string().contains("meant"), "what is suggested has to be well formed: {error}");
     }
 
     #[test]

@@ -31,7 +31,7 @@
 //! | writing a backend | [`Backend`], [`DeviceDriver`], [`Memory`], [`Span`], [`entry_points!`], [`BACKENDS`] |
 //! | what is linked, and in which state | [`backends()`], [`Group`], [`Report`], [`State`] |
 //!
-//! [`entry-points`]: https://docs.rs/entry-points
+//! [`entry-points`]: mod@entry_points
 
 #![deny(unsafe_code)]
 
@@ -50,9 +50,14 @@ mod properties;
 #[cfg(test)]
 mod testing;
 
+/// Written here as `device_registry::autoload!();`.
+pub use entry_points::autoload;
+/// Written here as `device_registry::entry_points! { … }`, with [`BACKENDS`] as the group.
+#[doc(inline)]
+pub use entry_points::entry_points;
 pub use entry_points::{
     ConfigureError, Entry, EntryName, EntryPoint, Group, LoadError, LoadFailure, RegisterError, Report, Row,
-    State, Switches, UnknownName, autoload, entry_points,
+    State, Switches, UnknownName,
 };
 
 pub use crate::available::{devices, first_available, is_available};

@@ -4,6 +4,7 @@
 //! open each other's, get an error where they would wait for ever: [`OnceLoad`] sees to that, also where the way
 //! leads through loading a backend.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock};
@@ -68,8 +69,30 @@ pub(crate) fn drop_isolated<T>(device: Device, value: T) {
 
 /// How many devices a backend has. Loads it.
 pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
+    /// Device 0 to device 65535: an index has no more.
+    const MOST: usize = u16::MAX as usize + 1;
+
+    thread_local! {
+        /// The backends that this thread is asking, outermost first. Counting waits for nobody, so that only a
+        /// thread that asks in circles has to be stopped: by an error, where the stack would overflow.
+        static ASKED: RefCell<Vec<Entry<dyn Backend>>> = const { RefCell::new(Vec::new()) };
+    }
+
     let loaded = backend.load()?;
-    isolated(Device::of_backend(backend, None), "device count", || loaded.device_count())
+    let device = Device::of_backend(backend, None);
+    let fail = |error| Err(DeviceError::Call { device, call: "device count", error });
+    if ASKED.with_borrow(|asked| asked.contains(&backend)) {
+        return fail(BackendError::other("the backend asks for its own count in order to count"));
+    }
+    ASKED.with_borrow_mut(|asked| asked.push(backend));
+    let count = isolated(device, "device count", || loaded.device_count());
+    ASKED.with_borrow_mut(Vec::pop);
+    match count? {
+        count if count > MOST => fail(BackendError::invalid(format_args!(
+            "the backend counts {count} devices, and {MOST} can be named"
+        ))),
+        count => Ok(count),
+    }
 }
 
 /// Whether the device is there: its backend loads and has one of this index. Opens nothing.
@@ -136,6 +159,7 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::thread;
 
+    use crate::is_available;
     use crate::testing::{self, device_of, fake};
 
     #[test]
@@ -196,6 +220,19 @@ mod tests {
             "{loaded} | {opened}"
         );
         assert!(loaded.contains(cycle) || opened.contains(cycle), "{loaded} | {opened}");
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_is_an_error() {
+        let error = device_of("counts_too_many").allocate(1).unwrap_err().to_string();
+        assert!(error.contains("counts 18446744073709551615 devices, and 65536 can be named"), "{error}");
+    }
+
+    #[test]
+    fn a_backend_that_counts_by_counting_gets_an_error() {
+        let error = device_of("counts_itself").allocate(1).unwrap_err().to_string();
+        assert!(error.contains("asks for its own count in order to count"), "{error}");
+        assert!(!is_available("counts_itself"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both are under way before either goes on.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 16] = [
+static OTHERS: [BackendDescriptor; 18] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -35,6 +35,8 @@ static OTHERS: [BackendDescriptor; 16] = [
         backend("opens_while_it_loads")
     }),
     BackendDescriptor::new("loads_while_it_opens", || backend("loads_while_it_opens")),
+    BackendDescriptor::new("counts_too_many", || backend("counts_too_many")),
+    BackendDescriptor::new("counts_itself", || backend("counts_itself")),
     BackendDescriptor::new("panics_in_load", || panic!("on purpose")),
     BackendDescriptor::new("fails_to_load", || Err(LoadFailure::new("on purpose"))),
 ];
@@ -67,7 +69,16 @@ fn panic_if(condition: bool) {
 impl Backend for Fake {
     fn device_count(&self) -> Result<usize, BackendError> {
         panic_if(self.name == "panics_in_count");
-        Ok(if self.name == "has_no_devices" { 0 } else { 2 })
+        match self.name {
+            "has_no_devices" => Ok(0),
+            // A count of -1 from C.
+            "counts_too_many" => Ok(usize::MAX),
+            "counts_itself" => device_of(self.name).count().map_err(|error| {
+                let message = error.to_string();
+                BackendError::other(message).with_source(error)
+            }),
+            _ => Ok(2),
+        }
     }
 
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {

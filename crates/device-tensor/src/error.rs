@@ -1,11 +1,13 @@
 //! What can go wrong with a tensor.
 
+use std::fmt;
+
 use device_registry::DeviceError;
 
 use crate::DType;
 
 /// Why a tensor could not be made, moved or read.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
     /// The device could not do it.
@@ -23,14 +25,6 @@ pub enum TensorError {
         /// The shape of that row.
         other: Vec<usize>,
     },
-    /// The size in bytes overflows.
-    #[error("{elements} elements of {dtype} have more bytes than can be addressed")]
-    TooLarge {
-        /// The number of elements.
-        elements: usize,
-        /// Their type.
-        dtype: DType,
-    },
     /// The elements are of another type than was asked for.
     #[error("the tensor holds {held}, and {asked} was asked for")]
     WrongDType {
@@ -39,4 +33,14 @@ pub enum TensorError {
         /// What was asked for.
         asked: DType,
     },
+}
+
+impl fmt::Debug for TensorError {
+    /// What `Display` tells and the causes, for those whose `main` or test returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => write!(f, "{error:?}"),
+            other => write!(f, "{other}"),
+        }
+    }
 }

@@ -37,13 +37,12 @@ impl Tensor {
         let mut elements = Vec::new();
         data.append_to(&mut elements);
         let dtype = D::Element::DTYPE;
-        let too_large = TensorError::TooLarge { elements: elements.len(), dtype };
-        let len = elements.len().checked_mul(dtype.size()).ok_or(too_large)?;
-        let mut bytes = Vec::with_capacity(len);
+        // As many bytes as the elements have on the host, so that the length cannot overflow.
+        let mut bytes = Vec::with_capacity(elements.len() * dtype.size());
         for element in elements {
             element.append_to(&mut bytes);
         }
-        let buffer = device.allocate(len)?;
+        let buffer = device.allocate(bytes.len())?;
         buffer.write(0, &bytes)?;
         Ok(Self { buffer, dtype, shape })
     }

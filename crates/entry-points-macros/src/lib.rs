@@ -1,4 +1,4 @@
-//! The procedural macros of [`entry-points`], which re-exports them; use that crate.
+//! The procedural macros of `entry-points`, which re-exports them; use that crate.
 //!
 //! Not public API: every macro here takes the path of `entry-points` as its first token, put there by a
 //! `macro_rules` wrapper as `$crate`, so that a crate which re-exports the wrapper needs nothing else.
@@ -11,8 +11,6 @@
 //! | `block` | `entry_points! { … }`: what a plugin crate offers |
 //! | `group` | `group! { … }`: what a framework collects |
 //! | `source` | source text in, tokens out, and errors with a place |
-//!
-//! [`entry-points`]: https://docs.rs/entry-points
 
 mod autoload;
 mod block;

@@ -44,7 +44,7 @@ pub(crate) fn judge<P: ?Sized>(
     settings: &Settings,
 ) -> Vec<Verdict> {
     if reserved {
-        let word: Arc<[String]> = Arc::new(["a reserved word".to_owned()]);
+        let word: Arc<[String]> = Arc::new(["a word that the group reserves".to_owned()]);
         return candidates.iter().map(|_| Verdict::Duplicate { of: Arc::clone(&word) }).collect();
     }
     let sole = [Claim::BuiltIn, Claim::Override]
@@ -228,6 +228,9 @@ mod tests {
     fn a_reserved_word_is_nobodys() {
         let candidates = [Candidate { point: &POINTS[A], claim: Claim::Linked }];
         let verdicts = judge(&candidates, true, &Settings::from_code(&Switches::default()));
-        assert_eq!(verdicts, [Verdict::Duplicate { of: Arc::new(["a reserved word".to_owned()]) }]);
+        assert_eq!(
+            verdicts,
+            [Verdict::Duplicate { of: Arc::new(["a word that the group reserves".to_owned()]) }]
+        );
     }
 }
