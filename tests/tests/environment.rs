@@ -144,6 +144,24 @@ fn a_value_that_is_not_utf8_is_ignored_and_reported() {
 }
 
 #[test]
+fn what_is_disabled_has_no_place_among_the_devices() {
+    let all = probe(NONE, &["devices"]);
+    assert!(all.contains("steady: 1 devices") && all.contains("cpu: 1 devices"), "{all}");
+    let (rest, stderr) = probe_both(&[("DISABLE", "steady")], &["devices"]);
+    assert!(!rest.contains("steady") && rest.contains("openreg: 2 devices"), "{rest}");
+    assert_eq!(stderr, "", "its code is not run");
+}
+
+#[test]
+fn disabling_the_cpu_has_no_effect_and_says_so() {
+    let report = probe(&[("DISABLE", "cpu")], &["report"]);
+    assert!(
+        report.contains("`cpu` in DEVICE_BACKEND_DISABLE=cpu matches what is built in, which is never off"),
+        "{report}"
+    );
+}
+
+#[test]
 fn listing_and_reporting_load_nothing() {
     let (out, err) = probe_both(NONE, &["list", "report"]);
     assert!(out.starts_with("absent aged cpu empty failing"), "{out}");

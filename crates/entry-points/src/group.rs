@@ -257,8 +257,9 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         let mut points = Vec::new();
         for slot in slots {
             let state = slot.state();
+            let built_in = state.candidates.iter().any(|candidate| candidate.claim == Claim::BuiltIn);
             for (at, candidate) in state.candidates.iter().enumerate() {
-                points.push((candidate.point, candidate.claim == Claim::BuiltIn));
+                points.push((candidate.point, built_in));
                 rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(&state, at)));
             }
         }

@@ -130,7 +130,8 @@ impl Settings {
         }
     }
 
-    /// Complaints about patterns without effect on what is there now: each entry point, and whether it is built in.
+    /// Complaints about patterns without effect on what is there now: each entry point, and whether its name is
+    /// built in.
     pub(crate) fn idle_patterns<P: ?Sized + 'static>(
         &self,
         points: &[(&'static EntryPoint<P>, bool)],

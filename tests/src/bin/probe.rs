@@ -2,14 +2,14 @@
 //! they run it under some environment and read what it prints.
 //!
 //! `probe use DEVICE…` uses each device and prints one line for it; `probe list` prints the names, `probe report`
-//! the report. `probe register use DEVICE…` first registers the backend `steady` by hand.
+//! the report; `probe devices` counts the devices of each. `probe register use DEVICE…` first registers the backend `steady` by hand.
 
 use std::error::Error;
 use std::sync::Arc;
 
 use device_registry::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
-    LoadFailure, Memory, MemoryInfo, Span, backends, device,
+    LoadFailure, Memory, MemoryInfo, Span, backends, device, devices,
 };
 
 device_registry::autoload!();
@@ -171,6 +171,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         match command.as_str() {
             "register" => backends().register(&STEADY)?,
             "list" => println!("{}", backends().names().collect::<Vec<_>>().join(" ")),
+            "devices" => {
+                for (backend, devices) in devices() {
+                    println!("{}: {} devices", backend.name(), devices.map_or(0, |devices| devices.len()));
+                }
+            }
             "report" => println!("{}", backends().report()),
             "use" => {
                 for text in arguments.by_ref() {

@@ -1,0 +1,82 @@
+//! What the macros say about a mistake, at compile time.
+
+use device_registry_tests::{Project, run};
+
+const MANIFEST: &str = "
+[dependencies]
+device-registry = { path = \"@crates/device-registry\" }
+";
+
+/// Enough for a backend; each mistake is added to it.
+const BACKEND: &str = "
+use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+
+pub fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+    Err(LoadFailure::unavailable(\"never\"))
+}
+
+fn main() {
+    let _ = BACKENDS;
+}
+";
+
+/// Each mistake, and a part of what is said about it.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "device_registry::entry_points! { pub static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
+        "expected `#[distributed_slice(GROUP)]` on each entry point, found `pub`",
+    ),
+    (
+        "device_registry::entry_points! { #[distributed_slice] pub static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
+        "expected the group, as in `distributed_slice(GROUP)`",
+    ),
+    (
+        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] pub const X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
+        "expected `static`, found `const`",
+    ),
+    (
+        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load) }",
+        "expected `;` after the value of the static",
+    ),
+    (
+        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"My-GPU\", load); }",
+        "an entry point's name is 1 to 32 bytes of a-z, 0-9 and _",
+    ),
+    (
+        "mod inner { use super::*; device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); } }",
+        "entry_points! belongs at the root of the crate",
+    ),
+    (
+        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", || Ok(Box::new(7))); }",
+        "the trait `device_registry::Backend` is not implemented for",
+    ),
+    ("device_registry::autoload!(onyl device_a);", "expected `only a, b` or `except a, b`, found `onyl`"),
+    ("device_registry::autoload!(only device-a);", "crate names have underscores here"),
+    ("device_registry::autoload!(only device_a device_b);", "expected `,`, found `device_b`"),
+    ("device_registry::autoload!(only device_a);", "no external crate `device_a`"),
+];
+
+#[test]
+fn each_mistake_is_told_where_it_is_made() {
+    let project = Project::new("macro-errors", MANIFEST, &[("src/main.rs", BACKEND)]);
+    let check = || run(&mut project.cargo(["check", "--quiet"]));
+    let _ = check().success();
+    for (mistake, told) in MISTAKES {
+        project.write("src/main.rs", &format!("{BACKEND}\n{mistake}\n"));
+        let outcome = check().failure();
+        outcome.shows(told);
+        // At the user's own line, not somewhere in a macro.
+        outcome.shows("--> src/main.rs:12:");
+    }
+}
+
+#[test]
+fn errors_call_the_users_crates_by_their_names() {
+    // `autoload!` names every crate once more, and rustc could call it by that name.
+    let mistake = "device_registry::autoload!();\nfn wrong() -> device_registry::Device { 7 }";
+    let project =
+        Project::new("macro-names", MANIFEST, &[("src/main.rs", &format!("{BACKEND}\n{mistake}\n"))]);
+    let outcome = run(&mut project.cargo(["check", "--quiet"])).failure();
+    outcome.shows("expected `Device`, found integer");
+    assert!(!outcome.stderr.contains("_::"), "{}", outcome.stderr);
+}
