@@ -8,8 +8,8 @@ use crate::rustc_args::{self, Externs};
 use crate::source::{Error, Output, Tokens};
 
 const NO_LIST: &str = "autoload! cannot see which crates this target depends on: the compiler that expands it \
-shows no `--extern` list. Name the crates by hand instead: `autoload!(only device_a, device_b);`, or one \
-`extern crate device_a as _;` line each";
+shows no `--extern` list. Name the crates by hand instead: `autoload!(only codec_a, codec_b);`, or one \
+`extern crate codec_a as _;` line each";
 
 pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     let names = match choice(input)? {

@@ -34,7 +34,7 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     output.text(&format!("#[doc(hidden)] #[allow(non_camel_case_types)] type {unique}_Plugin ="));
     output.tokens(plugin.clone()).text(";");
 
-    // linkme knows a slice by the bare identifier of its static, and two crates with a slice called BACKENDS
+    // linkme knows a slice by the bare identifier of its static, and two crates with a slice called DECODERS
     // stop each other. So the static gets a name of its own and its short name by re-export, which carries three
     // things at once: the static, linkme's macro, and the type that leads from the slice to its group.
     output.text(&format!(

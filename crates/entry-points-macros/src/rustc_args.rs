@@ -16,7 +16,7 @@ pub(crate) enum Externs {
     Known(BTreeSet<String>),
     /// An IDE expands the macro; it has no list, and nothing is linked.
     Ide,
-    /// The host is no IDE and shows no list: saying nothing would lose every backend in silence.
+    /// The host is no IDE and shows no list: saying nothing would lose every plugin in silence.
     Unknown,
 }
 

@@ -147,7 +147,7 @@ pub enum State {
     Linked,
     /// A switch turned it off.
     Disabled {
-        /// The variable and its value, such as `DEVICE_BACKEND_DISABLE=open*`, or the program.
+        /// The variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
         by: Arc<str>,
     },
     /// Its `load` is running.
@@ -205,7 +205,7 @@ impl fmt::Display for Told<'_> {
     }
 }
 
-/// A name's place in its group. It is leaked, so that devices and the like can hold it as a plain reference.
+/// A name's place in its group. It is leaked, so that anything can hold it as a plain reference.
 pub(crate) struct Slot<P: ?Sized + 'static> {
     name: &'static str,
     group: &'static Group<P>,

@@ -125,7 +125,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.origin.version
     }
 
-    /// The Rust path of its `load` function, such as `device_openreg::load`, if an `entry_points!` block declared
+    /// The Rust path of its `load` function, such as `codec_vorbis::load`, if an `entry_points!` block declared
     /// it; the path of the static where `load` is a closure.
     #[must_use]
     pub const fn value(&self) -> Option<&'static str> {
@@ -142,7 +142,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         (self.load)()
     }
 
-    /// Where it comes from, for messages: `device-openreg 0.1.0`, or the place in the source.
+    /// Where it comes from, for messages: `codec-vorbis 0.1.0`, or the place in the source.
     pub(crate) fn whence(&self) -> String {
         match (self.package(), self.version()) {
             (Some(package), Some(version)) => format!("{package} {version}"),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn names_follow_one_grammar() {
-        for good in ["a", "cpu", "openreg", "_x", "cuda11", &"a".repeat(32)] {
+        for good in ["a", "cpu", "vorbis", "_x", "mp3", &"a".repeat(32)] {
             assert!(is_name(good.as_bytes()), "{good}");
         }
         for bad in ["", "1a", "A", "a-b", "a b", "é", "a:", "a.b", &"a".repeat(33)] {

@@ -21,14 +21,14 @@ pub enum LoadError {
     Disabled {
         /// The name, its group and where it comes from.
         entry: EntryName,
-        /// The variable and its value, such as `DEVICE_BACKEND_DISABLE=open*`, or the program.
+        /// The variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
         by: Arc<str>,
     },
     /// Several packages offer the name, so that none of them is used.
     Duplicate {
         /// The name and its group.
         entry: EntryName,
-        /// What offers the name, such as `device-a 0.1.0`.
+        /// What offers the name, such as `codec-a 0.1.0`.
         offered_by: Arc<[String]>,
         /// What to do about it.
         remedy: Arc<str>,
@@ -121,7 +121,7 @@ impl Error for LoadError {
     }
 }
 
-/// A name in a group and the package behind it, as errors show it: `` `openreg` (device-openreg 0.1.0)``.
+/// A name in a group and the package behind it, as errors show it: `` `vorbis` (codec-vorbis 0.1.0)``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryName {
     pub(crate) name: &'static str,

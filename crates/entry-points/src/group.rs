@@ -16,7 +16,7 @@ use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
 use crate::verdict::{Candidate, Claim};
 use crate::{ConfigureError, EntryPoint, LoadError, RegisterError, Switches};
 
-/// A named set of entry points for the interface `P`, such as `device.backends` for `dyn Backend`.
+/// A named set of entry points for the interface `P`, such as `codec.decoders` for `dyn Decoder`.
 ///
 /// A framework declares its groups with [`group!`](crate::group), which also declares the distributed slice that
 /// plugin crates register in. The group is the run-time side: it finds entry points by name, loads them, and
@@ -98,7 +98,7 @@ enum Configured {
 /// How a group is declared. These are for the body of [`group!`](crate::group), or for a private group in a
 /// `static` of its own, which collects nothing and holds what is registered.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
-    /// A group called `name`: by convention the framework, a dot, and what it holds (`device.backends`).
+    /// A group called `name`: by convention the framework, a dot, and what it holds (`codec.decoders`).
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
@@ -239,7 +239,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.len() == 0
     }
 
-    /// The entries that match a pattern: a name such as `open*`, or `package/name` such as `device-openreg/*`.
+    /// The entries that match a pattern: a name such as `vorb*`, or `package/name` such as `codec-vorbis/*`.
     /// The language is that of [`Switches`].
     pub fn select(&'static self, pattern: &str) -> impl Iterator<Item = Entry<P>> + use<P> {
         let pattern = Pattern::new(pattern);

@@ -87,11 +87,11 @@ fn put<T: Named>(cells: &[Cell<T>], item: &'static T) {
     }
 }
 
-/// A multiplicative hash over words, in the manner of FxHash. The names are those of linked crates, so nobody
-/// can choose them to collide; the standard library's SipHash takes several times as long on eight bytes.
+/// Folded multiplication over words, as wyhash does it. The names are those of linked crates, so nobody can choose
+/// them to collide; the standard library's SipHash takes several times as long on eight bytes. (Plain multiplication,
+/// as in FxHash, lets names collide that differ in the last letter of one word and the first of the next.)
 fn hash(bytes: &[u8]) -> usize {
-    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-    let mut state = bytes.len() as u64;
+    let mut state = 0;
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {
         state = mix(state, u64::from_le_bytes(word.try_into().expect("a chunk of eight bytes")));
@@ -102,11 +102,14 @@ fn hash(bytes: &[u8]) -> usize {
         word[..rest.len()].copy_from_slice(rest);
         state = mix(state, u64::from_le_bytes(word));
     }
-    return (state ^ (state >> 32)) as usize;
+    // Once more, so that the low bits, which choose the cell, hang on every letter.
+    mix(state, bytes.len() as u64) as usize
+}
 
-    fn mix(state: u64, word: u64) -> u64 {
-        (state.rotate_left(5) ^ word).wrapping_mul(FACTOR)
-    }
+fn mix(state: u64, word: u64) -> u64 {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let product = u128::from(state ^ word ^ FACTOR.rotate_left(17)) * u128::from(FACTOR);
+    (product as u64) ^ ((product >> 64) as u64)
 }
 
 #[cfg(test)]
@@ -163,9 +166,16 @@ mod tests {
 
     #[test]
     fn hashes_of_similar_names_differ() {
-        let mut hashes: Vec<_> = (0..10_000).map(|n| hash(format!("device_{n}").as_bytes())).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
-        assert_eq!(hashes.len(), 10_000);
+        for prefix in ["", "x", "codec_", "decoder_", "a_rather_long_name_"] {
+            let mut hashes: Vec<_> = (0..10_000).map(|n| hash(format!("{prefix}{n}").as_bytes())).collect();
+            hashes.sort_unstable();
+            hashes.dedup();
+            assert_eq!(hashes.len(), 10_000, "{prefix}");
+            // The low bits choose the cell: of 32,768 cells, ten thousand names should hit some 8,600.
+            let mut cells: Vec<_> = hashes.iter().map(|hash| hash % 32_768).collect();
+            cells.sort_unstable();
+            cells.dedup();
+            assert!(cells.len() > 8_400, "{prefix}: {}", cells.len());
+        }
     }
 }

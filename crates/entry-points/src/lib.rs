@@ -56,14 +56,14 @@ pub use crate::switches::Switches;
 /// error that says so, and the crates can be named by hand, with the same result:
 ///
 /// ```text
-/// entry_points::autoload!(only device_openreg, device_opencl);
+/// entry_points::autoload!(only codec_vorbis, codec_opus);
 /// ```
 ///
 /// or, if linker sections of other crates are kept (any binary that rustc links for Linux, macOS or
 /// windows-msvc):
 ///
 /// ```text
-/// extern crate device_openreg as _;
+/// extern crate codec_vorbis as _;
 /// ```
 ///
 /// # Where to put it

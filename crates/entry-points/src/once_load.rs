@@ -25,7 +25,7 @@ use crate::sync::{Clock, Condvar, Mutex, OnceLock};
 /// Like [`OnceLock`](std::sync::OnceLock), with what plugins need beyond it: loading may fail or panic, no lock is
 /// held meanwhile, and where `OnceLock` would deadlock — a value that needs itself, directly, through others, or
 /// across threads — there is an error that shows the way round. A group loads its entry points through it; a
-/// framework can open devices, decoders and the like through it, and cycles across all of them are seen.
+/// framework can open its files, decoders and the like through it, and cycles across all of them are seen.
 ///
 /// ```
 /// use entry_points::{Interrupted, OnceLoad};

@@ -1,4 +1,4 @@
-//! Globs over entry point names: `open*`, `cuda?`, `device-openreg/*`.
+//! Globs over entry point names: `vorb*`, `mp?`, `codec-vorbis/*`.
 
 use crate::EntryPoint;
 
@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn stars_and_question_marks() {
         for (pattern, text, expected) in [
-            ("openreg", "openreg", true),
-            ("openreg", "openreg2", false),
-            ("open*", "openreg", true),
-            ("*reg", "openreg", true),
-            ("o*e*g", "openreg", true),
-            ("o*x*g", "openreg", false),
-            ("cuda?", "cuda1", true),
-            ("cuda?", "cuda", false),
+            ("vorbis", "vorbis", true),
+            ("vorbis", "vorbis2", false),
+            ("vorb*", "vorbis", true),
+            ("*bis", "vorbis", true),
+            ("v*b*s", "vorbis", true),
+            ("v*x*s", "vorbis", false),
+            ("mp?", "mp3", true),
+            ("mp?", "mp", false),
             ("*", "", true),
             ("", "", true),
             ("", "x", false),
@@ -96,18 +96,18 @@ mod tests {
     #[test]
     fn case_and_space_do_not_matter_and_a_slash_names_the_package() {
         let load = || -> Result<Box<u8>, LoadFailure> { Ok(Box::new(0)) };
-        let point = EntryPoint::<u8>::new("openreg", load).in_package("device-openreg", "0.1.0");
+        let point = EntryPoint::<u8>::new("vorbis", load).in_package("codec-vorbis", "0.1.0");
         for (pattern, expected) in [
-            (" OpenReg ", true),
-            ("device-openreg/openreg", true),
-            ("Device-* / open*", true),
-            ("other/openreg", false),
+            (" Vorbis ", true),
+            ("codec-vorbis/vorbis", true),
+            ("Codec-* / vorb*", true),
+            ("other/vorbis", false),
             ("*/cpu", false),
         ] {
             assert_eq!(Pattern::new(pattern).matches(&point), expected, "{pattern}");
         }
-        let bare = EntryPoint::<u8>::new("openreg", load);
-        assert!(!Pattern::new("device-openreg/openreg").matches(&bare));
-        assert!(Pattern::new("*/openreg").matches(&bare));
+        let bare = EntryPoint::<u8>::new("vorbis", load);
+        assert!(!Pattern::new("codec-vorbis/vorbis").matches(&bare));
+        assert!(Pattern::new("*/vorbis").matches(&bare));
     }
 }

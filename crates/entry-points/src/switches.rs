@@ -8,15 +8,15 @@ use crate::pattern::Pattern;
 
 /// Decides which entry points of a group may be used.
 ///
-/// A group that was declared with [`Group::switches("DEVICE_BACKEND")`](crate::Group::switches) reads them from
+/// A group that was declared with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) reads them from
 /// the environment at its first use; [`Group::configure`](crate::Group::configure) sets them in code before that,
 /// and then the environment is not read.
 ///
 /// | Variable | Field | Meaning |
 /// |---|---|---|
-/// | `DEVICE_BACKEND_AUTOLOAD` | `autoload` | `0`, `false`, `no`, `off`: linked entry points are not used unless registered explicitly. `1`, `true`, `yes`, `on`, unset or empty: on |
-/// | `DEVICE_BACKEND_DISABLE` | `disable` | comma list of patterns: these are off, registered ones too |
-/// | `DEVICE_BACKEND_SELECT` | `select` | comma list of patterns: only these are on |
+/// | `CODEC_DECODER_AUTOLOAD` | `autoload` | `0`, `false`, `no`, `off`: linked entry points are not used unless registered explicitly. `1`, `true`, `yes`, `on`, unset or empty: on |
+/// | `CODEC_DECODER_DISABLE` | `disable` | comma list of patterns: these are off, registered ones too |
+/// | `CODEC_DECODER_SELECT` | `select` | comma list of patterns: only these are on |
 ///
 /// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. An entry
 /// point in both lists is on, as in the Vulkan loader (`VK_LOADER_DRIVERS_SELECT`); `autoload` being off beats
@@ -25,7 +25,7 @@ use crate::pattern::Pattern;
 /// ```
 /// use entry_points::Switches;
 ///
-/// let switches = Switches { disable: vec!["cuda*".into()], ..Switches::default() };
+/// let switches = Switches { disable: vec!["mp*".into()], ..Switches::default() };
 /// assert!(switches.autoload);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 struct Switch<T> {
     value: T,
-    /// Such as ``DEVICE_BACKEND_DISABLE=`open*` ``; shown to the person who wonders why a name is off.
+    /// Such as ``CODEC_DECODER_DISABLE=`vorb*` ``; shown to the person who wonders why a name is off.
     blame: String,
 }
 
@@ -180,7 +180,7 @@ mod tests {
         Ok(Box::new(0))
     }
 
-    static OPENREG: EntryPoint<u8> = EntryPoint::new("openreg", load).in_package("device-openreg", "0.1.0");
+    static VORBIS: EntryPoint<u8> = EntryPoint::new("vorbis", load).in_package("codec-vorbis", "0.1.0");
 
     fn settings(variables: &[(&str, &str)]) -> Settings {
         Settings::from_env("X", |name| {
@@ -202,7 +202,7 @@ mod tests {
             ("", true),
         ] {
             let settings = settings(&[("X_AUTOLOAD", value)]);
-            assert_eq!(settings.off(&OPENREG, false).is_none(), on, "{value:?}");
+            assert_eq!(settings.off(&VORBIS, false).is_none(), on, "{value:?}");
             assert_eq!(settings.complaints, [""; 0], "{value:?}");
         }
     }
@@ -211,7 +211,7 @@ mod tests {
     fn any_other_spelling_is_on_and_complained_of() {
         for value in ["2", "01", "disable", "nope", "-1"] {
             let settings = settings(&[("X_AUTOLOAD", value)]);
-            assert_eq!(settings.off(&OPENREG, false), None);
+            assert_eq!(settings.off(&VORBIS, false), None);
             assert!(settings.complaints[0].contains(&format!("X_AUTOLOAD={value:?}")), "{settings:?}");
         }
     }
@@ -219,50 +219,50 @@ mod tests {
     #[test]
     fn every_pair_of_switches() {
         let auto = "X_AUTOLOAD=0";
-        let disable = "X_DISABLE=open*";
+        let disable = "X_DISABLE=vorb*";
         let select = "X_SELECT=other, which leaves it out";
         for (variables, linked, registered) in [
             (vec![], None, None),
             (vec![("X_AUTOLOAD", "0")], Some(auto), None),
-            (vec![("X_DISABLE", "open*")], Some(disable), Some(disable)),
-            (vec![("X_SELECT", "openreg")], None, None),
+            (vec![("X_DISABLE", "vorb*")], Some(disable), Some(disable)),
+            (vec![("X_SELECT", "vorbis")], None, None),
             (vec![("X_SELECT", "other")], Some(select), Some(select)),
-            (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "open*")], Some(auto), Some(disable)),
-            (vec![("X_AUTOLOAD", "0"), ("X_SELECT", "openreg")], Some(auto), None),
-            (vec![("X_DISABLE", "open*"), ("X_SELECT", "openreg")], None, None),
-            (vec![("X_DISABLE", "open*"), ("X_SELECT", "other")], Some(disable), Some(disable)),
-            (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "open*"), ("X_SELECT", "openreg")], Some(auto), None),
+            (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "vorb*")], Some(auto), Some(disable)),
+            (vec![("X_AUTOLOAD", "0"), ("X_SELECT", "vorbis")], Some(auto), None),
+            (vec![("X_DISABLE", "vorb*"), ("X_SELECT", "vorbis")], None, None),
+            (vec![("X_DISABLE", "vorb*"), ("X_SELECT", "other")], Some(disable), Some(disable)),
+            (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "vorb*"), ("X_SELECT", "vorbis")], Some(auto), None),
         ] {
             let settings = settings(&variables);
-            assert_eq!(settings.off(&OPENREG, false), linked, "linked under {variables:?}");
-            assert_eq!(settings.off(&OPENREG, true), registered, "registered under {variables:?}");
+            assert_eq!(settings.off(&VORBIS, false), linked, "linked under {variables:?}");
+            assert_eq!(settings.off(&VORBIS, true), registered, "registered under {variables:?}");
         }
     }
 
     #[test]
     fn a_pattern_that_matches_nothing_is_complained_of() {
-        let settings = settings(&[("X_DISABLE", "openreg, cuda*,,"), ("X_SELECT", "device-openreg/*")]);
-        let complaints = settings.idle_patterns(&[(&OPENREG, false)]);
-        assert_eq!(complaints, ["the pattern `cuda*` in X_DISABLE=openreg, cuda*,, matches nothing"]);
+        let settings = settings(&[("X_DISABLE", "vorbis, mp*,,"), ("X_SELECT", "codec-vorbis/*")]);
+        let complaints = settings.idle_patterns(&[(&VORBIS, false)]);
+        assert_eq!(complaints, ["the pattern `mp*` in X_DISABLE=vorbis, mp*,, matches nothing"]);
     }
 
     #[test]
     fn disabling_what_is_built_in_is_complained_of_unless_it_is_one_of_many() {
-        let built_in = [(&OPENREG, true)];
-        let complaints = settings(&[("X_DISABLE", "openreg")]).idle_patterns(&built_in);
+        let built_in = [(&VORBIS, true)];
+        let complaints = settings(&[("X_DISABLE", "vorbis")]).idle_patterns(&built_in);
         let expected =
-            "the pattern `openreg` in X_DISABLE=openreg matches what is built in, which is never off";
+            "the pattern `vorbis` in X_DISABLE=vorbis matches what is built in, which is never off";
         assert_eq!(complaints, [expected]);
         static OTHER: EntryPoint<u8> = EntryPoint::new("other", load);
-        let both = [(&OPENREG, true), (&OTHER, false)];
+        let both = [(&VORBIS, true), (&OTHER, false)];
         assert_eq!(settings(&[("X_DISABLE", "*")]).idle_patterns(&both), [""; 0]);
-        assert_eq!(settings(&[("X_SELECT", "openreg")]).idle_patterns(&built_in), [""; 0]);
+        assert_eq!(settings(&[("X_SELECT", "vorbis")]).idle_patterns(&built_in), [""; 0]);
     }
 
     #[test]
     fn values_are_escaped_where_they_are_shown() {
-        let settings = settings(&[("X_DISABLE", "open*,\u{1b}[31m\n")]);
-        assert_eq!(settings.off(&OPENREG, false), Some("X_DISABLE=open*,\\u{1b}[31m\\n"));
+        let settings = settings(&[("X_DISABLE", "vorb*,\u{1b}[31m\n")]);
+        assert_eq!(settings.off(&VORBIS, false), Some("X_DISABLE=vorb*,\\u{1b}[31m\\n"));
     }
 
     #[cfg(unix)]
@@ -272,14 +272,14 @@ mod tests {
         let settings = Settings::from_env("X", |name| {
             (name == "X_DISABLE").then(|| OsString::from_vec(b"open\xff*".to_vec()))
         });
-        assert_eq!(settings.off(&OPENREG, false), None);
+        assert_eq!(settings.off(&VORBIS, false), None);
         assert!(settings.complaints[0].contains("X_DISABLE is not valid UTF-8"), "{settings:?}");
     }
 
     #[test]
     fn switches_set_in_code_are_blamed_on_the_program() {
-        let switches = Switches { disable: vec!["OPEN*".into()], ..Switches::default() };
-        let blame = Settings::from_code(&switches).off(&OPENREG, true).map(str::to_owned);
-        assert_eq!(blame.as_deref(), Some("the program (Switches::disable = [\"OPEN*\"])"));
+        let switches = Switches { disable: vec!["VORB*".into()], ..Switches::default() };
+        let blame = Settings::from_code(&switches).off(&VORBIS, true).map(str::to_owned);
+        assert_eq!(blame.as_deref(), Some("the program (Switches::disable = [\"VORB*\"])"));
     }
 }

@@ -133,8 +133,8 @@ mod tests {
     }
 
     static POINTS: [EntryPoint<u8>; 2] = [
-        EntryPoint::new("x", load).in_package("device-a", "0.1.0"),
-        EntryPoint::new("x", load).in_package("device-b", "0.2.0"),
+        EntryPoint::new("x", load).in_package("codec-a", "0.1.0"),
+        EntryPoint::new("x", load).in_package("codec-b", "0.2.0"),
     ];
 
     fn verdicts(claims: &[(usize, Claim)], switches: &Switches) -> Vec<String> {
@@ -164,14 +164,14 @@ mod tests {
         let both = [(A, Claim::Linked), (B, Claim::Linked)];
         assert_eq!(
             verdicts(&both, &Switches::default()),
-            ["duplicate of device-b 0.2.0", "duplicate of device-a 0.1.0"]
+            ["duplicate of codec-b 0.2.0", "duplicate of codec-a 0.1.0"]
         );
     }
 
     #[test]
     fn turning_one_of_two_off_lets_the_other_work() {
         let both = [(A, Claim::Linked), (B, Claim::Linked)];
-        assert_eq!(verdicts(&both, &disable("device-a/x")), ["off", "on"]);
+        assert_eq!(verdicts(&both, &disable("codec-a/x")), ["off", "on"]);
         assert_eq!(verdicts(&both, &disable("x")), ["off", "off"]);
     }
 
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn an_override_replaces_whatever_was_there() {
         let both = [(A, Claim::Linked), (B, Claim::Override)];
-        assert_eq!(verdicts(&both, &Switches::default()), ["duplicate of device-b 0.2.0", "on"]);
-        assert_eq!(verdicts(&both, &disable("x")), ["duplicate of device-b 0.2.0", "off"]);
+        assert_eq!(verdicts(&both, &Switches::default()), ["duplicate of codec-b 0.2.0", "on"]);
+        assert_eq!(verdicts(&both, &disable("x")), ["duplicate of codec-b 0.2.0", "off"]);
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_refused_registration_disturbs_nothing() {
         let both = [(A, Claim::Linked), (B, Claim::Refused)];
-        assert_eq!(verdicts(&both, &Switches::default()), ["on", "duplicate of device-a 0.1.0"]);
+        assert_eq!(verdicts(&both, &Switches::default()), ["on", "duplicate of codec-a 0.1.0"]);
     }
 
     #[test]
@@ -215,13 +215,13 @@ mod tests {
         let everything = Switches::default();
         let linked = [(A, Claim::Linked), (B, Claim::Linked)];
         assert_eq!(name(&linked, &everything), Standing::Duplicate(vec![0, 1]));
-        assert_eq!(name(&linked, &disable("device-a/x")), Standing::On(1));
+        assert_eq!(name(&linked, &disable("codec-a/x")), Standing::On(1));
         assert_eq!(name(&linked, &disable("x")), Standing::Off(0));
         let three = [(A, Claim::Linked), (B, Claim::Linked), (B, Claim::Linked)];
-        assert_eq!(name(&three, &disable("device-a/x")), Standing::Duplicate(vec![1, 2]));
+        assert_eq!(name(&three, &disable("codec-a/x")), Standing::Duplicate(vec![1, 2]));
         let overridden = [(A, Claim::Linked), (B, Claim::Override)];
         assert_eq!(name(&overridden, &everything), Standing::On(1));
-        assert_eq!(name(&overridden, &disable("device-b/x")), Standing::Off(1));
+        assert_eq!(name(&overridden, &disable("codec-b/x")), Standing::Off(1));
     }
 
     #[test]

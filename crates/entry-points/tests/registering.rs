@@ -140,17 +140,17 @@ fn disabled_code_is_never_run_though_registered() {
 #[test]
 fn an_unknown_name_says_what_there_is_and_what_was_meant() {
     let group = private();
-    group.register(point("openreg", "device-openreg")).unwrap();
-    let error = group.load("openrag\n").unwrap_err();
+    group.register(point("vorbis", "codec-vorbis")).unwrap();
+    let error = group.load("vorbsi\n").unwrap_err();
     assert_eq!(
         error.to_string(),
         "\
-no entry point of test.private is called `openrag\\n`; is `openreg` meant?
+no entry point of test.private is called `vorbsi\\n`; is `vorbis` meant?
 test.private: 1 entry point
-  name     package         version  state
-  openreg  device-openreg  1.0.0    linked"
+  name    package       version  state
+  vorbis  codec-vorbis  1.0.0    linked"
     );
-    assert_eq!(error.name(), "openrag\n");
+    assert_eq!(error.name(), "vorbsi\n");
 }
 
 #[test]

@@ -30,9 +30,9 @@ impl log::Log for Logger {
 fn an_idle_pattern_is_warned_of_once_and_stays_in_the_report() {
     log::set_logger(&Logger).unwrap();
     log::set_max_level(log::LevelFilter::Trace);
-    GROUP.configure(Switches { disable: vec!["cuda*".to_owned()], ..Switches::default() }).unwrap();
+    GROUP.configure(Switches { disable: vec!["mp*".to_owned()], ..Switches::default() }).unwrap();
     assert!(GROUP.get("x").is_none());
-    let note = "the pattern `cuda*` in the program (Switches::disable = [\"cuda*\"]) matches nothing";
+    let note = "the pattern `mp*` in the program (Switches::disable = [\"mp*\"]) matches nothing";
     assert_eq!(*WARNINGS.lock().unwrap(), [format!("WARN test.warned: {note}")]);
 
     // A second entry point would trip the logger's assertion if anything were logged again.
