@@ -119,7 +119,16 @@ impl fmt::Display for DeviceError {
                     (_, _) => write!(f, "{count} devices, `{0}:0` to `{0}:{1}`", device.name(), count - 1),
                 }
             }
-            Self::Call { device, call, error } => write!(f, "`{device}`: {call}: {error}"),
+            Self::Call { device, call, error } => {
+                write!(f, "`{device}`")?;
+                // Whose code it was that ran.
+                if let (Some(package), Some(version)) =
+                    (device.backend().package(), device.backend().version())
+                {
+                    write!(f, " ({package} {version})")?;
+                }
+                write!(f, ": {call}: {error}")
+            }
             Self::OpenCycle { device, path } => {
                 write!(f, "`{device}` needs itself in order to open: {}", path.join(" -> "))
             }
@@ -264,9 +273,11 @@ mod tests {
     fn the_source_of_a_backends_error_is_the_source_of_ours() {
         let error = BackendError::lost("gone").with_source(std::io::Error::other("Xid 79"));
         let error = DeviceError::Call { device: Device::cpu(), call: "read", error };
-        assert_eq!(error.to_string(), "`cpu`: read: device lost: gone");
+        let expected =
+            concat!("`cpu` (device-registry ", env!("CARGO_PKG_VERSION"), "): read: device lost: gone");
+        assert_eq!(error.to_string(), expected);
         assert_eq!(error.source().unwrap().to_string(), "Xid 79");
-        assert_eq!(format!("{error:?}"), "`cpu`: read: device lost: gone\ncaused by: Xid 79");
+        assert_eq!(format!("{error:?}"), format!("{expected}\ncaused by: Xid 79"));
     }
 
     #[test]
