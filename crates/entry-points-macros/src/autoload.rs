@@ -80,14 +80,14 @@ fn link(names: &BTreeSet<String>) -> Output {
         output.text(&format!("#[allow(unused_imports)] use ::r#{name} as _;"));
     }
     output.text(&format!(
-        "static AUTOLOADED: &[&[{krate}::__private::Registration]] = {{
+        "static AUTOLOADED: &[(&str, &[{krate}::__private::Registration])] = {{
             #[allow(unused_imports)]
             use {krate}::__private::nothing::__ENTRY_POINTS;
             &["
     ));
     for name in names {
         output.text(&format!(
-            "{{ #[allow(unused_imports, clippy::wildcard_imports)] use ::r#{name}::*; __ENTRY_POINTS }},"
+            "({name:?}, {{ #[allow(unused_imports, clippy::wildcard_imports)] use ::r#{name}::*; __ENTRY_POINTS }}),"
         ));
     }
     output.text(&format!(

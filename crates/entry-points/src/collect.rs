@@ -10,8 +10,10 @@
 //! An entry point that comes by several ways is one entry point, by its address.
 
 use std::any::{Any, TypeId};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::error::and;
 use crate::message::panic_message;
 use crate::{EntryPoint, Group};
 
@@ -84,22 +86,47 @@ impl Registration {
 }
 
 // Not public API. Used by generated code.
-/// What one `autoload!` line found: for each crate, its entry points.
+/// What one `autoload!` line found: the crates that it links, with their entry points.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Autoload {
     /// `None` for the sentinel, which this crate links into every collector to see whether it works.
     written_in: Option<&'static str>,
-    crates: &'static [&'static [Registration]],
+    crates: &'static [Listed],
 }
 
 impl Autoload {
     // Not public API. Used by generated code.
-    pub const fn new(written_in: &'static str, crates: &'static [&'static [Registration]]) -> Self {
+    pub const fn new(written_in: &'static str, crates: &'static [Listed]) -> Self {
         Self { written_in: Some(written_in), crates }
     }
 
     const SENTINEL: Self = Self { written_in: None, crates: &[] };
+}
+
+/// A crate's name, as the calling crate knows it, and its entry points for all groups.
+type Listed = (&'static str, &'static [Registration]);
+
+/// One `autoload!` line, in words: where it stands, what it links, and what of that offers entry points.
+impl fmt::Display for Autoload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// More names than this help nobody.
+        const MOST: usize = 16;
+        let offering = self.crates.iter().filter(|(_, points)| !points.is_empty());
+        let offering: Vec<String> = offering.map(|(name, _)| (*name).to_owned()).collect();
+        let linked: Vec<String> = self.crates.iter().map(|(name, _)| (*name).to_owned()).collect();
+        write!(f, "`autoload!` in {} links ", self.written_in.unwrap_or_default())?;
+        match linked.len() {
+            0 => f.write_str("nothing")?,
+            1..=MOST => f.write_str(&and(&linked))?,
+            more => write!(f, "{more} crates")?,
+        }
+        match &offering[..] {
+            [] => f.write_str(", and none of it offers an entry point"),
+            [one] => write!(f, ", of which {one} offers entry points"),
+            some => write!(f, ", of which {} offer entry points", and(some)),
+        }
+    }
 }
 
 // Not public API. Used by generated code.
@@ -175,12 +202,12 @@ impl Sight {
 }
 
 /// What the collectors saw, apart from the entry points themselves.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Seen {
     pub(crate) linkme: Sight,
     pub(crate) inventory: Sight,
-    /// Where `autoload!` lines stand.
-    pub(crate) autoloads: Vec<&'static str>,
+    /// The `autoload!` lines of the program, by where they stand.
+    pub(crate) autoloads: Vec<&'static Autoload>,
     /// The group's own slice could not be read.
     pub(crate) broken_slice: Option<String>,
 }
@@ -231,16 +258,16 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
     }
     if let Some(source) = source {
         let slice = (source.slice)();
-        let listed = autoloads.iter().flat_map(|autoload| autoload.crates.iter().copied().flatten());
+        let listed = autoloads.iter().flat_map(|autoload| autoload.crates).flat_map(|(_, points)| *points);
         points.extend(listed.filter_map(|registration| registration.of_slice(slice)));
     }
     let by_address = |point: &&'static EntryPoint<P>| std::ptr::from_ref::<EntryPoint<P>>(point).cast::<()>();
     points.sort_unstable_by_key(by_address);
     points.dedup_by_key(|point| by_address(point));
 
-    let mut autoloads: Vec<_> = autoloads.iter().filter_map(|autoload| autoload.written_in).collect();
-    autoloads.sort_unstable();
-    autoloads.dedup();
+    autoloads.retain(|autoload| autoload.written_in.is_some());
+    autoloads.sort_unstable_by_key(|autoload| (autoload.written_in, std::ptr::from_ref(*autoload)));
+    autoloads.dedup_by_key(|autoload| std::ptr::from_ref(*autoload));
     (points, Seen { linkme, inventory, autoloads, broken_slice })
 }
 
@@ -284,10 +311,7 @@ impl Seen {
                  line names. Write `{autoload_line}` once, in main.rs or lib.rs; in a staticlib, in the module of a \
                  function that C calls, for a C linker leaves out the object files that nothing refers to"
             )),
-            _ => Some(format!(
-                "`autoload!` stands in {}, and links what Cargo.toml gives to that very crate",
-                self.autoloads.join(", ")
-            )),
+            _ => Some(self.autoloads.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
         }
     }
 }
@@ -298,6 +322,32 @@ mod tests {
 
     const ALL_WELL: Seen =
         Seen { linkme: Sight::Works, inventory: Sight::Absent, autoloads: Vec::new(), broken_slice: None };
+
+    static NOTHING: Autoload = Autoload::new("app", &[]);
+
+    #[test]
+    fn an_autoload_line_tells_what_it_links_and_what_of_that_has_entry_points() {
+        static GROUP: Group<u8> = Group::new("test.group");
+        static POINT: EntryPoint<u8> = EntryPoint::new("x", || Ok(Box::new(0)));
+        struct Slice;
+        impl Collected for Slice {
+            type Plugin = u8;
+            fn group() -> &'static Group<u8> {
+                &GROUP
+            }
+        }
+        static POINTS: [Registration; 1] = [Registration::new::<Slice>(&POINT)];
+        static SOME: Autoload = Autoload::new("app", &[("clap", &[]), ("codec_opus", &POINTS), ("log", &[])]);
+        assert_eq!(
+            SOME.to_string(),
+            "`autoload!` in app links clap, codec_opus and log, of which codec_opus offers entry points"
+        );
+        static NONE: Autoload = Autoload::new("app", &[("log", &[])]);
+        assert_eq!(NONE.to_string(), "`autoload!` in app links log, and none of it offers an entry point");
+        const LOG: Listed = ("log", &[]);
+        static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
+        assert!(MANY.to_string().starts_with("`autoload!` in app links 17 crates,"), "{MANY}");
+    }
 
     fn advice(seen: &Seen) -> String {
         seen.advice("x::autoload!();").unwrap_or_default()
@@ -311,34 +361,47 @@ mod tests {
     #[test]
     fn a_program_without_autoload_is_told_the_line_to_write() {
         assert!(advice(&ALL_WELL).contains("Write `x::autoload!();` once"), "{}", advice(&ALL_WELL));
-        let written = Seen { autoloads: vec!["app"], ..ALL_WELL };
-        assert!(advice(&written).starts_with("`autoload!` stands in app,"), "{}", advice(&written));
+        let written = Seen { autoloads: vec![&NOTHING], ..ALL_WELL };
+        assert_eq!(
+            advice(&written),
+            "`autoload!` in app links nothing, and none of it offers an entry point"
+        );
     }
 
     #[test]
     fn a_blind_collector_is_reported_with_the_remedy() {
         let blind = Seen { linkme: Sight::Blind, ..ALL_WELL };
-        assert!(blind.troubles()[0].contains("Turn on the feature `inventory`"), "{blind:?}");
+        assert!(blind.troubles()[0].contains("Turn on the feature `inventory`"), "{:?}", blind.troubles());
         assert_eq!(advice(&blind), "", "whether the line is there cannot be known");
         let wasm = Seen { linkme: Sight::Absent, inventory: Sight::Blind, ..ALL_WELL };
-        assert!(wasm.troubles()[0].contains("not even this crate's own sentinel"), "{wasm:?}");
-        let by_autoload = Seen { autoloads: vec!["app"], ..blind.clone() };
+        assert!(wasm.troubles()[0].contains("not even this crate's own sentinel"), "{:?}", wasm.troubles());
+        let by_autoload = Seen { autoloads: vec![&NOTHING], ..blind.clone() };
         let by_inventory = Seen { inventory: Sight::Works, ..blind };
         for covered in [by_autoload, by_inventory] {
-            assert!(covered.troubles()[0].contains("are found all the same"), "{covered:?}");
+            assert!(covered.troubles()[0].contains("are found all the same"), "{:?}", covered.troubles());
         }
     }
 
     #[test]
     fn a_slice_that_cannot_be_read_is_reported() {
         let broken = Seen { broken_slice: Some("duplicate slice".to_owned()), ..ALL_WELL };
-        assert!(broken.troubles()[0].contains("(duplicate slice)"), "{broken:?}");
+        assert!(broken.troubles()[0].contains("(duplicate slice)"), "{:?}", broken.troubles());
     }
 
     #[test]
     fn the_sentinel_is_seen_in_this_very_binary() {
         let (_, seen) = gather::<u8>(None);
-        assert!(seen.linkme != Sight::Blind && seen.inventory != Sight::Blind, "{seen:?}");
-        assert!(seen.linkme == Sight::Works || seen.inventory == Sight::Works, "{seen:?}");
+        assert!(
+            seen.linkme != Sight::Blind && seen.inventory != Sight::Blind,
+            "{:?} {:?}",
+            seen.linkme,
+            seen.inventory
+        );
+        assert!(
+            seen.linkme == Sight::Works || seen.inventory == Sight::Works,
+            "{:?} {:?}",
+            seen.linkme,
+            seen.inventory
+        );
     }
 }

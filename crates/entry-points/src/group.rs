@@ -162,12 +162,6 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.name
     }
 
-    /// The prefix of the variables that switch its entry points on and off, if it reads any.
-    #[must_use]
-    pub fn switches_prefix(&self) -> Option<&'static str> {
-        self.switches
-    }
-
     /// The entry called `name`, in whatever state it is. Runs no plugin's code.
     #[must_use]
     pub fn get(&'static self, name: &str) -> Option<Entry<P>> {
