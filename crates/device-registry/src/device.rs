@@ -92,7 +92,7 @@ impl Device {
     }
 
     pub(crate) fn of_backend(backend: Entry<dyn Backend>, index: Option<u16>) -> Self {
-        let one_name = backend.name() == cpu::NAME && index == Some(0);
+        let one_name = index == Some(0) && backend.name() == cpu::NAME;
         Self { backend, index: index.filter(|_| !one_name) }
     }
 

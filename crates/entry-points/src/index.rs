@@ -91,24 +91,32 @@ fn put<T: Named>(cells: &[Cell<T>], item: &'static T) {
 /// them to collide; the standard library's SipHash takes several times as long on eight bytes. (Plain multiplication,
 /// as in FxHash, lets names collide that differ in the last letter of one word and the first of the next.)
 fn hash(bytes: &[u8]) -> usize {
-    let mut state = 0;
-    let mut words = bytes.chunks_exact(8);
-    for word in &mut words {
-        state = mix(state, u64::from_le_bytes(word.try_into().expect("a chunk of eight bytes")));
-    }
-    let rest = words.remainder();
-    if !rest.is_empty() {
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        state = mix(state, u64::from_le_bytes(word));
-    }
-    // Once more, so that the low bits, which choose the cell, hang on every letter.
-    mix(state, bytes.len() as u64) as usize
+    let len = bytes.len();
+    let half = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    // Spread over the whole word, so that it does not undo the difference of two letters.
+    let seed = (len as u64).wrapping_mul(FACTOR);
+    // What is not a whole word long overlaps, which is cheaper than to copy it into one.
+    let state = match len {
+        0 => seed,
+        1..4 => {
+            let letter = |at: usize| u64::from(bytes[at]);
+            mix(seed, letter(0) | letter(len / 2) << 8 | letter(len - 1) << 16)
+        }
+        4..=8 => mix(seed, half(0) | half(len - 4) << 32),
+        _ => {
+            let whole = (0..len - 8).step_by(8);
+            mix(whole.fold(seed, |state, at| mix(state, word(at))), word(len - 8))
+        }
+    };
+    // The low bits choose the cell, and are to hang on every letter.
+    (state ^ (state >> 29)) as usize
 }
 
+const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
 fn mix(state: u64, word: u64) -> u64 {
-    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-    let product = u128::from(state ^ word ^ FACTOR.rotate_left(17)) * u128::from(FACTOR);
+    let product = u128::from(state ^ word) * u128::from(FACTOR);
     (product as u64) ^ ((product >> 64) as u64)
 }
 
