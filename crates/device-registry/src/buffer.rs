@@ -202,8 +202,10 @@ impl Drop for Allocation {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
-    use crate::testing::{device_of, fake};
+    use crate::testing::{COPIES, PEER_COPIES, device_of, fake};
 
     fn filled(device: Device, bytes: &[u8]) -> Buffer {
         let buffer = device.allocate(bytes.len()).unwrap();
@@ -289,6 +291,29 @@ mod tests {
                 assert_eq!(content(&destination), b".345......", "{from} to {to}");
             }
         }
+    }
+
+    #[test]
+    fn a_backend_that_can_copy_by_itself_is_asked_to() {
+        let first = device_of("copies_by_itself");
+        let second = Device::parse("copies_by_itself:1").unwrap();
+        let source = filled(first, b"ab");
+        filled(first, b"..").copy_from(0, &source, 0..2).unwrap();
+        let copies = || (COPIES.load(Ordering::SeqCst), PEER_COPIES.load(Ordering::SeqCst));
+        assert_eq!(copies(), (1, 0), "within a device");
+        let destination = filled(second, b"..");
+        destination.copy_from(0, &source, 0..2).unwrap();
+        assert_eq!(copies(), (1, 1), "between two devices");
+        assert_eq!(content(&destination), b"ab");
+    }
+
+    #[test]
+    fn a_copy_from_a_peer_that_fails_is_not_tried_through_the_host() {
+        let source = filled(device_of("peers_fail"), b"ab");
+        let destination = filled(Device::parse("peers_fail:1").unwrap(), b"..");
+        let error = destination.copy_from(0, &source, 0..2).unwrap_err();
+        assert_eq!(error.to_string(), "`peers_fail:1`: copy from a peer: device lost: the link is down");
+        assert_eq!(content(&destination), b"..");
     }
 
     #[test]

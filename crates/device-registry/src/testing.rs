@@ -11,12 +11,18 @@ use crate::{
 /// How often a device of the backend `opened_once` was opened.
 pub(crate) static OPENED: AtomicUsize = AtomicUsize::new(0);
 
+/// How often the backend `copies_by_itself` copied within a device.
+pub(crate) static COPIES: AtomicUsize = AtomicUsize::new(0);
+
+/// How often it copied from one of its devices to the other.
+pub(crate) static PEER_COPIES: AtomicUsize = AtomicUsize::new(0);
+
 static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake"));
 
 /// Both are under way before either goes on.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 18] = [
+static OTHERS: [BackendDescriptor; 20] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -35,6 +41,8 @@ static OTHERS: [BackendDescriptor; 18] = [
         backend("opens_while_it_loads")
     }),
     BackendDescriptor::new("loads_while_it_opens", || backend("loads_while_it_opens")),
+    BackendDescriptor::new("copies_by_itself", || backend("copies_by_itself")),
+    BackendDescriptor::new("peers_fail", || backend("peers_fail")),
     BackendDescriptor::new("counts_too_many", || backend("counts_too_many")),
     BackendDescriptor::new("counts_itself", || backend("counts_itself")),
     BackendDescriptor::new("panics_in_load", || panic!("on purpose")),
@@ -160,8 +168,22 @@ impl DeviceDriver for FakeDevice {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        COPIES.fetch_add(usize::from(self.backend == "copies_by_itself"), Ordering::SeqCst);
         let mut bytes = vec![0; source.len()];
         self.read(source, &mut bytes)?;
         self.write(destination, &bytes)
+    }
+
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        match self.backend {
+            "copies_by_itself" => {
+                PEER_COPIES.fetch_add(1, Ordering::SeqCst);
+                let mut bytes = vec![0; source.len()];
+                self.read(source, &mut bytes)?;
+                self.write(destination, &bytes)
+            }
+            "peers_fail" => Err(BackendError::lost("the link is down")),
+            _ => Err(BackendError::unsupported("copying from a peer")),
+        }
     }
 }
