@@ -178,12 +178,10 @@ fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Res
 impl fmt::Debug for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            write!(f, "\ncaused by: {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        // Enough for any honest chain; a `source` that leads back to itself has no end.
+        const LONGEST_CHAIN: usize = 16;
+        let mut causes = std::iter::successors(self.source(), |&error| error.source()).take(LONGEST_CHAIN);
+        causes.try_for_each(|cause| write!(f, "\ncaused by: {cause}"))
     }
 }
 

@@ -81,12 +81,13 @@ pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
     let loaded = backend.load()?;
     let device = Device::of_backend(backend, None);
     let fail = |error| Err(DeviceError::Call { device, call: "device count", error });
-    if ASKED.with_borrow(|asked| asked.contains(&backend)) {
+    // While a thread ends the list is gone, and a backend is asked without it.
+    if ASKED.try_with(|asked| asked.borrow().contains(&backend)).unwrap_or(false) {
         return fail(BackendError::other("the backend asks for its own count in order to count"));
     }
-    ASKED.with_borrow_mut(|asked| asked.push(backend));
+    let _ = ASKED.try_with(|asked| asked.borrow_mut().push(backend));
     let count = isolated(device, "device count", || loaded.device_count());
-    ASKED.with_borrow_mut(Vec::pop);
+    let _ = ASKED.try_with(|asked| asked.borrow_mut().pop());
     match count? {
         count if count > MOST => fail(BackendError::invalid(format_args!(
             "the backend counts {count} devices, and {MOST} can be named"
@@ -220,6 +221,24 @@ mod tests {
             "{loaded} | {opened}"
         );
         assert!(loaded.contains(cycle) || opened.contains(cycle), "{loaded} | {opened}");
+    }
+
+    #[test]
+    fn a_thread_that_ends_may_still_ask() {
+        struct Asks;
+        impl Drop for Asks {
+            fn drop(&mut self) {
+                assert!(is_available("cpu"));
+            }
+        }
+        thread_local! {
+            static ASKS: Asks = const { Asks };
+        }
+        let ending = thread::spawn(|| {
+            // Made before the list is, it is dropped after it.
+            ASKS.with(|_| assert!(is_available("cpu")));
+        });
+        ending.join().unwrap();
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
             let message = format!("crate names have underscores here: `{name}_…`, as `use` would write it");
             return Err(Error::new(name.span(), message));
         }
-        names.insert(name.to_string());
+        names.insert(name.to_string().trim_start_matches("r#").to_owned());
         if input.is_empty() {
             return Ok(names);
         }

@@ -107,7 +107,7 @@ impl Autoload {
 /// A crate's name, as the calling crate knows it, and its entry points for all groups.
 type Listed = (&'static str, &'static [Registration]);
 
-/// One `autoload!` line, in words: where it stands, what it links, and what of that offers entry points.
+/// One `autoload!` line, in words: where it stands, what it links, and what of that has a block.
 impl fmt::Display for Autoload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// More names than this help nobody.
@@ -122,9 +122,9 @@ impl fmt::Display for Autoload {
             more => write!(f, "{more} crates")?,
         }
         match &offering[..] {
-            [] => f.write_str(", and none of it offers an entry point"),
-            [one] => write!(f, ", of which {one} offers entry points"),
-            some => write!(f, ", of which {} offer entry points", and(some)),
+            [] => f.write_str(", and none of it has an `entry_points!` block"),
+            [one] => write!(f, ", of which {one} has an `entry_points!` block"),
+            some => write!(f, ", of which {} have an `entry_points!` block", and(some)),
         }
     }
 }
@@ -340,10 +340,13 @@ mod tests {
         static SOME: Autoload = Autoload::new("app", &[("clap", &[]), ("codec_opus", &POINTS), ("log", &[])]);
         assert_eq!(
             SOME.to_string(),
-            "`autoload!` in app links clap, codec_opus and log, of which codec_opus offers entry points"
+            "`autoload!` in app links clap, codec_opus and log, of which codec_opus has an `entry_points!` block"
         );
         static NONE: Autoload = Autoload::new("app", &[("log", &[])]);
-        assert_eq!(NONE.to_string(), "`autoload!` in app links log, and none of it offers an entry point");
+        assert_eq!(
+            NONE.to_string(),
+            "`autoload!` in app links log, and none of it has an `entry_points!` block"
+        );
         const LOG: Listed = ("log", &[]);
         static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
         assert!(MANY.to_string().starts_with("`autoload!` in app links 17 crates,"), "{MANY}");
@@ -364,7 +367,7 @@ mod tests {
         let written = Seen { autoloads: vec![&NOTHING], ..ALL_WELL };
         assert_eq!(
             advice(&written),
-            "`autoload!` in app links nothing, and none of it offers an entry point"
+            "`autoload!` in app links nothing, and none of it has an `entry_points!` block"
         );
     }
 

@@ -192,13 +192,31 @@ impl fmt::Display for State {
 }
 
 /// An error as a state tells it: the name stands beside it already, and there is room for the whole chain.
+///
+/// Of each message it is the first line, and of that a part: a message may quote a whole report, this one's
+/// predecessor included, and what quotes all of what quotes all of it soon fills the memory.
 struct Told<'a>(&'a LoadError);
+
+/// The beginning of a message.
+fn beginning(message: &str) -> String {
+    const LONGEST: usize = 200;
+    let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let mut beginning: String = first.chars().take(LONGEST).collect();
+    if beginning.len() < first.len() || lines.next().is_some() {
+        beginning.push('…');
+    }
+    beginning
+}
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.0.failure()) {
-            (_, Some(failure)) => f.write_str(&failure.messages().join(": ")),
-            (LoadError::Panicked { message, .. }, _) => write!(f, "panicked: {message}"),
+            (_, Some(failure)) => {
+                let messages: Vec<_> = failure.messages().iter().map(|message| beginning(message)).collect();
+                f.write_str(&messages.join(": "))
+            }
+            (LoadError::Panicked { message, .. }, _) => write!(f, "panicked: {}", beginning(message)),
             (LoadError::Cycle { path, .. }, _) => write!(f, "needs itself: {}", path.join(" -> ")),
             (other, None) => other.fmt(f),
         }
@@ -340,9 +358,13 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         if state.in_use {
             return Some(RegisterError::InUse { name, group, holder: holder(), by });
         }
-        let is_off = |at: usize| matches!(state.verdicts[at], Verdict::Off { .. });
-        let taken = (0..state.candidates.len())
-            .any(|at| !std::ptr::eq(state.candidates[at].point, point) && !is_off(at));
+        // An override holds the name also when it is switched off.
+        let holds = |at: usize| {
+            let candidate = &state.candidates[at];
+            let is_off = matches!(state.verdicts[at], Verdict::Off { .. });
+            !std::ptr::eq(candidate.point, point) && (!is_off || candidate.claim == Claim::Override)
+        };
+        let taken = (0..state.candidates.len()).any(holds);
         (claim == Claim::Registered && taken).then(|| RegisterError::Taken {
             name,
             group,

@@ -273,7 +273,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError`] if another entry point has the name; that one goes on working, and this one is listed
+    /// [`RegisterError`] if another entry point has the name; nothing changes for that one, and this one is listed
     /// as a duplicate.
     pub fn register(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
         self.claim(point, Claim::Registered)

@@ -194,7 +194,15 @@ impl<T, E: Clone> OnceLoad<T, E> {
             Err(_) => Progress::NotLoaded,
         };
         self.end(&attempt, progress, ended.is_err());
-        ended.map(|()| self.loaded()).map_err(|error| E::clone(&error))
+        match ended {
+            Ok(()) => Ok(self.loaded()),
+            Err(shared) => {
+                let error = E::clone(&shared);
+                // Here they may be the last: what is forgotten is shared with nobody.
+                drop_isolated((shared, result));
+                Err(error)
+            }
+        }
     }
 
     /// Begins an attempt if none is running, waits for the one that is, or finds that all is decided.
@@ -284,7 +292,11 @@ enum Turn<E> {
 /// Drops an error of a plugin's, outside of all locks: its `drop` may do anything.
 fn drop_isolated<T>(value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        log::error!("a plugin's error panicked while it was dropped: {}", panic_message(panic));
+        let message = panic_message(panic);
+        // The logger is somebody else's code as well.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            log::error!("a plugin's error panicked while it was dropped: {message}");
+        }));
     }
 }
 
@@ -445,13 +457,14 @@ mod tests {
 
     #[test]
     fn an_error_whose_drop_loads_something_holds_nothing_up() {
-        static OTHER: OnceLoad<u8, String> = OnceLoad::new();
+        // Never loaded, so that every drop takes the locks.
+        static OTHER: OnceLoad<u8, String> = OnceLoad::forgetting_failures();
         static CELL: OnceLoad<u8, Loads> = OnceLoad::new();
         #[derive(Clone)]
         struct Loads;
         impl Drop for Loads {
             fn drop(&mut self) {
-                OTHER.get_or_load(("test", "other"), || Ok(1), text).unwrap();
+                OTHER.get_or_load(("test", "other"), || Err("no".to_owned()), text).unwrap_err();
             }
         }
         within_a_minute(|| {
@@ -495,16 +508,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forgotten_is_dropped_without_harm() {
+        static CELL: OnceLoad<u8, Rude> = OnceLoad::forgetting_failures();
+        struct Rude(bool);
+        impl Clone for Rude {
+            fn clone(&self) -> Self {
+                Self(false)
+            }
+        }
+        impl Drop for Rude {
+            fn drop(&mut self) {
+                assert!(!self.0, "on purpose");
+            }
+        }
+        within_a_minute(|| {
+            assert!(CELL.get_or_load(("test", "cell"), || Err(Rude(true)), |_| Rude(false)).is_err());
+            assert_eq!(CELL.get_or_load(("test", "cell"), || Ok(1), |_| Rude(false)).ok(), Some(&1));
+        });
+    }
+
+    #[test]
+    fn a_cycle_is_shown_from_where_it_begins() {
+        static OUTER: OnceLoad<u8, String> = OnceLoad::new();
+        static A: OnceLoad<u8, String> = OnceLoad::new();
+        static B: OnceLoad<u8, String> = OnceLoad::new();
+        fn a() -> Result<u8, String> {
+            A.get_or_load(("test", "a"), b, text).copied()
+        }
+        fn b() -> Result<u8, String> {
+            B.get_or_load(("test", "b"), a, text).copied()
+        }
+        within_a_minute(|| {
+            let error = OUTER.get_or_load(("test", "outer"), a, text).unwrap_err();
+            assert_eq!(error, "it needs itself in order to load: a -> b -> a");
+        });
+    }
+
+    #[test]
     fn a_success_does_not_pass_on_the_cycle_that_it_survived() {
         static OUTER: OnceLoad<u8, String> = OnceLoad::new();
         static INNER: OnceLoad<u8, String> = OnceLoad::new();
         static LOADS: AtomicUsize = AtomicUsize::new(0);
         fn middle() -> Result<u8, String> {
             static MIDDLE: OnceLoad<u8, String> = OnceLoad::new();
-            LOADS.fetch_add(1, Ordering::SeqCst);
             // The inner one meets the cycle and does without, so what follows is the middle one's own failure.
             let inner = || Ok(OUTER.get_or_load(("test", "outer"), || Ok(0), text).map_or(7, |value| *value));
             let load = || {
+                LOADS.fetch_add(1, Ordering::SeqCst);
                 assert_eq!(INNER.get_or_load(("test", "inner"), inner, text), Ok(&7));
                 Err("its own".to_owned())
             };
@@ -515,6 +565,7 @@ mod tests {
             assert_eq!(OUTER.get_or_load(("test", "outer"), outer, text), Ok(&1));
             // Remembered: had the cycle been passed on, it would be forgotten and tried again.
             assert_eq!(middle(), Err("its own".to_owned()));
+            assert_eq!(LOADS.load(Ordering::SeqCst), 1);
         });
         assert!(
             GRAPH.lock().threads.iter().all(|thread| !thread.running.is_empty()),

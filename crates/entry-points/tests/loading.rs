@@ -178,6 +178,21 @@ fn an_error_that_cannot_be_displayed_is_its_plugins_own_failure() {
 }
 
 #[test]
+fn failures_that_quote_the_report_do_not_grow_with_each_other() {
+    static GROUP: Group<Plugin> = Group::new("test.quoting");
+    for n in 0..30 {
+        let load = || Ok(Box::new(*GROUP.load("missing")?));
+        let point = EntryPoint::new(format!("quotes_{n:02}").leak(), load);
+        GROUP.register(Box::leak(Box::new(point))).unwrap();
+    }
+    let outcomes = GROUP.load_all();
+    assert!(outcomes.iter().all(|(_, outcome)| outcome.is_err()));
+    let report = GROUP.report().to_string();
+    assert!(report.contains("failed: no entry point of test.quoting is called `missing`…"), "{report}");
+    assert!(report.len() < 20_000, "{} bytes", report.len());
+}
+
+#[test]
 fn debug_tells_what_display_tells_and_the_causes() {
     fn load() -> Loaded {
         Err(LoadFailure::new("could not start").with_source(std::io::Error::other("device busy")))

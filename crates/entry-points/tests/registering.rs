@@ -98,6 +98,21 @@ fn an_override_takes_effect_before_the_first_use_and_is_an_error_after_it() {
 }
 
 #[test]
+fn an_override_holds_the_name_also_when_it_is_switched_off() {
+    static GROUP: Group<u32> = Group::new("test.held");
+    GROUP.configure(Switches { disable: vec!["a/x".to_owned()], ..Switches::default() }).unwrap();
+    GROUP.register_override(point("x", "a")).unwrap();
+    assert!(matches!(GROUP.register(point("x", "b")), Err(RegisterError::Taken { .. })));
+    assert!(matches!(GROUP.load("x"), Err(LoadError::Disabled { .. })));
+    // Without an override, what is off is out of the way.
+    static FREE: Group<u32> = Group::new("test.free");
+    FREE.configure(Switches { disable: vec!["a/x".to_owned()], ..Switches::default() }).unwrap();
+    FREE.register(point("x", "a")).unwrap();
+    FREE.register(point("x", "b")).unwrap();
+    assert_eq!(*FREE.load("x").unwrap(), 7);
+}
+
+#[test]
 fn an_override_settles_a_duplicate() {
     static BOTH: Group<u32> = Group::new("test.settled");
     let (a, b) = (point("x", "a"), point("x", "b"));

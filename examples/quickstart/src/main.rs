@@ -33,10 +33,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            let mut cause = error.source();
-            while let Some(error) = cause {
-                eprintln!("caused by: {error}");
-                cause = error.source();
+            for cause in std::iter::successors(error.source(), |&error| error.source()).take(16) {
+                eprintln!("caused by: {cause}");
             }
             ExitCode::FAILURE
         }
