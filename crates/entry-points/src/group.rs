@@ -88,6 +88,22 @@ struct Table<P: ?Sized + 'static> {
     warned: AtomicBool,
 }
 
+impl<P: ?Sized + Send + Sync + 'static> Table<P> {
+    /// What is odd, but for what a report on an unknown name adds.
+    fn notes(&self, slots: &[&'static Slot<P>]) -> Vec<String> {
+        let mut points = Vec::new();
+        for slot in slots {
+            let state = slot.state();
+            let built_in = state.candidates.iter().any(|candidate| candidate.claim == Claim::BuiltIn);
+            points.extend(state.candidates.iter().map(|candidate| (candidate.point, built_in)));
+        }
+        let mut notes = self.settings.complaints.clone();
+        notes.extend(self.settings.idle_patterns(&points));
+        notes.extend(self.seen.troubles());
+        notes
+    }
+}
+
 /// Where the switches come from; decided at the first use.
 enum Configured {
     ByEnvironment,
@@ -248,19 +264,13 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         let table = self.table();
         let slots = table.slots.lock().clone();
         let mut rows = Vec::new();
-        let mut points = Vec::new();
-        for slot in slots {
+        for slot in &slots {
             let state = slot.state();
-            let built_in = state.candidates.iter().any(|candidate| candidate.claim == Claim::BuiltIn);
             for (at, candidate) in state.candidates.iter().enumerate() {
-                points.push((candidate.point, built_in));
                 rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(&state, at)));
             }
         }
-        let mut notes = table.settings.complaints.clone();
-        notes.extend(table.settings.idle_patterns(&points));
-        notes.extend(table.seen.troubles());
-        Report { group: self.name, rows, notes }
+        Report { group: self.name, rows, notes: table.notes(&slots) }
     }
 }
 
@@ -385,7 +395,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         });
         // Outside of the closure: a logger may look up a name of this very group.
         if !table.warned.swap(true, Ordering::Relaxed) {
-            for note in self.report().notes() {
+            let slots = table.slots.lock().clone();
+            for note in table.notes(&slots) {
                 log::warn!(target: "entry_points", "{}: {note}", self.name);
             }
         }
