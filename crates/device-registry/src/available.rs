@@ -61,7 +61,8 @@ pub fn first_available(list: &str) -> Result<Device, DeviceError> {
 
 /// The devices of every backend that is not disabled, sorted by name and index.
 ///
-/// Each backend is loaded when the iterator comes to it; nothing is opened. A backend that cannot be used has its error in its place, and harms no other.
+/// Each backend is loaded when the iterator comes to it; nothing is opened. A backend that cannot be used has its
+/// error in its place, and harms no other.
 ///
 /// ```
 /// for (backend, devices) in device_registry::devices() {

@@ -21,7 +21,7 @@ use crate::{BackendError, DeviceProperties, MemoryInfo};
 ///
 /// # A backend
 ///
-/// The parts that have no default are all that a backend needs. See `device-openreg` for a whole one.
+/// The parts that have no default are all that a backend needs; this is a whole one.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

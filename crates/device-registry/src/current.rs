@@ -61,18 +61,8 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
 
 /// Makes a device the current one of its backend on this thread, until the guard is dropped.
 ///
-/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. The choice
-/// is restored on unwinding too. The guard cannot be sent to another thread, and the choice belongs to the thread: it
-/// does not follow an async task that moves. In async code, hold a resolved [`Device`] instead.
-///
-/// ```compile_fail
-/// # use device_registry::{Device, DeviceGuard};
-/// fn cannot_be_sent() -> impl Send {
-///     DeviceGuard::new(Device::cpu())
-/// }
-/// ```
-/// Guards are to be dropped in the
-/// opposite order of their making, as scopes do by themselves.
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. The previous choice is restored on
+/// unwinding too. Guards are to be dropped in the opposite order of their making, as scopes do by themselves.
 ///
 /// ```
 /// use device_registry::{DeviceGuard, device};
@@ -82,6 +72,16 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
 /// let buffer = device("cuda")?.allocate(1024)?; // on cuda:1
 /// # Ok(())
 /// # }
+/// ```
+///
+/// The choice belongs to the thread: it does not follow an async task that moves (hold a resolved [`Device`] there),
+/// and the guard cannot be sent to another one.
+///
+/// ```compile_fail,E0277
+/// # use device_registry::{Device, DeviceError, DeviceGuard};
+/// fn sent() -> Result<impl Send, DeviceError> {
+///     DeviceGuard::new(Device::cpu())
+/// }
 /// ```
 #[derive(Debug)]
 #[must_use = "the choice ends when the guard is dropped"]

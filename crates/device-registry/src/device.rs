@@ -12,7 +12,7 @@ use crate::{Backend, DeviceError, DeviceProperties, MemoryInfo, backends, cpu, c
 ///
 /// Without an index it means *the current device of that backend* on the thread that uses it, which is device 0
 /// until a [`DeviceGuard`](crate::DeviceGuard) or [`set_current_device`](crate::set_current_device) says
-/// otherwise. So `openreg` and `openreg:0` are not equal, as in PyTorch. [`resolve`](Self::resolve) fixes the
+/// otherwise. So `cuda` and `cuda:0` are not equal, as in PyTorch. [`resolve`](Self::resolve) fixes the
 /// index, and a [`Buffer`](crate::Buffer) always reports a device that is resolved.
 ///
 /// ```

@@ -250,15 +250,15 @@ tensor([[1, 1, 1,  ..., 1, 1, 1],
 
     #[test]
     fn a_suffix_that_does_not_fit_has_a_line_of_its_own() {
-        let suffixes = ["device='openreg:0'".to_owned(), "dtype=i64".to_owned()];
+        let suffixes = ["device='acme:0'".to_owned(), "dtype=i64".to_owned()];
         assert_eq!(
             with_suffixes("tensor([1]".to_owned(), &suffixes),
-            "tensor([1], device='openreg:0', dtype=i64)"
+            "tensor([1], device='acme:0', dtype=i64)"
         );
         let long = format!("tensor([{}]", "1".repeat(60));
         assert_eq!(
             with_suffixes(long.clone(), &suffixes),
-            format!("{long},\n       device='openreg:0', dtype=i64)")
+            format!("{long},\n       device='acme:0', dtype=i64)")
         );
     }
 }
