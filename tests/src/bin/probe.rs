@@ -1,7 +1,7 @@
 //! A program with one sound backend and every kind of broken one, for tests that need a process of their own:
 //! they run it under some environment and read what it prints.
 //!
-//! `probe use DEVICE…` uses each device and prints one line for it; `probe list` prints the names, `probe report`
+//! `probe use DEVICE… [then …]` uses each device and prints one line for it; `probe list` prints the names, `probe report`
 //! the report; `probe devices` counts the devices of each. `probe register use DEVICE…` first registers the backend `steady` by hand.
 
 use std::error::Error;
@@ -178,7 +178,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             "report" => println!("{}", backends().report()),
             "use" => {
-                for text in arguments.by_ref() {
+                for text in arguments.by_ref().take_while(|argument| argument != "then") {
                     match round_trip(&text) {
                         Ok(device) => println!("{text}: ok on {device}"),
                         Err(error) => println!("{text}: error: {error}"),
