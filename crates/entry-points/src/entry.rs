@@ -67,6 +67,13 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         }
     }
 
+    /// Whether it may be used: it is not disabled and its name is its own. Runs no code of the plugin's and takes no
+    /// lock. If it may not be used, the error of [`load`](Self::load) says why.
+    #[must_use]
+    pub fn is_usable(self) -> bool {
+        self.0.usable()
+    }
+
     /// The plugin; loads it at the first call.
     ///
     /// Once loaded, this is one atomic load: no lock, no allocation. Before, it runs the entry point's `load` on
@@ -77,6 +84,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     /// [`LoadError`] says why there is no plugin. A failure is remembered: every later call returns the same
     /// error, until [`retry`](Self::retry). One that only came from a cycle which goes through entry points further
     /// out is forgotten: the next call tries again.
+    #[inline]
     pub fn load(self) -> Result<&'static P, LoadError> {
         self.0.load(false)
     }
@@ -266,10 +274,16 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         self.plugin.get().copied()
     }
 
+    #[inline]
     pub(crate) fn load(&self, retry: bool) -> Result<&'static P, LoadError> {
-        if let Some(plugin) = self.loaded() {
-            return Ok(plugin);
+        match self.loaded() {
+            Some(plugin) => Ok(plugin),
+            None => self.load_now(retry),
         }
+    }
+
+    #[cold]
+    fn load_now(&self, retry: bool) -> Result<&'static P, LoadError> {
         let point = {
             let mut state = self.state();
             let point = self.chosen(&state)?;

@@ -2,8 +2,8 @@
 
 use crate::sync::{AtomicUsize, Mutex, OnceLock, Ordering};
 
-/// Table `n` has `SMALLEST << n` cells; the last one would hold more names than memory does.
-const SIZES: usize = usize::BITS as usize - 5;
+/// Table `n` has `SMALLEST << n` cells; the last one holds a thousand million names.
+const SIZES: usize = 28;
 const SMALLEST: usize = 16;
 
 /// What the index holds: something with a name that lives for ever.
@@ -38,6 +38,7 @@ impl<T: Named + 'static> Index<T> {
         index
     }
 
+    #[inline]
     pub(crate) fn find(&self, name: &str) -> Option<&'static T> {
         let cells = self.cells(self.newest.load(Ordering::Acquire))?;
         let mask = cells.len() - 1;
@@ -90,6 +91,8 @@ fn put<T: Named>(cells: &[Cell<T>], item: &'static T) {
 /// Folded multiplication over words, as wyhash does it. The names are those of linked crates, so nobody can choose
 /// them to collide; the standard library's SipHash takes several times as long on eight bytes. (Plain multiplication,
 /// as in FxHash, lets names collide that differ in the last letter of one word and the first of the next.)
+// Generic code of other crates calls it.
+#[inline]
 fn hash(bytes: &[u8]) -> usize {
     let len = bytes.len();
     let half = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")));

@@ -51,8 +51,6 @@ pub(crate) struct Settings {
     autoload: Switch<bool>,
     disable: Switch<Vec<Pattern>>,
     select: Switch<Vec<Pattern>>,
-    /// What is to blame where `select` does not name an entry point.
-    left_out: String,
     /// What was wrong with a value: warned once, and shown in every report.
     pub(crate) complaints: Vec<String>,
 }
@@ -70,15 +68,13 @@ impl Settings {
             value: patterns.iter().map(|text| Pattern::new(text)).filter(|p| !p.text().is_empty()).collect(),
             blame: format!("the program (Switches::{field} = {patterns:?})"),
         };
-        let select = list("select", &switches.select);
         Self {
             autoload: Switch {
                 value: switches.autoload,
                 blame: "the program (Switches::autoload = false)".to_owned(),
             },
             disable: list("disable", &switches.disable),
-            left_out: left_out(&select.blame),
-            select,
+            select: list("select", &switches.select),
             complaints: Vec::new(),
         }
     }
@@ -89,7 +85,8 @@ impl Settings {
         let mut text = |suffix: &str| {
             let variable = format!("{prefix}_{suffix}");
             let value = match read(&variable).map(OsString::into_string) {
-                None => String::new(),
+                // The usual case, in which there is nothing to blame.
+                None => return Switch { value: String::new(), blame: variable },
                 Some(Ok(value)) => value,
                 Some(Err(value)) => {
                     complaints.push(format!("{variable} is not valid UTF-8 ({value:?}) and is ignored"));
@@ -110,21 +107,20 @@ impl Settings {
                 true
             }
         });
-        let left_out = left_out(&select.blame);
-        Self { autoload, disable: disable.map(patterns), select: select.map(patterns), left_out, complaints }
+        Self { autoload, disable: disable.map(patterns), select: select.map(patterns), complaints }
     }
 
     /// What turns `point` off, if anything does.
-    pub(crate) fn off<P: ?Sized>(&self, point: &EntryPoint<P>, registered: bool) -> Option<&str> {
+    pub(crate) fn off<P: ?Sized>(&self, point: &EntryPoint<P>, registered: bool) -> Option<String> {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(point));
         if !self.autoload.value && !registered {
-            Some(&self.autoload.blame)
+            Some(self.autoload.blame.clone())
         } else if any(&self.select.value) {
             None
         } else if any(&self.disable.value) {
-            Some(&self.disable.blame)
+            Some(self.disable.blame.clone())
         } else if !self.select.value.is_empty() {
-            Some(&self.left_out)
+            Some(format!("{}, which leaves it out", self.select.blame))
         } else {
             None
         }
@@ -161,10 +157,6 @@ impl<T> Switch<T> {
     fn map<U>(self, f: impl FnOnce(T) -> U) -> Switch<U> {
         Switch { value: f(self.value), blame: self.blame }
     }
-}
-
-fn left_out(select: &str) -> String {
-    format!("{select}, which leaves it out")
 }
 
 fn patterns(list: String) -> Vec<Pattern> {
@@ -234,8 +226,8 @@ mod tests {
             (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "vorb*"), ("X_SELECT", "vorbis")], Some(auto), None),
         ] {
             let settings = settings(&variables);
-            assert_eq!(settings.off(&VORBIS, false), linked, "linked under {variables:?}");
-            assert_eq!(settings.off(&VORBIS, true), registered, "registered under {variables:?}");
+            assert_eq!(settings.off(&VORBIS, false).as_deref(), linked, "linked under {variables:?}");
+            assert_eq!(settings.off(&VORBIS, true).as_deref(), registered, "registered under {variables:?}");
         }
     }
 
@@ -262,7 +254,7 @@ mod tests {
     #[test]
     fn values_are_escaped_where_they_are_shown() {
         let settings = settings(&[("X_DISABLE", "vorb*,\u{1b}[31m\n")]);
-        assert_eq!(settings.off(&VORBIS, false), Some("X_DISABLE=vorb*,\\u{1b}[31m\\n"));
+        assert_eq!(settings.off(&VORBIS, false).as_deref(), Some("X_DISABLE=vorb*,\\u{1b}[31m\\n"));
     }
 
     #[cfg(unix)]
@@ -279,7 +271,7 @@ mod tests {
     #[test]
     fn switches_set_in_code_are_blamed_on_the_program() {
         let switches = Switches { disable: vec!["VORB*".into()], ..Switches::default() };
-        let blame = Settings::from_code(&switches).off(&VORBIS, true).map(str::to_owned);
+        let blame = Settings::from_code(&switches).off(&VORBIS, true);
         assert_eq!(blame.as_deref(), Some("the program (Switches::disable = [\"VORB*\"])"));
     }
 }

@@ -135,6 +135,8 @@ fn a_built_in_name_and_a_reserved_word_cannot_be_registered() {
     }
     GROUP.register(&BUILT_IN[0]).unwrap();
     assert_eq!(*GROUP.load("cpu").unwrap(), 0);
+    assert!(GROUP.get("cpu").unwrap().is_usable());
+    assert!(!GROUP.get("auto").unwrap().is_usable());
     assert!(matches!(GROUP.get("auto").unwrap().state(), State::Duplicate { .. }));
     let error = GROUP.load("auto").unwrap_err().to_string();
     assert!(error.contains("the group reserves this word"), "{error}");
@@ -149,6 +151,7 @@ fn disabled_code_is_never_run_though_registered() {
     assert!(matches!(GROUP.load("x"), Err(LoadError::Disabled { .. })));
     assert!(matches!(GROUP.retry("x"), Err(LoadError::Disabled { .. })));
     assert!(matches!(GROUP.get("x").unwrap().load(), Err(LoadError::Disabled { .. })));
+    assert!(!GROUP.get("x").unwrap().is_usable());
     assert_eq!(GROUP.load_all().len(), 0);
 }
 
