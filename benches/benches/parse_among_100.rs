@@ -1,0 +1,14 @@
+//! `openreg:0` among 100 linked backends.
+
+use device_registry_benches::{criterion, parse};
+
+device_registry::autoload!();
+
+device_registry_benches::link!(99 :);
+
+criterion::criterion_group! {
+    name = among_100;
+    config = criterion();
+    targets = parse
+}
+criterion::criterion_main!(among_100);

@@ -1,0 +1,23 @@
+//! A program with eight linked backends that prints how many nanoseconds its first look-up took.
+
+use std::time::Instant;
+
+use device_registry::Device;
+
+device_registry::autoload!();
+
+device_registry_benches::link!(1 : 0);
+device_registry_benches::link!(1 : 1);
+device_registry_benches::link!(1 : 2);
+device_registry_benches::link!(1 : 3);
+device_registry_benches::link!(1 : 4);
+device_registry_benches::link!(1 : 5);
+device_registry_benches::link!(1 : 6);
+
+fn main() {
+    let start = Instant::now();
+    let device = Device::parse("openreg:0");
+    let took = start.elapsed();
+    assert!(device.is_ok(), "{device:?}");
+    println!("{}", took.as_nanos());
+}
