@@ -1,8 +1,18 @@
 //! What a tensor can be made from.
 
+use std::borrow::Cow;
+
+use ndarray::{ArrayBase, ArrayRef, Dimension};
+
+use crate::shape::Ragged;
 use crate::{Element, TensorError};
 
-/// Host data with a shape: a scalar, an array, a slice, a vector, or an array of those.
+/// Host data with a shape: a scalar, an [`ndarray`] array, or rows of data in arrays, slices and vectors.
+///
+/// It may be nested in any way, with references anywhere: `Vec<Vec<f32>>`, `[&[u8]; 2]`, `&[[i32; 3]]`. Of arrays of
+/// [`ndarray`] every kind, dimension and order in memory is taken: what is transposed, sliced, reversed or broadcast
+/// gives its elements in their logical order. Where there are no rows to look at, the type says what it can:
+/// `Vec::<[f32; 3]>::new()` has the shape `[0, 3]`.
 ///
 /// The trait is sealed: it is there to be named in bounds.
 pub trait Data: Rows {}
@@ -14,11 +24,54 @@ pub trait Rows {
     /// What it is made of in the end.
     type Element: Element;
 
-    /// The length of each dimension, outermost first.
-    fn shape(&self) -> Result<Vec<usize>, TensorError>;
+    /// Whether the type alone says the shape, so that no two rows can differ.
+    const FIXED: bool;
 
-    /// Appends all elements, the last dimension's next to each other.
-    fn append_to(&self, elements: &mut Vec<Self::Element>);
+    /// The shape as far as the type says it; a length that it does not say is 0.
+    fn shape_of_none() -> Vec<usize>;
+
+    /// The length of each dimension, outermost first, judged by the first row of each.
+    fn first_shape(&self) -> Vec<usize>;
+
+    /// All elements, if they lie next to each other and no row can differ.
+    fn contiguous(&self) -> Option<&[Self::Element]>;
+
+    /// All elements of `rows`, if they lie next to each other. Not for rows without size.
+    fn contiguous_rows(rows: &[Self]) -> Option<&[Self::Element]>
+    where
+        Self: Sized,
+    {
+        let _ = rows;
+        None
+    }
+
+    /// Appends all elements, the last dimension's next to each other, if the shape of each row is as in `shape`.
+    fn append_to(&self, shape: &[usize], elements: &mut Vec<Self::Element>) -> Result<(), Ragged>;
+}
+
+/// All elements of `data` in logical order, borrowed where they lie so already.
+///
+/// `shape` is that of `data`, and `len` is its number of elements.
+pub(crate) fn elements<'a, D: Data + ?Sized>(
+    data: &'a D,
+    shape: &[usize],
+    len: usize,
+) -> Result<Cow<'a, [D::Element]>, TensorError> {
+    if let Some(elements) = data.contiguous() {
+        return Ok(elements.into());
+    }
+    let mut elements = reserve(len)?;
+    data.append_to(shape, &mut elements).map_err(|ragged| ragged.in_data_of(shape))?;
+    Ok(elements.into())
+}
+
+/// An empty vector with room for `len` elements.
+pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>, TensorError> {
+    let mut elements = Vec::new();
+    match elements.try_reserve_exact(len) {
+        Ok(()) => Ok(elements),
+        Err(_) => Err(TensorError::HostMemory { bytes: len.saturating_mul(size_of::<T>()) }),
+    }
 }
 
 // One by one: an `impl` for all elements would leave no room for one for references.
@@ -27,12 +80,27 @@ macro_rules! scalars {
         impl Rows for $ty {
             type Element = $ty;
 
-            fn shape(&self) -> Result<Vec<usize>, TensorError> {
-                Ok(Vec::new())
+            const FIXED: bool = true;
+
+            fn shape_of_none() -> Vec<usize> {
+                Vec::new()
             }
 
-            fn append_to(&self, elements: &mut Vec<$ty>) {
+            fn first_shape(&self) -> Vec<usize> {
+                Vec::new()
+            }
+
+            fn contiguous(&self) -> Option<&[$ty]> {
+                Some(std::slice::from_ref(self))
+            }
+
+            fn contiguous_rows(scalars: &[$ty]) -> Option<&[$ty]> {
+                Some(scalars)
+            }
+
+            fn append_to(&self, _: &[usize], elements: &mut Vec<$ty>) -> Result<(), Ragged> {
                 elements.push(*self);
+                Ok(())
             }
         }
     )*};
@@ -40,75 +108,139 @@ macro_rules! scalars {
 
 scalars!(bool, u8, i8, i16, i32, i64);
 
-impl<T: Element> Rows for [T] {
-    type Element = T;
+impl<R: Rows> Rows for [R] {
+    type Element = R::Element;
 
-    fn shape(&self) -> Result<Vec<usize>, TensorError> {
-        Ok(vec![self.len()])
+    const FIXED: bool = false;
+
+    fn shape_of_none() -> Vec<usize> {
+        [vec![0], R::shape_of_none()].concat()
     }
 
-    fn append_to(&self, elements: &mut Vec<T>) {
-        elements.extend_from_slice(self);
-    }
-}
-
-impl<T: Element> Rows for Vec<T> {
-    type Element = T;
-
-    fn shape(&self) -> Result<Vec<usize>, TensorError> {
-        self[..].shape()
+    fn first_shape(&self) -> Vec<usize> {
+        [vec![self.len()], self.first().map_or_else(R::shape_of_none, R::first_shape)].concat()
     }
 
-    fn append_to(&self, elements: &mut Vec<T>) {
-        self[..].append_to(elements);
+    fn contiguous(&self) -> Option<&[R::Element]> {
+        // There can be more rows without size than can be counted.
+        if size_of::<R>() == 0 { None } else { R::contiguous_rows(self) }
+    }
+
+    fn append_to(&self, shape: &[usize], elements: &mut Vec<R::Element>) -> Result<(), Ragged> {
+        let Some((_, row_shape)) = shape.split_first().filter(|(len, _)| **len == self.len()) else {
+            return Err(Ragged::new(self.first_shape()));
+        };
+        if let Some(all) = self.contiguous() {
+            elements.extend_from_slice(all);
+        } else if !(R::FIXED && row_shape.contains(&0)) {
+            for (at, row) in self.iter().enumerate() {
+                row.append_to(row_shape, elements).map_err(|ragged| ragged.in_row(at))?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl<R: Rows, const N: usize> Rows for [R; N] {
     type Element = R::Element;
 
-    fn shape(&self) -> Result<Vec<usize>, TensorError> {
-        let mut shape = vec![N];
-        if let Some((first, rest)) = self.split_first() {
-            let first = first.shape()?;
-            for (row, other) in (1..).zip(rest) {
-                let other = other.shape()?;
-                if other != first {
-                    return Err(TensorError::Ragged { first, row, other });
-                }
-            }
-            shape.extend(first);
-        }
-        Ok(shape)
+    const FIXED: bool = R::FIXED;
+
+    fn shape_of_none() -> Vec<usize> {
+        [vec![N], R::shape_of_none()].concat()
     }
 
-    fn append_to(&self, elements: &mut Vec<R::Element>) {
-        for row in self {
-            row.append_to(elements);
-        }
+    fn first_shape(&self) -> Vec<usize> {
+        self.as_slice().first_shape()
+    }
+
+    fn contiguous(&self) -> Option<&[R::Element]> {
+        self.as_slice().contiguous()
+    }
+
+    fn contiguous_rows(rows: &[Self]) -> Option<&[R::Element]> {
+        R::contiguous_rows(rows.as_flattened())
+    }
+
+    fn append_to(&self, shape: &[usize], elements: &mut Vec<R::Element>) -> Result<(), Ragged> {
+        self.as_slice().append_to(shape, elements)
     }
 }
 
-impl<R: Rows + ?Sized> Rows for &R {
-    type Element = R::Element;
+/// What lends another type of data and is no different from it.
+macro_rules! lenders {
+    ($([$($generics:tt)*] $ty:ty => $lent:ty;)*) => {$(
+        impl<$($generics)*> Rows for $ty {
+            type Element = <$lent as Rows>::Element;
 
-    fn shape(&self) -> Result<Vec<usize>, TensorError> {
-        (**self).shape()
+            const FIXED: bool = <$lent>::FIXED;
+
+            fn shape_of_none() -> Vec<usize> {
+                <$lent>::shape_of_none()
+            }
+
+            fn first_shape(&self) -> Vec<usize> {
+                <$lent>::first_shape(self)
+            }
+
+            fn contiguous(&self) -> Option<&[Self::Element]> {
+                <$lent>::contiguous(self)
+            }
+
+            fn append_to(&self, shape: &[usize], elements: &mut Vec<Self::Element>) -> Result<(), Ragged> {
+                <$lent>::append_to(self, shape, elements)
+            }
+        }
+    )*};
+}
+
+lenders! {
+    [R: Rows + ?Sized] &R => R;
+    [R: Rows] Vec<R> => [R];
+    [S: ndarray::Data<Elem: Element>, D: Dimension] ArrayBase<S, D> => ArrayRef<S::Elem, D>;
+}
+
+impl<T: Element, D: Dimension> Rows for ArrayRef<T, D> {
+    type Element = T;
+
+    const FIXED: bool = false;
+
+    fn shape_of_none() -> Vec<usize> {
+        vec![0; D::NDIM.unwrap_or(0)]
     }
 
-    fn append_to(&self, elements: &mut Vec<R::Element>) {
-        (**self).append_to(elements);
+    fn first_shape(&self) -> Vec<usize> {
+        self.shape().to_vec()
+    }
+
+    fn contiguous(&self) -> Option<&[T]> {
+        self.as_slice()
+    }
+
+    fn append_to(&self, shape: &[usize], elements: &mut Vec<T>) -> Result<(), Ragged> {
+        if self.shape() != shape {
+            return Err(Ragged::new(self.shape().to_vec()));
+        }
+        for row in self.rows() {
+            match row.to_slice() {
+                Some(row) => elements.extend_from_slice(row),
+                None => elements.extend(row),
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, Slice, arr0, array};
+
     use super::*;
 
-    fn flat<R: Rows>(data: R) -> (Vec<usize>, Vec<R::Element>) {
-        let mut elements = Vec::new();
-        data.append_to(&mut elements);
-        (data.shape().unwrap(), elements)
+    fn flat<D: Data>(data: D) -> (Vec<usize>, Vec<D::Element>) {
+        let shape = data.first_shape();
+        let elements = elements(&data, &shape, shape.iter().product()).unwrap().into_owned();
+        (shape, elements)
     }
 
     #[test]
@@ -118,22 +250,74 @@ mod tests {
         assert_eq!(flat(&[true, false][..]), (vec![2], vec![true, false]));
         assert_eq!(flat(vec![1_i64, 2]), (vec![2], vec![1, 2]));
         assert_eq!(flat(&vec![1_i64, 2]), (vec![2], vec![1, 2]));
-        assert_eq!(flat([0_i8; 0]), (vec![0], vec![]));
     }
 
     #[test]
-    fn nested_arrays_are_laid_out_row_by_row() {
-        assert_eq!(flat([[1, 2, 3], [4, 5, 6]]), (vec![2, 3], vec![1, 2, 3, 4, 5, 6]));
+    fn rows_of_any_kind_are_laid_out_one_after_the_other() {
+        let expected = (vec![2, 3], vec![1, 2, 3, 4, 5, 6]);
+        assert_eq!(flat([[1, 2, 3], [4, 5, 6]]), expected);
+        assert_eq!(flat(vec![vec![1, 2, 3], vec![4, 5, 6]]), expected);
+        assert_eq!(flat(vec![[1, 2, 3], [4, 5, 6]]), expected);
+        assert_eq!(flat([&[1, 2, 3][..], &[4, 5, 6]]), expected);
+        assert_eq!(flat(&[&vec![1, 2, 3], &vec![4, 5, 6]][..]), expected);
+        assert_eq!(flat([&&array![1, 2, 3], &&array![4, 5, 6]]), expected);
         assert_eq!(flat([[[1], [2]], [[3], [4]]]), (vec![2, 2, 1], vec![1, 2, 3, 4]));
+        assert_eq!(flat(vec![[vec![&1, &2]], [vec![&3, &4]]]), (vec![2, 1, 2], vec![1, 2, 3, 4]));
     }
 
     #[test]
-    fn rows_of_different_lengths_are_an_error_that_names_the_row() {
-        let rows = [&[1, 2][..], &[3], &[4, 5, 6]];
-        let error = rows.shape().unwrap_err();
+    fn arrays_give_their_elements_in_logical_order() {
+        let x = Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (100 * i + 10 * j + k) as u8);
+        assert_eq!(flat(&x).1, x.iter().copied().collect::<Vec<_>>());
+        let transposed = array![[1, 2, 3], [4, 5, 6]].reversed_axes();
+        assert_eq!(flat(&transposed), (vec![3, 2], vec![1, 4, 2, 5, 3, 6]));
+        let every_other_row = x.slice_axis(Axis(1), Slice::from(..).step_by(-2));
+        assert_eq!(flat(every_other_row.index_axis(Axis(2), 3)), (vec![2, 2], vec![23, 3, 123, 103]));
+        assert_eq!(flat(array![1, 2].broadcast((2, 2)).unwrap()), (vec![2, 2], vec![1, 2, 1, 2]));
+        let mut inverted = array![1, 2, 3].into_dyn().into_shared();
+        inverted.invert_axis(Axis(0));
+        assert_eq!(flat(inverted), (vec![3], vec![3, 2, 1]));
+        assert_eq!(flat(arr0(true)), (vec![], vec![true]));
+        assert_eq!(flat(ArrayD::<u8>::zeros(IxDyn(&[2, 0, 3]))), (vec![2, 0, 3], vec![]));
+        assert_eq!(flat(Array2::<u8>::zeros((2, 0)).t()), (vec![0, 2], vec![]));
+    }
+
+    #[test]
+    fn lengths_that_no_row_tells_are_the_types_or_zero() {
+        assert_eq!(flat([0_i8; 0]).0, [0]);
+        assert_eq!(flat(Vec::<[i8; 3]>::new()).0, [0, 3]);
+        assert_eq!(flat(Vec::<Vec<i8>>::new()).0, [0, 0]);
+        assert_eq!(flat([[[0_i8; 0]; 3]; 2]).0, [2, 3, 0]);
+        assert_eq!(flat(Vec::<Array2<i8>>::new()).0, [0, 0, 0]);
+    }
+
+    #[test]
+    fn rows_without_size_are_not_counted_one_by_one() {
+        assert_eq!(flat([[[0_u8; 0]; 1 << 60]; 2]).0, [2, 1 << 60, 0]);
+    }
+
+    /// What the error says of data of the shape that its first rows tell.
+    fn refused<D: Data<Element: std::fmt::Debug>>(data: D) -> String {
+        elements(&data, &data.first_shape(), 0).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rows_of_different_shapes_are_an_error_that_says_where() {
         assert_eq!(
-            error.to_string(),
-            "rows of different shapes make no tensor: row 0 has shape [2] and row 1 has shape [1]"
+            refused([&[1, 2][..], &[3], &[4, 5, 6]]),
+            "rows of different shapes make no tensor: row [0] has shape [2] and row [1] has shape [1]"
+        );
+        assert_eq!(
+            refused(vec![vec![vec![1, 2], vec![3, 4]], vec![vec![5, 6], vec![7, 8, 9]]]),
+            "rows of different shapes make no tensor: row [0, 0] has shape [2] and row [1, 1] has shape [3]"
+        );
+        assert_eq!(
+            refused(vec![vec![vec![1, 2]], vec![]]),
+            "rows of different shapes make no tensor: row [0] has shape [1, 2] and row [1] has shape [0, 0]"
+        );
+        assert_eq!(
+            refused([array![[1, 2]].into_dyn(), array![1, 2].into_dyn()]),
+            "rows of different shapes make no tensor: row [0] has shape [1, 2] and row [1] has shape [2]"
         );
     }
 }

@@ -15,15 +15,30 @@ pub enum TensorError {
     Device(#[from] DeviceError),
     /// The rows of nested data have different shapes.
     #[error(
-        "rows of different shapes make no tensor: row 0 has shape {first:?} and row {row} has shape {other:?}"
+        "rows of different shapes make no tensor: row {:?} has shape {first:?} and row {row:?} has shape {other:?}",
+        vec![0; row.len()]
     )]
     Ragged {
-        /// The shape of the first row.
+        /// The shape of the first row that is nested as deeply.
         first: Vec<usize>,
-        /// Which row differs.
-        row: usize,
+        /// Which row differs: its index in each dimension around it, outermost first.
+        row: Vec<usize>,
         /// The shape of that row.
         other: Vec<usize>,
+    },
+    /// The shape has more bytes than can be addressed; found out before any memory is asked for.
+    #[error("a tensor of shape {shape:?} and dtype {dtype} has more bytes than can be addressed")]
+    TooLarge {
+        /// The shape asked for.
+        shape: Vec<usize>,
+        /// The type of the elements.
+        dtype: DType,
+    },
+    /// The host does not have the memory to lay out the elements, or to hold those read back.
+    #[error("the host has no memory for the {bytes} bytes of the elements")]
+    HostMemory {
+        /// How many bytes were asked for.
+        bytes: usize,
     },
     /// The elements are of another type than was asked for.
     #[error("the tensor holds {held}, and {asked} was asked for")]

@@ -5,7 +5,10 @@ mod data;
 mod display;
 mod dtype;
 mod error;
+mod shape;
 mod tensor;
+
+pub use ndarray;
 
 pub use crate::data::Data;
 pub use crate::dtype::{DType, Element};

@@ -2,8 +2,10 @@
 
 use device_registry::{Buffer, Device};
 
-use crate::dtype::sealed::Bytes;
-use crate::{DType, Data, Element, TensorError};
+use ndarray::{ArrayD, IxDyn};
+
+use crate::data::{self, Data};
+use crate::{DType, Element, TensorError, shape};
 
 /// Elements of one type in the memory of one device, in any number of dimensions.
 ///
@@ -27,23 +29,33 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor on `device` with the elements and the shape of `data`. Opens the device at its first use.
+    /// A tensor on `device` with the elements and the shape of `data`. Opens the device at its first use, and blocks
+    /// until the elements are there.
+    ///
+    /// ```
+    /// # use device_registry::Device;
+    /// # use device_tensor::Tensor;
+    /// use device_tensor::ndarray::array;
+    ///
+    /// let rows = vec![vec![1_i64, 2, 3], vec![4, 5, 6]];
+    /// assert_eq!(Tensor::new(&rows, Device::cpu())?.shape(), [2, 3]);
+    /// let columns = array![[1_i64, 4], [2, 5], [3, 6]];
+    /// assert_eq!(Tensor::new(columns.t(), Device::cpu())?.to_vec::<i64>()?, rows.concat());
+    /// # Ok::<(), device_tensor::TensorError>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// If rows of `data` have different shapes, or if the device cannot be used or has not enough memory.
+    /// If rows of `data` have different shapes, if it has more bytes than can be addressed or, where its elements do
+    /// not lie next to each other already, than the host has memory for, or if the device cannot be used or has not
+    /// enough memory.
     pub fn new<D: Data>(data: D, device: Device) -> Result<Self, TensorError> {
-        let shape = data.shape()?;
-        let mut elements = Vec::new();
-        data.append_to(&mut elements);
-        let dtype = D::Element::DTYPE;
-        // As many bytes as the elements have on the host, so that the length cannot overflow.
-        let mut bytes = Vec::with_capacity(elements.len() * dtype.size());
-        for element in elements {
-            element.append_to(&mut bytes);
-        }
+        let (shape, dtype) = (data.first_shape(), D::Element::DTYPE);
+        let len = shape::len(&shape, dtype)?;
+        let elements = data::elements(&data, &shape, len)?;
+        let bytes: &[u8] = bytemuck::cast_slice(&elements);
         let buffer = device.allocate(bytes.len())?;
-        buffer.write(0, &bytes)?;
+        buffer.write(0, bytes)?;
         Ok(Self { buffer, dtype, shape })
     }
 
@@ -104,14 +116,37 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`TensorError::WrongDType`] if the elements are not of type `T`, or if the device cannot be read.
+    /// [`TensorError::WrongDType`] if the elements are not of type `T`, or if the host has no memory for them or the
+    /// device cannot be read.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
         if self.dtype != T::DTYPE {
             return Err(TensorError::WrongDType { held: self.dtype, asked: T::DTYPE });
         }
-        let mut bytes = vec![0; self.buffer.len()];
-        self.buffer.read(0, &mut bytes)?;
-        Ok(bytes.chunks_exact(self.dtype.size()).map(T::from_bytes).collect())
+        let mut bits = data::reserve(self.len())?;
+        bits.resize(self.len(), bytemuck::Zeroable::zeroed());
+        self.buffer.read(0, bytemuck::cast_slice_mut(&mut bits))?;
+        T::from_bits(bits)
+    }
+
+    /// All elements as an array on the host, of the same shape and in standard order.
+    ///
+    /// ```
+    /// # use device_registry::Device;
+    /// # use device_tensor::Tensor;
+    /// use device_tensor::ndarray::array;
+    ///
+    /// let x = Tensor::new([[1, 2], [3, 4]], Device::cpu())?;
+    /// assert_eq!(x.to_ndarray::<i32>()?, array![[1, 2], [3, 4]].into_dyn());
+    /// # Ok::<(), device_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`to_vec`](Self::to_vec).
+    pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>, TensorError> {
+        let too_large = |_| TensorError::TooLarge { shape: self.shape.clone(), dtype: self.dtype };
+        // It never is, or there would be no such tensor.
+        ArrayD::from_shape_vec(IxDyn(&self.shape), self.to_vec()?).map_err(too_large)
     }
 }
 

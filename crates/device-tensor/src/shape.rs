@@ -1,0 +1,69 @@
+//! Shapes: how many elements they have, and which row does not have the one that it should.
+
+use crate::{DType, TensorError};
+
+/// The number of elements of a tensor of this shape, if its bytes can be addressed.
+///
+/// A length of zero does not make up for others that are too large together; so it is for arrays too.
+pub(crate) fn len(shape: &[usize], dtype: DType) -> Result<usize, TensorError> {
+    let lengths = shape.iter().copied().filter(|len| *len != 0);
+    let bytes = lengths.clone().try_fold(dtype.size(), usize::checked_mul);
+    if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
+        return Err(TensorError::TooLarge { shape: shape.to_vec(), dtype });
+    }
+    Ok(if shape.contains(&0) { 0 } else { lengths.product() })
+}
+
+/// A row whose shape is not that of the first.
+pub struct Ragged {
+    /// Which row of the data, innermost first.
+    path: Vec<usize>,
+    shape: Vec<usize>,
+}
+
+impl Ragged {
+    /// This row itself, which has this shape.
+    pub(crate) fn new(shape: Vec<usize>) -> Self {
+        Self { path: Vec::new(), shape }
+    }
+
+    /// It is in this row.
+    pub(crate) fn in_row(mut self, row: usize) -> Self {
+        self.path.push(row);
+        self
+    }
+
+    /// The error for data whose first rows have this shape.
+    pub(crate) fn in_data_of(mut self, shape: &[usize]) -> TensorError {
+        self.path.reverse();
+        let first = shape[self.path.len()..].to_vec();
+        TensorError::Ragged { first, row: self.path, other: self.shape }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scalar_is_one_element_and_a_length_of_zero_is_none() {
+        assert_eq!(len(&[], DType::I64).unwrap(), 1);
+        assert_eq!(len(&[2, 3], DType::I64).unwrap(), 6);
+        assert_eq!(len(&[2, 0, 3], DType::I64).unwrap(), 0);
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_addressed_are_an_error() {
+        let most = isize::MAX as usize;
+        assert_eq!(len(&[most], DType::U8).unwrap(), most);
+        assert_eq!(len(&[most / 8], DType::I64).unwrap(), most / 8);
+        for (shape, dtype) in [
+            (&[most + 1][..], DType::U8),
+            (&[most / 8 + 1], DType::I64),
+            (&[1 << 32, 1 << 32], DType::U8),
+            (&[0, 1 << 32, 1 << 32], DType::U8),
+        ] {
+            assert!(matches!(len(shape, dtype), Err(TensorError::TooLarge { .. })), "{shape:?}");
+        }
+    }
+}
