@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use half::{bf16, f16};
 use ndarray::{ArrayBase, ArrayRef, Dimension};
 
 use crate::shape::Ragged;
@@ -106,7 +107,7 @@ macro_rules! scalars {
     )*};
 }
 
-scalars!(bool, u8, i8, i16, i32, i64);
+scalars!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
 
 impl<R: Rows> Rows for [R] {
     type Element = R::Element;

@@ -1,25 +1,36 @@
-//! A tensor as text, laid out as PyTorch does.
+//! A tensor as text, laid out as PyTorch does with its default options (`torch/_tensor_str.py`).
 //!
 //! Elements are aligned to the right; lines hold 80 characters; of more than 1000 elements only the first and the
-//! last three of each dimension are shown. The dtype is shown unless it is the one that a literal has by itself:
-//! in Rust that is `i32`, where PyTorch has `int64`. dtypes have the names of the Rust types.
+//! last three of each dimension are shown. The dtype is shown unless it is one that a literal has by itself: in Rust
+//! those are `i32` and `f64`, where PyTorch has `int64` and `float32`. dtypes have the names of the Rust types.
+
+mod format;
+mod layout;
 
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 
+use half::{bf16, f16};
+
+use self::format::Texts;
+use self::layout::Layout;
 use crate::{DType, Element, Tensor, TensorError};
 
 const LINE_WIDTH: usize = 80;
-const SUMMARIZE_ABOVE: usize = 1000;
-/// How many elements are shown at each end of a dimension that is summarized.
-const EDGE: usize = 3;
 const PREFIX: &str = "tensor(";
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not `fmt::Error`, which would make `to_string` panic for what a device did.
-        let (elements, unread) = match texts(self) {
-            Ok(texts) => (layout(&texts, self.shape()), false),
+        let (elements, unread) = match body(self) {
+            Ok(body) => (body, false),
             Err(error) => (format!("<not readable: {error}>"), true),
+        };
+        // Without elements, only one dtype goes without saying: as in PyTorch, that of floats.
+        let unsaid = match self.dtype() {
+            DType::F64 => !unread,
+            DType::I32 | DType::Bool => !unread && !self.is_empty(),
+            _ => false,
         };
         let mut suffixes = Vec::new();
         if !self.device().is_cpu() {
@@ -28,111 +39,41 @@ impl fmt::Display for Tensor {
         if self.is_empty() && self.shape().len() != 1 {
             suffixes.push(format!("size={}", Tuple(self.shape())));
         }
-        if self.is_empty() || unread || !matches!(self.dtype(), DType::I32 | DType::Bool) {
+        if !unsaid {
             suffixes.push(format!("dtype={}", self.dtype()));
         }
         f.write_str(&with_suffixes(format!("{PREFIX}{elements}"), &suffixes))
     }
 }
 
-fn texts(tensor: &Tensor) -> Result<Vec<String>, TensorError> {
-    fn of<T: Element>(tensor: &Tensor, text: impl Fn(T) -> String) -> Result<Vec<String>, TensorError> {
-        Ok(tensor.to_vec()?.into_iter().map(text).collect())
+/// The elements, without prefix and suffixes.
+fn body(tensor: &Tensor) -> Result<String, TensorError> {
+    if tensor.is_empty() {
+        return Ok("[]".to_owned());
     }
-    match tensor.dtype() {
-        DType::Bool => of(tensor, |element: bool| if element { "True" } else { "False" }.to_owned()),
-        DType::U8 => of(tensor, |element: u8| element.to_string()),
-        DType::I8 => of(tensor, |element: i8| element.to_string()),
-        DType::I16 => of(tensor, |element: i16| element.to_string()),
-        DType::I32 => of(tensor, |element: i32| element.to_string()),
-        DType::I64 => of(tensor, |element: i64| element.to_string()),
-    }
+    let layout = Layout::new(tensor.shape());
+    Ok(layout.write(&texts(tensor, &layout.shown())?, PREFIX.len()))
 }
 
-/// The elements between brackets, without prefix and suffixes.
-fn layout(texts: &[String], shape: &[usize]) -> String {
-    let layout = Layout { summarize: texts.len() > SUMMARIZE_ABOVE };
-    let shown = layout.shown(texts, shape);
-    let width = shown.iter().map(|text| text.len()).max().unwrap_or(0);
-    let mut out = String::new();
-    layout.write(&mut out, texts, shape, width, PREFIX.len());
-    out
-}
-
-struct Layout {
-    summarize: bool,
-}
-
-impl Layout {
-    /// The places in a dimension that are shown, and where `...` stands for the rest.
-    fn places(&self, len: usize) -> Vec<Option<usize>> {
-        if self.summarize && len > 2 * EDGE {
-            let (start, end) = ((0..EDGE).map(Some), (len - EDGE..len).map(Some));
-            start.chain([None]).chain(end).collect()
-        } else {
-            (0..len).map(Some).collect()
-        }
+fn texts(tensor: &Tensor, shown: &[Range<usize>]) -> Result<Texts, TensorError> {
+    fn floats<T: Element>(elements: Vec<T>, value: fn(T) -> f64) -> Texts {
+        Texts::of_floats(&elements.into_iter().map(value).collect::<Vec<_>>())
     }
-
-    /// The elements that are shown: only these decide on the width of all.
-    fn shown<'a>(&self, texts: &'a [String], shape: &[usize]) -> Vec<&'a String> {
-        let Some((&len, inner)) = shape.split_first() else {
-            return texts.iter().collect();
-        };
-        let rows = self.places(len).into_iter().flatten();
-        rows.flat_map(|row| self.shown(row_of(texts, len, row), inner)).collect()
-    }
-
-    fn write(&self, out: &mut String, texts: &[String], shape: &[usize], width: usize, indent: usize) {
-        let Some((&len, inner)) = shape.split_first() else {
-            return texts.iter().for_each(|text| out.push_str(text));
-        };
-        if inner.is_empty() {
-            return self.write_vector(out, texts, width, indent);
+    Ok(match tensor.dtype() {
+        DType::Bool => {
+            let elements = tensor.read::<bool>(shown)?.into_iter();
+            Texts::of_words(elements.map(|element| if element { "True" } else { "False" }))
         }
-        out.push('[');
-        if !texts.is_empty() {
-            let separator = format!(",{}{}", "\n".repeat(inner.len()), " ".repeat(indent + 1));
-            for (at, row) in self.places(len).into_iter().enumerate() {
-                if at > 0 {
-                    out.push_str(&separator);
-                }
-                match row {
-                    Some(row) => self.write(out, row_of(texts, len, row), inner, width, indent + 1),
-                    None => out.push_str("..."),
-                }
-            }
-        }
-        out.push(']');
-    }
-
-    fn write_vector(&self, out: &mut String, texts: &[String], width: usize, indent: usize) {
-        let per_line = (LINE_WIDTH.saturating_sub(indent) / (width + 2)).max(1);
-        out.push('[');
-        for (at, place) in self.places(texts.len()).into_iter().enumerate() {
-            match at {
-                0 => {}
-                _ if at % per_line == 0 => {
-                    out.push_str(",\n");
-                    out.push_str(&" ".repeat(indent + 1));
-                }
-                _ => out.push_str(", "),
-            }
-            match place {
-                Some(place) => {
-                    let _ = write!(out, "{:>width$}", texts[place]);
-                }
-                None => out.push_str(" ..."),
-            }
-        }
-        out.push(']');
-    }
-}
-
-/// One of `len` equal rows.
-fn row_of(texts: &[String], len: usize, row: usize) -> &[String] {
-    let size = texts.len() / len;
-    &texts[row * size..(row + 1) * size]
+        DType::U8 => Texts::of_words(tensor.read::<u8>(shown)?),
+        DType::I8 => Texts::of_words(tensor.read::<i8>(shown)?),
+        DType::I16 => Texts::of_words(tensor.read::<i16>(shown)?),
+        DType::I32 => Texts::of_words(tensor.read::<i32>(shown)?),
+        DType::I64 => Texts::of_words(tensor.read::<i64>(shown)?),
+        DType::F16 => floats(tensor.read::<f16>(shown)?, f16::to_f64),
+        DType::BF16 => floats(tensor.read::<bf16>(shown)?, bf16::to_f64),
+        DType::F32 => floats(tensor.read::<f32>(shown)?, f64::from),
+        DType::F64 => Texts::of_floats(&tensor.read::<f64>(shown)?),
+    })
 }
 
 /// Appends the suffixes and the bracket, each suffix on a line of its own if it does not fit.
@@ -246,6 +187,7 @@ tensor([[1, 1, 1,  ..., 1, 1, 1],
     fn tensors_without_elements_show_their_type_and_perhaps_their_size() {
         assert_eq!(shown([0; 0]), "tensor([], dtype=i32)");
         assert_eq!(shown([[0_u8; 0]; 2]), "tensor([], size=(2, 0), dtype=u8)");
+        assert_eq!(shown([0.0; 0]), "tensor([])");
     }
 
     #[test]

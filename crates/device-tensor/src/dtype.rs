@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use half::{bf16, f16};
+
 use crate::{TensorError, data};
 
 /// The type of a tensor's elements. `Display` gives the name of the Rust type.
@@ -27,6 +29,14 @@ pub enum DType {
     I32,
     /// `i64`.
     I64,
+    /// [`half::f16`](crate::f16), the IEEE 754 `binary16`.
+    F16,
+    /// [`half::bf16`](crate::bf16): an `f32` without the lower half of its bits.
+    BF16,
+    /// `f32`.
+    F32,
+    /// `f64`.
+    F64,
 }
 
 impl DType {
@@ -35,9 +45,9 @@ impl DType {
     pub fn size(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
-            Self::I16 => 2,
-            Self::I32 => 4,
-            Self::I64 => 8,
+            Self::I16 | Self::F16 | Self::BF16 => 2,
+            Self::I32 | Self::F32 => 4,
+            Self::I64 | Self::F64 => 8,
         }
     }
 }
@@ -51,6 +61,10 @@ impl fmt::Display for DType {
             Self::I16 => "i16",
             Self::I32 => "i32",
             Self::I64 => "i64",
+            Self::F16 => "f16",
+            Self::BF16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
         })
     }
 }
@@ -97,6 +111,10 @@ numbers! {
     i16 => I16,
     i32 => I32,
     i64 => I64,
+    f16 => F16,
+    bf16 => BF16,
+    f32 => F32,
+    f64 => F64,
 }
 
 impl Element for bool {
@@ -131,5 +149,9 @@ mod tests {
         check::<i16>();
         check::<i32>();
         check::<i64>();
+        check::<f16>();
+        check::<bf16>();
+        check::<f32>();
+        check::<f64>();
     }
 }

@@ -40,6 +40,12 @@ pub enum TensorError {
         /// How many bytes were asked for.
         bytes: usize,
     },
+    /// Not one element, where the only one was asked for.
+    #[error("the item of a tensor is its only element, and this one, of shape {shape:?}, has {}", shape.iter().product::<usize>())]
+    NotOneElement {
+        /// The tensor's.
+        shape: Vec<usize>,
+    },
     /// The elements are of another type than was asked for.
     #[error("the tensor holds {held}, and {asked} was asked for")]
     WrongDType {

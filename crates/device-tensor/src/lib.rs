@@ -8,6 +8,8 @@ mod error;
 mod shape;
 mod tensor;
 
+// Part of what users write: theirs have to be of the same version.
+pub use half::{bf16, f16};
 pub use ndarray;
 
 pub use crate::data::Data;

@@ -1,7 +1,8 @@
 //! The tensor.
 
-use device_registry::{Buffer, Device};
+use std::ops::Range;
 
+use device_registry::{Buffer, Device};
 use ndarray::{ArrayD, IxDyn};
 
 use crate::data::{self, Data};
@@ -119,13 +120,7 @@ impl Tensor {
     /// [`TensorError::WrongDType`] if the elements are not of type `T`, or if the host has no memory for them or the
     /// device cannot be read.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
-        if self.dtype != T::DTYPE {
-            return Err(TensorError::WrongDType { held: self.dtype, asked: T::DTYPE });
-        }
-        let mut bits = data::reserve(self.len())?;
-        bits.resize(self.len(), bytemuck::Zeroable::zeroed());
-        self.buffer.read(0, bytemuck::cast_slice_mut(&mut bits))?;
-        T::from_bits(bits)
+        self.read(std::slice::from_ref(&(0..self.len())))
     }
 
     /// All elements as an array on the host, of the same shape and in standard order.
@@ -147,6 +142,46 @@ impl Tensor {
         let too_large = |_| TensorError::TooLarge { shape: self.shape.clone(), dtype: self.dtype };
         // It never is, or there would be no such tensor.
         ArrayD::from_shape_vec(IxDyn(&self.shape), self.to_vec()?).map_err(too_large)
+    }
+
+    /// The only element, whatever the number of dimensions.
+    ///
+    /// ```
+    /// # use device_registry::Device;
+    /// # use device_tensor::Tensor;
+    /// assert_eq!(Tensor::new(2.5, Device::cpu())?.item::<f64>()?, 2.5);
+    /// assert_eq!(Tensor::new([[7]], Device::cpu())?.item::<i32>()?, 7);
+    /// assert!(Tensor::new([1, 2], Device::cpu())?.item::<i32>().is_err());
+    /// # Ok::<(), device_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError::NotOneElement`] if there are none or more than one, or as [`to_vec`](Self::to_vec).
+    pub fn item<T: Element>(&self) -> Result<T, TensorError> {
+        let not_one = || TensorError::NotOneElement { shape: self.shape.clone() };
+        if self.len() != 1 {
+            return Err(not_one());
+        }
+        self.to_vec()?.pop().ok_or_else(not_one)
+    }
+
+    /// The elements of these ranges, which are inside, one after the other on the host.
+    pub(crate) fn read<T: Element>(&self, ranges: &[Range<usize>]) -> Result<Vec<T>, TensorError> {
+        if self.dtype != T::DTYPE {
+            return Err(TensorError::WrongDType { held: self.dtype, asked: T::DTYPE });
+        }
+        let len = ranges.iter().map(Range::len).sum();
+        let mut bits = data::reserve(len)?;
+        bits.resize(len, bytemuck::Zeroable::zeroed());
+        let mut rest: &mut [u8] = bytemuck::cast_slice_mut(&mut bits);
+        for range in ranges {
+            let size = self.dtype.size();
+            let (part, after) = rest.split_at_mut(range.len() * size);
+            self.buffer.read(range.start * size, part)?;
+            rest = after;
+        }
+        T::from_bits(bits)
     }
 }
 
