@@ -37,7 +37,8 @@ impl fmt::Display for Tensor {
             suffixes.push(format!("device='{}'", self.device()));
         }
         if self.is_empty() && self.shape().len() != 1 {
-            suffixes.push(format!("size={}", Tuple(self.shape())));
+            let lengths: Vec<_> = self.shape().iter().map(ToString::to_string).collect();
+            suffixes.push(format!("size=({})", lengths.join(", ")));
         }
         if !unsaid {
             suffixes.push(format!("dtype={}", self.dtype()));
@@ -94,21 +95,6 @@ fn with_suffixes(mut text: String, suffixes: &[String]) -> String {
     text
 }
 
-/// A shape as Python writes it: `()`, `(1,)`, `(2, 3)`.
-struct Tuple<'a>(&'a [usize]);
-
-impl fmt::Display for Tuple<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [one] => write!(f, "({one},)"),
-            lengths => {
-                let lengths: Vec<_> = lengths.iter().map(ToString::to_string).collect();
-                write!(f, "({})", lengths.join(", "))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use device_registry::Device;
@@ -120,56 +106,19 @@ mod tests {
         Tensor::new(data, Device::cpu()).unwrap().to_string()
     }
 
-    #[test]
-    fn small_tensors_are_one_line() {
-        assert_eq!(shown(7), "tensor(7)");
-        assert_eq!(shown([1, 2, 3]), "tensor([1, 2, 3])");
-        assert_eq!(shown([-1, 10]), "tensor([-1, 10])");
-        assert_eq!(shown([true, false]), "tensor([ True, False])");
-    }
+    // What is printed in all detail is tested against PyTorch, in the tests of the whole.
 
     #[test]
     fn a_dtype_that_no_literal_has_by_itself_is_shown() {
+        assert_eq!(shown([1, 2, 3]), "tensor([1, 2, 3])");
+        assert_eq!(shown([0.5, 2.0]), "tensor([0.5000, 2.0000])");
+        assert_eq!(shown([true, false]), "tensor([ True, False])");
         assert_eq!(shown([1_i64]), "tensor([1], dtype=i64)");
-        assert_eq!(shown(255_u8), "tensor(255, dtype=u8)");
-    }
-
-    #[test]
-    fn rows_stand_below_each_other() {
-        assert_eq!(
-            shown([[1, 2], [30, 4]]),
-            "\
-tensor([[ 1,  2],
-        [30,  4]])"
-        );
-        assert_eq!(
-            shown([[[1], [2]], [[3], [4]]]),
-            "\
-tensor([[[1],
-         [2]],
-
-        [[3],
-         [4]]])"
-        );
-    }
-
-    #[test]
-    fn long_lines_are_broken_at_80_characters() {
-        assert_eq!(
-            shown((0..40).collect::<Vec<i32>>()),
-            "\
-tensor([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, 15, 16, 17,
-        18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35,
-        36, 37, 38, 39])"
-        );
+        assert_eq!(shown(f16::from_f32(2.0)), "tensor(2., dtype=f16)");
     }
 
     #[test]
     fn more_than_a_thousand_elements_are_summarized() {
-        assert_eq!(
-            shown((0..1001).collect::<Vec<i32>>()),
-            "tensor([   0,    1,    2,  ...,  998,  999, 1000])"
-        );
         assert_eq!(
             shown([[1; 200]; 7]),
             "\
