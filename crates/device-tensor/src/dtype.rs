@@ -134,6 +134,7 @@ impl sealed::Stored for bool {
 
 #[cfg(test)]
 mod tests {
+    use super::sealed::Stored;
     use super::*;
 
     #[test]
@@ -153,5 +154,10 @@ mod tests {
         check::<bf16>();
         check::<f32>();
         check::<f64>();
+    }
+
+    #[test]
+    fn every_byte_but_zero_is_true() {
+        assert_eq!(bool::from_bits(vec![0, 1, 2, 128, 255]).unwrap(), [false, true, true, true, true]);
     }
 }
