@@ -37,7 +37,7 @@ pub trait Rows {
     /// All elements, if they lie next to each other and no row can differ.
     fn contiguous(&self) -> Option<&[Self::Element]>;
 
-    /// All elements of `rows`, if they lie next to each other. Not for rows without size.
+    /// All elements of `rows`, if they lie next to each other.
     fn contiguous_rows(rows: &[Self]) -> Option<&[Self::Element]>
     where
         Self: Sized,
@@ -52,7 +52,7 @@ pub trait Rows {
 
 /// All elements of `data` in logical order, borrowed where they lie so already.
 ///
-/// `shape` is that of `data`, and `len` is its number of elements.
+/// `shape` is that of its first rows, and `len` is its number of elements, which was checked.
 pub(crate) fn elements<'a, D: Data + ?Sized>(
     data: &'a D,
     shape: &[usize],
@@ -123,8 +123,7 @@ impl<R: Rows> Rows for [R] {
     }
 
     fn contiguous(&self) -> Option<&[R::Element]> {
-        // There can be more rows without size than can be counted.
-        if size_of::<R>() == 0 { None } else { R::contiguous_rows(self) }
+        R::contiguous_rows(self)
     }
 
     fn append_to(&self, shape: &[usize], elements: &mut Vec<R::Element>) -> Result<(), Ragged> {
@@ -145,7 +144,7 @@ impl<R: Rows> Rows for [R] {
 impl<R: Rows, const N: usize> Rows for [R; N] {
     type Element = R::Element;
 
-    const FIXED: bool = R::FIXED;
+    const FIXED: bool = R::FIXED || N == 0;
 
     fn shape_of_none() -> Vec<usize> {
         [vec![N], R::shape_of_none()].concat()
@@ -160,6 +159,7 @@ impl<R: Rows, const N: usize> Rows for [R; N] {
     }
 
     fn contiguous_rows(rows: &[Self]) -> Option<&[R::Element]> {
+        // It can be counted how many there are, even of those without size: the shape is checked before.
         R::contiguous_rows(rows.as_flattened())
     }
 
@@ -287,6 +287,7 @@ mod tests {
     fn lengths_that_no_row_tells_are_the_types_or_zero() {
         assert_eq!(flat([0_i8; 0]).0, [0]);
         assert_eq!(flat(Vec::<[i8; 3]>::new()).0, [0, 3]);
+        assert_eq!(flat(Vec::<[[i8; 3]; 2]>::new()).0, [0, 2, 3]);
         assert_eq!(flat(Vec::<Vec<i8>>::new()).0, [0, 0]);
         assert_eq!(flat([[[0_i8; 0]; 3]; 2]).0, [2, 3, 0]);
         assert_eq!(flat(Vec::<Array2<i8>>::new()).0, [0, 0, 0]);
@@ -295,6 +296,7 @@ mod tests {
     #[test]
     fn rows_without_size_are_not_counted_one_by_one() {
         assert_eq!(flat([[[0_u8; 0]; 1 << 60]; 2]).0, [2, 1 << 60, 0]);
+        assert_eq!(flat([[&[0_u8][..]; 0]; 1 << 60]).0, [1 << 60, 0, 0]);
     }
 
     /// What the error says of data of the shape that its first rows tell.

@@ -7,8 +7,7 @@ use crate::{DType, TensorError};
 /// A length of zero does not make up for others that are too large together; so it is for arrays too.
 pub(crate) fn len(shape: &[usize], dtype: DType) -> Result<usize, TensorError> {
     let lengths = shape.iter().copied().filter(|len| *len != 0);
-    let bytes = lengths.clone().try_fold(dtype.size(), usize::checked_mul);
-    if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
+    if lengths.clone().fold(dtype.size(), usize::saturating_mul) > isize::MAX as usize {
         return Err(TensorError::TooLarge { shape: shape.to_vec(), dtype });
     }
     Ok(if shape.contains(&0) { 0 } else { lengths.product() })
