@@ -4,7 +4,8 @@ Run it with a Python that has PyTorch, `python3 make_cases.py > cases.txt`; the 
 With the path of another version's `torch/_tensor_str.py` as an argument it also runs that file's functions, on the
 PyTorch that is installed, and stops where they print anything else.
 
-The table was made with PyTorch 1.13.0a0, and compared in that way with `_tensor_str.py` of PyTorch 2.15.0: no difference.
+The table was made with PyTorch 1.13.0a0, and compared in that way with the `_tensor_str.py` of PyTorch 2.15.0:
+there is no difference.
 
 All text is made by PyTorch's own functions: of the elements by `_tensor_str`, and of the suffixes, which may break a
 line, by `_add_suffixes`. What is not PyTorch's is what the suffixes say: the device, and the dtype by its Rust name.

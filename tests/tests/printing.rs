@@ -42,6 +42,16 @@ fn tensors_print_as_in_pytorch() {
 }
 
 #[test]
+fn a_tensor_that_has_been_elsewhere_prints_as_before() {
+    for case in cases() {
+        let tensor = case.tensor().unwrap();
+        let there_and_back = DEVICES.map(device).into_iter().chain([Ok(tensor.device())]);
+        let moved = there_and_back.fold(tensor, |tensor, device| tensor.to(device.unwrap()).unwrap());
+        assert_eq!(moved.to_string(), case.expected);
+    }
+}
+
+#[test]
 fn the_table_has_cases_of_every_dtype_on_every_device() {
     assert!(cases().count() >= 400, "only {} cases", cases().count());
     let there: BTreeSet<_> = cases().map(|case| (case.dtype, case.device)).collect();

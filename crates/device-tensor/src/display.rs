@@ -1,8 +1,7 @@
 //! A tensor as text, laid out as PyTorch does with its default options (`torch/_tensor_str.py`).
 //!
-//! Elements are aligned to the right; lines hold 80 characters; of more than 1000 elements only the first and the
-//! last three of each dimension are shown. The dtype is shown unless it is one that a literal has by itself: in Rust
-//! those are `i32` and `f64`, where PyTorch has `int64` and `float32`. dtypes have the names of the Rust types.
+//! The rules are in the README. Here are the suffixes; what is shown and where is in `layout`, how elements are
+//! written is in `format`.
 
 mod format;
 mod layout;

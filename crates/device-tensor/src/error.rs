@@ -41,7 +41,10 @@ pub enum TensorError {
         bytes: usize,
     },
     /// Not one element, where the only one was asked for.
-    #[error("the item of a tensor is its only element, and this one, of shape {shape:?}, has {}", shape.iter().product::<usize>())]
+    #[error(
+        "the item of a tensor is its only element, and this one, of shape {shape:?}, has {}",
+        shape.iter().product::<usize>()
+    )]
     NotOneElement {
         /// The tensor's.
         shape: Vec<usize>,

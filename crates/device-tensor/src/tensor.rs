@@ -11,7 +11,8 @@ use crate::{DType, Element, TensorError, shape};
 /// Elements of one type in the memory of one device, in any number of dimensions.
 ///
 /// It does not change once it is made, and a clone shares its memory. It may be used from any thread; what moves
-/// bytes blocks until they are there. It is printed as in PyTorch, which reads it back from the device.
+/// bytes blocks until they are there. It is printed as in PyTorch (see [the crate](crate)), which reads what is shown
+/// back from the device; what the device says against that is printed in its place.
 ///
 /// ```
 /// use device_registry::device;
@@ -90,7 +91,8 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// The same tensor on `device`: a copy, or this one with its memory shared if it is there already.
+    /// The same tensor on `device`: a copy, or this one with its memory shared if it is there already. Blocks until
+    /// the elements are there.
     ///
     /// # Errors
     ///
@@ -104,7 +106,9 @@ impl Tensor {
         Ok(Self { buffer, ..self.clone() })
     }
 
-    /// All elements on the host, the last dimension's next to each other.
+    /// All elements on the host, the last dimension's next to each other. Blocks until they are there.
+    ///
+    /// What is not zero is `true` where a device wrote other bytes than 0 and 1 for `bool`.
     ///
     /// ```
     /// # use device_registry::Device;
