@@ -1,0 +1,56 @@
+//! Decodes PNG pictures to tensors on any device, by decoders that register themselves.
+//!
+//! It is a framework beside `device-tensor`, with a group of entry points of its own: `codec.decoders`, keyed by
+//! the name of the device's backend. What will surprise you: a decoder that is linked changes nothing until its
+//! device is asked for, and a device without a decoder is an error. Nothing falls back to another device.
+//!
+//! ```
+//! use device_registry::device;
+//!
+//! # fn example(bytes: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+//! let picture = codec::decode(bytes, None)?; // on the default device: the cpu, until it is set
+//! let picture = codec::decode(bytes, device("acme:1")?)?; // by the decoder for `acme`, into its memory
+//! println!("{:?} on {}", picture.shape(), picture.device()); // [3, 480, 640] on acme:1
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Writing a decoder
+//!
+//! A decoder is a crate, by custom called `codec-NAME`, that says once, at its root, what it offers:
+//!
+//! ```
+//! use codec::{DECODERS, DecodeError, Decoder, DecoderDescriptor, LoadFailure, Picture};
+//! use device_registry::Device;
+//! use device_tensor::Tensor;
+//!
+//! codec::entry_points! {
+//!     #[distributed_slice(DECODERS)]
+//!     pub static ACME: DecoderDescriptor = DecoderDescriptor::new("acme", load);
+//! }
+//!
+//! fn load() -> Result<Box<dyn Decoder>, LoadFailure> {
+//!     // Look for the library that decodes, and say what was looked for.
+//!     Err(LoadFailure::unavailable("looked for libacmejpeg.so.2"))
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! The program says `device_registry::autoload!();` once. That line links backends and decoders alike.
+
+#![forbid(unsafe_code)]
+
+mod decode;
+mod decoder;
+mod error;
+mod picture;
+
+/// Written here as `codec::entry_points! { … }`, with [`DECODERS`] as the group.
+#[doc(inline)]
+pub use entry_points::entry_points;
+pub use entry_points::{Group, LoadError, LoadFailure};
+
+pub use crate::decode::decode;
+pub use crate::decoder::{DECODERS, Decoder, DecoderDescriptor, decoders};
+pub use crate::error::DecodeError;
+pub use crate::picture::Picture;

@@ -1,0 +1,116 @@
+//! The group of decoders, with backends and decoders made for the purpose: none of them works.
+
+#![allow(missing_docs)]
+
+use codec::{
+    DECODERS, DecodeError, Decoder, DecoderDescriptor, LoadError, LoadFailure, Picture, decode, decoders,
+};
+use device_registry::{BACKENDS, Backend, BackendDescriptor, Device, State, device};
+use device_tensor::Tensor;
+
+device_registry::autoload!();
+
+device_registry::entry_points! {
+    #[distributed_slice(BACKENDS)]
+    static LONELY: BackendDescriptor = BackendDescriptor::new("lonely", no_driver);
+    #[distributed_slice(BACKENDS)]
+    static BROKEN: BackendDescriptor = BackendDescriptor::new("broken", no_driver);
+    #[distributed_slice(BACKENDS)]
+    static LYING: BackendDescriptor = BackendDescriptor::new("lying", no_driver);
+    #[distributed_slice(BACKENDS)]
+    static HANGING: BackendDescriptor = BackendDescriptor::new("hanging", no_driver);
+    #[distributed_slice(BACKENDS)]
+    static UNTOUCHED: BackendDescriptor = BackendDescriptor::new("untouched", no_driver);
+
+    #[distributed_slice(DECODERS)]
+    static BROKEN_DECODER: DecoderDescriptor = DecoderDescriptor::new("broken", || {
+        Err(LoadFailure::unavailable("no codec library").with_source(std::io::Error::other("ENOENT")))
+    });
+    #[distributed_slice(DECODERS)]
+    static LYING_DECODER: DecoderDescriptor = DecoderDescriptor::new("lying", || Ok(Box::new(Lying)));
+    #[distributed_slice(DECODERS)]
+    static HANGING_DECODER: DecoderDescriptor = DecoderDescriptor::new("hanging", || Ok(Box::new(Hanging)));
+    #[distributed_slice(DECODERS)]
+    static UNTOUCHED_DECODER: DecoderDescriptor = DecoderDescriptor::new("untouched", || Ok(Box::new(Hanging)));
+}
+
+fn no_driver() -> Result<Box<dyn Backend>, LoadFailure> {
+    Err(LoadFailure::unavailable("no driver"))
+}
+
+/// Decodes to the cpu, whatever it is asked for.
+struct Lying;
+
+impl Decoder for Lying {
+    fn decode(&self, picture: &Picture<'_>, _: Device) -> Result<Tensor, DecodeError> {
+        Ok(Tensor::new(picture.decode_on_host()?, Device::cpu())?)
+    }
+}
+
+/// Its hardware does not answer.
+struct Hanging;
+
+impl Decoder for Hanging {
+    fn decode(&self, _: &Picture<'_>, device: Device) -> Result<Tensor, DecodeError> {
+        Err(DecodeError::Decoder { device, source: "no answer in 10 s".into() })
+    }
+}
+
+fn picture() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let encoder = png::Encoder::new(&mut bytes, 1, 1);
+    encoder.write_header().unwrap().write_image_data(&[7]).unwrap();
+    bytes
+}
+
+fn refused(name: &str) -> DecodeError {
+    decode(&picture(), device(name).unwrap()).expect_err("nothing here decodes")
+}
+
+#[test]
+fn a_device_without_a_decoder_is_told_what_there_is_and_what_to_do() {
+    let error = refused("lonely:1");
+    assert!(matches!(&error, DecodeError::NoDecoder { error: LoadError::Unknown(_), .. }), "{error:?}");
+    let told = format!("{error:?}");
+    for part in ["nothing decodes on `lonely:1`", "decode on `cpu`, and move the tensor with `.to(device)`"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    for name in ["cpu", "broken", "lying", "hanging"] {
+        assert!(told.contains(&format!("\n  {name} ")), "{told}");
+    }
+}
+
+#[test]
+fn a_decoder_that_does_not_load_is_told_with_the_cause() {
+    let told = format!("{:?}", refused("broken"));
+    assert!(told.starts_with("nothing decodes on `broken:0`"), "{told}");
+    assert!(told.contains("is unavailable: no codec library\ncaused by: ENOENT"), "{told}");
+}
+
+#[test]
+fn a_decoder_that_does_not_work_is_told_with_its_own_words() {
+    let told = format!("{:?}", refused("hanging"));
+    assert_eq!(told, "the decoder for `hanging:0` did not work\ncaused by: no answer in 10 s");
+}
+
+#[test]
+fn a_tensor_that_is_not_where_it_was_asked_for_is_an_error() {
+    let expected = "the decoder for `lying:0` is wrong: it returned [1, 1, 1] of u8 on `cpu` in place of [1, 1, 1] of u8";
+    assert_eq!(refused("lying").to_string(), expected);
+}
+
+#[test]
+fn the_decoder_for_the_cpu_is_built_in() {
+    let cpu = decoders().get("cpu").unwrap();
+    assert_eq!((cpu.package(), decoders().name()), (Some("codec"), "codec.decoders"));
+    static OTHER: DecoderDescriptor = DecoderDescriptor::new("cpu", || Ok(Box::new(Hanging)));
+    assert!(decoders().register_override(&OTHER).is_err());
+    assert_eq!(decode(&picture(), Device::cpu()).unwrap().to_vec::<u8>().unwrap(), [7]);
+}
+
+#[test]
+fn bytes_that_are_no_picture_load_no_decoder() {
+    let error = decode(b"text", device("untouched").unwrap()).unwrap_err();
+    assert!(matches!(error, DecodeError::NotPng { .. }), "{error}");
+    assert!(matches!(decoders().get("untouched").unwrap().state(), State::Linked));
+}
