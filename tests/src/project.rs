@@ -27,8 +27,8 @@ fn main() {
 /// says. Cargo locks it, so that tests may run at the same time; a project's name is also the name of its
 /// package, and no two projects may have one name, because they would overwrite each other's programs.
 ///
-/// In every file, `@name` is the project's name, `@crates` the folder of the workspace's crates and `@fixtures`
-/// that of the fixtures.
+/// In every file, `@name` is the project's name, and `@crates`, `@examples` and `@fixtures` are the folders of the
+/// workspace's crates, of its examples and of the fixtures.
 #[derive(Clone, Debug)]
 pub struct Project {
     name: &'static str,
@@ -93,6 +93,7 @@ impl Project {
         let path = |path: PathBuf| path.display().to_string().replace('\\', "/");
         text.replace("@name", self.name)
             .replace("@crates", &path(workspace().join("crates")))
+            .replace("@examples", &path(workspace().join("examples")))
             .replace("@fixtures", &path(workspace().join("tests/fixtures")))
     }
 
@@ -160,7 +161,7 @@ impl Project {
             let name = name.to_string_lossy();
             let of_cargo = name.starts_with("CARGO") && name != "CARGO_HOME";
             let flags = ["RUSTFLAGS", "RUSTDOCFLAGS", "RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
-            if of_cargo || flags.contains(&&*name) || name.starts_with("DEVICE_BACKEND_") {
+            if of_cargo || flags.contains(&&*name) || name.contains("DEVICE_BACKEND_") {
                 command.env_remove(&*name);
             }
         }
