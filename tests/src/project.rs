@@ -82,6 +82,13 @@ impl Project {
         project
     }
 
+    /// A project that is part of the source tree already, at `path` below the repository's root. Nothing is
+    /// written to it: what Cargo builds goes to the target folder of all projects.
+    #[must_use]
+    pub fn in_source_tree(name: &'static str, path: &str) -> Self {
+        Self { name, folder: workspace().join(path) }
+    }
+
     fn manifest(&self, rest: &str) -> String {
         self.fill(&format!(
             "[package]\nname = \"@name\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n\n{rest}"

@@ -1,0 +1,146 @@
+//! The example `custom-backend`, a workspace of its own: as it stands in the source tree, and copied out of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use device_registry_tests::{Outcome, Project, files_in, run};
+
+const EXAMPLE: &str = "examples/custom-backend";
+const LOCK: &str = include_str!("../../examples/custom-backend/Cargo.lock");
+const ROOT_LOCK: &str = include_str!("../../Cargo.lock");
+
+/// The line of the program's manifest that brings the backend along.
+const BACKEND: &str = "device-mycpu = { path = \"../device-mycpu\" }\n";
+
+fn example() -> Project {
+    Project::in_source_tree("custom-backend", EXAMPLE)
+}
+
+/// Every file of the example, with the time of its last change.
+fn files() -> BTreeMap<PathBuf, SystemTime> {
+    let files = files_in(example().folder()).into_iter();
+    let changed = |file: &PathBuf| fs::metadata(file).and_then(|metadata| metadata.modified());
+    files.map(|file| (file.clone(), changed(&file).expect("the file is there"))).collect()
+}
+
+/// Cargo in the example's folder, with its lock file as it is. It has to leave the source tree alone.
+fn cargo(arguments: &[&str]) -> Outcome {
+    let before = files();
+    let outcome = run(example().cargo(["--locked", "--quiet"]).args(arguments));
+    assert_eq!(files(), before, "{arguments:?} changes files in {EXAMPLE}");
+    outcome
+}
+
+#[test]
+fn the_program_prints_a_tensor_on_the_device_that_its_argument_names() {
+    let mycpu = cargo(&["run", "--", "mycpu"]).success();
+    assert_eq!(mycpu.stdout, "tensor([1, 2, 3], device='mycpu:0')\n");
+    assert_eq!(mycpu.stderr, "", "it builds without warnings");
+    assert_eq!(cargo(&["run", "--", "mycpu:0"]).success().stdout, mycpu.stdout);
+    assert_eq!(cargo(&["run", "--", "cpu"]).success().stdout, "tensor([1, 2, 3])\n");
+}
+
+#[test]
+fn mistakes_are_told_with_what_there_is() {
+    let unknown = cargo(&["run", "--", "mygpu"]).failure();
+    assert_eq!((unknown.status.code(), &*unknown.stdout), (Some(1), ""));
+    unknown.shows("error: no backend called `mygpu` is linked into this program");
+    unknown.shows("mycpu  device-mycpu     0.1.0    linked");
+    cargo(&["run", "--", "mycpu:1"]).failure().shows("there is no device `mycpu:1`: `mycpu` has 1 device");
+    for arguments in [&["run"][..], &["run", "--", "cpu", "mycpu"]] {
+        let usage = cargo(arguments).failure();
+        assert_eq!((usage.status.code(), &*usage.stdout), (Some(2), ""));
+        usage.shows("usage: tensor-app DEVICE");
+    }
+}
+
+#[test]
+fn its_own_tests_pass() {
+    let outcome = cargo(&["test", "--", "--format", "pretty"]).success();
+    for test in [
+        "what_is_written_is_read_back",
+        "only_the_range_is_touched",
+        "too_much_memory_is_an_error_and_the_device_works_on",
+        "a_copy_within_one_buffer_ends",
+        "copies_in_opposite_directions_do_not_wait_for_each_other",
+    ] {
+        outcome.shows(&format!("test {test} ... ok"));
+    }
+}
+
+#[test]
+fn no_source_line_of_the_program_names_the_backend() {
+    let sources = files_in(&example().folder().join("tensor-app/src"));
+    assert!(!sources.is_empty());
+    for file in sources {
+        let source = fs::read_to_string(&file).expect("it is text");
+        assert!(!source.contains("mycpu"), "{} names the backend", file.display());
+    }
+}
+
+/// A copy elsewhere, with other paths to the workspace's crates, and `line` in place of the program's [`BACKEND`].
+fn copy(name: &'static str, line: &str) -> Project {
+    let paths = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "device-mycpu/Cargo.toml",
+        "device-mycpu/src/lib.rs",
+        "tensor-app/Cargo.toml",
+        "tensor-app/src/main.rs",
+    ];
+    let texts = paths.map(|path| {
+        let text = fs::read_to_string(example().folder().join(path)).expect("it is part of the example");
+        let text = text.replace("../../crates", "@crates").replace(BACKEND, line);
+        // The name of the program too, which is a file in the target folder of all projects.
+        text.replace("name = \"tensor-app\"", "name = \"@name\"")
+    });
+    let files: Vec<_> = paths.into_iter().zip(texts.iter().map(String::as_str)).collect();
+    // The example's manifest and lock file come after those that every project has, and stay.
+    Project::new(name, "", &files)
+}
+
+#[test]
+fn a_copy_elsewhere_needs_other_paths_and_no_other_change() {
+    // Sorted as `tensor-app` is, or the lock file would not be as Cargo writes it.
+    let project = copy("tensor-app-copy", BACKEND);
+    let outcome = run(&mut project.cargo(["--locked", "run", "--quiet", "--", "mycpu"])).success();
+    assert_eq!(outcome.stdout, "tensor([1, 2, 3], device='mycpu:0')\n");
+}
+
+#[test]
+fn without_its_line_in_the_manifest_the_backend_is_not_there() {
+    let project = copy("tensor-app-gone", "");
+    let outcome = run(&mut project.cargo(["run", "--quiet", "--", "mycpu"])).failure();
+    assert_eq!(outcome.status.code(), Some(1));
+    outcome.shows("no backend called `mycpu` is linked into this program");
+    outcome.shows("a crate `device-mycpu` in Cargo.toml would add it");
+}
+
+/// The packages of a lock file that come from a registry: name, version, and where from.
+fn fetched(lock: &str) -> Vec<[&str; 3]> {
+    lock.split("[[package]]\n")
+        .skip(1)
+        .filter_map(|package| {
+            let value = |key| package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+            Some([value("name")?, value("version")?, value("source")?])
+        })
+        .collect()
+}
+
+#[test]
+fn both_lock_files_have_the_same_versions() {
+    let (ours, root) = (fetched(LOCK), fetched(ROOT_LOCK));
+    assert!(!ours.is_empty(), "the lock file is not understood:\n{LOCK}");
+    for package in ours {
+        let [name, version, _] = package;
+        let there: Vec<_> = root.iter().filter(|[other, ..]| *other == name).collect();
+        assert!(
+            there.contains(&&package),
+            "{EXAMPLE}/Cargo.lock has {name} {version}, and the Cargo.lock of the repository has {there:?}. Only what \
+             the latter has is there in a build without a network: after `cargo update` in one of them, copy \
+             Cargo.lock to {EXAMPLE} and run `cargo metadata` there, which drops what is not needed"
+        );
+    }
+}
