@@ -57,6 +57,8 @@ fn the_line_in_the_manifest_is_all_that_brings_the_backend_along() {
     assert_eq!(quickstart(&project, &[]).success().stdout, "tensor([1, 2, 3])\n");
     let second = quickstart(&project, &["--device", "openreg:1"]).success();
     assert_eq!(second.stdout, "tensor([1, 2, 3], device='openreg:1')\n");
+    let numbers = quickstart(&project, &["--device", "openreg:1", "0.5", "-2", "3.25"]).success();
+    assert_eq!(numbers.stdout, "tensor([ 0.5000, -2.0000,  3.2500], device='openreg:1')\n");
     let third = quickstart(&project, &["--device", "openreg:2"]).failure();
     third.shows("there is no device `openreg:2`: `openreg` has 2 devices, `openreg:0` to `openreg:1`");
 

@@ -19,6 +19,9 @@ struct Arguments {
     // Text, and not a `Device`, so that the registry's own message is printed.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// The elements, such as `0.5 -2`; the integers 1, 2 and 3 if they are left out
+    #[arg(value_name = "NUMBER", allow_negative_numbers = true, conflicts_with = "list")]
+    numbers: Vec<f64>,
     /// Lists the backends that are linked, and loads none
     #[arg(long, conflicts_with = "device")]
     list: bool,
@@ -49,7 +52,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Some(text) => device(text)?,
         None => Device::cpu(),
     };
-    let x = Tensor::new([1, 2, 3], device)?;
+    let x = match &arguments.numbers[..] {
+        [] => Tensor::new([1, 2, 3], device)?,
+        numbers => Tensor::new(numbers, device)?,
+    };
     Ok(writeln!(stdout(), "{x}")?)
 }
 
