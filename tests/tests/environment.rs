@@ -53,7 +53,7 @@ fn every_spelling_of_autoload() {
             "steady: ok on steady:0\n".to_owned()
         } else {
             format!(
-                "steady: error: `steady` of device.backends (device-registry-tests 0.1.0) is disabled by \
+                "steady: error: backend `steady` (device-registry-tests 0.1.0) is disabled by \
                  DEVICE_BACKEND_AUTOLOAD={value}\n"
             )
         };
@@ -105,7 +105,7 @@ fn a_package_pattern_is_the_remedy_for_a_duplicate() {
     let error = probe(NONE, &["use", "twin"]);
     let remedy = "DEVICE_BACKEND_DISABLE=device-castor/twin";
     assert!(
-        error.contains("`twin` of device.backends is offered by device-castor 2.0.0 and device-twin 1.0.0"),
+        error.contains("backend `twin` is offered by device-castor 2.0.0 and device-twin 1.0.0"),
         "{error}"
     );
     assert!(error.contains(remedy), "{error}");

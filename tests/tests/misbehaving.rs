@@ -34,7 +34,7 @@ fn the_sound_ones_go_on_working() {
 fn an_unavailable_backend_says_why() {
     assert_eq!(
         after_all_others("absent"),
-        "error: `absent` of device.backends (device-registry-tests 0.1.0) is unavailable: no driver: looked for \
+        "error: backend `absent` (device-registry-tests 0.1.0) is unavailable: no driver: looked for \
          libabsent.so.1"
     );
 }
@@ -95,7 +95,7 @@ fn the_report_tells_what_became_of_each() {
         ("empty", "linked"),
         ("failing", "failed: the firmware is too old: version 3, not 4"),
         ("panicking", "failed: panicked: a bug in the backend"),
-        ("recursive", "failed: `recursive` of device.backends"),
+        ("recursive", "failed: backend `recursive`"),
         ("steady", "loaded in "),
     ] {
         let row = report.lines().find(|line| line.starts_with(&format!("  {name} "))).expect(name);

@@ -34,6 +34,7 @@ entry_points::group! {
     /// ```
     pub fn backends() -> Group<dyn Backend> {
         entry_points::Group::new("device.backends")
+            .noun("backend")
             .switches("DEVICE_BACKEND")
             .built_in(&BUILT_IN)
             .reserved(RESERVED)

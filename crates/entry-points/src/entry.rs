@@ -409,7 +409,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
-        EntryName { name: self.name, group: self.group.name(), whence: point.whence().into() }
+        EntryName { name: self.name, group: self.group.group_name(), whence: point.whence().into() }
     }
 }
 

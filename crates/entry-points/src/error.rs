@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::group_name::GroupName;
 use crate::message::shown;
 use crate::{LoadFailure, Report};
 
@@ -94,7 +95,7 @@ impl fmt::Display for LoadError {
             Self::Unknown(unknown) => unknown.fmt(f),
             Self::Disabled { entry, by } => write!(f, "{entry} is disabled by {by}"),
             Self::Duplicate { entry, offered_by, remedy } => {
-                write!(f, "`{}` of {} is offered by {}; {remedy}", entry.name, entry.group, and(offered_by))
+                write!(f, "{} is offered by {}; {remedy}", entry.title(), and(offered_by))
             }
             Self::Unavailable { entry, failure } => write!(f, "{entry} is unavailable: {failure}"),
             Self::Failed { entry, failure } => write!(f, "{entry} failed to load: {failure}"),
@@ -121,11 +122,11 @@ impl Error for LoadError {
     }
 }
 
-/// A name in a group and the package behind it, as errors show it: `` `vorbis` (codec-vorbis 0.1.0)``.
+/// A name in a group and the package behind it, as errors show it: ``decoder `vorbis` (codec-vorbis 0.1.0)``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryName {
     pub(crate) name: &'static str,
-    pub(crate) group: &'static str,
+    pub(crate) group: &'static GroupName,
     pub(crate) whence: Arc<str>,
 }
 
@@ -139,13 +140,17 @@ impl EntryName {
     /// The group.
     #[must_use]
     pub fn group(&self) -> &'static str {
-        self.group
+        self.group.name
+    }
+
+    fn title(&self) -> impl fmt::Display {
+        self.group.entry(self.name)
     }
 }
 
 impl fmt::Display for EntryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` of {} ({})", self.name, self.group, self.whence)
+        write!(f, "{} ({})", self.title(), self.whence)
     }
 }
 
@@ -153,7 +158,6 @@ impl fmt::Display for EntryName {
 #[derive(Clone, Debug)]
 pub struct UnknownName {
     pub(crate) asked: String,
-    pub(crate) group: &'static str,
     pub(crate) nearest: Option<&'static str>,
     pub(crate) autoloaded: bool,
     pub(crate) report: Report,
@@ -187,7 +191,7 @@ impl UnknownName {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no entry point of {} is called `{}`", self.group, shown(&self.asked))?;
+        write!(f, "no {} is called `{}`", self.report.group.any_entry(), shown(&self.asked))?;
         if let Some(nearest) = self.nearest {
             write!(f, "; is `{nearest}` meant?")?;
         }

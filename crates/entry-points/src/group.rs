@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::collect::{self, Seen, Source};
 use crate::entry::{Entry, Slot, State};
 use crate::error::UnknownName;
+use crate::group_name::GroupName;
 use crate::index::{Index, Named};
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
@@ -68,7 +69,7 @@ use crate::{ConfigureError, EntryPoint, LoadError, RegisterError, Switches};
 /// # }
 /// ```
 pub struct Group<P: ?Sized + 'static> {
-    name: &'static str,
+    name: GroupName,
     switches: Option<&'static str>,
     built_in: &'static [EntryPoint<P>],
     reserved: &'static [&'static str],
@@ -118,7 +119,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
-            name,
+            name: GroupName { name, noun: None },
             switches: None,
             built_in: &[],
             reserved: &[],
@@ -127,6 +128,13 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             configured: Mutex::new(Configured::ByEnvironment),
             table: OnceLock::new(),
         }
+    }
+
+    /// What messages call an entry point of this group: `decoder`, say. Its plural is made with an `s`.
+    #[must_use]
+    pub const fn noun(mut self, noun: &'static str) -> Self {
+        self.name.noun = Some(noun);
+        self
     }
 
     /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT`.
@@ -175,7 +183,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// The group's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.name
+        self.name.name
     }
 
     /// The entry called `name`, in whatever state it is. Runs no plugin's code.
@@ -270,7 +278,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
                 rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(&state, at)));
             }
         }
-        Report { group: self.name, rows, notes: table.notes(&slots) }
+        Report { group: &self.name, rows, notes: table.notes(&slots) }
     }
 }
 
@@ -306,7 +314,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     pub fn configure(&'static self, switches: Switches) -> Result<(), ConfigureError> {
         let mut configured = self.configured.lock();
         if matches!(*configured, Configured::TooLate) {
-            return Err(ConfigureError { group: self.name });
+            return Err(ConfigureError { group: self.name.name });
         }
         *configured = Configured::ByCode(switches);
         Ok(())
@@ -331,6 +339,10 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
 /// What the rest of the crate asks of a group.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
+    pub(crate) fn group_name(&self) -> &GroupName {
+        &self.name
+    }
+
     pub(crate) fn reserves(&self, name: &str) -> bool {
         self.reserved.contains(&name)
     }
@@ -363,7 +375,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             report.notes.extend(seen.advice(self.autoload_line));
         }
         let autoloaded = !seen.autoloads.is_empty();
-        LoadError::Unknown(Arc::new(UnknownName { asked, group: self.name, nearest, autoloaded, report }))
+        LoadError::Unknown(Arc::new(UnknownName { asked, nearest, autoloaded, report }))
     }
 
     fn table(&'static self) -> &'static Table<P> {
@@ -397,7 +409,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         if !table.warned.swap(true, Ordering::Relaxed) {
             let slots = table.slots.lock().clone();
             for note in table.notes(&slots) {
-                log::warn!(target: "entry_points", "{}: {note}", self.name);
+                log::warn!(target: "entry_points", "{}: {note}", self.name());
             }
         }
         table

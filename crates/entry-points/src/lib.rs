@@ -7,6 +7,7 @@ mod entry_point;
 mod error;
 mod failure;
 mod group;
+mod group_name;
 mod index;
 #[doc(hidden)]
 pub mod message;
@@ -137,11 +138,12 @@ macro_rules! entry_points {
 ///
 ///     /// Finds decoders by name.
 ///     pub fn decoders() -> Group<dyn Decoder> {
-///         Group::new("codec.decoders").switches("CODEC_DECODER")
+///         Group::new("codec.decoders").noun("decoder").switches("CODEC_DECODER")
 ///     }
 /// }
 /// # fn main() {
-/// assert_eq!(decoders().name(), "codec.decoders");
+/// let error = decoders().load("vorbis").err().expect("there is none");
+/// assert!(error.to_string().starts_with("no decoder is called `vorbis`\ncodec.decoders: 0 decoders"));
 /// # }
 /// ```
 ///

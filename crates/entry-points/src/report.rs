@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::EntryPoint;
 use crate::entry::State;
+use crate::group_name::GroupName;
 use crate::verdict::Claim;
 
 /// Every entry point of a group with its state, as data; `Display` prints an aligned table.
@@ -24,7 +25,7 @@ use crate::verdict::Claim;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Report {
-    pub(crate) group: &'static str,
+    pub(crate) group: &'static GroupName,
     pub(crate) rows: Vec<Row>,
     pub(crate) notes: Vec<String>,
 }
@@ -68,7 +69,7 @@ impl Report {
     /// The group's name.
     #[must_use]
     pub fn group(&self) -> &'static str {
-        self.group
+        self.group.name
     }
 
     /// One row for each entry point, sorted by name. A name that several packages claim has several rows.
@@ -87,8 +88,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.rows.len() == 1 { "" } else { "s" };
-        write!(f, "{}: {} entry point{plural}", self.group, self.rows.len())?;
+        write!(f, "{}", self.group.count(self.rows.len()))?;
         let cells = self.rows.iter().map(|row| {
             let package = row.package.unwrap_or(&row.declared_at);
             [row.name, package, row.version.unwrap_or("-")]

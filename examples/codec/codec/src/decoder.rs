@@ -34,6 +34,7 @@ entry_points::group! {
     /// off, and leave the device backends alone.
     pub fn decoders() -> Group<dyn Decoder> {
         entry_points::Group::new("codec.decoders")
+            .noun("decoder")
             .switches("CODEC_DEVICE_BACKEND")
             .built_in(&BUILT_IN)
             .autoload_line("device_registry::autoload!();")

@@ -75,7 +75,7 @@ fn a_decoder_that_is_switched_off_is_an_error_that_names_the_variable() {
         assert_eq!((code, &stdout[..]), (Some(1), ""), "{stderr}");
         let expected = format!(
             "error: nothing decodes on `openreg:0`; decode on `cpu`, and move the tensor with `.to(device)`\n\
-             caused by: `openreg` of codec.decoders (codec-openreg {}) is disabled by {variable}={value}\n",
+             caused by: decoder `openreg` (codec-openreg {}) is disabled by {variable}={value}\n",
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(stderr, expected);
@@ -88,7 +88,7 @@ fn a_backend_that_is_switched_off_is_the_registrys_error() {
     let (code, _, stderr) =
         decode(&[SAMPLE, "--device", "openreg"], &[("DEVICE_BACKEND_DISABLE", "openreg")]);
     assert_eq!(code, Some(1));
-    assert!(stderr.contains("of device.backends"), "{stderr}");
+    assert!(stderr.contains("error: backend `openreg` (device-openreg"), "{stderr}");
     assert!(stderr.contains("is disabled by DEVICE_BACKEND_DISABLE=openreg"), "{stderr}");
 }
 
