@@ -54,7 +54,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("Openreg", "is `openreg` meant?"),
     ("OPENREG:1", "is `openreg:1` meant?"),
     ("CPU", "is `cpu` meant?"),
-    ("openreg:", "an index is made of digits"),
+    ("openreg:", "there is no index after the colon"),
     ("openreg::0", "an index is made of digits"),
     ("openreg:0:", "an index is made of digits"),
     ("openreg:-1", "an index is made of digits"),

@@ -17,6 +17,10 @@ device-tensor = { path = \"@crates/device-tensor\" }
 const BACKEND: &str = "device-openreg = { path = \"@crates/device-openreg\" }\n";
 
 fn quickstart(project: &Project, arguments: &[&str]) -> Outcome {
+    run(program(project).args(arguments))
+}
+
+fn program(project: &Project) -> Command {
     let build = run(&mut project.cargo(["build", "--quiet"]));
     assert!(build.status.success(), "{build:?}");
     let program = artifacts().join("debug").join(project.folder().file_name().expect("a project has a name"));
@@ -24,7 +28,7 @@ fn quickstart(project: &Project, arguments: &[&str]) -> Outcome {
     for suffix in ["AUTOLOAD", "DISABLE", "SELECT"] {
         command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
     }
-    run(command.args(arguments))
+    command
 }
 
 #[test]
@@ -61,6 +65,15 @@ fn the_line_in_the_manifest_is_all_that_brings_the_backend_along() {
     assert_eq!(numbers.stdout, "tensor([ 0.5000, -2.0000,  3.2500], device='openreg:1')\n");
     let third = quickstart(&project, &["--device", "openreg:2"]).failure();
     third.shows("there is no device `openreg:2`: `openreg` has 2 devices, `openreg:0` to `openreg:1`");
+
+    // Its standard output is the tensor alone.
+    let mistyped = run(program(&project).args(device).env("DEVICE_BACKEND_DISABLE", "openrg")).success();
+    assert_eq!(mistyped.stdout, there.stdout);
+    assert_eq!(
+        mistyped.stderr,
+        "note: the pattern `openrg` in DEVICE_BACKEND_DISABLE=openrg matches nothing\n"
+    );
+    assert_eq!(there.stderr, "");
 
     let list = quickstart(&project, &["--list"]).success();
     let row =

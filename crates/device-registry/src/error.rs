@@ -165,14 +165,24 @@ fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::R
 
 /// Nobody knows all backends there are; but by custom the name tells the crate.
 fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let name = unknown.asked();
-    write!(
-        f,
-        "\nhint: backend crates are by custom named `device-NAME`, so that a crate `device-{}` in Cargo.toml would \
-         add it; this is a guess from the name, and there may be no such crate",
-        // A crate's name is written with hyphens.
-        name.replace('_', "-")
-    )
+    // A crate's name is written with hyphens.
+    let package = format!("device-{}", unknown.asked().replace('_', "-"));
+    let rows = unknown.report().rows().iter();
+    let offered: Vec<_> = rows.filter(|row| row.package == Some(&*package)).map(|row| row.name).collect();
+    match offered.is_empty() {
+        true => write!(
+            f,
+            "\nhint: backend crates are by custom named `device-NAME`, so that a crate `{package}` in Cargo.toml \
+             would add it; this is a guess from the name, and there may be no such crate"
+        ),
+        false => {
+            write!(
+                f,
+                "\nhint: the crate `{package}` is linked, and what it offers is called `{}`",
+                offered.join("`, `")
+            )
+        }
+    }
 }
 
 impl fmt::Debug for DeviceError {
@@ -235,7 +245,7 @@ impl fmt::Display for NoneAvailable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device;
+    use crate::{BackendDescriptor, device};
 
     // Without it, nobody would guess a crate: it may be there and not linked.
     crate::autoload!();
@@ -250,6 +260,21 @@ mod tests {
         assert!(error.contains("cpu") && error.contains("built in"), "{error}");
         assert!(
             error.contains("a crate `device-no-such-thing` in Cargo.toml would add it; this is a guess"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_crate_that_is_linked_is_told_by_the_names_that_it_offers() {
+        static TOY: BackendDescriptor =
+            BackendDescriptor::new("renamed_toy", || unreachable!("nobody uses it"))
+                .in_package("device-half-renamed", "0.1.0");
+        crate::backends().register(&TOY).unwrap();
+        let error = device("half_renamed").unwrap_err().to_string();
+        assert!(
+            error.ends_with(
+                "hint: the crate `device-half-renamed` is linked, and what it offers is called `renamed_toy`"
+            ),
             "{error}"
         );
     }

@@ -171,6 +171,9 @@ impl fmt::Display for SyntaxError {
             Reserved => {
                 return write!(f, "the words {} are reserved and name no device", RESERVED.join(", "));
             }
+            InvalidIndex if self.text.find(':') == Some(self.text.len() - 1) => {
+                f.write_str("there is no index after the colon")?;
+            }
             InvalidIndex => f.write_str("an index is made of digits")?,
             LeadingZero => f.write_str("an index has no leading zeros")?,
             IndexTooLarge => write!(f, "an index is at most {}", u16::MAX)?,
@@ -264,6 +267,17 @@ mod tests {
         assert!(error.to_string().ends_with("names are lower case; is `cuda:1` meant?"), "{error}");
         let error = DeviceString::parse("CUDA one").unwrap_err();
         assert!(!error.to_string().contains("meant"), "what is suggested has to be well formed: {error}");
+    }
+
+    #[test]
+    fn an_index_that_is_missing_is_told_from_one_that_is_wrong() {
+        let message = |text| DeviceString::parse(text).unwrap_err().to_string();
+        assert!(
+            message("cuda:").contains("`cuda:`: there is no index after the colon"),
+            "{}",
+            message("cuda:")
+        );
+        assert!(message("cuda:0:").contains("an index is made of digits"), "{}", message("cuda:0:"));
     }
 
     #[test]

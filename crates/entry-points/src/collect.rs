@@ -115,7 +115,7 @@ impl fmt::Display for Autoload {
         let offering = self.crates.iter().filter(|(_, points)| !points.is_empty());
         let offering: Vec<String> = offering.map(|(name, _)| (*name).to_owned()).collect();
         let linked: Vec<String> = self.crates.iter().map(|(name, _)| (*name).to_owned()).collect();
-        write!(f, "`autoload!` in {} links ", self.written_in.unwrap_or_default())?;
+        write!(f, "`autoload!` in module `{}` links ", self.written_in.unwrap_or_default())?;
         match linked.len() {
             0 => f.write_str("nothing")?,
             1..=MOST => f.write_str(&and(&linked))?,
@@ -340,16 +340,16 @@ mod tests {
         static SOME: Autoload = Autoload::new("app", &[("clap", &[]), ("codec_opus", &POINTS), ("log", &[])]);
         assert_eq!(
             SOME.to_string(),
-            "`autoload!` in app links clap, codec_opus and log, of which codec_opus has an `entry_points!` block"
+            "`autoload!` in module `app` links clap, codec_opus and log, of which codec_opus has an `entry_points!` block"
         );
         static NONE: Autoload = Autoload::new("app", &[("log", &[])]);
         assert_eq!(
             NONE.to_string(),
-            "`autoload!` in app links log, and none of it has an `entry_points!` block"
+            "`autoload!` in module `app` links log, and none of it has an `entry_points!` block"
         );
         const LOG: Listed = ("log", &[]);
         static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
-        assert!(MANY.to_string().starts_with("`autoload!` in app links 17 crates,"), "{MANY}");
+        assert!(MANY.to_string().starts_with("`autoload!` in module `app` links 17 crates,"), "{MANY}");
     }
 
     fn advice(seen: &Seen) -> String {
@@ -367,7 +367,7 @@ mod tests {
         let written = Seen { autoloads: vec![&NOTHING], ..ALL_WELL };
         assert_eq!(
             advice(&written),
-            "`autoload!` in app links nothing, and none of it has an `entry_points!` block"
+            "`autoload!` in module `app` links nothing, and none of it has an `entry_points!` block"
         );
     }
 

@@ -48,6 +48,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.list {
         return Ok(list(arguments.probe)?);
     }
+    // A switch that was mistyped, say: without a logger nobody would see the warning.
+    for note in backends().report().notes() {
+        eprintln!("note: {note}");
+    }
     let device = match &arguments.device {
         Some(text) => device(text)?,
         None => Device::cpu(),
