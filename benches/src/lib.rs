@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::Criterion;
 use device_registry::{BACKENDS, Backend, BackendDescriptor, Device, LoadFailure, backends};
 
-/// Links one backend that nobody asks for, or 9, 10, 99, 100 or 999 of them; the digits after the number become
+/// Links one backend that nobody asks for, or 7, 9, 10, 99, 100 or 999 of them; the digits after the number become
 /// part of their names.
 #[macro_export]
 macro_rules! link {
@@ -20,12 +20,18 @@ macro_rules! link {
                 device_registry::BackendDescriptor::new(concat!("unused_", $($digits),*), $crate::never);
         };
     };
+    (7 : $($digits:literal)*) => { $crate::link!(@seven 1 : $($digits)*); };
     (9 : $($digits:literal)*) => { $crate::link!(@nine 1 : $($digits)*); };
     (10 : $($digits:literal)*) => { $crate::link!(@nine 1 : $($digits)*); $crate::link!(1 : $($digits)* 9); };
     (99 : $($digits:literal)*) => { $crate::link!(@nine 10 : $($digits)*); $crate::link!(9 : $($digits)* 9); };
     (100 : $($digits:literal)*) => { $crate::link!(@nine 10 : $($digits)*); $crate::link!(10 : $($digits)* 9); };
     (999 : $($digits:literal)*) => { $crate::link!(@nine 100 : $($digits)*); $crate::link!(99 : $($digits)* 9); };
     (@nine $each:tt : $($digits:literal)*) => {
+        $crate::link!(@seven $each : $($digits)*);
+        $crate::link!($each : $($digits)* 7);
+        $crate::link!($each : $($digits)* 8);
+    };
+    (@seven $each:tt : $($digits:literal)*) => {
         $crate::link!($each : $($digits)* 0);
         $crate::link!($each : $($digits)* 1);
         $crate::link!($each : $($digits)* 2);
@@ -33,8 +39,6 @@ macro_rules! link {
         $crate::link!($each : $($digits)* 4);
         $crate::link!($each : $($digits)* 5);
         $crate::link!($each : $($digits)* 6);
-        $crate::link!($each : $($digits)* 7);
-        $crate::link!($each : $($digits)* 8);
     };
 }
 

@@ -6,13 +6,7 @@ use device_registry::Device;
 
 device_registry::autoload!();
 
-device_registry_benches::link!(1 : 0);
-device_registry_benches::link!(1 : 1);
-device_registry_benches::link!(1 : 2);
-device_registry_benches::link!(1 : 3);
-device_registry_benches::link!(1 : 4);
-device_registry_benches::link!(1 : 5);
-device_registry_benches::link!(1 : 6);
+device_registry_benches::link!(7 :);
 
 fn main() {
     let start = Instant::now();
