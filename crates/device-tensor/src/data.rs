@@ -16,11 +16,22 @@ use crate::{Element, TensorError};
 /// `Vec::<[f32; 3]>::new()` has the shape `[0, 3]`.
 ///
 /// The trait is sealed: it is there to be named in bounds.
+#[diagnostic::on_unimplemented(
+    message = "a tensor cannot be made from `{Self}`",
+    note = "its elements are `bool`, `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or `f64`; they may be in arrays, \
+            slices and vectors, nested in any way, and in arrays of `ndarray`"
+)]
 pub trait Data: Rows {}
 
 impl<D: Rows + ?Sized> Data for D {}
 
 /// Data as rows of data; a scalar has none.
+// Again: of what is nested, this is the trait that the compiler misses.
+#[diagnostic::on_unimplemented(
+    message = "a tensor cannot be made from `{Self}`",
+    note = "its elements are `bool`, `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or `f64`; they may be in arrays, \
+            slices and vectors, nested in any way, and in arrays of `ndarray`"
+)]
 pub trait Rows {
     /// What it is made of in the end.
     type Element: Element;
