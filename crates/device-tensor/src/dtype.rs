@@ -4,7 +4,7 @@ use std::fmt;
 
 use half::{bf16, f16};
 
-use crate::{TensorError, data};
+use crate::{Data, TensorError, data};
 
 /// The type of a tensor's elements. `Display` gives the name of the Rust type.
 ///
@@ -71,12 +71,13 @@ impl fmt::Display for DType {
 
 /// A Rust type that can be an element of a tensor.
 ///
-/// Device memory holds elements in the byte order of the host. The trait is sealed: a dtype is more than its bytes.
+/// Device memory holds elements in the byte order of the host. An element is [`Data`] too, a scalar, so that code for
+/// all of them can make tensors. The trait is sealed: a dtype is more than its bytes.
 #[diagnostic::on_unimplemented(
     message = "no tensor has elements of type `{Self}`",
     note = "they are `bool`, `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or `f64`"
 )]
-pub trait Element: Copy + fmt::Debug + PartialEq + sealed::Stored + 'static {
+pub trait Element: Copy + fmt::Debug + PartialEq + Data<Element = Self> + sealed::Stored + 'static {
     /// The same type as a value.
     const DTYPE: DType;
 }
