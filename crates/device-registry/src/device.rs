@@ -251,12 +251,15 @@ impl<'de> serde::Deserialize<'de> for Device {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{RefUnwindSafe, UnwindSafe};
+
     use super::*;
     use crate::testing::fake;
 
     #[test]
     fn a_device_is_small_and_can_go_anywhere() {
-        fn check<T: Copy + Send + Sync + Ord + std::hash::Hash + 'static>() -> usize {
+        fn check<T: Copy + Send + Sync + UnwindSafe + RefUnwindSafe + Ord + std::hash::Hash + 'static>()
+        -> usize {
             size_of::<T>()
         }
         assert!(check::<Device>() <= 16);

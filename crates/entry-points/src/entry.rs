@@ -3,6 +3,7 @@
 use std::cmp::Ordering as Order;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -120,6 +121,10 @@ impl<P: ?Sized> PartialEq for Entry<P> {
 }
 
 impl<P: ?Sized> Eq for Entry<P> {}
+
+// A plugin is only ever lent, and what the group knows of it lies behind locks that a panic leaves whole.
+impl<P: ?Sized> UnwindSafe for Entry<P> {}
+impl<P: ?Sized> RefUnwindSafe for Entry<P> {}
 
 impl<P: ?Sized + Send + Sync> PartialOrd for Entry<P> {
     fn partial_cmp(&self, other: &Self) -> Option<Order> {
