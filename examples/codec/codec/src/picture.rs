@@ -68,15 +68,25 @@ impl<'a> Picture<'a> {
 
 /// Has read all that precedes the pixels, and makes 8 bits a sample of whatever there is.
 fn reader(bytes: &[u8]) -> Result<png::Reader<Cursor<&[u8]>>, DecodeError> {
-    let mut decoder = png::Decoder::new(Cursor::new(bytes));
+    let mut options = png::DecodeOptions::default();
+    options.set_ignore_text_chunk(true);
+    options.set_ignore_iccp_chunk(true);
+    // Else a damaged list of transparent colours is passed over, and the picture has a channel less.
+    options.set_skip_ancillary_crc_failures(false);
+    let mut decoder = png::Decoder::new_with_options(Cursor::new(bytes), options);
     decoder.set_transformations(png::Transformations::normalize_to_color8());
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
     let (width, height) = decoder.read_header_info().map_err(damaged)?.size();
     if u64::from(width) * u64::from(height) > MAX_PIXELS {
         return Err(DecodeError::TooLarge { width, height, max: MAX_PIXELS });
     }
-    decoder.read_info().map_err(damaged)
+    let reader = decoder.read_info().map_err(damaged)?;
+    // `png` 0.18.1 panics on such a palette.
+    match reader.info().palette.as_deref() {
+        Some(palette) if !palette.len().is_multiple_of(3) => {
+            Err(DecodeError::Damaged("the palette ends within a colour".into()))
+        }
+        _ => Ok(reader),
+    }
 }
 
 fn damaged(error: png::DecodingError) -> DecodeError {

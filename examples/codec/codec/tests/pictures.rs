@@ -57,15 +57,29 @@ fn channels_are_those_of_the_file_in_eight_bits() {
     }
 }
 
-#[test]
-fn a_colour_that_is_transparent_adds_a_channel() {
+/// Two pixels of a palette, whose first colour is transparent.
+fn transparent(palette: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, 2, 1);
     encoder.set_color(ColorType::Indexed);
-    encoder.set_palette(&[10, 20, 30, 40, 50, 60][..]);
+    encoder.set_palette(palette);
     encoder.set_trns(&[0][..]);
     encoder.write_header().unwrap().write_image_data(&[0, 1]).unwrap();
+    bytes
+}
+
+#[test]
+fn a_colour_that_is_transparent_adds_a_channel() {
+    let bytes = transparent(&[10, 20, 30, 40, 50, 60]);
     assert_eq!(decoded(&bytes), (vec![4, 1, 2], vec![10, 40, 20, 50, 30, 60, 0, 255]));
+}
+
+#[test]
+fn a_palette_that_ends_within_a_colour_is_an_error() {
+    for palette in [&[10, 20, 30, 40][..], &[10, 20, 30, 40, 50]] {
+        let error = refused(&transparent(palette));
+        assert!(matches!(error, DecodeError::Damaged(_)), "{error}");
+    }
 }
 
 /// 5 x 3 grey pixels, each ten times its row and its column, in the seven passes of an interlaced file.
@@ -98,15 +112,14 @@ fn a_picture_that_is_cut_off_anywhere_is_an_error_with_its_cause() {
 }
 
 #[test]
-fn a_bit_that_is_flipped_anywhere_never_panics() {
-    for bytes in [&rgb()[..], INTERLACED] {
+fn a_bit_that_is_flipped_anywhere_is_an_error() {
+    for bytes in [&rgb()[..], INTERLACED, &transparent(&[10, 20, 30, 40, 50, 60])] {
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut bytes = bytes.to_vec();
                 bytes[at] ^= 1 << bit;
-                if let Ok(tensor) = decode(&bytes, None) {
-                    assert_eq!(tensor.len(), tensor.shape().iter().product(), "bit {bit} of byte {at}");
-                }
+                let outcome = decode(&bytes, None);
+                assert!(outcome.is_err(), "bit {bit} of byte {at}: {outcome:?}");
             }
         }
     }
