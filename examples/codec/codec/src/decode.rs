@@ -19,6 +19,10 @@ use crate::{DecodeError, Picture, decoders};
 ///
 /// If the bytes are no PNG, or one that is damaged, cut off or too large; if nothing decodes on the device; or if
 /// the device cannot be used.
+///
+/// # Panics
+///
+/// If the decoder does.
 pub fn decode(bytes: &[u8], device: impl Into<Option<Device>>) -> Result<Tensor, DecodeError> {
     // First, so that bytes which are no picture load nothing.
     let picture = Picture::new(bytes)?;
