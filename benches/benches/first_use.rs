@@ -42,7 +42,7 @@ fn first_use(criterion: &mut Criterion) {
 /// Leaves the allocator with memory that the system has given already: every iteration leaks a group, and else half
 /// of the time would be that of page faults.
 fn touch_memory() {
-    let memory: Vec<_> = (0..400_000).map(|_| Box::new([1_u8; 1000])).collect();
+    let memory: Vec<_> = (0..200_000).map(|_| Box::new([1_u8; 1000])).collect();
     // Behind it, so that it is not given back.
     let _ = Box::leak(Box::new([0_u8; 1000]));
     drop(black_box(memory));
