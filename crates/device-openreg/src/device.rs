@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, DeviceProperties, Memory, MemoryInfo, Span,
+    AllocateOptions, BackendError, DeviceDriver, DeviceProperties, Memory, MemoryInfo, Span, open_windows,
 };
 
 use crate::memory::{OpenRegMemory, Pool};
@@ -38,18 +38,22 @@ impl DeviceDriver for OpenRegDevice {
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        destination.memory_as::<OpenRegMemory>()?.write(destination.range(), source);
+        let memory = destination.memory_as::<OpenRegMemory>()?;
+        memory.bytes.write(destination.range())?.copy_from_slice(source);
         Ok(())
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        source.memory_as::<OpenRegMemory>()?.read(source.range(), destination);
+        let memory = source.memory_as::<OpenRegMemory>()?;
+        destination.copy_from_slice(&memory.bytes.read(source.range())?);
         Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let memory = source.memory_as::<OpenRegMemory>()?;
-        memory.copy_to(source.range(), destination.memory_as()?, destination.range());
+        let from = &source.memory_as::<OpenRegMemory>()?.bytes;
+        let to = &destination.memory_as::<OpenRegMemory>()?.bytes;
+        let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
+        to.copy_from_slice(&from);
         Ok(())
     }
 

@@ -1,10 +1,9 @@
 //! The memory of a device: a pool that can run out, and allocations that the host cannot look into.
 
-use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use device_registry::{BackendError, Memory};
+use device_registry::{BackendError, HostMemory, Memory};
 
 /// How much memory a device has, and how much of it is in use.
 pub(crate) struct Pool {
@@ -40,7 +39,7 @@ impl Pool {
 
 /// One allocation. Its type is private, so that the host reaches the bytes only by the driver's copies.
 pub(crate) struct OpenRegMemory {
-    bytes: RwLock<Vec<u8>>,
+    pub(crate) bytes: HostMemory,
     _share: Share,
 }
 
@@ -62,45 +61,8 @@ impl OpenRegMemory {
     pub(crate) fn allocate(pool: &Arc<Pool>, len: usize) -> Result<Self, BackendError> {
         pool.take(len)?;
         let share = Share { pool: Arc::clone(pool), len };
-        let mut bytes = Vec::new();
         // The host's memory may run out before the device's does.
-        bytes
-            .try_reserve_exact(len)
-            .map_err(|error| BackendError::out_of_memory(len as u64, None).with_source(error))?;
-        bytes.resize(len, 0);
-        Ok(Self { bytes: RwLock::new(bytes), _share: share })
-    }
-
-    pub(crate) fn write(&self, to: Range<usize>, source: &[u8]) {
-        self.bytes_mut()[to].copy_from_slice(source);
-    }
-
-    pub(crate) fn read(&self, from: Range<usize>, destination: &mut [u8]) {
-        destination.copy_from_slice(&self.bytes()[from]);
-    }
-
-    pub(crate) fn copy_to(&self, from: Range<usize>, destination: &Self, to: Range<usize>) {
-        if std::ptr::eq(self, destination) {
-            return self.bytes_mut().copy_within(from, to.start);
-        }
-        // In the order of their addresses: two copies in opposite directions must not wait for each other.
-        let (source, mut destination) = if std::ptr::from_ref(self) < std::ptr::from_ref(destination) {
-            let source = self.bytes();
-            (source, destination.bytes_mut())
-        } else {
-            let destination = destination.bytes_mut();
-            (self.bytes(), destination)
-        };
-        destination[to].copy_from_slice(&source[from]);
-    }
-
-    // Bytes cannot be left in a state that is wrong, so that poison is no reason to stop.
-    fn bytes(&self) -> RwLockReadGuard<'_, Vec<u8>> {
-        self.bytes.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn bytes_mut(&self) -> RwLockWriteGuard<'_, Vec<u8>> {
-        self.bytes.write().unwrap_or_else(PoisonError::into_inner)
+        Ok(Self { bytes: HostMemory::zeroed(len)?, _share: share })
     }
 }
 
@@ -145,15 +107,5 @@ mod tests {
             }
         });
         assert_eq!(pool.free(), 64);
-    }
-
-    #[test]
-    fn copies_in_opposite_directions_do_not_wait_for_each_other() {
-        let pool = Arc::new(Pool::new(128));
-        let [a, b] = [(); 2].map(|()| OpenRegMemory::allocate(&pool, 64).unwrap());
-        std::thread::scope(|scope| {
-            scope.spawn(|| (0..1000).for_each(|_| a.copy_to(0..64, &b, 0..64)));
-            scope.spawn(|| (0..1000).for_each(|_| b.copy_to(0..64, &a, 0..64)));
-        });
     }
 }

@@ -24,11 +24,11 @@ use crate::{BackendError, DeviceProperties, MemoryInfo};
 /// The parts that have no default are all that a backend needs; this is a whole one.
 ///
 /// ```
-/// use std::sync::{Arc, Mutex};
+/// use std::sync::Arc;
 ///
 /// use device_registry::{
-///     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, LoadFailure,
-///     Memory, MemoryInfo, Span, backends, device,
+///     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
+///     LoadFailure, Memory, MemoryInfo, Span, backends, device, open_windows,
 /// };
 ///
 /// struct Toy;
@@ -45,10 +45,6 @@ use crate::{BackendError, DeviceProperties, MemoryInfo};
 ///
 /// struct ToyDevice;
 ///
-/// struct ToyMemory(Mutex<Vec<u8>>);
-///
-/// impl Memory for ToyMemory {}
-///
 /// impl DeviceDriver for ToyDevice {
 ///     fn properties(&self) -> Result<DeviceProperties, BackendError> {
 ///         Ok(DeviceProperties::new("toy"))
@@ -59,30 +55,27 @@ use crate::{BackendError, DeviceProperties, MemoryInfo};
 ///     }
 ///
 ///     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-///         let mut bytes = Vec::new();
-///         // Not `vec![0; len]`, which ends the process when there is not enough.
-///         let reserved = bytes.try_reserve_exact(options.len);
-///         reserved.map_err(|_| BackendError::out_of_memory(options.len as u64, None))?;
-///         bytes.resize(options.len, 0);
-///         Ok(Arc::new(ToyMemory(Mutex::new(bytes))))
+///         // Or a type of the backend's own, with the driver's handle in it.
+///         Ok(Arc::new(HostMemory::zeroed(options.len)?))
 ///     }
 ///
 ///     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-///         let memory = destination.memory_as::<ToyMemory>()?;
-///         memory.0.lock().unwrap()[destination.range()].copy_from_slice(source);
+///         let memory = destination.memory_as::<HostMemory>()?;
+///         memory.write(destination.range())?.copy_from_slice(source);
 ///         Ok(())
 ///     }
 ///
 ///     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-///         let memory = source.memory_as::<ToyMemory>()?;
-///         destination.copy_from_slice(&memory.0.lock().unwrap()[source.range()]);
+///         let memory = source.memory_as::<HostMemory>()?;
+///         destination.copy_from_slice(&memory.read(source.range())?);
 ///         Ok(())
 ///     }
 ///
 ///     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-///         let mut bytes = vec![0; source.len()];
-///         self.read(source, &mut bytes)?;
-///         self.write(destination, &bytes)
+///         let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
+///         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
+///         to.copy_from_slice(&from);
+///         Ok(())
 ///     }
 /// }
 ///
@@ -149,8 +142,8 @@ pub trait DeviceDriver: Send + Sync {
 
     /// Allocates memory of `options.len` bytes, which is never zero. Dropping the result frees it.
     ///
-    /// The length comes from the user and may be anything up to `usize::MAX`. Where the memory is the host's, take
-    /// it by `Vec::try_reserve_exact` or the like: `vec![0; len]` ends the process when there is not enough.
+    /// The length comes from the user and may be anything up to `usize::MAX`. Where the memory is the host's, take a
+    /// [`HostMemory`](crate::HostMemory): `vec![0; len]` ends the process when there is not enough.
     ///
     /// The bytes hold anything, but nothing that another user of the device wrote in secret: they are initialised.
     ///
@@ -173,7 +166,9 @@ pub trait DeviceDriver: Send + Sync {
     /// Any; the bytes of `destination` are then unspecified.
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError>;
 
-    /// Copies within the device. Both have one length, and they do not overlap; they may be parts of one memory.
+    /// Copies within the device. Both have one length, and they do not overlap. They may be parts of one memory, which
+    /// is not to be locked twice then; and copies in opposite directions may run at the same time, which are not to
+    /// wait for each other. [`open_windows`](crate::open_windows) sees to both.
     ///
     /// # Errors
     ///

@@ -29,6 +29,7 @@
 //! | choices of a thread | [`DeviceGuard`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
 //! | memory | [`Device::allocate`], [`Buffer`] |
 //! | writing a backend | [`Backend`], [`DeviceDriver`], [`Memory`], [`Span`], [`entry_points!`], [`BACKENDS`] |
+//! | memory of the host as a device's | [`HostMemory`], [`open_windows`] |
 //! | what is linked, and in which state | [`backends()`], [`Group`], [`Report`], [`State`] |
 //!
 //! [`entry-points`]: mod@entry_points
@@ -45,6 +46,9 @@ mod current;
 mod device;
 mod error;
 mod grammar;
+// Bytes that several threads write to, each in a range of its own, are beyond what references can express.
+#[allow(unsafe_code)]
+mod host_memory;
 mod open;
 mod properties;
 #[cfg(test)]
@@ -71,4 +75,5 @@ pub use crate::current::{
 pub use crate::device::{Device, device};
 pub use crate::error::{DeviceError, NoneAvailable};
 pub use crate::grammar::{SyntaxError, SyntaxErrorKind};
+pub use crate::host_memory::{HostMemory, Window, WindowMut, open_windows};
 pub use crate::properties::{DeviceProperties, MemoryInfo};

@@ -2,12 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use device_registry::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
-    LoadFailure, Memory, MemoryInfo, Span,
+    HostMemory, LoadFailure, Memory, MemoryInfo, Span, open_windows,
 };
 
 // At the crate's root and nowhere else: a program's `autoload!()` knows the names of its dependencies and not of
@@ -58,61 +57,32 @@ impl DeviceDriver for MyCpuDevice {
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        let mut bytes = Vec::new();
-        // Not `vec![0; len]`, which ends the process when there is not enough.
-        bytes
-            .try_reserve_exact(options.len)
-            .map_err(|error| BackendError::out_of_memory(options.len as u64, None).with_source(error))?;
-        bytes.resize(options.len, 0);
-        Ok(Arc::new(MyCpuMemory(Mutex::new(bytes))))
+        // A real device has a type of its own here, with the driver's handle in it, which is freed when it is dropped.
+        Ok(Arc::new(HostMemory::zeroed(options.len)?))
     }
 
+    // The core keeps memory as an `Arc<dyn Memory>` and never looks inside. `memory_as` is the way back, a downcast
+    // that is checked: to name a wrong type is an error, and never undefined behaviour.
+    //
+    // `HostMemory` is reached through windows, each of which locks a range, so that any number of threads may come.
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        let memory = destination.memory_as::<MyCpuMemory>()?;
-        memory.bytes()[destination.range()].copy_from_slice(source);
+        let memory = destination.memory_as::<HostMemory>()?;
+        memory.write(destination.range())?.copy_from_slice(source);
         Ok(())
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        let memory = source.memory_as::<MyCpuMemory>()?;
-        destination.copy_from_slice(&memory.bytes()[source.range()]);
+        let memory = source.memory_as::<HostMemory>()?;
+        destination.copy_from_slice(&memory.read(source.range())?);
         Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let (from, to) = (source.memory_as::<MyCpuMemory>()?, destination.memory_as::<MyCpuMemory>()?);
-        if ptr::eq(from, to) {
-            // Parts of one memory, which has one lock: to take it twice would be to wait for oneself.
-            from.bytes().copy_within(source.range(), destination.offset());
-            return Ok(());
-        }
-        // The lower address first, whichever way the copy goes: of two copies in opposite directions, each would
-        // else hold what the other waits for.
-        let (source_bytes, mut destination_bytes) = if ptr::from_ref(from) < ptr::from_ref(to) {
-            let first = from.bytes();
-            (first, to.bytes())
-        } else {
-            let first = to.bytes();
-            (from.bytes(), first)
-        };
-        destination_bytes[destination.range()].copy_from_slice(&source_bytes[source.range()]);
+        let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
+        // Both at once, or two copies in opposite directions would each hold what the other waits for. The two may also
+        // be parts of one memory.
+        let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
+        to.copy_from_slice(&from);
         Ok(())
-    }
-}
-
-/// One allocation, freed when it is dropped. For a real device it would hold the driver's handle or address.
-///
-/// The core keeps it as an `Arc<dyn Memory>` and never looks inside. The way back is `Span::memory_as`, a downcast
-/// that is checked: to name a wrong type is an error, and never undefined behaviour.
-///
-/// One lock for all of its bytes is enough while every operation is a copy that blocks.
-struct MyCpuMemory(Mutex<Vec<u8>>);
-
-impl Memory for MyCpuMemory {}
-
-impl MyCpuMemory {
-    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        // Bytes cannot be left in a state that is wrong, so a panic in another thread is no reason to stop.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

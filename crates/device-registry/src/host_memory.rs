@@ -1,0 +1,514 @@
+//! Host memory as a device's memory: reached through windows, so that no two threads touch a byte at once.
+//!
+//! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation are opened
+//! together: for each memory at one go, and the memories in the order of their addresses, so that no two operations
+//! wait for each other. Who asked first gets in first, so that a writer is not kept out by readers for ever.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::{BackendError, Memory};
+
+/// Bytes of the host that serve as the memory of a device.
+///
+/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Its bytes cannot be
+/// borrowed: they are reached through windows, each of which locks a range for the length of one operation. So two
+/// operations that race for the same bytes leave either the one's or the other's, and never undefined behaviour.
+///
+/// ```
+/// use device_registry::{HostMemory, open_windows};
+///
+/// let memory = HostMemory::zeroed(8)?;
+/// memory.write(0..4)?.copy_from_slice(b"abcd");
+///
+/// // Several windows are opened together, also those of one memory.
+/// let ([source], [mut destination]) = open_windows([(&memory, 0..4)], [(&memory, 4..8)])?;
+/// destination.copy_from_slice(&source);
+/// drop((source, destination));
+///
+/// assert_eq!(*memory.read(2..6)?, *b"cdab");
+/// # Ok::<(), device_registry::BackendError>(())
+/// ```
+pub struct HostMemory {
+    start: NonNull<u8>,
+    len: usize,
+    windows: Mutex<Windows>,
+    closed: Condvar,
+}
+
+// SAFETY: the bytes belong to this value alone, and are touched through windows only. Windows that write overlap no
+// other one, whatever the thread: `Windows` sees to that under a lock.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemory {}
+
+impl Memory for HostMemory {}
+
+impl HostMemory {
+    /// Memory of `len` bytes, all of them zero. Pages that are never used may take no room.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::out_of_memory`] if the host has not that much. It never ends the process, as `vec![0; len]`
+    /// would.
+    pub fn zeroed(len: usize) -> Result<Self, BackendError> {
+        let start = allocate(len).ok_or_else(|| BackendError::out_of_memory(len as u64, None))?;
+        Ok(Self { start, len, windows: Mutex::default(), closed: Condvar::new() })
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A window to read from. Blocks while another one writes there, or has been waiting to.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_windows`].
+    pub fn read(&self, range: Range<usize>) -> Result<Window<'_>, BackendError> {
+        open_windows([(self, range)], []).map(|([window], [])| window)
+    }
+
+    /// A window to write to. Blocks while another one is open there.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_windows`].
+    pub fn write(&self, range: Range<usize>) -> Result<WindowMut<'_>, BackendError> {
+        open_windows([], [(self, range)]).map(|([], [window])| window)
+    }
+
+    /// Enters windows, and waits until those that were entered before and are in the way have been closed.
+    fn enter(&self, wanted: &mut [Wanted<'_>]) {
+        let mut windows = self.windows();
+        let first = windows.next;
+        for wanted in &mut *wanted {
+            wanted.number = windows.next;
+            windows.next += 1;
+            let (number, range, writes) = (wanted.number, wanted.range.clone(), wanted.writes);
+            windows.entered.push(Entered { number, range, writes });
+        }
+        let in_the_way = |windows: &mut Windows| {
+            let mut before = windows.entered.iter().filter(|entered| entered.number < first);
+            before.any(|entered| wanted.iter().any(|wanted| entered.conflicts(&wanted.range, wanted.writes)))
+        };
+        drop(self.closed.wait_while(windows, in_the_way).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn leave(&self, number: u64) {
+        let mut windows = self.windows();
+        windows.entered.retain(|entered| entered.number != number);
+        let others = !windows.entered.is_empty();
+        drop(windows);
+        if others {
+            self.closed.notify_all();
+        }
+    }
+
+    fn windows(&self) -> MutexGuard<'_, Windows> {
+        // Nothing panics while the list is changed; and if it did, its entries would still be whole.
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The windows of one memory that are open or wait to be, in the order in which they were asked for.
+#[derive(Default)]
+struct Windows {
+    entered: Vec<Entered>,
+    next: u64,
+}
+
+struct Entered {
+    number: u64,
+    range: Range<usize>,
+    writes: bool,
+}
+
+impl Entered {
+    fn conflicts(&self, range: &Range<usize>, writes: bool) -> bool {
+        (self.writes || writes) && overlap(&self.range, range)
+    }
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if let Some(layout) = layout(self.len) {
+            // SAFETY: `allocate` took the memory with this layout.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// Opens all windows of one operation: some to read from and some to write to, of any memories. Blocks until none
+/// of another operation is in the way.
+///
+/// # Errors
+///
+/// [`BackendError::invalid`] if a range lies outside of its memory, if one that is written to overlaps another of the
+/// operation, or if this thread has windows open already: it could come to wait for itself.
+pub fn open_windows<'a, const R: usize, const W: usize>(
+    reads: [(&'a HostMemory, Range<usize>); R],
+    writes: [(&'a HostMemory, Range<usize>); W],
+) -> Result<([Window<'a>; R], [WindowMut<'a>; W]), BackendError> {
+    let reads = reads.into_iter().map(|of| (of, false));
+    let writes = writes.into_iter().map(|of| (of, true));
+    let mut wanted: Vec<Wanted<'a>> = reads
+        .chain(writes)
+        .enumerate()
+        .map(|(place, ((memory, range), writes))| Wanted { memory, range, writes, place, number: 0 })
+        .collect();
+    check(&wanted)?;
+
+    let address = |wanted: &Wanted<'a>| std::ptr::from_ref(wanted.memory).addr();
+    wanted.sort_by_key(address);
+    for of_one_memory in wanted.chunk_by_mut(|a, b| address(a) == address(b)) {
+        of_one_memory[0].memory.enter(of_one_memory);
+    }
+    wanted.sort_by_key(|wanted| wanted.place);
+    OPEN.with(|open| open.set(open.get() + wanted.len()));
+    let mut windows = wanted.into_iter().map(|Wanted { memory, range, number, .. }| Window {
+        memory,
+        range,
+        number,
+        stays: PhantomData,
+    });
+    let mut next = || windows.next().expect("there are as many as are asked for");
+    Ok((std::array::from_fn(|_| next()), std::array::from_fn(|_| WindowMut(next()))))
+}
+
+thread_local! {
+    /// How many windows this thread has open.
+    static OPEN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A window that is asked for.
+struct Wanted<'a> {
+    memory: &'a HostMemory,
+    range: Range<usize>,
+    writes: bool,
+    /// Among those of the operation.
+    place: usize,
+    /// Among those of the memory, once it is entered.
+    number: u64,
+}
+
+fn check(wanted: &[Wanted<'_>]) -> Result<(), BackendError> {
+    if OPEN.with(Cell::get) > 0 {
+        return Err(BackendError::invalid(
+            "this thread has windows open already, and could come to wait for itself: all windows of one operation \
+             are opened together",
+        ));
+    }
+    for (at, one) in wanted.iter().enumerate() {
+        let (range, len) = (&one.range, one.memory.len);
+        if range.start > range.end || range.end > len {
+            return Err(BackendError::invalid(format!(
+                "bytes {range:?} are not inside of a memory of {len} bytes"
+            )));
+        }
+        let conflicts = |other: &&Wanted<'_>| {
+            let of_one_memory = std::ptr::eq(one.memory, other.memory);
+            of_one_memory && (one.writes || other.writes) && overlap(range, &other.range)
+        };
+        if let Some(other) = wanted[..at].iter().find(conflicts) {
+            return Err(BackendError::invalid(format!(
+                "bytes {:?} and {range:?} of one memory overlap, and one of the windows writes",
+                other.range
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a [`HostMemory`] to read from, until it is dropped. It stays on its thread.
+pub struct Window<'a> {
+    memory: &'a HostMemory,
+    range: Range<usize>,
+    number: u64,
+    /// Not `Send`: it is counted among those of its thread.
+    stays: PhantomData<*const u8>,
+}
+
+/// Bytes of a [`HostMemory`] to write to, until it is dropped. It stays on its thread.
+pub struct WindowMut<'a>(Window<'a>);
+
+impl Window<'_> {
+    fn start(&self) -> *mut u8 {
+        // SAFETY: the range was checked to lie inside of the memory.
+        unsafe { self.memory.start.add(self.range.start) }.as_ptr()
+    }
+}
+
+impl Deref for Window<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this window is
+        // entered, no other one writes to them.
+        unsafe { std::slice::from_raw_parts(self.start(), self.range.len()) }
+    }
+}
+
+impl Deref for WindowMut<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for WindowMut<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `Window::deref`; and while this one is entered, which writes, no other one is there at all.
+        unsafe { std::slice::from_raw_parts_mut(self.0.start(), self.0.range.len()) }
+    }
+}
+
+impl Drop for Window<'_> {
+    fn drop(&mut self) {
+        OPEN.with(|open| open.set(open.get() - 1));
+        self.memory.leave(self.number);
+    }
+}
+
+impl fmt::Debug for Window<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WindowMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowMut").field("range", &self.0.range).finish_non_exhaustive()
+    }
+}
+
+/// `len` zero bytes from the allocator; `None` if it has not that many.
+///
+/// `Vec::try_reserve` would leave the zeros to be written, which takes pages that may never be used and, where memory
+/// is overcommitted, may end the process.
+fn allocate(len: usize) -> Option<NonNull<u8>> {
+    // Nothing larger can be addressed.
+    isize::try_from(len).ok()?;
+    match layout(len) {
+        // SAFETY: the layout's size is not zero.
+        Some(layout) => NonNull::new(unsafe { alloc_zeroed(layout) }),
+        None => Some(NonNull::dangling()),
+    }
+}
+
+/// What memory of `len` bytes is taken from the allocator by; none if there are no bytes.
+fn layout(len: usize) -> Option<Layout> {
+    Layout::array::<u8>(len).ok().filter(|layout| layout.size() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::BackendErrorKind;
+
+    /// Runs on a thread of its own, so that windows that wait for each other are a failure and do not take for ever.
+    fn ends(run: impl FnOnce() + Send + 'static) {
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || {
+            run();
+            let _ = ended.send(());
+        });
+        assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(()));
+    }
+
+    #[test]
+    fn new_memory_is_zero_and_of_the_length_asked_for() {
+        let memory = HostMemory::zeroed(3).unwrap();
+        assert_eq!((memory.len(), &*memory.read(0..3).unwrap()), (3, &[0; 3][..]));
+        assert!(HostMemory::zeroed(0).unwrap().read(0..0).unwrap().is_empty());
+        for len in [usize::MAX, isize::MAX as usize + 1, isize::MAX as usize] {
+            let error = HostMemory::zeroed(len).unwrap_err();
+            assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: len as u64, free: None });
+        }
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn memory_that_is_dropped_is_free() {
+        // Together more than can be addressed.
+        (0..66_000).for_each(|_| drop(HostMemory::zeroed(2 << 30).unwrap()));
+    }
+
+    #[test]
+    fn a_window_is_its_range_and_nothing_else() {
+        ends(|| {
+            let memory = HostMemory::zeroed(6).unwrap();
+            memory.write(0..6).unwrap().copy_from_slice(b"abcdef");
+            memory.write(2..4).unwrap().copy_from_slice(b"XY");
+            assert_eq!(&*memory.read(1..5).unwrap(), b"bXYe");
+        });
+    }
+
+    #[test]
+    fn a_panic_closes_the_windows_of_its_thread() {
+        ends(|| {
+            let memory = HostMemory::zeroed(4).unwrap();
+            let kernel = std::panic::AssertUnwindSafe(|| {
+                let _window = memory.write(0..4).unwrap();
+                panic!("in a kernel");
+            });
+            assert!(std::panic::catch_unwind(kernel).is_err());
+            assert!(memory.write(0..4).is_ok());
+        });
+    }
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "it is what is refused")]
+    fn ranges_outside_are_errors() {
+        let memory = HostMemory::zeroed(4).unwrap();
+        for range in [0..5, 5..5, 3..2, usize::MAX..usize::MAX] {
+            assert!(memory.read(range.clone()).is_err(), "{range:?}");
+            assert!(memory.write(range.clone()).is_err(), "{range:?}");
+        }
+        assert_eq!(
+            memory.read(2..9).unwrap_err().to_string(),
+            "bytes 2..9 are not inside of a memory of 4 bytes"
+        );
+    }
+
+    #[test]
+    fn windows_of_one_operation_may_not_overlap_if_one_writes() {
+        let memory = HostMemory::zeroed(8).unwrap();
+        assert!(open_windows([(&memory, 0..4), (&memory, 2..6)], []).is_ok());
+        assert!(open_windows([(&memory, 0..4)], [(&memory, 4..8)]).is_ok());
+        let error = open_windows([(&memory, 0..4)], [(&memory, 3..5)]).unwrap_err();
+        assert!(error.to_string().contains("bytes 0..4 and 3..5 of one memory overlap"), "{error}");
+        assert!(open_windows([], [(&memory, 0..4), (&memory, 3..5)]).is_err());
+        let other = HostMemory::zeroed(8).unwrap();
+        assert!(open_windows([(&memory, 0..4)], [(&other, 0..4)]).is_ok());
+    }
+
+    #[test]
+    fn a_thread_that_has_windows_open_gets_an_error_and_does_not_wait_for_itself() {
+        ends(|| {
+            let (memory, other) = (HostMemory::zeroed(8).unwrap(), HostMemory::zeroed(8).unwrap());
+            let window = memory.read(0..4).unwrap();
+            for error in [
+                memory.write(0..4).unwrap_err(),
+                memory.read(4..8).err().unwrap(),
+                other.read(0..1).err().unwrap(),
+            ] {
+                assert!(error.to_string().contains("this thread has windows open already"), "{error}");
+            }
+            drop(window);
+            assert!(memory.write(0..4).is_ok());
+        });
+    }
+
+    #[test]
+    fn windows_that_read_and_windows_on_other_bytes_are_open_at_once() {
+        ends(|| {
+            let memory = HostMemory::zeroed(8).unwrap();
+            let _reads = memory.read(0..4).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(memory.read(0..4).unwrap()));
+                scope.spawn(|| memory.write(4..8).unwrap().fill(1));
+            });
+        });
+    }
+
+    #[test]
+    fn who_waits_to_write_is_not_overtaken_by_those_who_read() {
+        ends(|| {
+            let memory = HostMemory::zeroed(8).unwrap();
+            std::thread::scope(|scope| {
+                let reads = memory.read(0..8).unwrap();
+                let writer = scope.spawn(|| memory.write(0..8).unwrap().fill(1));
+                while memory.windows().entered.len() < 2 {
+                    std::thread::yield_now();
+                }
+                let reader = scope.spawn(|| memory.read(0..1).unwrap()[0]);
+                while memory.windows().entered.len() < 3 {
+                    std::thread::yield_now();
+                }
+                drop(reads);
+                writer.join().unwrap();
+                assert_eq!(reader.join().unwrap(), 1);
+            });
+        });
+    }
+
+    #[test]
+    fn copies_in_opposite_directions_do_not_wait_for_each_other() {
+        const LEN: usize = 1 << 14;
+        ends(|| {
+            let (a, b) = (HostMemory::zeroed(LEN).unwrap(), HostMemory::zeroed(LEN).unwrap());
+            let copy = |from, to| {
+                for _ in 0..5000 {
+                    let ([from], [mut to]) = open_windows([(from, 0..LEN)], [(to, 0..LEN)]).unwrap();
+                    to.copy_from_slice(&from);
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| copy(&a, &b));
+                scope.spawn(|| copy(&b, &a));
+            });
+        });
+    }
+
+    /// Each thread fills windows with its own number and looks whether anything else comes into them.
+    #[test]
+    fn no_two_threads_are_in_the_same_bytes_if_one_writes() {
+        const LEN: usize = 64;
+        ends(|| {
+            let memories = [HostMemory::zeroed(LEN).unwrap(), HostMemory::zeroed(LEN).unwrap()];
+            let seed = AtomicUsize::new(1);
+            let work = |own: u8| {
+                let mut state = seed.fetch_add(1, Ordering::Relaxed);
+                let mut random = |below: usize| {
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 33) % below
+                };
+                for _ in 0..3000 {
+                    let mut range = || {
+                        let start = random(LEN);
+                        (&memories[random(2)], start..start + random(LEN - start + 1))
+                    };
+                    // Now and then the two overlap in one memory, and are refused.
+                    let Ok(([read], [mut written])) = open_windows([range()], [range()]) else { continue };
+                    let before = read.to_vec();
+                    written.fill(own);
+                    std::thread::yield_now();
+                    assert_eq!(*read, before[..]);
+                    assert!(written.iter().all(|&byte| byte == own));
+                }
+            };
+            std::thread::scope(|scope| (0..4).for_each(|own| drop(scope.spawn(move || work(own)))));
+            assert!(memories.iter().all(|memory| memory.windows().entered.is_empty()));
+        });
+    }
+}
