@@ -2,7 +2,8 @@
 //!
 //! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation are opened
 //! together: for each memory at one go, and the memories in the order of their addresses, so that no two operations
-//! wait for each other. Who asked first gets in first, so that a writer is not kept out by readers for ever.
+//! wait for each other. Of those that are in each other's way in one memory, who asked first gets in first, so that a
+//! writer is not kept out by readers for ever.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -16,9 +17,14 @@ use crate::{BackendError, Memory};
 
 /// Bytes of the host that serve as the memory of a device.
 ///
-/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Its bytes cannot be
-/// borrowed: they are reached through windows, each of which locks a range for the length of one operation. So two
-/// operations that race for the same bytes leave either the one's or the other's, and never undefined behaviour.
+/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Its bytes are reached
+/// only through windows, each of which locks a range for the length of one operation. So two operations that race for
+/// the same bytes leave either the one's or the other's, and never undefined behaviour. No alignment is promised.
+///
+/// While a thread has windows open it can open no others, of any memory. So it may not copy from or to buffers of the
+/// cpu and its like meanwhile, nor run tasks of others in between (as a worker of a thread pool or of an executor does
+/// that waits), nor wait for a thread that opens windows on the same bytes. A window that is forgotten
+/// ([`mem::forget`](std::mem::forget)) is never closed.
 ///
 /// ```
 /// use device_registry::{HostMemory, open_windows};
@@ -41,8 +47,8 @@ pub struct HostMemory {
     closed: Condvar,
 }
 
-// SAFETY: the bytes belong to this value alone, and are touched through windows only. Windows that write overlap no
-// other one, whatever the thread: `Windows` sees to that under a lock.
+// SAFETY: the bytes belong to this value alone, and until it is dropped they are touched through windows only. An open
+// window that writes overlaps no other open one, whatever the thread: `Windows` sees to that under a lock.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
@@ -54,8 +60,7 @@ impl HostMemory {
     ///
     /// # Errors
     ///
-    /// [`BackendError::out_of_memory`] if the host has not that much. It never ends the process, as `vec![0; len]`
-    /// would.
+    /// [`BackendError::out_of_memory`] if the host refuses that much, where `vec![0; len]` would end the process.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
         let start = allocate(len).ok_or_else(|| BackendError::out_of_memory(len as u64, None))?;
         Ok(Self { start, len, windows: Mutex::default(), closed: Condvar::new() })
@@ -82,7 +87,7 @@ impl HostMemory {
         open_windows([(self, range)], []).map(|([window], [])| window)
     }
 
-    /// A window to write to. Blocks while another one is open there.
+    /// A window to write to. Blocks while another one is open there, or has been waiting to be.
     ///
     /// # Errors
     ///
@@ -101,11 +106,14 @@ impl HostMemory {
             let (number, range, writes) = (wanted.number, wanted.range.clone(), wanted.writes);
             windows.entered.push(Entered { number, range, writes });
         }
-        let in_the_way = |windows: &mut Windows| {
+        let in_the_way = |windows: &Windows| {
             let mut before = windows.entered.iter().filter(|entered| entered.number < first);
             before.any(|entered| wanted.iter().any(|wanted| entered.conflicts(&wanted.range, wanted.writes)))
         };
-        drop(self.closed.wait_while(windows, in_the_way).unwrap_or_else(PoisonError::into_inner));
+        // Not `wait_while`, which returns at the first wake-up, whatever it finds, if the lock is poisoned.
+        while in_the_way(&windows) {
+            windows = self.closed.wait(windows).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     fn leave(&self, number: u64) {
@@ -248,8 +256,8 @@ pub struct Window<'a> {
     memory: &'a HostMemory,
     range: Range<usize>,
     number: u64,
-    /// Not `Send`: it is counted among those of its thread.
-    stays: PhantomData<*const u8>,
+    /// Not `Send`: it is counted among those of its thread. Others may look into it.
+    stays: PhantomData<MutexGuard<'a, ()>>,
 }
 
 /// Bytes of a [`HostMemory`] to write to, until it is dropped. It stays on its thread.
@@ -267,7 +275,7 @@ impl Deref for Window<'_> {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this window is
-        // entered, no other one writes to them.
+        // open, no other open one writes to them.
         unsafe { std::slice::from_raw_parts(self.start(), self.range.len()) }
     }
 }
@@ -282,15 +290,16 @@ impl Deref for WindowMut<'_> {
 
 impl DerefMut for WindowMut<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `Window::deref`; and while this one is entered, which writes, no other one is there at all.
+        // SAFETY: as in `Window::deref`; and while this one is open, which writes, no other is open there.
         unsafe { std::slice::from_raw_parts_mut(self.0.start(), self.0.range.len()) }
     }
 }
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        OPEN.with(|open| open.set(open.get() - 1));
         self.memory.leave(self.number);
+        // While a thread ends, the count may be gone.
+        let _ = OPEN.try_with(|open| open.set(open.get() - 1));
     }
 }
 
@@ -349,7 +358,7 @@ mod tests {
         let memory = HostMemory::zeroed(3).unwrap();
         assert_eq!((memory.len(), &*memory.read(0..3).unwrap()), (3, &[0; 3][..]));
         assert!(HostMemory::zeroed(0).unwrap().read(0..0).unwrap().is_empty());
-        for len in [usize::MAX, isize::MAX as usize + 1, isize::MAX as usize] {
+        for len in [usize::MAX, isize::MAX as usize + 1] {
             let error = HostMemory::zeroed(len).unwrap_err();
             assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: len as u64, free: None });
         }
@@ -487,11 +496,11 @@ mod tests {
             let memories = [HostMemory::zeroed(LEN).unwrap(), HostMemory::zeroed(LEN).unwrap()];
             let seed = AtomicUsize::new(1);
             let work = |own: u8| {
-                let mut state = seed.fetch_add(1, Ordering::Relaxed);
+                let mut state = seed.fetch_add(1, Ordering::Relaxed) as u64;
                 let mut random = |below: usize| {
                     state =
                         state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 33) % below
+                    (state >> 33) as usize % below
                 };
                 for _ in 0..3000 {
                     let mut range = || {

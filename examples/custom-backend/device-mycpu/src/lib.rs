@@ -79,8 +79,8 @@ impl DeviceDriver for MyCpuDevice {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
-        // Both at once, or two copies in opposite directions would each hold what the other waits for. The two may also
-        // be parts of one memory.
+        // Both at once: a thread that has a window open gets no other, for two copies in opposite directions would wait
+        // for each other. They may also be parts of one memory.
         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
         to.copy_from_slice(&from);
         Ok(())
