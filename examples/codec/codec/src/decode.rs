@@ -1,5 +1,7 @@
 //! From bytes to a tensor.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use device_registry::{Device, default_device};
 use device_tensor::{DType, Tensor};
 
@@ -18,18 +20,15 @@ use crate::{DecodeError, Picture, decoders};
 /// # Errors
 ///
 /// If the bytes are no PNG, or one that is damaged, cut off or too large; if nothing decodes on the device; or if
-/// the device cannot be used.
-///
-/// # Panics
-///
-/// If the decoder does.
+/// the device cannot be used. A decoder that panics is an error too, [`DecodeError::Decoder`].
 pub fn decode(bytes: &[u8], device: impl Into<Option<Device>>) -> Result<Tensor, DecodeError> {
     // First, so that bytes which are no picture load nothing.
     let picture = Picture::new(bytes)?;
     let device = device.into().unwrap_or_else(default_device).resolve();
     let decoder = decoders().load(device.name()).map_err(|error| DecodeError::NoDecoder { device, error })?;
-    let tensor = decoder.decode(&picture, device)?;
-    // A decoder is somebody else's code, and callers rely on what it is to return.
+    // A decoder is somebody else's code: it may panic, and callers rely on what it is to return.
+    let tensor = catch_unwind(AssertUnwindSafe(|| decoder.decode(&picture, device)))
+        .unwrap_or_else(|_| Err(DecodeError::Decoder { device, source: "it panicked".into() }))?;
     match tensor.device() == device && tensor.dtype() == DType::U8 && tensor.shape() == picture.shape() {
         true => Ok(tensor),
         false => Err(DecodeError::WrongTensor { device, expected: picture.shape(), tensor }),

@@ -20,6 +20,8 @@ device_registry::entry_points! {
     #[distributed_slice(BACKENDS)]
     static HANGING: BackendDescriptor = BackendDescriptor::new("hanging", no_driver);
     #[distributed_slice(BACKENDS)]
+    static PANICKING: BackendDescriptor = BackendDescriptor::new("panicking", no_driver);
+    #[distributed_slice(BACKENDS)]
     static UNTOUCHED: BackendDescriptor = BackendDescriptor::new("untouched", no_driver);
 
     #[distributed_slice(DECODERS)]
@@ -30,6 +32,8 @@ device_registry::entry_points! {
     static LYING_DECODER: DecoderDescriptor = DecoderDescriptor::new("lying", || Ok(Box::new(Lying)));
     #[distributed_slice(DECODERS)]
     static HANGING_DECODER: DecoderDescriptor = DecoderDescriptor::new("hanging", || Ok(Box::new(Hanging)));
+    #[distributed_slice(DECODERS)]
+    static PANICKING_DECODER: DecoderDescriptor = DecoderDescriptor::new("panicking", || Ok(Box::new(Panicking)));
     #[distributed_slice(DECODERS)]
     static UNTOUCHED_DECODER: DecoderDescriptor = DecoderDescriptor::new("untouched", || Ok(Box::new(Hanging)));
 }
@@ -53,6 +57,15 @@ struct Hanging;
 impl Decoder for Hanging {
     fn decode(&self, _: &Picture<'_>, device: Device) -> Result<Tensor, DecodeError> {
         Err(DecodeError::Decoder { device, source: "no answer in 10 s".into() })
+    }
+}
+
+/// It has a defect.
+struct Panicking;
+
+impl Decoder for Panicking {
+    fn decode(&self, _: &Picture<'_>, _: Device) -> Result<Tensor, DecodeError> {
+        panic!("index out of bounds");
     }
 }
 
@@ -91,6 +104,13 @@ fn a_decoder_that_does_not_load_is_told_with_the_cause() {
 fn a_decoder_that_does_not_work_is_told_with_its_own_words() {
     let told = format!("{:?}", refused("hanging"));
     assert_eq!(told, "the decoder for `hanging:0` did not work\ncaused by: no answer in 10 s");
+}
+
+#[test]
+fn a_decoder_that_panics_is_an_error_and_harms_no_other() {
+    let told = format!("{:?}", refused("panicking"));
+    assert_eq!(told, "the decoder for `panicking:0` did not work\ncaused by: it panicked");
+    assert!(decode(&picture(), Device::cpu()).is_ok());
 }
 
 #[test]
