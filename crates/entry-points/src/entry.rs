@@ -367,15 +367,17 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     fn refusal(&self, state: &SlotState<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
-        let (name, group, by) = (self.name, self.group.name(), point.whence());
+        let by = point.whence();
         let others: Vec<_> =
             state.candidates.iter().filter(|candidate| !std::ptr::eq(candidate.point, point)).collect();
-        if self.group.reserves(name) || others.iter().any(|other| other.claim == Claim::BuiltIn) {
-            return Some(RegisterError::BuiltIn { name, group, by });
+        if self.group.reserves(self.name) || others.iter().any(|other| other.claim == Claim::BuiltIn) {
+            return Some(RegisterError::BuiltIn { name: self.name, group: self.group.name(), by });
         }
-        let holder = || and(&others.iter().map(|other| other.point.whence()).collect::<Vec<_>>());
+        let holders = || and(&others.iter().map(|other| other.point.whence()).collect::<Vec<_>>());
+        let entry =
+            || EntryName { name: self.name, group: self.group.group_name(), whence: holders().into() };
         if state.in_use {
-            return Some(RegisterError::InUse { name, group, holder: holder(), by });
+            return Some(RegisterError::InUse { entry: entry(), by });
         }
         // An override holds the name also when it is switched off.
         let holds = |at: usize| {
@@ -384,12 +386,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             !std::ptr::eq(candidate.point, point) && (!is_off || candidate.claim == Claim::Override)
         };
         let taken = (0..state.candidates.len()).any(holds);
-        (claim == Claim::Registered && taken).then(|| RegisterError::Taken {
-            name,
-            group,
-            holder: holder(),
-            by,
-        })
+        (claim == Claim::Registered && taken).then(|| RegisterError::Taken { entry: entry(), by })
     }
 
     /// The entry point behind the name, or why there is none.

@@ -215,29 +215,19 @@ pub enum RegisterError {
     },
     /// Another entry point has the name.
     #[error(
-        "`{name}` of {group} is taken by {holder}, so that {by} cannot have it; `register_override` would replace it"
+        "{entry} is there already, so that {by} cannot have the name; `register_override` would replace it"
     )]
     Taken {
-        /// The name.
-        name: &'static str,
-        /// The group.
-        group: &'static str,
-        /// What has the name.
-        holder: String,
+        /// The name, its group and what has it.
+        entry: EntryName,
         /// Where the refused entry point comes from.
         by: String,
     },
     /// The name has been used already, and what is in use stays.
-    #[error(
-        "`{name}` of {group} is in use, from {holder}; {by} would have to override it before its first use"
-    )]
+    #[error("{entry} is in use; {by} would have to override it before its first use")]
     InUse {
-        /// The name.
-        name: &'static str,
-        /// The group.
-        group: &'static str,
-        /// What has the name.
-        holder: String,
+        /// The name, its group and what has it.
+        entry: EntryName,
         /// Where the refused entry point comes from.
         by: String,
     },

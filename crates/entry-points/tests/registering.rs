@@ -69,7 +69,8 @@ fn a_taken_name_is_refused_and_goes_on_working() {
     let error = group.register(point("x", "b")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`x` of test.private is taken by a 1.0.0, so that b 1.0.0 cannot have it; `register_override` would replace it"
+        "`x` of test.private (a 1.0.0) is there already, so that b 1.0.0 cannot have the name; `register_override` would \
+         replace it"
     );
     assert_eq!(group.get("x").unwrap().package(), Some("a"));
     group.load("x").unwrap();
