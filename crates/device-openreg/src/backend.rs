@@ -1,6 +1,6 @@
 //! The backend: how many devices there are, and how one is opened.
 
-use device_registry::{Backend, BackendError, DeviceDriver};
+use device_registry::{Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties};
 
 use crate::device::OpenRegDevice;
 
@@ -20,6 +20,14 @@ impl OpenReg {
 impl Backend for OpenReg {
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(DEVICES)
+    }
+
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        let driver = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
+        Ok(DeviceProperties::new("OpenReg simulated device")
+            .with_kind(DeviceKind::Simulated)
+            .with_driver(driver)
+            .with_total_memory(CAPACITY as u64))
     }
 
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {

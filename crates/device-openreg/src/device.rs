@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, DeviceProperties, Memory, MemoryInfo, Span, open_windows,
-};
+use device_registry::{AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Span, open_windows};
 
 use crate::memory::{OpenRegMemory, Pool};
 
@@ -20,14 +18,6 @@ impl OpenRegDevice {
 }
 
 impl DeviceDriver for OpenRegDevice {
-    fn properties(&self) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new("OpenReg simulated device").with_driver(concat!(
-            env!("CARGO_PKG_NAME"),
-            " ",
-            env!("CARGO_PKG_VERSION")
-        )))
-    }
-
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         let (total, free) = (self.pool.capacity(), self.pool.free());
         Ok(MemoryInfo::unknown().with_total(total as u64).with_free(free as u64))

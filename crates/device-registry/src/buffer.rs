@@ -4,26 +4,30 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::open::{self, OpenDevice};
+use crate::open_device::OpenDevice;
+use crate::span::Allocation;
 use crate::{
-    AllocateOptions, BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, Memory, Span,
+    AllocateOptions, BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, HostBuffer, Memory,
+    Pattern, Span, current_stream, open, transfer,
 };
 
-/// Bytes on their way through the host are copied in pieces of this size.
-const CHUNK: usize = 1 << 20;
-
 /// What a buffer is in a copy, as errors say it.
-const SOURCE: &str = "source";
-const DESTINATION: &str = "destination";
+pub(crate) const SOURCE: &str = "source";
+pub(crate) const DESTINATION: &str = "destination";
 
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
 ///
-/// It is written and read by copies that block until they are done; they may be called from any thread. Two
-/// copies at the same time that touch the same bytes, one of them writing, leave those bytes unspecified, and are
+/// It is written and read by copies that block until they are done; they may be called from any thread. Copies beside
+/// the host are put in a [`Stream`](crate::Stream). A function that blocks comes behind the work of this thread's
+/// [current stream](Device::current_stream) of the device, for which it waits, and whose errors it returns; of other
+/// streams it knows nothing.
+///
+/// Two copies at the same time that touch the same bytes, one of them writing, leave those bytes unspecified, and are
 /// never undefined behaviour.
 ///
 /// All offsets and lengths are in bytes. A range that lies outside is an error, and so is one whose end
-/// overflows; an empty one is fine everywhere up to the end.
+/// overflows; an empty one is fine everywhere up to the end. Copies and fills are aligned as the device's
+/// [properties](crate::DeviceProperties::copy_alignment) say; whole buffers of any length always are.
 ///
 /// ```
 /// use device_registry::device;
@@ -38,13 +42,9 @@ const DESTINATION: &str = "destination";
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
 #[derive(Clone)]
-pub struct Buffer(Arc<Allocation>);
-
-struct Allocation {
-    device: &'static OpenDevice,
-    /// `None` if it has no bytes: zero lengths never reach a driver.
-    memory: Option<Arc<dyn Memory>>,
-    len: usize,
+pub struct Buffer {
+    allocation: Arc<Allocation>,
+    range: Range<usize>,
 }
 
 impl Device {
@@ -57,18 +57,70 @@ impl Device {
     /// If the backend does not load, has no such device or cannot open it, or if there is not enough memory.
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = open::device(self)?;
-        let allocate = |driver: &dyn DeviceDriver| {
-            // As for every allocation in Rust; so an offset and a length can be added without a second thought.
-            if len > isize::MAX as usize {
-                return Err(BackendError::out_of_memory(len as u64, None));
-            }
-            driver.allocate(&AllocateOptions::new(len))
-        };
+        device.check("allocate")?;
         let memory = match len {
             0 => None,
-            _ => Some(device.call("allocate", allocate)?),
+            _ => Some(allocate(device, len)?),
         };
-        Ok(Buffer(Arc::new(Allocation { device, memory, len })))
+        Ok(Buffer { allocation: Arc::new(Allocation::new(device, memory, len)), range: 0..len })
+    }
+
+    /// Allocates `len` bytes of host memory that the device reaches faster than other memory of the host ("pinned").
+    /// Opens the device at the first use.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Self::allocate). Where the device has no such memory, an error of kind
+    /// [`Unsupported`](BackendErrorKind::Unsupported): [`HostBuffer::zeroed`] is there always.
+    pub fn allocate_host(self, len: usize) -> Result<HostBuffer, DeviceError> {
+        const CALL: &str = "allocate pinned host memory";
+        let device = open::device(self)?;
+        device.check(CALL)?;
+        let fail = |error| DeviceError::Call { device: device.device(), call: CALL, error };
+        let limit = isize::MAX as usize;
+        match len {
+            0 => HostBuffer::zeroed(0).map_err(fail),
+            _ if len > limit => Err(fail(BackendError::out_of_memory(len as u64, None))),
+            _ => {
+                let memory = device.call(CALL, |driver| driver.allocate_host(len))?;
+                // Its length is what later copies are checked by.
+                match device.isolated(CALL, || Ok(memory.as_slice().len()))? {
+                    is if is == len => Ok(HostBuffer::pinned(device, memory)),
+                    is => Err(fail(BackendError::other(format_args!(
+                        "the backend gave {is} bytes of host memory, and {len} were asked for"
+                    )))),
+                }
+            }
+        }
+    }
+}
+
+fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
+    let fail = |error| Err(DeviceError::Call { device: device.device(), call: "allocate", error });
+    // As for every allocation in Rust; so an offset and a length can be added without a second thought.
+    if len > isize::MAX as usize {
+        return fail(BackendError::out_of_memory(len as u64, None));
+    }
+    if let Some(limit) = device.properties().largest_allocation.filter(|&limit| len as u64 > limit) {
+        let kind = BackendErrorKind::OutOfMemory { asked: len as u64, free: None };
+        let message = format_args!("{len} bytes asked for, and one allocation can have {limit}");
+        return fail(BackendError::new(kind, message));
+    }
+    let attempt =
+        || device.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)));
+    match attempt() {
+        Err(DeviceError::Call { error, .. })
+            if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }) =>
+        {
+            // Memory of buffers that are gone may wait for somebody to see that the work on it is done.
+            let before = device.statistics().now().live;
+            device.collect();
+            match device.statistics().now().live < before {
+                true => attempt(),
+                false => fail(error),
+            }
+        }
+        outcome => outcome,
     }
 }
 
@@ -76,113 +128,215 @@ impl Buffer {
     /// The device, with its index.
     #[must_use]
     pub fn device(&self) -> Device {
-        self.0.device.device()
+        self.open_device().device()
+    }
+
+    pub(crate) fn open_device(&self) -> &'static OpenDevice {
+        self.allocation.device
     }
 
     /// The length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len
+        self.range.len()
     }
 
     /// Whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.range.is_empty()
     }
 
-    /// The backend's own memory behind it, for kernels that know that backend; `None` if it has no bytes.
+    /// The bytes of `range` as a buffer of its own, which shares the memory and keeps all of it alive.
+    ///
+    /// ```
+    /// use device_registry::device;
+    ///
+    /// let buffer = device("cpu")?.allocate(8)?;
+    /// buffer.fill(0..8, b"-")?;
+    /// buffer.slice(2..6)?.write(1, b"ab")?;
+    /// let mut bytes = [0; 8];
+    /// buffer.read(0, &mut bytes)?;
+    /// assert_eq!(&bytes, b"---ab---");
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::OutOfRange`].
+    pub fn slice(&self, range: Range<usize>) -> Result<Self, DeviceError> {
+        let range = self.in_range("original", range)?;
+        Ok(Self { allocation: Arc::clone(&self.allocation), range })
+    }
+
+    /// The backend's own memory behind it and the place in it, for kernels that know that backend; `None` if it has no
+    /// bytes.
     #[must_use]
-    pub fn memory(&self) -> Option<&Arc<dyn Memory>> {
-        self.0.memory.as_ref()
+    pub fn span(&self) -> Option<Span> {
+        Span::new(&self.allocation, self.range.clone())
     }
 
-    /// Copies `source` from the host to the bytes from `offset` on.
+    /// Copies `source` from the host to the bytes from `offset` on. Blocks.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`], before anything is written, or what the backend reports.
+    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or what the backend
+    /// reports.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
-        let Some(span) = self.span(DESTINATION, offset..offset.saturating_add(source.len()))? else {
+        let range = offset..offset.saturating_add(source.len());
+        let Some(span) = self.checked(DESTINATION, range)? else {
             return Ok(());
         };
-        self.0.device.call("write", |driver| driver.write(&span, source))
+        current_stream::settle(self.open_device())?;
+        self.open_device().call("write", |driver| driver.write(&span, source))
     }
 
-    /// Copies the bytes from `offset` on to `destination` on the host.
+    /// Copies the bytes from `offset` on to `destination` on the host. Blocks.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`], before anything is read, or what the backend reports; `destination` then holds
-    /// anything.
+    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is read, or what the backend
+    /// reports; `destination` then holds anything.
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<(), DeviceError> {
-        let Some(span) = self.span(SOURCE, offset..offset.saturating_add(destination.len()))? else {
+        let range = offset..offset.saturating_add(destination.len());
+        let Some(span) = self.checked(SOURCE, range)? else {
             return Ok(());
         };
-        self.0.device.call("read", |driver| driver.read(&span, destination))
+        current_stream::settle(self.open_device())?;
+        self.open_device().call("read", |driver| driver.read(&span, destination))
     }
 
-    /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on.
+    /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on. Blocks.
     ///
     /// Within a device, and between two of a backend that can do so, it is one copy. Otherwise the bytes go through
     /// the host, in pieces.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`] or [`DeviceError::Overlap`], before anything is copied, or what a backend
-    /// reports; the bytes written to are then unspecified.
+    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`] or [`DeviceError::Overlap`], before anything is copied,
+    /// or what a backend reports; the bytes written to are then unspecified.
     pub fn copy_from(&self, offset: usize, source: &Buffer, range: Range<usize>) -> Result<(), DeviceError> {
-        let len = range.len();
-        let from = source.span(SOURCE, range.clone())?;
-        let to = self.span(DESTINATION, offset..offset.saturating_add(len))?;
-        let (Some(from), Some(to)) = (from, to) else {
+        let Some((from, to)) = checked_copy(source, range, self, offset)? else {
             return Ok(());
         };
-        if Arc::ptr_eq(from.memory(), to.memory()) && from.offset().abs_diff(to.offset()) < len {
-            return Err(DeviceError::Overlap { source_offset: range.start, destination_offset: offset, len });
+        current_stream::settle(from.device())?;
+        if !std::ptr::eq(from.device(), to.device()) {
+            current_stream::settle(to.device())?;
         }
-        let (source_device, device) = (source.0.device, self.0.device);
-        if std::ptr::eq(source_device, device) {
-            return device.call("copy", |driver| driver.copy(&from, &to));
-        }
-        if source.device().backend() == self.device().backend() {
-            match device.call("copy from a peer", |driver| driver.copy_from_peer(&from, &to)) {
-                Err(DeviceError::Call { error, .. }) if error.kind() == BackendErrorKind::Unsupported => {}
-                outcome => return outcome,
-            }
-        }
-        self.copy_through_host(offset, source, range)
+        transfer::copy(&from, &to)
     }
 
-    fn copy_through_host(
+    /// Fills the bytes of `range` with `pattern`, repeated: of 1, 2, 4, 8 or 16 bytes. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Pattern`] if the pattern has another length or the range does not begin and end at multiples of
+    /// it, [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or what the backend
+    /// reports.
+    pub fn fill(&self, range: Range<usize>, pattern: &[u8]) -> Result<(), DeviceError> {
+        let Some((destination, pattern)) = checked_fill(self, range, pattern)? else {
+            return Ok(());
+        };
+        current_stream::settle(self.open_device())?;
+        transfer::fill(&destination, &pattern)
+    }
+
+    /// The bytes of a range, checked as those of an operation that has no other range on a device; `None` if there are
+    /// none.
+    pub(crate) fn checked(
         &self,
-        offset: usize,
-        source: &Buffer,
+        role: &'static str,
         range: Range<usize>,
-    ) -> Result<(), DeviceError> {
-        let mut chunk = vec![0; range.len().min(CHUNK)];
-        let mut done = 0;
-        while done < range.len() {
-            let bytes = range.len() - done;
-            let piece = &mut chunk[..bytes.min(CHUNK)];
-            source.read(range.start + done, piece)?;
-            self.write(offset + done, piece)?;
-            done += piece.len();
-        }
-        Ok(())
+    ) -> Result<Option<Span>, DeviceError> {
+        let range = self.in_range(role, range)?;
+        self.aligned(role, &range, false)?;
+        Ok(Span::new(&self.allocation, range))
     }
 
-    /// The bytes of a range, checked; `None` if there are none. The only place where a [`Span`] is made.
+    /// A range as it lies in the memory.
     ///
     /// An end that was cut at `usize::MAX` is outside: no buffer is longer than `isize::MAX`.
-    fn span(&self, role: &'static str, range: Range<usize>) -> Result<Option<Span>, DeviceError> {
+    fn in_range(&self, role: &'static str, range: Range<usize>) -> Result<Range<usize>, DeviceError> {
         if range.start > range.end || range.end > self.len() {
             let (device, buffer_len) = (self.device(), self.len());
             return Err(DeviceError::OutOfRange { role, device, range, buffer_len });
         }
-        let memory = self.memory().filter(|_| !range.is_empty());
-        Ok(memory.map(|memory| Span::new(Arc::clone(memory), range)))
+        Ok(self.range.start + range.start..self.range.start + range.end)
     }
+
+    /// Checks what the device asks of a range in the memory: it begins at a multiple of the alignment, and ends at one
+    /// or with the memory. `other_ends_within` says that the operation has another range that does not end with its
+    /// memory.
+    fn aligned(
+        &self,
+        role: &'static str,
+        range: &Range<usize>,
+        other_ends_within: bool,
+    ) -> Result<(), DeviceError> {
+        let alignment = self.open_device().properties().copy_alignment;
+        let to_the_end = range.end == self.allocation.len && !other_ends_within;
+        if range.is_empty()
+            || (range.start.is_multiple_of(alignment)
+                && (to_the_end || range.len().is_multiple_of(alignment)))
+        {
+            return Ok(());
+        }
+        Err(DeviceError::Misaligned { role, device: self.device(), range: range.clone(), alignment })
+    }
+
+    fn ends_within(&self, range: &Range<usize>) -> bool {
+        range.end != self.allocation.len
+    }
+}
+
+/// Both ends of a copy, checked; `None` if there are no bytes to copy.
+pub(crate) fn checked_copy(
+    source: &Buffer,
+    range: Range<usize>,
+    destination: &Buffer,
+    offset: usize,
+) -> Result<Option<(Span, Span)>, DeviceError> {
+    let len = range.len();
+    let from = source.in_range(SOURCE, range.clone())?;
+    let to = destination.in_range(DESTINATION, offset..offset.saturating_add(len))?;
+    source.aligned(SOURCE, &from, destination.ends_within(&to))?;
+    destination.aligned(DESTINATION, &to, source.ends_within(&from))?;
+    let (Some(from), Some(to)) =
+        (Span::new(&source.allocation, from), Span::new(&destination.allocation, to))
+    else {
+        return Ok(None);
+    };
+    if Arc::ptr_eq(from.allocation(), to.allocation()) && from.offset().abs_diff(to.offset()) < len {
+        return Err(DeviceError::Overlap {
+            source_offset: from.offset(),
+            destination_offset: to.offset(),
+            len,
+        });
+    }
+    Ok(Some((from, to)))
+}
+
+/// The bytes of a fill and what they are filled with, checked; `None` if there are none.
+pub(crate) fn checked_fill(
+    destination: &Buffer,
+    range: Range<usize>,
+    pattern: &[u8],
+) -> Result<Option<(Span, Pattern)>, DeviceError> {
+    let given = range.clone();
+    let refused = |in_memory| DeviceError::Pattern {
+        device: destination.device(),
+        pattern_len: pattern.len(),
+        range: in_memory,
+    };
+    let short = Pattern::new(pattern).ok_or_else(|| refused(given))?;
+    let span = destination.checked(DESTINATION, range)?;
+    // Of the pattern as it was given: what it means is not to depend on its bytes.
+    if let Some(span) = &span
+        && !(span.offset().is_multiple_of(pattern.len()) && span.len().is_multiple_of(pattern.len()))
+    {
+        return Err(refused(span.range()));
+    }
+    Ok(span.map(|span| (span, short)))
 }
 
 impl fmt::Debug for Buffer {
@@ -194,18 +348,13 @@ impl fmt::Debug for Buffer {
     }
 }
 
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        open::drop_isolated(self.device.device(), self.memory.take());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::testing::{COPIES, PEER_COPIES, device_of, fake};
+    use crate::transfer::CHUNK;
 
     fn filled(device: Device, bytes: &[u8]) -> Buffer {
         let buffer = device.allocate(bytes.len()).unwrap();
@@ -271,7 +420,7 @@ mod tests {
         // Its driver answers every call with a panic.
         let device = device_of("panics_in_allocate");
         let empty = device.allocate(0).unwrap();
-        assert!(empty.is_empty() && empty.memory().is_none());
+        assert!(empty.is_empty() && empty.span().is_none());
         empty.write(0, &[]).unwrap();
         empty.read(0, &mut []).unwrap();
         empty.copy_from(0, &filled(Device::cpu(), b"x"), 1..1).unwrap();
@@ -312,7 +461,7 @@ mod tests {
         let source = filled(device_of("peers_fail"), b"ab");
         let destination = filled(Device::parse("peers_fail:1").unwrap(), b"..");
         let error = destination.copy_from(0, &source, 0..2).unwrap_err();
-        assert_eq!(error.to_string(), "`peers_fail:1`: copy from a peer: device lost: the link is down");
+        assert_eq!(error.to_string(), "`peers_fail:1`: copy from a peer: the link is down");
         assert_eq!(content(&destination), b"..");
     }
 

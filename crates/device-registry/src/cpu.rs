@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    AllocateOptions, Backend, BackendError, DeviceDriver, DeviceProperties, HostMemory, LoadFailure, Memory,
-    MemoryInfo, Span, open_windows,
+    AllocateOptions, Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, HostMemory,
+    LoadFailure, Memory, MemoryInfo, Pattern, Span, open_windows,
 };
 
 pub(crate) const NAME: &str = "cpu";
@@ -20,6 +20,10 @@ impl Backend for Cpu {
         Ok(1)
     }
 
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        Ok(DeviceProperties::new(format!("host ({})", std::env::consts::ARCH)).with_kind(DeviceKind::Cpu))
+    }
+
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
         Ok(Box::new(CpuDevice))
     }
@@ -28,10 +32,6 @@ impl Backend for Cpu {
 struct CpuDevice;
 
 impl DeviceDriver for CpuDevice {
-    fn properties(&self) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new(format!("host ({})", std::env::consts::ARCH)))
-    }
-
     /// What the host has free is not the process's to take, and std does not tell.
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         Ok(MemoryInfo::unknown())
@@ -57,6 +57,12 @@ impl DeviceDriver for CpuDevice {
         let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
         to.copy_from_slice(&from);
+        Ok(())
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        let memory = destination.memory_as::<HostMemory>()?;
+        pattern.fill(&mut memory.write(destination.range())?);
         Ok(())
     }
 }

@@ -7,7 +7,11 @@ use std::str::FromStr;
 use entry_points::Entry;
 
 use crate::grammar::DeviceString;
-use crate::{Backend, DeviceError, DeviceProperties, MemoryInfo, backends, cpu, current, open};
+use crate::open_device::OpenDevice;
+use crate::{
+    Backend, BackendError, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
+    MemoryStatistics, backends, cpu, current, open,
+};
 
 /// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code.
 ///
@@ -178,13 +182,77 @@ impl Device {
         open::count(self.backend)
     }
 
-    /// What the device is. Opens it at the first use.
+    /// What the device is. Loads the backend, and opens nothing.
     ///
     /// # Errors
     ///
-    /// If the backend does not load, has no such device or cannot open it.
+    /// If the backend does not load, has no such device or cannot say.
     pub fn properties(self) -> Result<DeviceProperties, DeviceError> {
-        Ok(open::device(self)?.properties().clone())
+        open::properties(self)
+    }
+
+    /// Opens the device, unless it is open: what every use of it does by itself, for those who want to fail early. It
+    /// may block for as long as the device takes.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load, has no such device or cannot open it, or if the device is lost.
+    pub fn open(self) -> Result<(), DeviceError> {
+        open::device(self)?.check("open")
+    }
+
+    /// Lets the next use open the device afresh, after it was lost. What belonged to it before — buffers, streams,
+    /// events — goes on saying that it is lost. A device that is not open needs no reset.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process has the device
+    /// again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not lost.
+    pub fn reset(self) -> Result<(), DeviceError> {
+        open::reset(self)
+    }
+
+    /// What is allocated on the device through this crate. Opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// If this process is a fork of the one that uses the device.
+    pub fn memory_statistics(self) -> Result<MemoryStatistics, DeviceError> {
+        let statistics = |device: &'static OpenDevice| {
+            device.collect();
+            device.statistics().now()
+        };
+        Ok(open::known(self)?.map(statistics).unwrap_or_default())
+    }
+
+    /// Tells the device to have a fault, for a test of what a program does then. Opens it at the first use.
+    ///
+    /// ```
+    /// use device_registry::{BackendErrorKind, Fault, device};
+    ///
+    /// // Most devices, such as the cpu, have no faults to order.
+    /// let error = device("cpu")?.inject(Fault::FailCopy { nth: 1 }).unwrap_err();
+    /// assert_eq!(error.backend_error().unwrap().kind(), BackendErrorKind::Unsupported);
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if it cannot.
+    pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
+        open::device(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
+    }
+
+    /// Has the device have no faults any more: what stalls goes on. What is lost stays so: see [`reset`](Self::reset).
+    ///
+    /// # Errors
+    ///
+    /// As [`inject`](Self::inject).
+    pub fn clear_faults(self) -> Result<(), DeviceError> {
+        open::device(self)?.call_although_lost("clear faults", |driver| {
+            faults(driver)?.clear();
+            Ok(())
+        })
     }
 
     /// How much memory the device has now. Opens it at the first use.
@@ -200,6 +268,10 @@ impl Device {
     pub(crate) fn ordinal(self) -> usize {
         self.index().unwrap_or(0).into()
     }
+}
+
+fn faults(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {
+    driver.faults().ok_or_else(|| BackendError::unsupported("faults to order"))
 }
 
 impl fmt::Display for Device {

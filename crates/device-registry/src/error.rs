@@ -66,6 +66,48 @@ pub enum DeviceError {
         /// How many bytes were to be copied.
         len: usize,
     },
+    /// A range does not begin or end where the device's copies and fills can.
+    Misaligned {
+        /// What the buffer is in the operation: `source` or `destination`.
+        role: &'static str,
+        /// Where the buffer is.
+        device: Device,
+        /// The bytes, as they lie in the memory of which the buffer may be a part.
+        range: Range<usize>,
+        /// What they have to be multiples of, in bytes.
+        alignment: usize,
+    },
+    /// A pattern to fill with has a length that none can have, or the bytes to fill are no multiple of it.
+    Pattern {
+        /// Where the buffer is.
+        device: Device,
+        /// The length of the pattern in bytes.
+        pattern_len: usize,
+        /// The bytes to fill, as they lie in the memory of which the buffer may be a part.
+        range: Range<usize>,
+    },
+    /// A buffer was given to a stream of another device.
+    OtherDevice {
+        /// What the buffer is in the operation: `source`, `destination` or `argument`.
+        role: &'static str,
+        /// Where the buffer is.
+        device: Device,
+        /// Where the stream is.
+        stream: Device,
+    },
+    /// A host call of a stream, which may not use devices, has tried to.
+    InHostCall {
+        /// The device that it tried to use.
+        device: Device,
+        /// What was to be done.
+        call: &'static str,
+    },
+    /// The device, or its backend, was in use when this process was forked from another one. Devices do not survive
+    /// that.
+    Forked {
+        /// The device; without an index if it was the backend itself.
+        device: Device,
+    },
     /// None of several devices can be used.
     NoneAvailable(Arc<NoneAvailable>),
 }
@@ -148,6 +190,37 @@ impl fmt::Display for DeviceError {
                 f,
                 "source and destination overlap: {len} bytes from byte {source_offset} to byte \
                  {destination_offset} of one buffer"
+            ),
+            Self::Misaligned { role, device, range, alignment } => write!(
+                f,
+                "bytes {range:?} of the {role}'s memory on `{device}` are not aligned: this device's copies and fills \
+                 begin at multiples of {alignment} bytes, and are as long or reach the end of the memory on both sides"
+            ),
+            Self::Pattern { device, pattern_len, range } => match pattern_len {
+                1 | 2 | 4 | 8 | 16 => write!(
+                    f,
+                    "bytes {range:?} of the memory on `{device}` cannot be filled with a pattern of {pattern_len} \
+                     bytes: they do not begin and end at multiples of it"
+                ),
+                _ => write!(
+                    f,
+                    "a pattern to fill with has 1, 2, 4, 8 or 16 bytes, and this one has {pattern_len}"
+                ),
+            },
+            Self::OtherDevice { role, device, stream } => write!(
+                f,
+                "the {role} is a buffer on `{device}`, and the stream is of `{stream}`: work goes into a stream of \
+                 the device whose memory it uses (of the destination's device for a copy)"
+            ),
+            Self::InHostCall { device, call } => write!(
+                f,
+                "`{device}`: {call}: a host call of a stream may not use devices: do it behind the call, in the \
+                 stream or after waiting for it"
+            ),
+            Self::Forked { device } => write!(
+                f,
+                "`{device}` was in use when this process was forked, and devices do not survive that: start processes \
+                 that use devices by `std::process::Command`, or use devices in the child alone"
             ),
             Self::NoneAvailable(none) => none.fmt(f),
         }

@@ -19,16 +19,20 @@
 //!   an error where they would wait for ever.
 //! - *Errors are values, and complete.* A [`DeviceError`] says what was asked, what there is, and what to do; a
 //!   backend reports a [`BackendError`], to which the device and the call are added.
-//! - *Everything blocks, for now.* Streams and events will be made by [`DeviceDriver`] and change nothing of what is
-//!   here.
+//! - *Work beside the host goes into streams*, which own what they touch. A driver need not have any: the core has a
+//!   thread for each [`Stream`] then. What fails later is told once, and never dropped.
+//! - *A device that is lost, and a process that was forked, get errors*, and nothing hangs.
 //!
 //! | what | where |
 //! |---|---|
 //! | a device by its string | [`device()`], [`Device`], [`SyntaxError`] |
 //! | which devices there are | [`is_available`], [`first_available`], [`devices()`] |
 //! | choices of a thread | [`DeviceGuard`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
-//! | memory | [`Device::allocate`], [`Buffer`] |
+//! | memory | [`Device::allocate`], [`Buffer`], [`HostBuffer`], [`MemoryStatistics`] |
+//! | work beside the host | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
+//! | when things go wrong | [`DeviceError`], [`Device::reset`], [`Device::inject`] |
 //! | writing a backend | [`Backend`], [`DeviceDriver`], [`Memory`], [`Span`], [`entry_points!`], [`BACKENDS`] |
+//! | with queues of its own | [`StreamDriver`], [`EventDriver`], [`Completion`] |
 //! | memory of the host as a device's | [`HostMemory`], [`open_windows`] |
 //! | what is linked, and in which state | [`backends()`], [`Group`], [`Report`], [`State`] |
 //!
@@ -40,19 +44,40 @@ mod available;
 mod backend;
 mod backend_error;
 mod backends;
+// Memory that may not be there is asked of the allocator.
+#[allow(unsafe_code)]
+mod block;
 mod buffer;
 mod cpu;
 mod current;
+mod current_stream;
 mod device;
+mod driver;
 mod error;
+mod event;
+mod fault;
+// The system tells a process that it is a fork.
+#[allow(unsafe_code)]
+mod fork;
 mod grammar;
+mod host_buffer;
+mod host_call;
 // Bytes that several threads write to, each in a range of its own, are beyond what references can express.
 #[allow(unsafe_code)]
 mod host_memory;
 mod open;
+mod open_device;
+mod operation;
+mod pattern;
+mod pending;
 mod properties;
+mod queue;
+mod span;
+mod statistics;
+mod stream;
 #[cfg(test)]
 mod testing;
+mod transfer;
 
 /// Written here as `device_registry::autoload!();`.
 pub use entry_points::autoload;
@@ -65,15 +90,31 @@ pub use entry_points::{
 };
 
 pub use crate::available::{devices, first_available, is_available};
-pub use crate::backend::{AllocateOptions, Backend, DeviceDriver, Memory, Span};
+pub use crate::backend::Backend;
 pub use crate::backend_error::{BackendError, BackendErrorKind};
 pub use crate::backends::{BACKENDS, BackendDescriptor, backends};
 pub use crate::buffer::Buffer;
 pub use crate::current::{
     DefaultDeviceGuard, DeviceGuard, default_device, set_current_device, set_default_device,
 };
+pub use crate::current_stream::StreamGuard;
 pub use crate::device::{Device, device};
+pub use crate::driver::{
+    AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, PinnedMemory, Priority, StreamDriver,
+    StreamOptions,
+};
 pub use crate::error::{DeviceError, NoneAvailable};
+pub use crate::event::Event;
+pub use crate::fault::{Fault, FaultInjector};
 pub use crate::grammar::{SyntaxError, SyntaxErrorKind};
+pub use crate::host_buffer::HostBuffer;
 pub use crate::host_memory::{HostMemory, Window, WindowMut, open_windows};
-pub use crate::properties::{DeviceProperties, MemoryInfo};
+pub use crate::operation::Launch;
+pub use crate::pattern::Pattern;
+pub use crate::pending::{Completion, Pending};
+pub use crate::properties::{
+    DeviceKind, DeviceProperties, DeviceUuid, IdentityError, MemoryInfo, PciAddress,
+};
+pub use crate::span::Span;
+pub use crate::statistics::MemoryStatistics;
+pub use crate::stream::Stream;

@@ -6,66 +6,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock};
 
-use entry_points::message::panic_message;
 use entry_points::{Entry, Interrupted, OnceLoad};
 
-use crate::{Backend, BackendError, Device, DeviceDriver, DeviceError, DeviceProperties};
-
-/// A device that is open. It stays so until the program ends.
-pub(crate) struct OpenDevice {
-    device: Device,
-    driver: Box<dyn DeviceDriver>,
-    properties: DeviceProperties,
-}
-
-impl OpenDevice {
-    /// The device, resolved.
-    pub(crate) fn device(&self) -> Device {
-        self.device
-    }
-
-    pub(crate) fn properties(&self) -> &DeviceProperties {
-        &self.properties
-    }
-
-    /// Runs a call to the driver; what goes wrong in it becomes an error that names the device and the call.
-    pub(crate) fn call<T>(
-        &self,
-        call: &'static str,
-        run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
-    ) -> Result<T, DeviceError> {
-        isolated(self.device, call, || run(&*self.driver))
-    }
-}
-
-/// Runs a backend's code. Every call into a backend goes through here, so that one that panics harms only the
-/// call. (With `panic = "abort"` nothing can be caught, and the program ends.)
-fn isolated<T>(
-    device: Device,
-    call: &'static str,
-    run: impl FnOnce() -> Result<T, BackendError>,
-) -> Result<T, DeviceError> {
-    // No state of the core's can be seen half changed: the closures only borrow.
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
-        Err(panic) => Err(panicked(device, call, &panic_message(panic))),
-    }
-}
-
-fn panicked(device: Device, call: &'static str, message: &str) -> DeviceError {
-    let error = BackendError::other(format_args!("the backend panicked: {message}"));
-    DeviceError::Call { device, call, error }
-}
-
-/// Drops what a backend made, whose `drop` may panic, where nobody is left to take an error.
-pub(crate) fn drop_isolated<T>(device: Device, value: T) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        log::error!("`{device}`: the backend panicked while freeing memory: {}", panic_message(panic));
-    }
-}
+use crate::open_device::{OpenDevice, drop_isolated, isolated, panicked};
+use crate::{Backend, BackendError, Device, DeviceError, DeviceProperties, fork, host_call};
 
 /// How many devices a backend has. Loads it.
 pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
@@ -78,8 +24,8 @@ pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
         static ASKED: RefCell<Vec<Entry<dyn Backend>>> = const { RefCell::new(Vec::new()) };
     }
 
-    let loaded = backend.load()?;
     let device = Device::of_backend(backend, None);
+    let loaded = load(device, "device count")?;
     let fail = |error| Err(DeviceError::Call { device, call: "device count", error });
     // While a thread ends the list is gone, and a backend is asked without it.
     if ASKED.try_with(|asked| asked.borrow().contains(&backend)).unwrap_or(false) {
@@ -96,6 +42,38 @@ pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
     }
 }
 
+/// The backend of a device, if it may be used from here. Loads it.
+fn load(device: Device, call: &'static str) -> Result<&'static dyn Backend, DeviceError> {
+    if host_call::is_running() {
+        return Err(DeviceError::InHostCall { device, call });
+    }
+    fork::check(device.backend())?;
+    Ok(device.backend().load()?)
+}
+
+/// What a device is. Loads its backend, and opens nothing.
+pub(crate) fn properties(device: Device) -> Result<DeviceProperties, DeviceError> {
+    let device = device.resolve();
+    check(device)?;
+    match known(device)? {
+        Some(open) => Ok(open.properties().clone()),
+        None => ask_properties(device, load(device, "properties")?),
+    }
+}
+
+fn ask_properties(device: Device, backend: &dyn Backend) -> Result<DeviceProperties, DeviceError> {
+    let properties = isolated(device, "properties", || backend.properties(device.ordinal()))?;
+    match properties.copy_alignment {
+        alignment if alignment.is_power_of_two() => Ok(properties),
+        alignment => {
+            let error = BackendError::invalid(format_args!(
+                "the backend declares a copy alignment of {alignment} bytes, which is no power of two"
+            ));
+            Err(DeviceError::Call { device, call: "properties", error })
+        }
+    }
+}
+
 /// Whether the device is there: its backend loads and has one of this index. Opens nothing.
 pub(crate) fn check(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
@@ -103,11 +81,17 @@ pub(crate) fn check(device: Device) -> Result<(), DeviceError> {
     if device.ordinal() < count { Ok(()) } else { Err(DeviceError::NoSuchDevice { device, count }) }
 }
 
+/// The device, if it is open and may be used from here.
+pub(crate) fn known(device: Device) -> Result<Option<&'static OpenDevice>, DeviceError> {
+    fork::check(device.backend())?;
+    Ok(known_cell(device.resolve()).and_then(OnceLoad::get))
+}
+
 /// The open device; opens it at the first call. Another thread that is opening it is waited for, and what becomes
 /// of that is the outcome here too. A failure is not remembered: a device that was busy may be free next time.
 pub(crate) fn device(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     let device = device.resolve();
-    if let Some(open) = known_cell(device).and_then(OnceLoad::get) {
+    if let Some(open) = known(device)? {
         return Ok(open);
     }
     // Before there is a cell, so that there are no more cells than devices, whatever indices are asked for.
@@ -123,12 +107,12 @@ pub(crate) fn device(device: Device) -> Result<&'static OpenDevice, DeviceError>
 }
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
-    let backend = device.backend().load()?;
+    let backend = load(device, "open")?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
-    match isolated(device, "properties", || driver.properties()) {
+    match ask_properties(device, backend) {
         Ok(properties) => {
             log::debug!("opened `{device}`: {}", properties.name);
-            Ok(OpenDevice { device, driver, properties })
+            Ok(OpenDevice::new(device, driver, properties))
         }
         Err(error) => {
             drop_isolated(device, driver);
@@ -137,9 +121,18 @@ fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     }
 }
 
+/// Lets the next use of a lost device open it afresh.
+pub(crate) fn reset(device: Device) -> Result<(), DeviceError> {
+    let device = device.resolve();
+    let Some(open) = known(device)? else { return Ok(()) };
+    open.reset()?;
+    CELLS.write().unwrap_or_else(PoisonError::into_inner).remove(&device);
+    Ok(())
+}
+
 type Cell = OnceLoad<OpenDevice, DeviceError>;
 
-/// By resolved device. The cells are leaked: what is open stays so, and drivers are not closed at exit, where the
+/// By resolved device. A device that was reset leaves its place to another cell. The cells are leaked: what is open stays so, and drivers are not closed at exit, where the
 /// libraries under them may be gone already.
 static CELLS: RwLock<BTreeMap<Device, &'static Cell>> = RwLock::new(BTreeMap::new());
 
@@ -178,14 +171,14 @@ mod tests {
     #[test]
     fn a_failure_to_open_is_not_remembered() {
         let device = device_of("fails_at_first");
-        let error = device.properties().unwrap_err();
+        let error = device.open().unwrap_err();
         assert_eq!(error.to_string(), "`fails_at_first:0`: open: unavailable: busy");
-        assert!(device.properties().is_ok());
+        assert!(device.open().is_ok());
     }
 
     #[test]
     fn a_backend_that_opens_itself_gets_an_error_and_does_not_hang() {
-        let error = device_of("opens_itself").properties().unwrap_err().to_string();
+        let error = device_of("opens_itself").open().unwrap_err().to_string();
         assert!(
             error.ends_with(
                 "`opens_itself:0` needs itself in order to open: opens_itself:0 -> opens_itself:0"
@@ -198,8 +191,8 @@ mod tests {
     fn two_backends_that_open_each_other_on_two_threads_do_not_hang() {
         let (left, right) = (device_of("opens_right"), device_of("opens_left"));
         let results = thread::scope(|scope| {
-            let left = scope.spawn(|| left.properties());
-            let right = scope.spawn(|| right.properties());
+            let left = scope.spawn(|| left.open());
+            let right = scope.spawn(|| right.open());
             [left.join().unwrap(), right.join().unwrap()]
         });
         for result in results {
@@ -212,7 +205,7 @@ mod tests {
         let loads = device_of("opens_while_it_loads");
         let opens = device_of("loads_while_it_opens");
         let [loaded, opened] = thread::scope(|scope| {
-            let threads = [loads, opens].map(|device| scope.spawn(move || device.properties()));
+            let threads = [loads, opens].map(|device| scope.spawn(move || device.open()));
             threads.map(|thread| thread.join().unwrap().unwrap_err().to_string())
         });
         let cycle = "device.backends/opens_while_it_loads -> devices/loads_while_it_opens:0";

@@ -1,38 +1,291 @@
 //! What a device says of itself.
 
+use std::fmt;
+use std::str::FromStr;
+
 /// What a device is: facts that do not change while the program runs.
 ///
-/// A driver builds one; more facts will be added, so that the fields can be read but the struct is made by its
-/// builder.
+/// A backend builds one; more facts will be added, so that the fields can be read but the struct is made by its
+/// builder. What a backend does not know it leaves out: nothing is guessed.
 ///
 /// ```
-/// use device_registry::DeviceProperties;
+/// use device_registry::{DeviceKind, DeviceProperties};
 ///
-/// let properties = DeviceProperties::new("Example 9000").with_driver("example 1.2");
+/// let properties = DeviceProperties::new("Example 9000")
+///     .with_kind(DeviceKind::Gpu)
+///     .with_driver("example 1.2")
+///     .with_uuid("0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10".parse()?)
+///     .with_pci("0000:3b:00.0".parse()?)
+///     .with_copy_alignment(4);
 /// assert_eq!(properties.name, "Example 9000");
+/// # Ok::<(), device_registry::IdentityError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceProperties {
     /// The device's name, for people: a model, not a device string.
     pub name: String,
+    /// Who made it.
+    pub vendor: Option<String>,
+    /// What kind of device it is.
+    pub kind: DeviceKind,
     /// The driver and its version, if there is one.
     pub driver: Option<String>,
+    /// All memory that it has, in bytes.
+    pub total_memory: Option<u64>,
+    /// The longest allocation that it can make, in bytes, if there is such a limit. A longer one is an error that
+    /// names it, and never reaches the driver.
+    pub largest_allocation: Option<u64>,
+    /// What tells it from all others in the world. One card that two backends show has one UUID.
+    pub uuid: Option<DeviceUuid>,
+    /// Where it is plugged in. One card that two backends show has one address.
+    pub pci: Option<PciAddress>,
+    /// Copies and fills begin at a multiple of so many bytes, and are as long, or reach the end of the memory. A
+    /// power of two; 1 if nothing is asked for.
+    pub copy_alignment: usize,
+    /// Whether work of several streams can run at the same time.
+    pub concurrent_streams: bool,
+    /// Whether events can have a time.
+    pub timed_events: bool,
+    /// Whether [`Device::allocate_host`](crate::Device::allocate_host) gives memory that is pinned.
+    pub pinned_memory: bool,
 }
 
 impl DeviceProperties {
-    /// Properties of a device called `name`, with all else unknown.
+    /// Properties of a device called `name`, of a kind of its own, with all else unknown: any alignment is fine,
+    /// streams are concurrent, events have times, host memory is not pinned. That is what the core's own streams
+    /// offer on top of a driver that has none.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), driver: None }
+        Self {
+            name: name.into(),
+            vendor: None,
+            kind: DeviceKind::Other,
+            driver: None,
+            total_memory: None,
+            largest_allocation: None,
+            uuid: None,
+            pci: None,
+            copy_alignment: 1,
+            concurrent_streams: true,
+            timed_events: true,
+            pinned_memory: false,
+        }
+    }
+
+    /// Adds who made it.
+    #[must_use]
+    pub fn with_vendor(self, vendor: impl Into<String>) -> Self {
+        Self { vendor: Some(vendor.into()), ..self }
+    }
+
+    /// Sets the kind.
+    #[must_use]
+    pub fn with_kind(self, kind: DeviceKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// Adds the driver and its version.
     #[must_use]
-    pub fn with_driver(mut self, driver: impl Into<String>) -> Self {
-        self.driver = Some(driver.into());
-        self
+    pub fn with_driver(self, driver: impl Into<String>) -> Self {
+        Self { driver: Some(driver.into()), ..self }
     }
+
+    /// Adds how many bytes of memory it has.
+    #[must_use]
+    pub fn with_total_memory(self, bytes: u64) -> Self {
+        Self { total_memory: Some(bytes), ..self }
+    }
+
+    /// Adds how long an allocation can be, in bytes.
+    #[must_use]
+    pub fn with_largest_allocation(self, bytes: u64) -> Self {
+        Self { largest_allocation: Some(bytes), ..self }
+    }
+
+    /// Adds the UUID.
+    #[must_use]
+    pub fn with_uuid(self, uuid: DeviceUuid) -> Self {
+        Self { uuid: Some(uuid), ..self }
+    }
+
+    /// Adds where it is plugged in.
+    #[must_use]
+    pub fn with_pci(self, address: PciAddress) -> Self {
+        Self { pci: Some(address), ..self }
+    }
+
+    /// Sets what copies and fills are aligned to, in bytes. What is no power of two makes every open fail.
+    #[must_use]
+    pub fn with_copy_alignment(self, bytes: usize) -> Self {
+        Self { copy_alignment: bytes, ..self }
+    }
+
+    /// Sets whether work of several streams can run at the same time.
+    #[must_use]
+    pub fn with_concurrent_streams(self, concurrent: bool) -> Self {
+        Self { concurrent_streams: concurrent, ..self }
+    }
+
+    /// Sets whether events can have a time.
+    #[must_use]
+    pub fn with_timed_events(self, timed: bool) -> Self {
+        Self { timed_events: timed, ..self }
+    }
+
+    /// Sets whether host memory can be pinned.
+    #[must_use]
+    pub fn with_pinned_memory(self, pinned: bool) -> Self {
+        Self { pinned_memory: pinned, ..self }
+    }
+}
+
+/// What kind of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// The host's own processor.
+    Cpu,
+    /// A graphics processor with memory of its own.
+    Gpu,
+    /// A graphics processor that shares the host's memory.
+    IntegratedGpu,
+    /// Another processor for computing.
+    Accelerator,
+    /// A program that behaves like a device.
+    Simulated,
+    /// Anything else, or unknown.
+    Other,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::IntegratedGpu => "integrated gpu",
+            Self::Accelerator => "accelerator",
+            Self::Simulated => "simulated",
+            Self::Other => "other",
+        })
+    }
+}
+
+/// A device's UUID: 128 bits, written as `0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceUuid([u8; 16]);
+
+impl DeviceUuid {
+    /// A UUID by its bytes, in the order in which they are written.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes, in the order in which they are written.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for DeviceUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::with_capacity(36);
+        for (place, byte) in self.0.iter().enumerate() {
+            if matches!(place, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text.push_str(&format!("{byte:02x}"));
+        }
+        f.pad(&text)
+    }
+}
+
+impl FromStr for DeviceUuid {
+    type Err = IdentityError;
+
+    /// 32 hexadecimal digits, with hyphens in the usual places.
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let refused = || IdentityError { text: text.into(), form: "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10" };
+        let digits: Vec<u8> = text.bytes().filter(|&byte| byte != b'-').collect();
+        let mut bytes = [0; 16];
+        if digits.len() != 32 {
+            return Err(refused());
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+            *byte = pair.iter().try_fold(0, |sum, &digit| hex(digit, sum)).ok_or_else(refused)?;
+        }
+        // Hyphens elsewhere are a slip that the value would not show.
+        match Self(bytes).to_string().eq_ignore_ascii_case(text) {
+            true => Ok(Self(bytes)),
+            false => Err(refused()),
+        }
+    }
+}
+
+fn hex(digit: u8, sum: u8) -> Option<u8> {
+    Some(sum * 16 + char::from(digit).to_digit(16)? as u8)
+}
+
+/// Where a device is plugged in, written as `0000:3b:00.0`: domain, bus, device and function, in hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct PciAddress {
+    /// The domain, also called segment. It may need more than 16 bits on some machines.
+    pub domain: u32,
+    /// The bus.
+    pub bus: u8,
+    /// The device on the bus, below 32.
+    pub device: u8,
+    /// The function of the device, below 8.
+    pub function: u8,
+}
+
+impl PciAddress {
+    /// An address by its parts.
+    #[must_use]
+    pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Self {
+        Self { domain, bus, device, function }
+    }
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, bus, device, function } = self;
+        f.pad(&format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}"))
+    }
+}
+
+impl FromStr for PciAddress {
+    type Err = IdentityError;
+
+    /// With or without the domain, which is 0 then: `0000:3b:00.0` or `3b:00.0`.
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let parse = || {
+            let (place, function) = text.split_once('.')?;
+            let parts: Vec<&str> = place.split(':').collect();
+            let [domain, bus, device] =
+                parts.first_chunk::<3>().copied().unwrap_or(["0", *parts.first()?, *parts.get(1)?]);
+            let number = |text: &str, most: u32| {
+                let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+                u32::from_str_radix(text, 16).ok().filter(|&number| digits && number <= most)
+            };
+            let byte = |text, most| number(text, most).map(|number| number as u8);
+            let address =
+                Self::new(number(domain, u32::MAX)?, byte(bus, 0xff)?, byte(device, 31)?, byte(function, 7)?);
+            (parts.len() <= 3).then_some(address)
+        };
+        parse().ok_or_else(|| IdentityError { text: text.into(), form: "0000:3b:00.0" })
+    }
+}
+
+/// A text is no UUID or no PCI address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` has not the form `{form}`")]
+pub struct IdentityError {
+    text: String,
+    form: &'static str,
 }
 
 /// A device's memory, in bytes, at the moment of asking.
@@ -64,5 +317,50 @@ impl MemoryInfo {
     pub fn with_free(mut self, bytes: u64) -> Self {
         self.free = Some(bytes);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_read_as_it_is_written_and_nothing_else_is() {
+        let text = "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10";
+        assert_eq!(text.parse::<DeviceUuid>().unwrap().to_string(), text);
+        assert_eq!(text.to_uppercase().parse::<DeviceUuid>(), text.parse());
+        for bad in [
+            "",
+            "0d7c8f22",
+            "0d7c8f223d1b-4d0a-9a55-0c1f5d7e9b10",
+            &text.replace('0', "g"),
+            &text.replace("0d", "é"),
+        ] {
+            let error = bad.parse::<DeviceUuid>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{bad}` has not the form `0d7c8f22-")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_pci_address_is_read_as_it_is_written_and_nothing_else_is() {
+        for text in ["0000:3b:00.0", "10000:ff:1f.7"] {
+            assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), text);
+        }
+        assert_eq!("3b:00.1".parse(), Ok(PciAddress::new(0, 0x3b, 0, 1)));
+        for bad in [
+            "",
+            "3b",
+            "3b:00",
+            ".0",
+            "0:0:3b:00.0",
+            "3b:20.0",
+            "3b:00.8",
+            "3b:+1.0",
+            "100:00.0",
+            "::.",
+            "3b.0",
+        ] {
+            assert!(bad.parse::<PciAddress>().is_err(), "{bad}");
+        }
     }
 }

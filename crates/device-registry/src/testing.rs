@@ -37,7 +37,7 @@ static OTHERS: [BackendDescriptor; 20] = [
     BackendDescriptor::new("panics_in_drop", || backend("panics_in_drop")),
     BackendDescriptor::new("opens_while_it_loads", || {
         LOADING_AND_OPENING.wait();
-        device_of("loads_while_it_opens").properties()?;
+        device_of("loads_while_it_opens").open()?;
         backend("opens_while_it_loads")
     }),
     BackendDescriptor::new("loads_while_it_opens", || backend("loads_while_it_opens")),
@@ -89,6 +89,11 @@ impl Backend for Fake {
         }
     }
 
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        panic_if(self.name == "panics_in_properties");
+        Ok(DeviceProperties::new("fake"))
+    }
+
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
         // Both are inside of `open` before either goes on.
         static BOTH: Barrier = Barrier::new(2);
@@ -115,7 +120,7 @@ impl Backend for Fake {
             if first && needed != self.name {
                 BOTH.wait();
             }
-            device_of(needed).properties().map_err(|error| BackendError::other(&error).with_source(error))?;
+            device_of(needed).open().map_err(|error| BackendError::other(&error).with_source(error))?;
         }
         Ok(Box::new(FakeDevice { backend: self.name }))
     }
@@ -139,11 +144,6 @@ impl Drop for FakeMemory {
 }
 
 impl DeviceDriver for FakeDevice {
-    fn properties(&self) -> Result<DeviceProperties, BackendError> {
-        panic_if(self.backend == "panics_in_properties");
-        Ok(DeviceProperties::new("fake"))
-    }
-
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         Ok(MemoryInfo::unknown())
     }
@@ -182,7 +182,7 @@ impl DeviceDriver for FakeDevice {
                 self.read(source, &mut bytes)?;
                 self.write(destination, &bytes)
             }
-            "peers_fail" => Err(BackendError::lost("the link is down")),
+            "peers_fail" => Err(BackendError::other("the link is down")),
             _ => Err(BackendError::unsupported("copying from a peer")),
         }
     }

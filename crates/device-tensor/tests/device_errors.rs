@@ -22,6 +22,10 @@ impl Backend for Sink {
         Ok(1)
     }
 
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        Ok(DeviceProperties::new("sink"))
+    }
+
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
         Ok(Box::new(Self))
     }
@@ -30,10 +34,6 @@ impl Backend for Sink {
 impl Memory for Sink {}
 
 impl DeviceDriver for Sink {
-    fn properties(&self) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new("sink"))
-    }
-
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         Ok(MemoryInfo::unknown())
     }
@@ -47,7 +47,7 @@ impl DeviceDriver for Sink {
     }
 
     fn read(&self, _source: &Span, _destination: &mut [u8]) -> Result<(), BackendError> {
-        Err(BackendError::lost("no answer").with_source("the plug is out"))
+        Err(BackendError::other("no answer from the bus").with_source("the plug is out"))
     }
 
     fn copy(&self, source: &Span, _destination: &Span) -> Result<(), BackendError> {
@@ -62,7 +62,7 @@ fn on_sink<T: Element>(elements: [T; 2]) -> Tensor {
 #[test]
 fn what_the_device_says_is_printed_in_place_of_the_elements_and_the_dtype_always() {
     let printed = |dtype| {
-        let answer = "`sink:0`: read: device lost: no answer";
+        let answer = "`sink:0`: read: no answer from the bus";
         format!("tensor(<not readable: {answer}>, device='sink:0',\n       dtype={dtype})")
     };
     assert_eq!(on_sink([0.5, 2.0]).to_string(), printed("f64"));
@@ -73,7 +73,10 @@ fn what_the_device_says_is_printed_in_place_of_the_elements_and_the_dtype_always
 #[test]
 fn an_error_that_main_returns_tells_its_causes() {
     let error = on_sink([1, 2]).to_vec::<i32>().unwrap_err();
-    assert_eq!(format!("{error:?}"), "`sink:0`: read: device lost: no answer\ncaused by: the plug is out");
+    assert_eq!(
+        format!("{error:?}"),
+        "`sink:0`: read: no answer from the bus\ncaused by: the plug is out"
+    );
 }
 
 #[test]

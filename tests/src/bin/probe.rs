@@ -84,6 +84,10 @@ impl Backend for Steady {
         Ok(1)
     }
 
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        Ok(DeviceProperties::new("a steady device"))
+    }
+
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
         Ok(Box::new(SteadyDevice))
     }
@@ -94,6 +98,10 @@ struct Empty;
 impl Backend for Empty {
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(0)
+    }
+
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        unreachable!("there is no device")
     }
 
     fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
@@ -108,6 +116,10 @@ impl Backend for Treacherous {
         panic!("cannot count")
     }
 
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        panic!("knows nothing")
+    }
+
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
         panic!("cannot open")
     }
@@ -120,10 +132,6 @@ struct SteadyMemory(std::sync::Mutex<Vec<u8>>);
 impl Memory for SteadyMemory {}
 
 impl DeviceDriver for SteadyDevice {
-    fn properties(&self) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new("a steady device"))
-    }
-
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         Ok(MemoryInfo::unknown())
     }

@@ -35,6 +35,11 @@ impl Backend for MyCpu {
         Ok(1)
     }
 
+    // Asked before the device is opened, for listings too.
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        Ok(DeviceProperties::new("memory of the host"))
+    }
+
     // Called once for each device that is used, with an ordinal below the count.
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
         Ok(Box::new(MyCpuDevice))
@@ -47,10 +52,6 @@ impl Backend for MyCpu {
 struct MyCpuDevice;
 
 impl DeviceDriver for MyCpuDevice {
-    fn properties(&self) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new("memory of the host"))
-    }
-
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         // A real device knows: `.with_total(…).with_free(…)`. std does not tell what the host has.
         Ok(MemoryInfo::unknown())

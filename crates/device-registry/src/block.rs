@@ -1,0 +1,90 @@
+//! Bytes from the allocator, without ending the process when there are not enough.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+use crate::BackendError;
+
+/// What every block is aligned to: a cache line, and more than any number needs.
+const ALIGNMENT: usize = 64;
+
+/// Zeroed bytes of the host, which it owns.
+///
+/// `Vec::try_reserve` would leave the zeros to be written, which takes pages that may never be used and, where memory
+/// is overcommitted, may end the process.
+pub(crate) struct Block {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it owns its bytes, and hands them out by the rules of references.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    pub(crate) fn zeroed(len: usize) -> Result<Self, BackendError> {
+        let start = match layout(len) {
+            // No memory: any address will do.
+            Some(layout) if layout.size() == 0 => Some(NonNull::<Line>::dangling().cast()),
+            // SAFETY: the layout's size is not zero.
+            Some(layout) => NonNull::new(unsafe { alloc_zeroed(layout) }),
+            None => None,
+        };
+        let start = start.ok_or_else(|| BackendError::out_of_memory(len as u64, None))?;
+        Ok(Self { start, len })
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: the bytes are initialised, belong to this value and are borrowed with it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+/// Has the alignment of a block.
+#[repr(align(64))]
+struct Line;
+
+/// What the bytes are taken from the allocator by; `None` if no machine can address that many.
+fn layout(len: usize) -> Option<Layout> {
+    Layout::from_size_align(len, ALIGNMENT).ok()
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(layout) = layout(self.len).filter(|layout| layout.size() > 0) {
+            // SAFETY: `zeroed` took the bytes with this layout.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BackendErrorKind;
+
+    #[test]
+    fn a_block_is_zero_aligned_and_of_the_length_asked_for() {
+        for len in [0, 1, 63, 4097] {
+            let mut block = Block::zeroed(len).unwrap();
+            assert_eq!(block.as_slice(), vec![0; len]);
+            assert_eq!(block.as_slice().as_ptr().addr() % ALIGNMENT, 0);
+            block.as_mut_slice().fill(7);
+            assert_eq!(block.as_slice(), vec![7; len]);
+        }
+    }
+
+    #[test]
+    fn more_than_there_can_be_is_out_of_memory() {
+        for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
+            let error = Block::zeroed(len).err().unwrap();
+            assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: len as u64, free: None });
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The stream that a thread uses when nobody names one.
+//!
+//! Like the current device it belongs to the thread, and does not follow an async task.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use crate::open_device::OpenDevice;
+use crate::{Device, DeviceError, Stream, StreamOptions, open};
+
+thread_local! {
+    /// One for each device that has another one than its default stream. They are few.
+    static CURRENT: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
+}
+
+fn is_of(device: &OpenDevice) -> impl Fn(&Stream) -> bool {
+    move |stream| std::ptr::eq(stream.open_device(), device)
+}
+
+/// The stream that was chosen, if one was. While a thread ends its choices are gone.
+fn chosen(device: &OpenDevice) -> Option<Stream> {
+    CURRENT.try_with(|current| current.borrow().iter().find(|stream| is_of(device)(stream)).cloned()).ok()?
+}
+
+/// Makes a stream the chosen one, or none. Returns the one before.
+fn choose(device: &OpenDevice, stream: Option<Stream>) -> Option<Stream> {
+    let replaced = CURRENT.try_with(|current| {
+        let mut current = current.borrow_mut();
+        let before = current.iter().position(is_of(device)).map(|place| current.swap_remove(place));
+        current.extend(stream);
+        before
+    });
+    replaced.ok().flatten()
+}
+
+/// Waits for the current stream, so that what blocks comes behind what was put in there.
+pub(crate) fn settle(device: &'static OpenDevice) -> Result<(), DeviceError> {
+    match chosen(device) {
+        Some(stream) => stream.synchronize(),
+        None => device.default_stream().get().map_or(Ok(()), Stream::synchronize),
+    }
+}
+
+impl Device {
+    /// The device's default stream: one for all threads, made at the first use. Opens the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`create_stream`](Self::create_stream).
+    pub fn default_stream(self) -> Result<Stream, DeviceError> {
+        let device = open::device(self)?;
+        if let Some(stream) = device.default_stream().get() {
+            return Ok(stream.clone());
+        }
+        let stream = Stream::create(device, &StreamOptions::new())?;
+        Ok(device.default_stream().get_or_init(|| stream).clone())
+    }
+
+    /// This thread's current stream of the device: what a framework uses where its user names none. The default stream,
+    /// until a [`StreamGuard`] chooses another one. Opens the device.
+    ///
+    /// The functions of [`Buffer`](crate::Buffer) that block wait for it first, so that they come behind its work.
+    ///
+    /// # Errors
+    ///
+    /// As [`create_stream`](Self::create_stream).
+    pub fn current_stream(self) -> Result<Stream, DeviceError> {
+        match chosen(open::device(self)?) {
+            Some(stream) => Ok(stream),
+            None => self.default_stream(),
+        }
+    }
+}
+
+/// Makes a stream the current one of its device on this thread, until the guard is dropped.
+///
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. The previous choice is restored on
+/// unwinding too. Guards are to be dropped in the opposite order of their making, as scopes do by themselves. The
+/// choice belongs to the thread: it does not follow an async task that moves, and the guard cannot be sent.
+///
+/// ```
+/// use device_registry::{StreamGuard, device};
+///
+/// let stream = device("cpu")?.create_stream()?;
+/// {
+///     let _guard = StreamGuard::new(&stream);
+///     assert_eq!(device("cpu")?.current_stream()?, stream);
+/// }
+/// assert_ne!(device("cpu")?.current_stream()?, stream);
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the choice ends when the guard is dropped"]
+pub struct StreamGuard {
+    stream: Stream,
+    previous: Option<Stream>,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl StreamGuard {
+    /// Makes `stream` the current one of its device.
+    pub fn new(stream: &Stream) -> Self {
+        let previous = choose(stream.open_device(), Some(stream.clone()));
+        Self { stream: stream.clone(), previous, _not_send: PhantomData }
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        let chosen = choose(self.stream.open_device(), self.previous.take());
+        // A stream's last handle: its `drop` is not to come while the list is borrowed, which it no longer is.
+        drop(chosen);
+    }
+}

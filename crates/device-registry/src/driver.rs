@@ -1,0 +1,365 @@
+//! What a backend implements for a device that is open, and the values that the core hands to it.
+//!
+//! A driver sees arguments that have been checked already: ranges lie inside their memory, are aligned as its properties
+//! ask, are not empty and match, and every [`Span`] belongs to the device that it is given to. It need not check again,
+//! and it need not fear for others: an error or a panic in it becomes an error of the one call.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::pending::Completion;
+use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
+
+/// A device that is open.
+///
+/// The required functions are what every device can do. All else has a default that says *unsupported*, for which the
+/// core has its own way where there is one, so that a first backend is short and still offers streams, events, fills
+/// and copies between devices.
+///
+/// Each function blocks until its work is done, and may be called from any thread while others are running. They know
+/// nothing of streams: the core calls them when what has to come first is done.
+///
+/// # The contract of memory
+///
+/// It is written once, here, and holds for all of a driver's functions and those of its streams. The conformance suite
+/// tests it on every backend, from the declared properties.
+///
+/// - *Alignment is declared.* Ranges of copies and fills begin at multiples of
+///   [`copy_alignment`](crate::DeviceProperties::copy_alignment). Their length is a multiple too, or else every range
+///   of the operation reaches the end of its memory; so whole buffers of any length can be written, read, filled and
+///   copied over each other. A driver that copies whole words rounds its memory up.
+/// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one memory.
+/// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
+/// - *Lengths are never zero*: the core answers those itself.
+/// - *New memory holds anything, but is initialised*, and nothing that another user of the device wrote in secret.
+/// - *A failed operation leaves its destination unspecified*, and nothing else.
+/// - *Two operations at once on the same bytes*, one of them writing, leave them unspecified, and are never undefined
+///   behaviour.
+///
+/// # Loss
+///
+/// A driver that finds its device gone, or in a state that its interface cannot leave, answers with
+/// [`BackendError::lost`]. From then on the core calls nothing of it but [`reset`](Self::reset) and the `drop`s, and
+/// answers everything else with that error.
+///
+/// # The end of the process
+///
+/// A driver is never dropped once it is open: at exit, the libraries under it may be gone already.
+pub trait DeviceDriver: Send + Sync {
+    /// How much memory there is, and how much of it is free.
+    ///
+    /// # Errors
+    ///
+    /// When the device cannot say. What is only unknown is `None` in [`MemoryInfo`].
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError>;
+
+    /// Allocates memory of `options.len` bytes, which is never zero. Dropping the result frees it.
+    ///
+    /// The length comes from the user and may be anything up to `isize::MAX`. Where the memory is the host's, take a
+    /// [`HostMemory`](crate::HostMemory): `vec![0; len]` ends the process when there is not enough.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::out_of_memory`] when there is not enough of it.
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError>;
+
+    /// Copies from the host to the device. `source` has the length of `destination`.
+    ///
+    /// # Errors
+    ///
+    /// Any; the bytes of `destination` are then unspecified.
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError>;
+
+    /// Copies from the device to the host. `destination` has the length of `source`.
+    ///
+    /// # Errors
+    ///
+    /// Any; the bytes of `destination` are then unspecified.
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError>;
+
+    /// Copies within the device. Both have one length, and they do not overlap. They may be parts of one memory, which
+    /// is not to be locked twice then; and copies in opposite directions may run at the same time, which are not to
+    /// wait for each other. [`open_windows`](crate::open_windows) sees to both.
+    ///
+    /// # Errors
+    ///
+    /// Any; the bytes of `destination` are then unspecified.
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError>;
+
+    /// Fills with a pattern that is repeated to the end.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, for all patterns or for this one, makes the core write a
+    /// part and double it by copies. Any other error is the outcome.
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        let _ = (destination, pattern);
+        Err(BackendError::unsupported("filling"))
+    }
+
+    /// Copies to this device from another device of the same backend, with no way through the host. Both have
+    /// one length. `source` is memory that the other device's driver allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, makes the core copy through the host instead. Any
+    /// other error is the outcome.
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let _ = (source, destination);
+        Err(BackendError::unsupported("copying from a peer"))
+    }
+
+    /// Makes a queue of the device's own. It must not block behind the work of others.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, gives streams of the core's: a thread for each, which calls
+    /// the functions above one after the other. Any other error is the outcome.
+    fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
+        let _ = options;
+        Err(BackendError::unsupported("streams of its own"))
+    }
+
+    /// Allocates host memory that the device reaches faster than other memory of the host ("pinned"). `len` is never
+    /// zero.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, or [`BackendError::out_of_memory`].
+    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+        let _ = len;
+        Err(BackendError::unsupported("pinned host memory"))
+    }
+
+    /// Lets the device be opened afresh after its loss; this driver is not used any more. Called at most once at a
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, says that only a new process has the device again.
+    fn reset(&self) -> Result<(), BackendError> {
+        Err(BackendError::unsupported("resetting the device; the process has to be started again"))
+    }
+
+    /// The driver as something that fails to order, for tests; `None`, the default, if it cannot.
+    fn faults(&self) -> Option<&dyn FaultInjector> {
+        None
+    }
+}
+
+/// One allocation on a device. Dropping it frees the memory.
+///
+/// It is [`Any`], so that a driver, or a framework's kernels for the same backend, can get at the native handle
+/// with [`Span::memory_as`]. The core looks at nothing in it.
+///
+/// It is dropped when nothing uses it any more, work in a queue included, on a thread that may use devices; so not
+/// within a [host call](crate::Stream::call).
+pub trait Memory: Any + Send + Sync {}
+
+/// Host memory that a device reaches faster than other memory of the host. Dropping it frees it.
+pub trait PinnedMemory: Any + Send + Sync {
+    /// The bytes, which are initialised.
+    fn as_slice(&self) -> &[u8];
+
+    /// The bytes, to write to.
+    fn as_mut_slice(&mut self) -> &mut [u8];
+}
+
+/// What memory is asked for. More will be added.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AllocateOptions {
+    /// The length in bytes, at least 1.
+    pub len: usize,
+}
+
+impl AllocateOptions {
+    /// Memory of `len` bytes.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self { len }
+    }
+}
+
+/// What stream is asked for.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct StreamOptions {
+    /// How urgent its work is.
+    pub priority: Priority,
+}
+
+impl StreamOptions {
+    /// A stream of normal priority.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how urgent its work is.
+    #[must_use]
+    pub fn with_priority(self, priority: Priority) -> Self {
+        Self { priority }
+    }
+}
+
+/// How urgent the work of a stream is: a hint, which many devices do not take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Priority {
+    /// It can wait for other streams.
+    Low,
+    /// As most.
+    #[default]
+    Normal,
+    /// Before other streams.
+    High,
+}
+
+/// What event is asked for.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct EventOptions {
+    /// Whether it has a time, which may cost something.
+    pub timed: bool,
+}
+
+impl EventOptions {
+    /// An event without a time.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An event with a time.
+    #[must_use]
+    pub fn timed(self) -> Self {
+        Self { timed: true }
+    }
+}
+
+/// A queue of a device's own: what is submitted is done in that order, beside the host.
+///
+/// Every function submits from the caller's thread and does not wait for the work, except where it says so. It may be
+/// called from any thread; for one stream the core never calls two of the submitting functions at once. An error is a
+/// refusal: nothing was submitted. What fails later is reported by the [`EventDriver`]s behind it,
+/// [`query`](Self::query) and [`synchronize`](Self::synchronize); if the device cannot go on, as
+/// [`BackendError::lost`].
+///
+/// The core keeps all memory alive that queued work touches, until an event behind it is done. Host calls, events of
+/// other backends and copies that the device has no way for are no business of a driver's: the core does them in their
+/// place in the order.
+pub trait StreamDriver: Any + Send + Sync {
+    /// Copies from the host to the device. The bytes of `source` neither move nor change until the work is done.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be submitted.
+    fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError>;
+
+    /// Copies from the device to the host, and finishes `completion` with `destination` when it is done, from any
+    /// thread. One that is never finished becomes an error when the device is lost.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be submitted.
+    fn read(
+        &self,
+        source: &Span,
+        destination: HostBuffer,
+        completion: Completion<HostBuffer>,
+    ) -> Result<(), BackendError>;
+
+    /// Copies within the device.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be submitted.
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError>;
+
+    /// Fills with a pattern that is repeated to the end.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, makes the core write a part and double it by copies.
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        let _ = (destination, pattern);
+        Err(BackendError::unsupported("filling"))
+    }
+
+    /// Copies from another device of the same backend, in the order of this stream.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, makes the core copy through the host.
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let _ = (source, destination);
+        Err(BackendError::unsupported("copying from a peer"))
+    }
+
+    /// An event that is done when all work submitted before it is.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be submitted.
+    fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError>;
+
+    /// Holds later work back until an event is done that a stream of this backend has recorded.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`], which is the default, makes the core hold it back.
+    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+        let _ = event;
+        Err(BackendError::unsupported("waiting for an event"))
+    }
+
+    /// Sees to it that what was submitted begins without further calls. The core calls it before anything that waits,
+    /// and after every event and read. By default nothing.
+    ///
+    /// # Errors
+    ///
+    /// As those of the work.
+    fn flush(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// Whether all work is done. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// That of work that failed.
+    fn query(&self) -> Result<bool, BackendError>;
+
+    /// Waits until all work is done that was submitted before the call.
+    ///
+    /// # Errors
+    ///
+    /// That of work that failed.
+    fn synchronize(&self) -> Result<(), BackendError>;
+}
+
+/// A point in a stream that was recorded.
+pub trait EventDriver: Any + Send + Sync {
+    /// Whether the work before it is done. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// That of work that failed.
+    fn query(&self) -> Result<bool, BackendError>;
+
+    /// Waits until the work before it is done.
+    ///
+    /// # Errors
+    ///
+    /// That of work that failed.
+    fn synchronize(&self) -> Result<(), BackendError>;
+
+    /// The time from `start` to this event. Both are done, timed, and of one device; it may block to fetch the times.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::invalid`] if `start` was reached after this one.
+    fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError>;
+}

@@ -1,0 +1,29 @@
+//! Which threads are within a host call: those may not use devices.
+//!
+//! The rule is CUDA's, whose host functions may call nothing of it, and it is kept for every device: a host call that
+//! waits for a stream can be the one that the stream waits for. Memory that is dropped within one is freed later.
+
+use std::cell::Cell;
+
+thread_local! {
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is within one.
+pub(crate) fn is_running() -> bool {
+    RUNNING.get()
+}
+
+/// Runs code of others that may not use devices.
+pub(crate) fn run<T>(call: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            RUNNING.set(self.0);
+        }
+    }
+
+    let _restore = Restore(RUNNING.replace(true));
+    call()
+}

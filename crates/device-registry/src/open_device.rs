@@ -1,0 +1,284 @@
+//! A device that is open: calls into its driver, none of which is trusted, and what the core keeps about it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use entry_points::message::panic_message;
+
+use crate::fork::Process;
+use crate::queue::Queue;
+use crate::statistics::Statistics;
+use crate::{
+    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, Memory, Stream,
+    host_call,
+};
+
+/// A device that is open. It stays so until the program ends, or until it is lost and reset; even then it is not
+/// dropped, and what belongs to it says that it is lost.
+pub(crate) struct OpenDevice {
+    device: Device,
+    driver: Box<dyn DeviceDriver>,
+    properties: DeviceProperties,
+    /// Where it was opened.
+    process: Process,
+    lost: OnceLock<BackendError>,
+    resetting: AtomicBool,
+    statistics: Statistics,
+    later: Later,
+    queues: Mutex<Vec<Weak<Queue>>>,
+    /// Queues whose streams are gone and whose work, in a queue of the driver's, may not be done.
+    closed: Mutex<Vec<Arc<Queue>>>,
+    /// What nobody has been told of streams that are gone: the first error.
+    untold: Mutex<Option<DeviceError>>,
+    default_stream: OnceLock<Stream>,
+}
+
+/// What is to be dropped by the next call that may use the device.
+#[derive(Default)]
+struct Later {
+    /// So that a call has no lock to take where there is nothing.
+    any: AtomicBool,
+    values: Mutex<Vec<Box<dyn Any + Send>>>,
+}
+
+/// No code of others runs under the locks of this crate, so that a poisoned one holds nothing half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OpenDevice {
+    pub(crate) fn new(device: Device, driver: Box<dyn DeviceDriver>, properties: DeviceProperties) -> Self {
+        Self {
+            device,
+            driver,
+            properties,
+            process: Process::current(),
+            lost: OnceLock::new(),
+            resetting: AtomicBool::new(false),
+            statistics: Statistics::default(),
+            later: Later::default(),
+            queues: Mutex::default(),
+            closed: Mutex::default(),
+            untold: Mutex::default(),
+            default_stream: OnceLock::new(),
+        }
+    }
+
+    /// The device, resolved.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    pub(crate) fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Whether the device may be used by this process and on this thread.
+    pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
+        if !self.process.is_current() {
+            return Err(DeviceError::Forked { device: self.device });
+        }
+        match host_call::is_running() {
+            true => Err(DeviceError::InHostCall { device: self.device, call }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the device may be used from here, and is still there.
+    pub(crate) fn check(&self, call: &'static str) -> Result<(), DeviceError> {
+        self.check_thread(call)?;
+        match self.lost.get() {
+            Some(error) => Err(DeviceError::Call { device: self.device, call, error: error.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a call to the driver; what goes wrong in it becomes an error that names the device and the call.
+    pub(crate) fn call<T>(
+        &self,
+        call: &'static str,
+        run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
+        self.check(call)?;
+        self.drop_what_is_due();
+        self.isolated(call, || run(&*self.driver))
+    }
+
+    /// The same for what also makes sense after a loss.
+    pub(crate) fn call_although_lost<T>(
+        &self,
+        call: &'static str,
+        run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
+        self.check_thread(call)?;
+        self.isolated(call, || run(&*self.driver))
+    }
+
+    /// Runs code of the driver, wherever it comes from.
+    pub(crate) fn isolated<T>(
+        &self,
+        call: &'static str,
+        run: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
+        let result = isolated(self.device, call, run);
+        if let Err(DeviceError::Call { error, .. }) = &result {
+            self.note(error);
+        }
+        result
+    }
+
+    /// Looks whether an error means that the device is lost.
+    pub(crate) fn note(&self, error: &BackendError) {
+        if error.kind() != BackendErrorKind::Lost || self.lost.set(error.clone()).is_err() {
+            return;
+        }
+        log::error!("`{}` is lost: {}", self.device, error.message());
+        // Nobody else may ever finish what a driver has accepted.
+        let lost = DeviceError::Call { device: self.device, call: "read", error: error.clone() };
+        for queue in self.queues() {
+            queue.fail_open_reads(&lost);
+        }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// Lets the next open begin anew, if the device is lost and the driver can do so.
+    pub(crate) fn reset(&self) -> Result<(), DeviceError> {
+        let fail = |error| Err(DeviceError::Call { device: self.device, call: "reset", error });
+        match self.check("reset") {
+            Ok(()) => return fail(BackendError::invalid("the device is not lost, and goes on as it is")),
+            Err(DeviceError::Call { .. }) => {}
+            Err(other) => return Err(other),
+        }
+        if self.resetting.swap(true, Ordering::AcqRel) {
+            return fail(BackendError::invalid("another thread has reset the device, or is doing so"));
+        }
+        let outcome = isolated(self.device, "reset", || self.driver.reset());
+        self.resetting.store(outcome.is_ok(), Ordering::Release);
+        outcome
+    }
+
+    /// Frees memory, or sees to it that a thread does that may use devices.
+    pub(crate) fn free(&'static self, memory: Arc<dyn Memory>, len: usize) {
+        struct Freed(Option<Arc<dyn Memory>>, usize, &'static OpenDevice);
+
+        impl Drop for Freed {
+            fn drop(&mut self) {
+                drop_isolated(self.2.device, self.0.take());
+                self.2.statistics.remove(self.1);
+            }
+        }
+
+        self.drop_when_allowed(Freed(Some(memory), len, self));
+    }
+
+    /// Drops what a driver made, here or, within a host call, at the next call that may use the device.
+    pub(crate) fn drop_when_allowed<T: Send + 'static>(&self, value: T) {
+        if !self.process.is_current() {
+            // The driver is not whole in this process, and its memory goes with it.
+            return std::mem::forget(value);
+        }
+        if host_call::is_running() {
+            lock(&self.later.values).push(Box::new(value));
+            self.later.any.store(true, Ordering::Release);
+            return;
+        }
+        drop_isolated(self.device, value);
+    }
+
+    fn drop_what_is_due(&self) {
+        if self.later.any.load(Ordering::Acquire) && self.later.any.swap(false, Ordering::AcqRel) {
+            let due = std::mem::take(&mut *lock(&self.later.values));
+            due.into_iter().for_each(|value| drop_isolated(self.device, value));
+        }
+    }
+
+    /// The queues of its streams, also of those that are gone while their work is not done.
+    pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
+        lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn add_queue(&self, queue: &Arc<Queue>) {
+        let mut queues = lock(&self.queues);
+        // At each doubling, so that a program that makes a million streams looks at each a few times.
+        if queues.len() == queues.capacity() {
+            queues.retain(|queue| queue.strong_count() > 0);
+        }
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// Keeps a queue whose stream is gone until the driver has done its work.
+    pub(crate) fn keep_closed(&self, queue: Arc<Queue>) {
+        lock(&self.closed).push(queue);
+    }
+
+    /// Lets go of what finished work has used: of memory, of host buffers and of streams that are gone.
+    pub(crate) fn collect(&self) {
+        self.drop_what_is_due();
+        self.queues().iter().for_each(|queue| queue.collect());
+        let closed = std::mem::take(&mut *lock(&self.closed));
+        let (done, pending): (Vec<_>, Vec<_>) = closed.into_iter().partition(|queue| queue.is_done());
+        lock(&self.closed).extend(pending);
+        drop(done);
+    }
+
+    /// Keeps an error that the streams' users did not ask for.
+    pub(crate) fn tell_later(&self, error: DeviceError) {
+        log::error!("work of a stream that is gone: {error}");
+        lock(&self.untold).get_or_insert(error);
+    }
+
+    /// Waits for the work of all streams.
+    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        self.check("synchronize")?;
+        let queues = self.queues();
+        // All of them, whatever becomes of one: the caller is told of the first error, and the next call, or that
+        // stream's own, of the next.
+        queues.iter().for_each(|queue| queue.settle());
+        queues.iter().try_for_each(|queue| queue.take_failure())?;
+        self.collect();
+        self.check("synchronize")?;
+        match lock(&self.untold).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn default_stream(&self) -> &OnceLock<Stream> {
+        &self.default_stream
+    }
+}
+
+/// Runs a backend's code. Every call into a backend goes through here, so that one that panics harms only the
+/// call. (With `panic = "abort"` nothing can be caught, and the program ends.)
+pub(crate) fn isolated<T>(
+    device: Device,
+    call: &'static str,
+    run: impl FnOnce() -> Result<T, BackendError>,
+) -> Result<T, DeviceError> {
+    // No state of the core's can be seen half changed: the closures only borrow.
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
+        Err(panic) => Err(panicked(device, call, &panic_message(panic))),
+    }
+}
+
+pub(crate) fn panicked(device: Device, call: &'static str, message: &str) -> DeviceError {
+    let error = BackendError::other(format_args!("the backend panicked: {message}"));
+    DeviceError::Call { device, call, error }
+}
+
+/// Drops what a backend or a user made, whose `drop` may panic, where nobody is left to take an error.
+pub(crate) fn drop_isolated<T>(device: Device, value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        log::error!("`{device}`: a panic while freeing memory: {}", panic_message(panic));
+    }
+}

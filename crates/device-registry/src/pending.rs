@@ -1,0 +1,198 @@
+//! What queued work returns: one end for the user, one for whoever does the work.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use crate::open_device::{OpenDevice, lock};
+use crate::queue::Queue;
+use crate::{BackendError, DeviceError, host_call};
+
+/// What queued work will return. It can be waited for, asked, or awaited as a [`Future`].
+///
+/// Dropping it cancels nothing: the work is done all the same.
+///
+/// ```
+/// use device_registry::device;
+///
+/// let (device, buffer) = (device("cpu")?, device("cpu")?.allocate(4)?);
+/// let stream = device.create_stream()?;
+/// stream.write(&buffer, 0, b"rust")?;
+/// let read = stream.read(&buffer, 0..4)?;
+/// assert_eq!(*read.wait()?, *b"rust");
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+#[must_use = "it holds what the work returns"]
+pub struct Pending<T>(Arc<Shared<T>>);
+
+/// The other end of a [`Pending`]: whoever does the work finishes it, once, from any thread.
+///
+/// One that is dropped unfinished is an error at the other end, so that nobody waits for ever.
+pub struct Completion<T> {
+    shared: Arc<Shared<T>>,
+    /// For an error: where the work was.
+    queue: Weak<Queue>,
+    call: &'static str,
+    finished: bool,
+}
+
+pub(crate) struct Shared<T> {
+    device: &'static OpenDevice,
+    state: Mutex<State<T>>,
+    done: Condvar,
+}
+
+enum State<T> {
+    Open(Option<Waker>),
+    Done(Result<T, DeviceError>),
+    /// Returned already.
+    Taken,
+}
+
+/// Both ends. Errors of the work are those of `call`.
+pub(crate) fn pair<T>(
+    device: &'static OpenDevice,
+    queue: &Arc<Queue>,
+    call: &'static str,
+) -> (Pending<T>, Completion<T>) {
+    let shared = Arc::new(Shared { device, state: Mutex::new(State::Open(None)), done: Condvar::new() });
+    let queue = Arc::downgrade(queue);
+    (Pending(Arc::clone(&shared)), Completion { shared, queue, call, finished: false })
+}
+
+impl<T> Shared<T> {
+    /// The first answer counts.
+    pub(crate) fn finish(&self, result: Result<T, DeviceError>) {
+        let mut state = lock(&self.state);
+        let State::Open(waker) = &mut *state else { return };
+        let waker = waker.take();
+        *state = State::Done(result);
+        drop(state);
+        self.done.notify_all();
+        if let Some(waker) = waker {
+            // An executor's code, on a thread that may be a driver's.
+            let wake = std::panic::AssertUnwindSafe(|| waker.wake());
+            if std::panic::catch_unwind(wake).is_err() {
+                log::error!("`{}`: the waker of a task panicked", self.device.device());
+            }
+        }
+    }
+}
+
+impl<T> Pending<T> {
+    /// What there is without any work.
+    pub(crate) fn ready(device: &'static OpenDevice, value: T) -> Self {
+        Self(Arc::new(Shared { device, state: Mutex::new(State::Done(Ok(value))), done: Condvar::new() }))
+    }
+
+    /// Whether the work is done, well or not, so that [`wait`](Self::wait) does not block.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !matches!(*lock(&self.0.state), State::Open(_))
+    }
+
+    /// Waits for the work and returns what it returns.
+    ///
+    /// # Errors
+    ///
+    /// That of the work, or of earlier work of its stream, for which it was skipped; that of a host call, which may not
+    /// wait; or that this process is a fork of the one that waits.
+    pub fn wait(self) -> Result<T, DeviceError> {
+        if !self.is_ready() {
+            self.0.device.check_thread("wait")?;
+        }
+        let mut state = lock(&self.0.state);
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(result) => return result,
+                State::Taken => return Err(self.taken()),
+                State::Open(waker) => *state = State::Open(waker),
+            }
+            state = self.0.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn taken(&self) -> DeviceError {
+        let error = BackendError::invalid("what the work returned was taken already");
+        DeviceError::Call { device: self.0.device.device(), call: "wait", error }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T, DeviceError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Wakers are cloned and dropped by an executor's code, and that not under the lock.
+        let waker = context.waker().clone();
+        let mut state = lock(&self.0.state);
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Done(result) => Poll::Ready(result),
+            State::Taken => Poll::Ready(Err(self.taken())),
+            State::Open(previous) => {
+                *state = State::Open(Some(waker));
+                drop(state);
+                drop(previous);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> Completion<T> {
+    /// Says what became of the work.
+    ///
+    /// It may be called on any thread, also on one of a driver's own that may not call the driver: what has to be freed
+    /// is freed later, on another.
+    pub fn finish(mut self, result: Result<T, BackendError>) {
+        self.finish_now(result);
+    }
+
+    fn finish_now(&mut self, result: Result<T, BackendError>) {
+        self.finished = true;
+        let device = self.shared.device;
+        let result = result.map_err(|error| {
+            device.note(&error);
+            DeviceError::Call { device: device.device(), call: self.call, error }
+        });
+        if let (Err(error), Some(queue)) = (&result, self.queue.upgrade()) {
+            queue.fail(error.clone());
+        }
+        host_call::run(|| self.shared.finish(result));
+    }
+
+    /// What the core's own worker says.
+    pub(crate) fn finish_with(mut self, result: Result<T, DeviceError>) {
+        self.finished = true;
+        self.shared.finish(result);
+    }
+
+    /// The other end, for those who may have to answer in its place.
+    pub(crate) fn shared(&self) -> Weak<Shared<T>> {
+        Arc::downgrade(&self.shared)
+    }
+}
+
+impl<T> Drop for Completion<T> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.finish_now(Err(BackendError::other("the backend dropped the work unfinished")));
+        }
+    }
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("device", &self.0.device.device())
+            .field("is_ready", &self.is_ready())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Completion<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion").field("call", &self.call).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,399 @@
+//! The work of one stream, in order, and the thread that does it where the device has no queue for it.
+//!
+//! A stream has one of two kinds of queue. If the driver has none of its own, a thread takes one piece of work after
+//! the other and does it by the driver's functions that block. If the driver has one, work is submitted to it from the
+//! caller's thread; only a host call, an event of another backend, or a copy that the device has no way for is done by
+//! the thread, and then what comes behind it goes through the thread too until that has nothing more to do.
+//!
+//! After a failure, work is skipped until somebody has been told: see [`Failure`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::open_device::{OpenDevice, drop_isolated, lock};
+use crate::operation::{Keep, Operation, Submitted};
+use crate::pending::Shared;
+use crate::{
+    BackendError, DeviceError, EventDriver, EventOptions, HostBuffer, Priority, StreamDriver, StreamOptions,
+};
+
+/// After so many submissions to a driver's queue an event tells later which of them are done.
+const MARK_EVERY: usize = 64;
+
+pub(crate) struct Queue {
+    device: &'static OpenDevice,
+    priority: Priority,
+    /// The driver's queue, if it has them.
+    driver: Option<Box<dyn StreamDriver>>,
+    state: Mutex<State>,
+    /// There is work for the thread, or there will be none any more.
+    work: Condvar,
+    /// Work has been finished that somebody waits for.
+    finished: Condvar,
+    in_flight: Mutex<InFlight>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the thread has not begun.
+    queue: VecDeque<Operation>,
+    /// How many pieces of work the thread was given, and how many it has finished. Each has the number of those before
+    /// it.
+    accepted: u64,
+    finished: u64,
+    failure: Option<Failure>,
+    has_thread: bool,
+    thread_sleeps: bool,
+    waiting: usize,
+    closed: bool,
+}
+
+/// What went wrong, and which work is skipped for it.
+struct Failure {
+    error: DeviceError,
+    /// Once somebody was told: the number of the first piece of work that was submitted after that. What comes before
+    /// it was submitted by somebody who did not know, and is skipped.
+    told: Option<u64>,
+}
+
+/// What a driver's queue works on.
+#[derive(Default)]
+struct InFlight {
+    /// By the events behind it, oldest first.
+    marked: VecDeque<(Arc<dyn EventDriver>, Vec<Keep>)>,
+    /// Behind the last event.
+    unmarked: Vec<Keep>,
+    reads: Vec<Weak<Shared<HostBuffer>>>,
+}
+
+impl Queue {
+    pub(crate) fn new(
+        device: &'static OpenDevice,
+        driver: Option<Box<dyn StreamDriver>>,
+        options: &StreamOptions,
+    ) -> Arc<Self> {
+        let queue = Arc::new(Self {
+            device,
+            priority: options.priority,
+            driver,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            finished: Condvar::new(),
+            in_flight: Mutex::default(),
+        });
+        device.add_queue(&queue);
+        queue
+    }
+
+    pub(crate) fn device(&self) -> &'static OpenDevice {
+        self.device
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// Accepts a piece of work: it will be done in its place, or skipped because earlier work failed.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused. It is then not done, and leaves no failure behind.
+    pub(crate) fn accept(self: &Arc<Self>, operation: Operation) -> Result<(), DeviceError> {
+        self.device.check(operation.name())?;
+        let state = lock(&self.state);
+        let Some(driver) = self.driver.as_deref() else {
+            return self.give_to_thread(state, operation);
+        };
+        if let Some(error) = state.skips(state.accepted) {
+            drop(state);
+            operation.skip(self.device.device(), error);
+            return Ok(());
+        }
+        let busy = state.finished < state.accepted;
+        if busy || !operation.is_submittable(self.device) {
+            return self.give_to_thread(state, operation);
+        }
+        drop(state);
+        match self.submit(driver, operation)? {
+            Some(for_the_host) => self.give_to_thread(lock(&self.state), for_the_host),
+            None => Ok(()),
+        }
+    }
+
+    fn give_to_thread(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        operation: Operation,
+    ) -> Result<(), DeviceError> {
+        if !state.has_thread {
+            let queue = Arc::clone(self);
+            let thread = std::thread::Builder::new().name(format!("{} stream", self.device.device()));
+            if let Err(error) = thread.spawn(move || queue.work()) {
+                drop(state);
+                let error = BackendError::other("the stream's thread does not start").with_source(error);
+                let (device, call) = (self.device.device(), operation.name());
+                let error = DeviceError::Call { device, call, error };
+                operation.skip(device, error.clone());
+                return Err(error);
+            }
+            state.has_thread = true;
+        }
+        state.queue.push_back(operation);
+        state.accepted += 1;
+        let wake = std::mem::take(&mut state.thread_sleeps);
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// What the thread does. It ends when the stream is gone and all work is done.
+    fn work(self: Arc<Self>) {
+        let mut state = lock(&self.state);
+        loop {
+            let Some(operation) = state.queue.pop_front() else {
+                if state.closed {
+                    break;
+                }
+                state.thread_sleeps = true;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let skipped = state.skips(state.finished);
+            drop(state);
+            let outcome = match skipped {
+                Some(error) => {
+                    operation.skip(self.device.device(), error);
+                    Ok(())
+                }
+                None => self.perform(operation),
+            };
+            state = lock(&self.state);
+            // Only now: work that runs is not finished.
+            state.finished += 1;
+            if let Err(error) = outcome {
+                state.failure = Some(Failure { error, told: None });
+            }
+            if state.waiting > 0 {
+                self.finished.notify_all();
+            }
+        }
+        let untold = state.untold();
+        drop(state);
+        if let Some(error) = untold {
+            self.device.tell_later(error);
+        }
+    }
+
+    /// Does a piece of work on the thread.
+    fn perform(&self, operation: Operation) -> Result<(), DeviceError> {
+        let Some(driver) = self.driver.as_deref() else {
+            return operation.perform(self.device);
+        };
+        let for_the_host = match operation.is_submittable(self.device) {
+            true => self.submit(driver, operation)?,
+            false => Some(operation),
+        };
+        match for_the_host {
+            None => Ok(()),
+            Some(operation) => {
+                // What was submitted before comes before.
+                let waited = self.device.call("synchronize", |_| driver.synchronize());
+                match waited {
+                    Ok(()) => operation.perform(self.device),
+                    Err(error) => {
+                        operation.skip(self.device.device(), error.clone());
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Submits work to the driver's queue, and keeps what it uses. Returns it if only the host can do it.
+    fn submit(
+        &self,
+        driver: &dyn StreamDriver,
+        operation: Operation,
+    ) -> Result<Option<Operation>, DeviceError> {
+        if let Operation::Read { completion, .. } = &operation {
+            let reads = &mut lock(&self.in_flight).reads;
+            if reads.len() == reads.capacity() {
+                reads.retain(|read| read.strong_count() > 0);
+            }
+            reads.push(completion.shared());
+        }
+        let kept = match operation.submit(self.device, driver)? {
+            Submitted::Kept(kept) => kept,
+            Submitted::ForTheHost(operation) => return Ok(Some(operation)),
+        };
+        let mut in_flight = lock(&self.in_flight);
+        in_flight.unmarked.push(kept);
+        let full = in_flight.unmarked.len() >= MARK_EVERY;
+        drop(in_flight);
+        if full {
+            self.mark(driver);
+            self.collect();
+        }
+        Ok(None)
+    }
+
+    /// Records an event behind what is in flight. Without it, nothing is let go before the stream is waited for.
+    fn mark(&self, driver: &dyn StreamDriver) {
+        let kept = std::mem::take(&mut lock(&self.in_flight).unmarked);
+        let event = self.device.call("record", |_| driver.record(&EventOptions::new()));
+        let mut in_flight = lock(&self.in_flight);
+        match event {
+            Ok(event) => in_flight.marked.push_back((event.into(), kept)),
+            Err(_) => in_flight.unmarked.splice(0..0, kept).for_each(drop),
+        }
+    }
+
+    /// Lets go of what finished work in a driver's queue has used. Does not wait.
+    pub(crate) fn collect(&self) {
+        loop {
+            let oldest = lock(&self.in_flight).marked.front().map(|(event, _)| Arc::clone(event));
+            let Some(event) = oldest else { return };
+            if !matches!(self.device.call("query an event", |_| event.query()), Ok(true)) {
+                return;
+            }
+            let mut in_flight = lock(&self.in_flight);
+            // Another thread may have been faster.
+            let done = match in_flight.marked.front() {
+                Some((front, _)) if Arc::ptr_eq(front, &event) => in_flight.marked.pop_front(),
+                _ => None,
+            };
+            drop(in_flight);
+            drop(done);
+        }
+    }
+
+    /// Waits for all work that was accepted before. What failed is kept to be told.
+    pub(crate) fn settle(&self) {
+        let state = lock(&self.state);
+        let all = state.accepted;
+        drop(self.wait_for_thread(state, all));
+        let Some(driver) = self.driver.as_deref() else { return };
+        // What is submitted meanwhile is not waited for, and has to be kept.
+        let before = std::mem::take(&mut *lock(&self.in_flight));
+        match self.device.call("synchronize", |_| driver.synchronize()) {
+            Ok(()) => drop_isolated(self.device.device(), before),
+            Err(error) => {
+                before.leak_host_memory();
+                self.fail(error);
+            }
+        }
+    }
+
+    fn wait_for_thread<'a>(&self, mut state: MutexGuard<'a, State>, number: u64) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        while state.finished < number {
+            state = self.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        state
+    }
+
+    /// The failure that nobody was told of, as an error. From then on work is done again.
+    pub(crate) fn take_failure(&self) -> Result<(), DeviceError> {
+        let mut state = lock(&self.state);
+        let next = state.accepted;
+        match &mut state.failure {
+            Some(Failure { error, told: told @ None }) => {
+                *told = Some(next);
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Work has failed of which a driver's queue says so only now.
+    pub(crate) fn fail(&self, error: DeviceError) {
+        let mut state = lock(&self.state);
+        if state.untold().is_none() {
+            state.failure = Some(Failure { error, told: None });
+        }
+    }
+
+    /// Answers in the place of a driver that is lost.
+    pub(crate) fn fail_open_reads(&self, error: &DeviceError) {
+        let reads = std::mem::take(&mut lock(&self.in_flight).reads);
+        reads.iter().filter_map(Weak::upgrade).for_each(|read| read.finish(Err(error.clone())));
+    }
+
+    /// Waits for all work, and says what went wrong.
+    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        self.device.check("synchronize")?;
+        self.settle();
+        self.take_failure()
+    }
+
+    /// Whether all work is done. Does not wait.
+    pub(crate) fn query(&self) -> Result<bool, DeviceError> {
+        self.device.check("query")?;
+        self.take_failure()?;
+        let state = lock(&self.state);
+        if state.finished < state.accepted {
+            return Ok(false);
+        }
+        drop(state);
+        match self.driver.as_deref() {
+            Some(driver) => self.device.call("query", |_| driver.query()),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether nothing is left to be done, or ever will be: the driver has failed for good.
+    pub(crate) fn is_done(&self) -> bool {
+        self.query().unwrap_or(true)
+    }
+
+    /// The stream is gone. Does not wait: the thread ends by itself, and a driver's queue is kept until its work is done.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        // The thread tells what nobody was told, if there is one.
+        let untold = state.untold().filter(|_| !state.has_thread);
+        drop(state);
+        self.work.notify_one();
+        if let Some(error) = untold {
+            self.device.tell_later(error);
+        }
+        if self.driver.is_some() {
+            self.device.keep_closed(Arc::clone(self));
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.device.is_lost() {
+            std::mem::take(&mut *lock(&self.in_flight)).leak_host_memory();
+        }
+    }
+}
+
+impl State {
+    /// The error for which the piece of work of this number is not done.
+    fn skips(&self, number: u64) -> Option<DeviceError> {
+        let failure = self.failure.as_ref()?;
+        failure.told.is_none_or(|told| number < told).then(|| failure.error.clone())
+    }
+
+    fn untold(&self) -> Option<DeviceError> {
+        self.failure.as_ref().filter(|failure| failure.told.is_none()).map(|failure| failure.error.clone())
+    }
+}
+
+impl InFlight {
+    /// A device that failed may still write into host memory that it was given; nobody can say when it no longer does.
+    fn leak_host_memory(self) {
+        let kept = self.marked.into_iter().flat_map(|(_, kept)| kept).chain(self.unmarked);
+        for kept in kept {
+            if let Keep::Host { held, .. } = kept {
+                std::mem::forget(held);
+            }
+        }
+    }
+}

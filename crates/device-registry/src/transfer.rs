@@ -1,0 +1,86 @@
+//! Copies and fills that block, by whatever way the devices have.
+
+use crate::open_device::OpenDevice;
+use crate::{BackendErrorKind, DeviceError, Pattern, Span};
+
+/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size.
+pub(crate) const CHUNK: usize = 1 << 20;
+
+/// Copies between two places of one length: within a device, between two of one backend if it can, or else through the
+/// host.
+pub(crate) fn copy(source: &Span, destination: &Span) -> Result<(), DeviceError> {
+    let (from, to) = (source.device(), destination.device());
+    if std::ptr::eq(from, to) {
+        return to.call("copy", |driver| driver.copy(source, destination));
+    }
+    if from.device().backend() == to.device().backend() {
+        let direct = to.call("copy from a peer", |driver| driver.copy_from_peer(source, destination));
+        if !is_unsupported(&direct) {
+            return direct;
+        }
+    }
+    copy_through_host(source, destination)
+}
+
+fn copy_through_host(source: &Span, destination: &Span) -> Result<(), DeviceError> {
+    let mut chunk = vec![0; source.len().min(CHUNK)];
+    for start in (0..source.len()).step_by(CHUNK) {
+        let range = start..source.len().min(start + CHUNK);
+        let piece = &mut chunk[..range.len()];
+        let (from, to) = (source.part(range.clone()), destination.part(range));
+        source.device().call("read", |driver| driver.read(&from, piece))?;
+        destination.device().call("write", |driver| driver.write(&to, piece))?;
+    }
+    Ok(())
+}
+
+/// Fills, by the driver or else by a part that is written and doubled by copies.
+pub(crate) fn fill(destination: &Span, pattern: &Pattern) -> Result<(), DeviceError> {
+    let device: &OpenDevice = destination.device();
+    let direct = device.call("fill", |driver| driver.fill(destination, pattern));
+    if !is_unsupported(&direct) {
+        return direct;
+    }
+    let first = first_part(destination, pattern);
+    device.call("fill", |driver| driver.write(&destination.part(0..first.len()), &first))?;
+    for (from, to) in doublings(first.len(), destination.len()) {
+        device.call("fill", |driver| driver.copy(&destination.part(from.clone()), &destination.part(to)))?;
+    }
+    Ok(())
+}
+
+/// The bytes that a fill begins with.
+pub(crate) fn first_part(destination: &Span, pattern: &Pattern) -> Vec<u8> {
+    let mut first = vec![0; destination.len().min(CHUNK)];
+    pattern.fill(&mut first);
+    first
+}
+
+/// The copies that fill `len` bytes of which the first `done` are: each from the start to what comes next.
+pub(crate) fn doublings(
+    mut done: usize,
+    len: usize,
+) -> impl Iterator<Item = (std::ops::Range<usize>, std::ops::Range<usize>)> {
+    std::iter::from_fn(move || {
+        let next = done.min(len - done);
+        let copy = (0..next, done..done + next);
+        done += next;
+        (next > 0).then_some(copy)
+    })
+}
+
+pub(crate) fn is_unsupported<T>(result: &Result<T, DeviceError>) -> bool {
+    matches!(result, Err(DeviceError::Call { error, .. }) if error.kind() == BackendErrorKind::Unsupported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doublings_reach_the_end_and_never_overlap() {
+        assert_eq!(doublings(4, 4).count(), 0);
+        assert_eq!(doublings(4, 15).collect::<Vec<_>>(), [(0..4, 4..8), (0..7, 8..15)]);
+        assert_eq!(doublings(1, 4).collect::<Vec<_>>(), [(0..1, 1..2), (0..2, 2..4)]);
+    }
+}
