@@ -1,7 +1,7 @@
 //! A device that is open: calls into its driver, none of which is trusted, and what the core keeps about it.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -34,6 +34,11 @@ pub(crate) struct OpenDevice {
     untold: Mutex<Option<DeviceError>>,
     default_stream: OnceLock<Stream>,
 }
+
+// What a panic leaves in a driver is the driver's: every call into it is isolated. The core's own state is never half
+// changed while code of others runs.
+impl UnwindSafe for OpenDevice {}
+impl RefUnwindSafe for OpenDevice {}
 
 /// What is to be dropped by the next call that may use the device.
 #[derive(Default)]

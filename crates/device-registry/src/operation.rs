@@ -148,10 +148,12 @@ impl Operation {
                 Ok(Submitted::Kept(Keep::Host { held: source, _destination: destination }))
             }
             Self::Read { source, destination, completion } => {
+                let answer = Arc::clone(completion.shared());
                 device.call("read", |_| {
                     stream.read(&source, destination, completion)?;
                     stream.flush()
                 })?;
+                answer.accept()?;
                 kept(vec![source])
             }
             Self::Copy { source, destination } => {

@@ -45,7 +45,11 @@ pub(crate) struct Shared<T> {
 }
 
 enum State<T> {
-    Open(Option<Waker>),
+    /// `accepted` once it is work of a queue, whose failure is the queue's too.
+    Open {
+        waker: Option<Waker>,
+        accepted: bool,
+    },
     Done(Result<T, DeviceError>),
     /// Returned already.
     Taken,
@@ -57,17 +61,18 @@ pub(crate) fn pair<T>(
     queue: &Arc<Queue>,
     call: &'static str,
 ) -> (Pending<T>, Completion<T>) {
-    let shared = Arc::new(Shared { device, state: Mutex::new(State::Open(None)), done: Condvar::new() });
+    let state = Mutex::new(State::Open { waker: None, accepted: false });
+    let shared = Arc::new(Shared { device, state, done: Condvar::new() });
     let queue = Arc::downgrade(queue);
     (Pending(Arc::clone(&shared)), Completion { shared, queue, call, finished: false })
 }
 
 impl<T> Shared<T> {
-    /// The first answer counts.
-    pub(crate) fn finish(&self, result: Result<T, DeviceError>) {
+    /// The first answer counts. Returns whether it was work of a queue that has one now.
+    pub(crate) fn finish(&self, result: Result<T, DeviceError>) -> bool {
         let mut state = lock(&self.state);
-        let State::Open(waker) = &mut *state else { return };
-        let waker = waker.take();
+        let State::Open { waker, accepted } = &mut *state else { return false };
+        let (waker, accepted) = (waker.take(), *accepted);
         *state = State::Done(result);
         drop(state);
         self.done.notify_all();
@@ -78,6 +83,18 @@ impl<T> Shared<T> {
                 log::error!("`{}`: the waker of a task panicked", self.device.device());
             }
         }
+        accepted
+    }
+
+    /// A driver has accepted the work: what fails from now on is its queue's failure. What has failed already, is
+    /// returned, as if it had been refused.
+    pub(crate) fn accept(&self) -> Result<(), DeviceError> {
+        match &mut *lock(&self.state) {
+            State::Open { accepted, .. } => *accepted = true,
+            State::Done(Err(error)) => return Err(error.clone()),
+            State::Done(Ok(_)) | State::Taken => {}
+        }
+        Ok(())
     }
 }
 
@@ -90,7 +107,7 @@ impl<T> Pending<T> {
     /// Whether the work is done, well or not, so that [`wait`](Self::wait) does not block.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !matches!(*lock(&self.0.state), State::Open(_))
+        !matches!(*lock(&self.0.state), State::Open { .. })
     }
 
     /// Waits for the work and returns what it returns.
@@ -108,7 +125,7 @@ impl<T> Pending<T> {
             match std::mem::replace(&mut *state, State::Taken) {
                 State::Done(result) => return result,
                 State::Taken => return Err(self.taken()),
-                State::Open(waker) => *state = State::Open(waker),
+                open @ State::Open { .. } => *state = open,
             }
             state = self.0.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -130,8 +147,8 @@ impl<T> Future for Pending<T> {
         match std::mem::replace(&mut *state, State::Taken) {
             State::Done(result) => Poll::Ready(result),
             State::Taken => Poll::Ready(Err(self.taken())),
-            State::Open(previous) => {
-                *state = State::Open(Some(waker));
+            State::Open { waker: previous, accepted } => {
+                *state = State::Open { waker: Some(waker), accepted };
                 drop(state);
                 drop(previous);
                 Poll::Pending
@@ -156,10 +173,11 @@ impl<T> Completion<T> {
             device.note(&error);
             DeviceError::Call { device: device.device(), call: self.call, error }
         });
-        if let (Err(error), Some(queue)) = (&result, self.queue.upgrade()) {
-            queue.fail(error.clone());
+        let failure = result.as_ref().err().cloned();
+        let accepted = host_call::run(|| self.shared.finish(result));
+        if let (true, Some(error), Some(queue)) = (accepted, failure, self.queue.upgrade()) {
+            queue.fail(error);
         }
-        host_call::run(|| self.shared.finish(result));
     }
 
     /// What the core's own worker says.
@@ -169,8 +187,8 @@ impl<T> Completion<T> {
     }
 
     /// The other end, for those who may have to answer in its place.
-    pub(crate) fn shared(&self) -> Weak<Shared<T>> {
-        Arc::downgrade(&self.shared)
+    pub(crate) fn shared(&self) -> &Arc<Shared<T>> {
+        &self.shared
     }
 }
 

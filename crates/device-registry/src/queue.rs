@@ -8,6 +8,7 @@
 //! After a failure, work is skipped until somebody has been told: see [`Failure`].
 
 use std::collections::VecDeque;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::open_device::{OpenDevice, drop_isolated, lock};
@@ -32,6 +33,10 @@ pub(crate) struct Queue {
     finished: Condvar,
     in_flight: Mutex<InFlight>,
 }
+
+// As for the device.
+impl UnwindSafe for Queue {}
+impl RefUnwindSafe for Queue {}
 
 #[derive(Default)]
 struct State {
@@ -179,9 +184,9 @@ impl Queue {
                 self.finished.notify_all();
             }
         }
-        let untold = state.untold();
+        let untold = state.take_failure();
         drop(state);
-        if let Some(error) = untold {
+        if let Err(error) = untold {
             self.device.tell_later(error);
         }
     }
@@ -222,7 +227,7 @@ impl Queue {
             if reads.len() == reads.capacity() {
                 reads.retain(|read| read.strong_count() > 0);
             }
-            reads.push(completion.shared());
+            reads.push(Arc::downgrade(completion.shared()));
         }
         let kept = match operation.submit(self.device, driver)? {
             Submitted::Kept(kept) => kept,
@@ -297,21 +302,14 @@ impl Queue {
 
     /// The failure that nobody was told of, as an error. From then on work is done again.
     pub(crate) fn take_failure(&self) -> Result<(), DeviceError> {
-        let mut state = lock(&self.state);
-        let next = state.accepted;
-        match &mut state.failure {
-            Some(Failure { error, told: told @ None }) => {
-                *told = Some(next);
-                Err(error.clone())
-            }
-            _ => Ok(()),
-        }
+        lock(&self.state).take_failure()
     }
 
     /// Work has failed of which a driver's queue says so only now.
     pub(crate) fn fail(&self, error: DeviceError) {
         let mut state = lock(&self.state);
-        if state.untold().is_none() {
+        // The first one counts, until somebody was told.
+        if !matches!(state.failure, Some(Failure { told: None, .. })) {
             state.failure = Some(Failure { error, told: None });
         }
     }
@@ -319,7 +317,9 @@ impl Queue {
     /// Answers in the place of a driver that is lost.
     pub(crate) fn fail_open_reads(&self, error: &DeviceError) {
         let reads = std::mem::take(&mut lock(&self.in_flight).reads);
-        reads.iter().filter_map(Weak::upgrade).for_each(|read| read.finish(Err(error.clone())));
+        for read in reads.iter().filter_map(Weak::upgrade) {
+            read.finish(Err(error.clone()));
+        }
     }
 
     /// Waits for all work, and says what went wrong.
@@ -354,10 +354,10 @@ impl Queue {
         let mut state = lock(&self.state);
         state.closed = true;
         // The thread tells what nobody was told, if there is one.
-        let untold = state.untold().filter(|_| !state.has_thread);
+        let untold = if state.has_thread { Ok(()) } else { state.take_failure() };
         drop(state);
         self.work.notify_one();
-        if let Some(error) = untold {
+        if let Err(error) = untold {
             self.device.tell_later(error);
         }
         if self.driver.is_some() {
@@ -381,8 +381,14 @@ impl State {
         failure.told.is_none_or(|told| number < told).then(|| failure.error.clone())
     }
 
-    fn untold(&self) -> Option<DeviceError> {
-        self.failure.as_ref().filter(|failure| failure.told.is_none()).map(|failure| failure.error.clone())
+    fn take_failure(&mut self) -> Result<(), DeviceError> {
+        match &mut self.failure {
+            Some(Failure { error, told: told @ None }) => {
+                *told = Some(self.accepted);
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -73,10 +73,7 @@ fn what_the_device_says_is_printed_in_place_of_the_elements_and_the_dtype_always
 #[test]
 fn an_error_that_main_returns_tells_its_causes() {
     let error = on_sink([1, 2]).to_vec::<i32>().unwrap_err();
-    assert_eq!(
-        format!("{error:?}"),
-        "`sink:0`: read: no answer from the bus\ncaused by: the plug is out"
-    );
+    assert_eq!(format!("{error:?}"), "`sink:0`: read: no answer from the bus\ncaused by: the plug is out");
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! A child of `fork` gets errors from what its parent used, and does not hang.
+
+#![cfg(unix)]
+
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+use device_registry::{Device, DeviceError};
+
+unsafe extern "C" {
+    fn fork() -> c_int;
+    fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int;
+    fn kill(process: c_int, signal: c_int) -> c_int;
+    fn _exit(status: c_int) -> !;
+}
+
+/// Runs in a child of `fork`, and returns how many of the answers are not the error that is due there.
+fn in_a_fork(run: impl FnOnce() -> usize) -> c_int {
+    const NO_HANG: c_int = 1;
+    const KILL: c_int = 9;
+    // SAFETY: the child calls what is to be tested, which may not take locks that other threads of the parent hold, and
+    // ends without unwinding or running what is due at exit.
+    let child = unsafe { fork() };
+    if child == 0 {
+        let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(100);
+        // SAFETY: it ends this process and nothing else.
+        unsafe { _exit(wrong as c_int) };
+    }
+    let (start, mut status) = (Instant::now(), 0);
+    // SAFETY: the child is ours, and the status a variable of this function.
+    while unsafe { waitpid(child, &mut status, NO_HANG) } == 0 {
+        if start.elapsed() > Duration::from_secs(20) {
+            // SAFETY: as above; it was not waited for, so that its number is still its own.
+            unsafe { kill(child, KILL) };
+            panic!("the child hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    status
+}
+
+fn is_forked<T>(result: Result<T, DeviceError>) -> bool {
+    matches!(&result, Err(error @ DeviceError::Forked { .. }) if error.to_string().contains("when this process was forked"))
+}
+
+// One test, so that no other thread of the harness is at work when the process is forked.
+#[test]
+fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
+    let device = Device::cpu();
+    assert_eq!(
+        in_a_fork(|| usize::from(device.allocate(1).is_err())),
+        0,
+        "what nobody used is whole in a child"
+    );
+    let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+    stream.write(&buffer, 0, b"rust").unwrap();
+    let event = stream.record().unwrap();
+    let (held, hold) = std::sync::mpsc::channel::<()>();
+    stream.call(move || hold.recv().unwrap_or_default()).unwrap();
+    // In the child nobody will ever do this.
+    let read = stream.read(&buffer, 0..4).unwrap();
+    let later = stream.record().unwrap();
+    let status = in_a_fork(|| {
+        let answers = [
+            is_forked(buffer.write(0, b"x")),
+            is_forked(buffer.read(0, &mut [0])),
+            is_forked(buffer.copy_from(0, &buffer, 1..2)),
+            is_forked(device.allocate(1)),
+            is_forked(device.open()),
+            is_forked(device.count()),
+            is_forked(device.properties()),
+            is_forked(device.memory_info()),
+            is_forked(device.memory_statistics()),
+            is_forked(device.synchronize()),
+            is_forked(device.reset()),
+            is_forked(device.create_stream()),
+            is_forked(device.current_stream()),
+            is_forked(stream.write(&buffer, 0, b"x")),
+            is_forked(stream.call(|| ())),
+            is_forked(stream.query()),
+            is_forked(stream.synchronize()),
+            is_forked(event.synchronize()),
+            is_forked(later.synchronize()),
+            is_forked(read.wait()),
+            !device_registry::is_available("cpu"),
+        ];
+        drop((buffer, stream, event));
+        answers.iter().filter(|&&right| !right).count()
+    });
+    assert_eq!(status, 0, "the child's exit status: wrong answers, or a signal");
+    drop(held);
+    device.synchronize().unwrap();
+    let again = device.allocate(1).unwrap();
+    again.write(0, b"x").unwrap();
+}

@@ -1,0 +1,429 @@
+//! Two backends that do what a test tells them: `plain` has functions that block and nothing else, `queued` has queues
+//! of its own, which run beside the host. Each test takes devices that no other test has.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use device_registry::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, Completion, Device, DeviceDriver,
+    DeviceProperties, EventDriver, EventOptions, HostBuffer, HostMemory, Memory, MemoryInfo, Pattern,
+    PinnedMemory, Span, StreamDriver, StreamOptions, backends, device, open_windows,
+};
+
+const DEVICES: usize = 200;
+
+/// Every device from this one on copies in words of four bytes, and has no events with a time.
+const IN_WORDS: usize = 190;
+
+/// What a test does to a device, and sees of it.
+#[derive(Default)]
+pub(crate) struct Control {
+    /// Work stands still while it is closed.
+    gate: Mutex<bool>,
+    opened: Condvar,
+    /// The next piece of work fails with it.
+    failure: Mutex<Option<BackendError>>,
+    /// The next call that submits to a queue is refused with it.
+    refusal: Mutex<Option<BackendError>>,
+    /// Reads are accepted and forgotten.
+    pub(crate) forgets_reads: AtomicBool,
+    pub(crate) can_reset: AtomicBool,
+    /// Memory that is not freed.
+    pub(crate) live: AtomicUsize,
+    /// Allocation fails while so many are not freed.
+    pub(crate) at_most: AtomicUsize,
+    log: Mutex<Vec<String>>,
+}
+
+impl Control {
+    pub(crate) fn close(&self) {
+        *self.gate.lock().unwrap() = true;
+    }
+
+    pub(crate) fn open(&self) {
+        *self.gate.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+
+    pub(crate) fn fail(&self, error: BackendError) {
+        *self.failure.lock().unwrap() = Some(error);
+    }
+
+    pub(crate) fn refuse(&self, error: BackendError) {
+        *self.refusal.lock().unwrap() = Some(error);
+    }
+
+    /// What the driver was asked to do since the last call.
+    pub(crate) fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.log.lock().unwrap())
+    }
+
+    fn note(&self, call: &str) {
+        self.log.lock().unwrap().push(call.into());
+    }
+
+    /// At the beginning of each piece of work.
+    fn begin(&self) -> Result<(), BackendError> {
+        let gate = self.gate.lock().unwrap();
+        drop(self.opened.wait_while(gate, |closed| *closed).unwrap());
+        self.failure.lock().unwrap().take().map_or(Ok(()), Err)
+    }
+
+    fn submit(&self, call: &str) -> Result<(), BackendError> {
+        self.note(call);
+        self.refusal.lock().unwrap().take().map_or(Ok(()), Err)
+    }
+}
+
+type Controls = Vec<&'static Control>;
+
+fn controls() -> Controls {
+    (0..DEVICES).map(|_| &*Box::leak(Box::default())).collect()
+}
+
+static PLAIN: LazyLock<Controls> = LazyLock::new(controls);
+static QUEUED: LazyLock<Controls> = LazyLock::new(controls);
+
+/// A device of its own for a test.
+pub(crate) fn plain() -> (Device, &'static Control) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    nth("plain", NEXT.fetch_add(1, Ordering::SeqCst))
+}
+
+/// A device of its own for a test.
+pub(crate) fn queued() -> (Device, &'static Control) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    nth("queued", NEXT.fetch_add(1, Ordering::SeqCst))
+}
+
+/// One of each kind.
+pub(crate) fn both() -> [(Device, &'static Control); 2] {
+    [plain(), queued()]
+}
+
+/// One of each kind that copies in words of four bytes.
+pub(crate) fn in_words() -> [(Device, &'static Control); 2] {
+    static NEXT: AtomicUsize = AtomicUsize::new(IN_WORDS);
+    let ordinal = NEXT.fetch_add(1, Ordering::SeqCst);
+    [nth("plain", ordinal), nth("queued", ordinal)]
+}
+
+fn nth(name: &str, ordinal: usize) -> (Device, &'static Control) {
+    static DESCRIPTORS: [BackendDescriptor; 2] = [
+        BackendDescriptor::new("plain", || Ok(Box::new(Obedient { controls: &PLAIN, queues: false }))),
+        BackendDescriptor::new("queued", || Ok(Box::new(Obedient { controls: &QUEUED, queues: true }))),
+    ];
+    let descriptor = DESCRIPTORS.iter().find(|descriptor| descriptor.name() == name).unwrap();
+    backends().register(descriptor).unwrap();
+    let controls = if name == "plain" { &PLAIN } else { &QUEUED };
+    (device(&format!("{name}:{ordinal}")).unwrap(), controls[ordinal])
+}
+
+struct Obedient {
+    controls: &'static LazyLock<Controls>,
+    queues: bool,
+}
+
+impl Backend for Obedient {
+    fn device_count(&self) -> Result<usize, BackendError> {
+        Ok(DEVICES)
+    }
+
+    fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        let properties = DeviceProperties::new("obedient").with_largest_allocation(1 << 40);
+        Ok(match ordinal {
+            IN_WORDS.. => properties.with_copy_alignment(4).with_timed_events(false),
+            _ => properties.with_pinned_memory(true),
+        })
+    }
+
+    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+        let control = self.controls[ordinal];
+        control.note("open");
+        Ok(Box::new(ObedientDevice { control, queues: self.queues, in_words: ordinal >= IN_WORDS }))
+    }
+}
+
+struct ObedientDevice {
+    control: &'static Control,
+    queues: bool,
+    in_words: bool,
+}
+
+struct ObedientMemory {
+    bytes: HostMemory,
+    control: &'static Control,
+}
+
+impl Memory for ObedientMemory {}
+
+impl Drop for ObedientMemory {
+    fn drop(&mut self) {
+        self.control.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct PinnedBytes(Vec<u8>, &'static Control);
+
+impl PinnedMemory for PinnedBytes {
+    fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for PinnedBytes {
+    fn drop(&mut self) {
+        self.1.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl ObedientDevice {
+    fn check(&self, span: &Span) {
+        let memory = span.memory_as::<ObedientMemory>().unwrap();
+        assert!(span.range().end <= memory.bytes.len() && span.len() > 0);
+        if self.in_words {
+            let to_the_end = span.range().end == memory.bytes.len();
+            assert!(
+                span.offset().is_multiple_of(4) && (span.len().is_multiple_of(4) || to_the_end),
+                "{span:?}"
+            );
+        }
+    }
+}
+
+fn write(destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+    let memory = &destination.memory_as::<ObedientMemory>()?.bytes;
+    memory.write(destination.range())?.copy_from_slice(source);
+    Ok(())
+}
+
+fn read(source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+    let memory = &source.memory_as::<ObedientMemory>()?.bytes;
+    destination.copy_from_slice(&memory.read(source.range())?);
+    Ok(())
+}
+
+fn copy(source: &Span, destination: &Span) -> Result<(), BackendError> {
+    let from = &source.memory_as::<ObedientMemory>()?.bytes;
+    let to = &destination.memory_as::<ObedientMemory>()?.bytes;
+    let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
+    to.copy_from_slice(&from);
+    Ok(())
+}
+
+impl DeviceDriver for ObedientDevice {
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        Ok(MemoryInfo::unknown())
+    }
+
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        self.control.note("allocate");
+        let (live, most) =
+            (self.control.live.load(Ordering::SeqCst), self.control.at_most.load(Ordering::SeqCst));
+        if most > 0 && live >= most {
+            return Err(BackendError::out_of_memory(options.len as u64, None));
+        }
+        let bytes = HostMemory::zeroed(options.len)?;
+        self.control.live.fetch_add(1, Ordering::SeqCst);
+        Ok(Arc::new(ObedientMemory { bytes, control: self.control }))
+    }
+
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        self.check(destination);
+        self.control.note("write");
+        self.control.begin()?;
+        write(destination, source)
+    }
+
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        self.check(source);
+        self.control.note("read");
+        self.control.begin()?;
+        read(source, destination)
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.check(source);
+        self.check(destination);
+        self.control.note("copy");
+        self.control.begin()?;
+        copy(source, destination)
+    }
+
+    fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
+        match self.queues {
+            true => Ok(Box::new(ObedientStream::new(self.control))),
+            false => Err(BackendError::unsupported("streams")),
+        }
+    }
+
+    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+        self.control.live.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(PinnedBytes(vec![0; len], self.control)))
+    }
+
+    fn reset(&self) -> Result<(), BackendError> {
+        match self.control.can_reset.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err(BackendError::unsupported("resetting")),
+        }
+    }
+}
+
+/// A queue as hardware has them: submitted work runs by itself, and what fails there is loss.
+pub(crate) struct ObedientStream {
+    control: &'static Control,
+    work: Sender<Box<dyn FnOnce() + Send>>,
+    /// What is submitted and not done.
+    open: Arc<AtomicUsize>,
+}
+
+impl ObedientStream {
+    fn new(control: &'static Control) -> Self {
+        let (work, queue) = channel::<Box<dyn FnOnce() + Send>>();
+        std::thread::spawn(move || queue.into_iter().for_each(|work| work()));
+        Self { control, work, open: Arc::default() }
+    }
+
+    /// What a kernel would do.
+    pub(crate) fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        let open = Arc::clone(&self.open);
+        open.fetch_add(1, Ordering::SeqCst);
+        let work = move || {
+            work();
+            open.fetch_sub(1, Ordering::SeqCst);
+        };
+        self.work.send(Box::new(work)).unwrap();
+    }
+
+    fn point(&self) -> ObedientEvent {
+        let event = ObedientEvent::default();
+        let (shared, control, open) = (Arc::clone(&event.0), self.control, Arc::clone(&self.open));
+        open.fetch_add(1, Ordering::SeqCst);
+        let work = move || {
+            let result = control.begin();
+            open.fetch_sub(1, Ordering::SeqCst);
+            *shared.0.lock().unwrap() = Some(result.map(|()| Instant::now()));
+            shared.1.notify_all();
+        };
+        self.work.send(Box::new(work)).unwrap();
+        event
+    }
+}
+
+impl StreamDriver for ObedientStream {
+    fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        self.control.submit("queue write")?;
+        let (control, destination, source) = (self.control, destination.clone(), Arc::clone(source));
+        self.submit(move || {
+            let _ = control.begin();
+            write(&destination, &source).unwrap();
+        });
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        source: &Span,
+        mut destination: HostBuffer,
+        completion: Completion<HostBuffer>,
+    ) -> Result<(), BackendError> {
+        self.control.submit("queue read")?;
+        if self.control.forgets_reads.load(Ordering::SeqCst) {
+            std::mem::forget(completion);
+            return Ok(());
+        }
+        let (control, source) = (self.control, source.clone());
+        self.submit(move || {
+            completion.finish(control.begin().and_then(|()| {
+                read(&source, &mut destination)?;
+                Ok(destination)
+            }));
+        });
+        Ok(())
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.control.submit("queue copy")?;
+        let (control, source, destination) = (self.control, source.clone(), destination.clone());
+        self.submit(move || {
+            let _ = control.begin();
+            copy(&source, &destination).unwrap();
+        });
+        Ok(())
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        self.control.submit("queue fill")?;
+        // As some hardware: short patterns only.
+        if pattern.as_bytes().len() > 4 {
+            return Err(BackendError::unsupported("long patterns"));
+        }
+        let (control, destination, pattern) = (self.control, destination.clone(), *pattern);
+        self.submit(move || {
+            let _ = control.begin();
+            let memory = &destination.memory_as::<ObedientMemory>().unwrap().bytes;
+            pattern.fill(&mut memory.write(destination.range()).unwrap());
+        });
+        Ok(())
+    }
+
+    fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        self.control.submit("queue record")?;
+        Ok(Box::new(self.point()))
+    }
+
+    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+        self.control.submit("queue wait")?;
+        let event: &dyn Any = event;
+        let event = ObedientEvent(Arc::clone(&event.downcast_ref::<ObedientEvent>().unwrap().0));
+        self.submit(move || drop(event.synchronize()));
+        Ok(())
+    }
+
+    fn query(&self) -> Result<bool, BackendError> {
+        Ok(self.open.load(Ordering::SeqCst) == 0)
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        self.point().synchronize()
+    }
+}
+
+#[derive(Default)]
+struct ObedientEvent(Arc<Reached>);
+
+type Reached = (Mutex<Option<Result<Instant, BackendError>>>, Condvar);
+
+impl ObedientEvent {
+    fn time(&self) -> Result<Instant, BackendError> {
+        let reached = self.0.1.wait_while(self.0.0.lock().unwrap(), |reached| reached.is_none()).unwrap();
+        reached.clone().unwrap()
+    }
+}
+
+impl EventDriver for ObedientEvent {
+    fn query(&self) -> Result<bool, BackendError> {
+        let reached = self.0.0.lock().unwrap().clone();
+        reached.transpose().map(|time| time.is_some())
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        self.time().map(|_| ())
+    }
+
+    fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
+        let start: &dyn Any = start;
+        let start = start.downcast_ref::<Self>().unwrap().time()?;
+        self.time()?
+            .checked_duration_since(start)
+            .ok_or_else(|| BackendError::invalid("the start came later"))
+    }
+}
