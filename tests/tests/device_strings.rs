@@ -77,8 +77,21 @@ const REFUSED: &[(&str, &str)] = &[
     ("default", "are reserved"),
     ("all", "are reserved"),
     ("none:0", "are reserved"),
-    ("openreg@uuid=12", "reserved for choosing a device by its UUID or address"),
-    ("openreg@", "reserved for choosing a device by its UUID or address"),
+    ("openreg@", "no selector after the `@`; the selectors are `uuid=PREFIX` and `pci=ADDRESS`"),
+    ("openreg@1", "a selector is a key, `=` and a value"),
+    ("openreg@serial=12", "there is no such selector; the selectors are `uuid=PREFIX` and `pci=ADDRESS`"),
+    ("openreg@uuid=", "there is no value after the `=`"),
+    ("openreg@pci=", "there is no value after the `=`"),
+    ("openreg@uuid=x", "no UUID begins so"),
+    ("openreg@uuid=0 ", "a selector holds no ' '"),
+    ("openreg@uuid=0@uuid=0", "one `@` and one selector at most"),
+    ("openreg@uuid=ab:0", "a selector or an index, and not both"),
+    ("openreg:0@uuid=ab", "a selector or an index, and not both"),
+    ("openreg@pci=3b:00", "a PCI address is written as `0000:3b:00.0` or `3b:00.0`"),
+    ("openreg@pci=3b:00.0", "fits none of the devices of `openreg`:\n  openreg:0  "),
+    ("cpu@uuid=0", "no uuid  no pci"),
+    ("openrag@uuid=0", "is `openreg` meant?"),
+    ("cuda@uuid=0", "a crate `device-cuda` in Cargo.toml would add it; this is a guess"),
     ("a23456789012345678901234567890123", "at most 32 bytes"),
     ("openrag", "is `openreg` meant?"),
     ("openreg0", "is `openreg` meant?"),
@@ -121,11 +134,20 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_resembles_a_device_panics(text in "[a-zA-Z_0-9:@,+ -]{0,40}") {
+    fn nothing_that_resembles_a_device_panics(text in "[a-zA-Z_0-9:@=.,+ -]{0,40}") {
         if let Ok(device) = device(&text) {
             prop_assert_eq!(Device::parse(&device.to_string()).unwrap(), device);
         }
         let _ = first_available(&text);
+    }
+
+    #[test]
+    fn no_selector_panics(name in "cpu|openreg", selector in "(uuid|pci)=[0-9a-f:.-]{0,12}") {
+        let text = format!("{name}@{selector}");
+        if let Ok(device) = device(&text) {
+            prop_assert_eq!(Device::parse(&device.to_string()).unwrap(), device);
+        }
+        let _ = is_available(&text);
     }
 
     #[test]

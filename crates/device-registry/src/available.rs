@@ -77,7 +77,8 @@ pub fn devices() -> impl Iterator<Item = (Entry<dyn Backend>, Result<Vec<Device>
     enabled.map(|backend| (backend, devices_of(backend)))
 }
 
-fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
+/// The devices of a backend, each with its index. Loads the backend.
+pub(crate) fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
     let count = open::count(backend)?;
     // What is beyond the largest index cannot be named.
     let indices = (0..=u16::MAX).take(count);

@@ -6,14 +6,15 @@ use std::str::FromStr;
 
 use entry_points::Entry;
 
-use crate::grammar::DeviceString;
+use crate::grammar::{DeviceString, Which};
 use crate::open_device::OpenDevice;
 use crate::{
     Backend, BackendError, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
     MemoryStatistics, backends, cpu, current, open,
 };
 
-/// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code.
+/// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code, unless it is
+/// chosen by what it says of itself (`name@uuid=…`).
 ///
 /// Without an index it means *the current device of that backend* on the thread that uses it, which is device 0
 /// until a [`DeviceGuard`](crate::DeviceGuard) or [`set_current_device`](crate::set_current_device) says
@@ -33,19 +34,41 @@ use crate::{
 /// # Device strings
 ///
 /// ```text
-/// device   = name [ ":" index ]
+/// device   = name [ ":" index | "@" selector ]
 /// name     = [a-z_][a-z0-9_]*      at most 32 bytes
 /// index    = "0" | [1-9][0-9]*     0 ..= 65535
+/// selector = "uuid=" prefix        hexadecimal digits, with the hyphens of a UUID or without
+///          | "pci=" address        0000:3b:00.0, or 3b:00.0 in domain 0
 /// ```
 ///
-/// No spaces, signs or leading zeros. `auto`, `default`, `all` and `none` are reserved, and so is the form
-/// `name@selector`. For every device, `Device::parse(&device.to_string())` is that device.
+/// No spaces, signs or leading zeros. `auto`, `default`, `all` and `none` are reserved. For every device,
+/// `Device::parse(&device.to_string())` is that device.
+///
+/// | string | device |
+/// |---|---|
+/// | `cuda` | the current one of the backend |
+/// | `cuda:1` | the one of index 1 |
+/// | `cuda@uuid=0d7c8f22` | the one whose UUID begins so, in upper or lower case |
+/// | `cuda@pci=3b:00.0` | the one that is plugged in there |
+///
+/// A selector is resolved when it is parsed. That loads the backend and asks each of its devices for its
+/// [`properties`](Self::properties), opens nothing, and gives an ordinary device with its index, as which it is printed.
+/// If none fits, or several, the error lists them with what they say of themselves.
+///
+/// # Whose index it is
+///
+/// An index is the backend's own ordinal, in the backend's order: `cuda:0` is what the driver of CUDA calls device 0,
+/// of those and in the order that its environment (`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER`) asks for. Another backend
+/// that shows the same hardware may count it in another order, so that `cuda:0` and `opencl:0` need not be one card.
+/// Whether they are is told by [`uuid`](DeviceProperties::uuid) and [`pci`](DeviceProperties::pci), where both backends
+/// know them; and a selector means the same card whatever the order.
 ///
 /// # What is checked when
 ///
 /// Parsing looks the name up; whether the device *exists* is found out when it is used: by
 /// [`allocate`](Self::allocate), [`properties`](Self::properties), [`memory_info`](Self::memory_info) or
-/// [`set_current_device`](crate::set_current_device).
+/// [`set_current_device`](crate::set_current_device). A string with a selector is the exception: what the table says of
+/// use is said when it is parsed.
 ///
 /// | the backend is | parsing gives | `resolve` gives | use | [`is_available`](crate::is_available) |
 /// |---|---|---|---|---|
@@ -56,8 +79,12 @@ use crate::{
 /// | the same, with no device of this index | the device | the index | an error with the count | `false` |
 /// | unavailable: no driver, no hardware | the device | the index | an error with the reason | `false` |
 /// | failed: its `load` gave an error or panicked | the device | the index | that same error | `false` |
+/// | linked or loaded, and a selector fits one device | loads it; the device with its index | the index | opens the device | `true` |
+/// | the same, and it fits none or several | loads it; an error that lists the devices | | | `false` |
+/// | unavailable or failed, and there is a selector | an error with the reason | | | `false` |
 ///
-/// Neither parsing nor `resolve` runs the backend's code; using a device and `is_available` do.
+/// Neither parsing without a selector nor `resolve` runs the backend's code; parsing with one, using a device and
+/// `is_available` do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device {
     backend: Entry<dyn Backend>,
@@ -90,12 +117,15 @@ pub fn device(text: &str) -> Result<Device, DeviceError> {
 }
 
 impl Device {
-    /// The device that a string names. Runs no backend's code.
+    /// The device that a string names. Runs no backend's code, unless the string has a selector.
     ///
     /// # Errors
     ///
     /// [`DeviceError::Syntax`] if the string is not well formed, [`DeviceError::UnknownBackend`] if no backend of
     /// the name is linked, [`DeviceError::Backend`] if it is disabled or offered by two packages.
+    ///
+    /// With a selector, [`DeviceError::Selector`] if it fits no device or several, or that the backend does not load or
+    /// cannot count.
     #[inline]
     pub fn parse(text: &str) -> Result<Self, DeviceError> {
         match Self::find(text) {
@@ -107,15 +137,20 @@ impl Device {
     /// The device that a string names, if all is well: what can be said without making an error.
     fn find(text: &str) -> Option<Self> {
         // A name that a backend has is well formed, and need not be looked at letter by letter.
-        let DeviceString { name, index } = DeviceString::split(text)?;
+        let (name, index) = DeviceString::split(text)?;
         let backend = backends().get(name).filter(|backend| backend.is_usable())?;
         Some(Self::of_backend(backend, index))
     }
 
     #[cold]
     fn parse_strictly(text: &str) -> Result<Self, DeviceError> {
-        let DeviceString { name, index } = DeviceString::parse(text)?;
-        Ok(Self::of_backend(backends().usable(name)?, index))
+        let DeviceString { name, which } = DeviceString::parse(text)?;
+        let backend = backends().usable(name)?;
+        match which {
+            Which::Current => Ok(Self::of_backend(backend, None)),
+            Which::Index(index) => Ok(Self::of_backend(backend, Some(index))),
+            Which::Selected(selector) => selector.select(backend, text),
+        }
     }
 
     /// The cpu: the memory of the host.

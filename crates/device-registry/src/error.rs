@@ -8,7 +8,7 @@ use std::sync::Arc;
 use entry_points::message::shown;
 use entry_points::{LoadError, UnknownName};
 
-use crate::{BackendError, Device, SyntaxError};
+use crate::{BackendError, Device, SelectorError, SyntaxError};
 
 /// Why a device string gave no device, or a device could not be used.
 ///
@@ -30,6 +30,8 @@ pub enum DeviceError {
         /// How many devices there are.
         count: usize,
     },
+    /// A selector (`name@uuid=…`) fits no device of the backend, or several.
+    Selector(Arc<SelectorError>),
     /// A call into the backend did not work.
     Call {
         /// The device; without an index if the call was to the backend itself.
@@ -161,6 +163,7 @@ impl fmt::Display for DeviceError {
                     (_, _) => write!(f, "{count} devices, `{0}:0` to `{0}:{1}`", device.name(), count - 1),
                 }
             }
+            Self::Selector(error) => error.fmt(f),
             Self::Call { device, call, error } => {
                 write!(f, "`{device}`")?;
                 // Whose code it was that ran.

@@ -1,10 +1,10 @@
-//! The text of a device: a pure function from text to a name and perhaps an index.
+//! The text of a device: a pure function from text to a name and perhaps an index or a selector.
 //!
 //! ```text
-//! device   = name [ ":" index ]
+//! device   = name [ ":" index | "@" selector ]
 //! name     = [a-z_][a-z0-9_]*      at most 32 bytes
 //! index    = "0" | [1-9][0-9]*     0 ..= 65535
-//! reserved = name "@" selector
+//! selector = "uuid=" prefix | "pci=" address
 //! ```
 //!
 //! As strict as PyTorch about spaces, signs and leading zeros, but the index is checked where PyTorch wraps it
@@ -16,26 +16,34 @@ use entry_points::message::shown;
 
 use crate::BackendDescriptor;
 use crate::backends::RESERVED;
+use crate::selector::Selector;
 
 /// A device string that is well formed. Whether there is such a backend is another question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceString<'a> {
     pub(crate) name: &'a str,
-    pub(crate) index: Option<u16>,
+    pub(crate) which: Which<'a>,
+}
+
+/// Which of a backend's devices is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which<'a> {
+    Current,
+    Index(u16),
+    Selected(Selector<'a>),
 }
 
 impl<'a> DeviceString<'a> {
-    /// The parts of a text that may be a device string; whether the name is well formed remains to be seen.
+    /// The name and the index of a text that may be a device string without a selector; whether the name is well formed
+    /// remains to be seen.
     #[inline]
-    pub(crate) fn split(text: &'a str) -> Option<Self> {
+    pub(crate) fn split(text: &'a str) -> Option<(&'a str, Option<u16>)> {
         Some(match text.as_bytes() {
             // The most frequent form takes half the time when it is not searched for its colon.
-            [.., b':', digit @ b'0'..=b'9'] => {
-                Self { name: &text[..text.len() - 2], index: Some((digit - b'0').into()) }
-            }
+            [.., b':', digit @ b'0'..=b'9'] => (&text[..text.len() - 2], Some((digit - b'0').into())),
             _ => match text.rsplit_once(':') {
-                Some((name, index)) => Self { name, index: Some(parse_index(index).ok()?) },
-                None => Self { name: text, index: None },
+                Some((name, index)) => (name, Some(parse_index(index).ok()?)),
+                None => (text, None),
             },
         })
     }
@@ -51,15 +59,15 @@ impl<'a> DeviceString<'a> {
         if let Err(kind) = check_name(name) {
             return fail(kind);
         }
-        let index = match rest.strip_prefix(':') {
-            Some(index) => match parse_index(index) {
-                Ok(index) => Some(index),
-                Err(kind) => return fail(kind),
+        let which = match rest.as_bytes() {
+            [] => Ok(Which::Current),
+            [b'@', ..] => Selector::parse(&rest[1..]).map(Which::Selected),
+            _ => match rest[1..].split_once('@') {
+                Some((index, _)) if parse_index(index).is_ok() => Err(SyntaxErrorKind::SelectorAndIndex),
+                _ => parse_index(&rest[1..]).map(Which::Index),
             },
-            None if rest.is_empty() => None,
-            None => return fail(SyntaxErrorKind::Selector),
         };
-        Ok(Self { name, index })
+        which.map(|which| Self { name, which }).or_else(fail)
     }
 }
 
@@ -143,8 +151,20 @@ pub enum SyntaxErrorKind {
     LeadingZero,
     /// The index is greater than 65535.
     IndexTooLarge,
-    /// `name@selector`, a form that is kept for selecting a device by its UUID or address.
+    /// What follows the `@` is not `key=value`: `cuda@`, `cuda@0`.
     Selector,
+    /// There is no selector of this key: `cuda@serial=7`.
+    UnknownSelector,
+    /// The selector holds something that none does, such as a space.
+    SelectorCharacter(char),
+    /// There is a second `@`.
+    SecondSelector,
+    /// There is a selector and an index: `cuda@pci=3b:00.0:1`, `cuda:1@pci=3b:00.0`.
+    SelectorAndIndex,
+    /// What follows `uuid=` is empty, or no UUID begins so.
+    InvalidUuid,
+    /// What follows `pci=` is empty, or not a PCI address.
+    InvalidPci,
 }
 
 impl fmt::Display for SyntaxError {
@@ -177,14 +197,29 @@ impl fmt::Display for SyntaxError {
             InvalidIndex => f.write_str("an index is made of digits")?,
             LeadingZero => f.write_str("an index has no leading zeros")?,
             IndexTooLarge => write!(f, "an index is at most {}", u16::MAX)?,
-            Selector => {
-                return f.write_str(
-                    "the form `name@selector` is reserved for choosing a device by its UUID or address, which is \
-                     not supported yet; use an index, such as `cuda:1`",
-                );
+            Selector if self.text.ends_with('@') => f.write_str("there is no selector after the `@`")?,
+            Selector => f.write_str("a selector is a key, `=` and a value")?,
+            UnknownSelector => f.write_str("there is no such selector")?,
+            SelectorCharacter(c) => write!(f, "a selector holds no '{}'", c.escape_debug())?,
+            SecondSelector => f.write_str("there is one `@` and one selector at most")?,
+            SelectorAndIndex => f.write_str("a device has a selector or an index, and not both")?,
+            InvalidUuid | InvalidPci if self.text.find('=') == Some(self.text.len() - 1) => {
+                f.write_str("there is no value after the `=`")?;
             }
+            InvalidUuid => f.write_str(
+                "no UUID begins so: it has 32 hexadecimal digits, with no hyphens or all of them, as in \
+                 `0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10`",
+            )?,
+            InvalidPci => f.write_str("a PCI address is written as `0000:3b:00.0` or `3b:00.0`")?,
         }
-        f.write_str("; the form is `name` or `name:index`, such as `cpu` or `cuda:1`")
+        f.write_str(match self.kind {
+            Selector | UnknownSelector | SelectorCharacter(_) | SecondSelector | SelectorAndIndex
+            | InvalidUuid | InvalidPci => {
+                "; the selectors are `uuid=PREFIX` and `pci=ADDRESS`, such as `cuda@uuid=0d7c8f22` or \
+                 `cuda@pci=3b:00.0`"
+            }
+            _ => "; the form is `name` or `name:index`, such as `cpu` or `cuda:1`",
+        })
     }
 }
 
@@ -193,20 +228,35 @@ impl std::error::Error for SyntaxError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PciAddress;
 
     #[test]
     fn names_and_indices_are_accepted() {
-        for (text, name, index) in [
-            ("cpu", "cpu", None),
-            ("cuda:0", "cuda", Some(0)),
-            ("cuda:127", "cuda", Some(127)),
-            ("cuda:128", "cuda", Some(128)),
-            ("cuda:65535", "cuda", Some(65535)),
-            ("_x2", "_x2", None),
-            ("a_b:10", "a_b", Some(10)),
-            ("a2345678901234567890123456789012", "a2345678901234567890123456789012", None),
+        for (text, name, which) in [
+            ("cpu", "cpu", Which::Current),
+            ("cuda:0", "cuda", Which::Index(0)),
+            ("cuda:127", "cuda", Which::Index(127)),
+            ("cuda:128", "cuda", Which::Index(128)),
+            ("cuda:65535", "cuda", Which::Index(65535)),
+            ("_x2", "_x2", Which::Current),
+            ("a_b:10", "a_b", Which::Index(10)),
+            ("a2345678901234567890123456789012", "a2345678901234567890123456789012", Which::Current),
         ] {
-            assert_eq!(DeviceString::parse(text), Ok(DeviceString { name, index }), "{text:?}");
+            assert_eq!(DeviceString::parse(text), Ok(DeviceString { name, which }), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_or_an_address_may_stand_behind_an_at_sign() {
+        for prefix in ["0", "AbCdEf", "0d7c8f22-", "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10", &"1".repeat(32)] {
+            let text = format!("cuda@uuid={prefix}");
+            let which = Which::Selected(Selector::Uuid(prefix));
+            assert_eq!(DeviceString::parse(&text), Ok(DeviceString { name: "cuda", which }));
+        }
+        for (address, domain) in [("3b:00.0", 0), ("0000:3b:00.0", 0), ("1:3B:0.0", 1)] {
+            let text = format!("cuda@pci={address}");
+            let which = Which::Selected(Selector::Pci(PciAddress::new(domain, 0x3b, 0, 0)));
+            assert_eq!(DeviceString::parse(&text), Ok(DeviceString { name: "cuda", which }));
         }
     }
 
@@ -245,15 +295,49 @@ mod tests {
             ("cuda:1e1", InvalidIndex),
             ("cuda:a", InvalidIndex),
             ("cuda:\u{661}", InvalidIndex),
-            ("cuda:1@x", InvalidIndex),
+            ("cuda:x@x", InvalidIndex),
             ("cuda:00", LeadingZero),
             ("cuda:01", LeadingZero),
             ("cuda:007", LeadingZero),
             ("cuda:65536", IndexTooLarge),
             ("cuda:2147483648", IndexTooLarge),
             ("cuda:99999999999999999999999999", IndexTooLarge),
-            ("cuda@GPU-6e3b:1", Selector),
+            ("@uuid=0", NameMissing),
+            ("Cuda@uuid=0", UpperCase),
             ("cuda@", Selector),
+            ("cuda@0", Selector),
+            ("cuda@uuid", Selector),
+            ("cuda@GPU-6e3b:1", Selector),
+            ("cuda@=0", UnknownSelector),
+            ("cuda@serial=7", UnknownSelector),
+            ("cuda@UUID=0", UnknownSelector),
+            ("cuda@ uuid=0", SelectorCharacter(' ')),
+            ("cuda@uuid =0", SelectorCharacter(' ')),
+            ("cuda@uuid=0 ", SelectorCharacter(' ')),
+            ("cuda@uuid=\0", SelectorCharacter('\0')),
+            ("cuda@pci=\u{661}b:00.0", SelectorCharacter('\u{661}')),
+            ("cuda@uuid=0@pci=3b:00.0", SecondSelector),
+            ("cuda@@", SecondSelector),
+            ("cuda@uuid=ab:0", SelectorAndIndex),
+            ("cuda@pci=3b:00.0:1", SelectorAndIndex),
+            ("cuda@pci=0000:3b:00.0:1", SelectorAndIndex),
+            ("cuda:1@uuid=ab", SelectorAndIndex),
+            ("cuda:0@", SelectorAndIndex),
+            ("cuda@uuid=", InvalidUuid),
+            ("cuda@uuid==0", InvalidUuid),
+            ("cuda@uuid=:0", InvalidUuid),
+            ("cuda@uuid=ab:x", InvalidUuid),
+            ("cuda@uuid=GPU-6e3b", InvalidUuid),
+            ("cuda@uuid=0x1", InvalidUuid),
+            ("cuda@uuid=-", InvalidUuid),
+            ("cuda@uuid=0d7c-8f22", InvalidUuid),
+            ("cuda@uuid=0d7c8f22-3d1b4", InvalidUuid),
+            ("cuda@uuid=0d7c8f223d1b4d0a9a550c1f5d7e9b100", InvalidUuid),
+            ("cuda@uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b100", InvalidUuid),
+            ("cuda@pci=", InvalidPci),
+            ("cuda@pci=3b:00", InvalidPci),
+            ("cuda@pci=0:0:3b:00.0", InvalidPci),
+            ("cuda@pci=3b:20.0", InvalidPci),
         ] {
             let error = DeviceString::parse(text).expect_err(text);
             assert_eq!(error.kind(), kind, "{text:?}: {error}");
@@ -278,6 +362,30 @@ mod tests {
             message("cuda:")
         );
         assert!(message("cuda:0:").contains("an index is made of digits"), "{}", message("cuda:0:"));
+    }
+
+    #[test]
+    fn a_selector_that_is_wrong_is_told_what_selectors_there_are() {
+        let message = |text| DeviceString::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            message("cuda@serial=7"),
+            "invalid device string `cuda@serial=7`: there is no such selector; the selectors are `uuid=PREFIX` and \
+             `pci=ADDRESS`, such as `cuda@uuid=0d7c8f22` or `cuda@pci=3b:00.0`"
+        );
+        for (text, part) in [
+            ("cuda@", "there is no selector after the `@`"),
+            ("cuda@0", "a selector is a key, `=` and a value"),
+            ("cuda@uuid=", "there is no value after the `=`"),
+            ("cuda@pci=", "there is no value after the `=`"),
+            ("cuda@uuid==", "no UUID begins so"),
+            ("cuda@pci=3b", "written as `0000:3b:00.0` or `3b:00.0`"),
+            ("cuda@uuid=a b", "a selector holds no ' '"),
+            ("cuda@uuid=a@pci=b", "one `@` and one selector"),
+            ("cuda@uuid=ab:0", "a selector or an index, and not both"),
+            ("CUDA@uuid=AB", "is `cuda@uuid=ab` meant?"),
+        ] {
+            assert!(message(text).contains(part), "{part:?} in {}", message(text));
+        }
     }
 
     #[test]

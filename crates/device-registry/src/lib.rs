@@ -3,7 +3,8 @@
 //! # Design
 //!
 //! - *A device is a value.* [`Device`] is a name and perhaps an index, small and `Copy`. Parsing one runs no
-//!   backend's code; whether it exists is found out when it is used. Its documentation has the table.
+//!   backend's code, unless it is to be found by its UUID or address; whether it exists is found out when it is used.
+//!   Its documentation has the table.
 //! - *Backends are plugins, and there is no list of them.* A backend crate depends on this one and registers a
 //!   [`BackendDescriptor`] in [`BACKENDS`]; no crate below it names it, and there is no enum to extend. Finding,
 //!   loading and switching them off is the work of [`entry-points`], from which this crate re-exports what its
@@ -25,7 +26,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | a device by its string | [`device()`], [`Device`], [`SyntaxError`] |
+//! | a device by its string | [`device()`], [`Device`], [`SyntaxError`], [`SelectorError`] |
 //! | which devices there are | [`is_available`], [`first_available`], [`devices()`] |
 //! | choices of a thread | [`DeviceGuard`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
 //! | memory | [`Device::allocate`], [`Buffer`], [`HostBuffer`], [`MemoryStatistics`] |
@@ -72,6 +73,7 @@ mod pattern;
 mod pending;
 mod properties;
 mod queue;
+mod selector;
 mod span;
 mod statistics;
 mod stream;
@@ -115,6 +117,7 @@ pub use crate::pending::{Completion, Pending};
 pub use crate::properties::{
     DeviceKind, DeviceProperties, DeviceUuid, IdentityError, MemoryInfo, PciAddress,
 };
+pub use crate::selector::SelectorError;
 pub use crate::span::Span;
 pub use crate::statistics::MemoryStatistics;
 pub use crate::stream::Stream;

@@ -53,8 +53,13 @@ fn load(device: Device, call: &'static str) -> Result<&'static dyn Backend, Devi
 
 /// What a device is. Loads its backend, and opens nothing.
 pub(crate) fn properties(device: Device) -> Result<DeviceProperties, DeviceError> {
-    let device = device.resolve();
     check(device)?;
+    properties_of_counted(device)
+}
+
+/// The same for a device that is known to be there.
+pub(crate) fn properties_of_counted(device: Device) -> Result<DeviceProperties, DeviceError> {
+    let device = device.resolve();
     match known(device)? {
         Some(open) => Ok(open.properties().clone()),
         None => ask_properties(device, load(device, "properties")?),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use crate::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
-    LoadFailure, Memory, MemoryInfo, Span, backends, device,
+    DeviceUuid, LoadFailure, Memory, MemoryInfo, PciAddress, Span, backends, device,
 };
 
 /// How often a device of the backend `opened_once` was opened.
@@ -22,7 +22,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both are under way before either goes on.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 20] = [
+static OTHERS: [BackendDescriptor; 23] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -45,6 +45,9 @@ static OTHERS: [BackendDescriptor; 20] = [
     BackendDescriptor::new("peers_fail", || backend("peers_fail")),
     BackendDescriptor::new("counts_too_many", || backend("counts_too_many")),
     BackendDescriptor::new("counts_itself", || backend("counts_itself")),
+    BackendDescriptor::new("has_uuids", || backend("has_uuids")),
+    BackendDescriptor::new("first_has_no_properties", || backend("first_has_no_properties")),
+    BackendDescriptor::new("loaded_by_a_selector", || backend("loaded_by_a_selector")),
     BackendDescriptor::new("panics_in_load", || panic!("on purpose")),
     BackendDescriptor::new("fails_to_load", || Err(LoadFailure::new("on purpose"))),
 ];
@@ -70,6 +73,18 @@ struct Fake {
     opened_before: AtomicBool,
 }
 
+/// Two cards whose UUIDs begin alike and whose addresses differ in the domain, and one that tells no address.
+fn of_hardware(card: usize) -> DeviceProperties {
+    let uuid = ["0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10", "0d7c8f33-3d1b-4d0a-9a55-0c1f5d7e9b10"];
+    let uuid = uuid.get(card).map_or(DeviceUuid::from_bytes([0xff; 16]), |uuid| uuid.parse().unwrap());
+    let properties = DeviceProperties::new(format!("fake {card}")).with_uuid(uuid);
+    match card {
+        0 => properties.with_pci(PciAddress::new(0, 0x3b, 0, 0)),
+        1 => properties.with_pci(PciAddress::new(0x10000, 0x3b, 0, 0)),
+        _ => properties,
+    }
+}
+
 fn panic_if(condition: bool) {
     assert!(!condition, "on purpose");
 }
@@ -79,6 +94,7 @@ impl Backend for Fake {
         panic_if(self.name == "panics_in_count");
         match self.name {
             "has_no_devices" => Ok(0),
+            "has_uuids" => Ok(3),
             // A count of -1 from C.
             "counts_too_many" => Ok(usize::MAX),
             "counts_itself" => device_of(self.name).count().map_err(|error| {
@@ -89,9 +105,14 @@ impl Backend for Fake {
         }
     }
 
-    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+    fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
         panic_if(self.name == "panics_in_properties");
-        Ok(DeviceProperties::new("fake"))
+        match self.name {
+            "has_uuids" => Ok(of_hardware(ordinal)),
+            "first_has_no_properties" if ordinal == 0 => Err(BackendError::unavailable("gone")),
+            "first_has_no_properties" => Ok(of_hardware(0)),
+            _ => Ok(DeviceProperties::new("fake")),
+        }
     }
 
     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
