@@ -1,0 +1,148 @@
+//! A check: what it proves, what it needs, and how it is run on a device.
+
+use std::fmt;
+use std::time::Duration;
+
+use device_registry::Device;
+
+use crate::checks::GROUPS;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::isolate::Hung;
+use crate::outcome::Outcome;
+use crate::{isolate, lanes};
+
+/// How long a check may take if nobody says otherwise. Those that pass take far less.
+pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// All checks, by group.
+pub fn checks() -> impl Iterator<Item = &'static Check> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// One thing that every device has to do, if it offers what the check [needs](Self::needs).
+///
+/// ```
+/// use device_conformance::{DEFAULT_TIME_LIMIT, Outcome, checks};
+/// use device_registry::Device;
+///
+/// let round_trip = checks().find(|check| check.name() == "memory::round_trip").expect("it is one of them");
+/// assert_eq!(round_trip.run(Device::cpu(), DEFAULT_TIME_LIMIT), Outcome::Passed);
+/// ```
+pub struct Check {
+    name: &'static str,
+    proves: &'static str,
+    needs: &'static [Need],
+    exclusive: bool,
+    uses_cpu: bool,
+    run: fn(&Context) -> Result<(), Failure>,
+}
+
+impl Check {
+    pub(crate) const fn new(
+        name: &'static str,
+        proves: &'static str,
+        run: fn(&Context) -> Result<(), Failure>,
+    ) -> Self {
+        Self { name, proves, needs: &[], exclusive: false, uses_cpu: false, run }
+    }
+
+    pub(crate) const fn needs(mut self, needs: &'static [Need]) -> Self {
+        self.needs = needs;
+        self
+    }
+
+    pub(crate) const fn exclusive(mut self) -> Self {
+        self.exclusive = true;
+        self
+    }
+
+    pub(crate) const fn uses_cpu(mut self) -> Self {
+        self.uses_cpu = true;
+        self
+    }
+
+    /// The group and the name, such as `memory::round_trip`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What is true of a device that passes, as one sentence.
+    #[must_use]
+    pub fn proves(&self) -> &'static str {
+        self.proves
+    }
+
+    /// What a device has to offer for the check to make sense, such as `two devices`. Where it does not, the
+    /// check is unsupported.
+    pub fn requirements(&self) -> impl Iterator<Item = &'static str> {
+        self.needs.iter().map(|need| need.name())
+    }
+
+    /// Whether no other check runs on the backend meanwhile, because it would change what this one sees.
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    /// Runs it on a device, on a thread of its own, and waits for those that must not run at the same time.
+    ///
+    /// A panic is a failure. So is a check that does not end within `limit`, counted from when it begins; what it
+    /// was doing goes on, as nothing can stop it.
+    pub fn run(&'static self, device: Device, limit: Duration) -> Outcome {
+        self.run_once(device, limit).unwrap_or_else(|hung| hung.into())
+    }
+
+    /// The same, which tells one that did not end from other failures.
+    pub(crate) fn run_once(&'static self, device: Device, limit: Duration) -> Result<Outcome, Hung> {
+        let device = device.resolve();
+        let _place = lanes::enter(device.name(), self.exclusive, self.uses_cpu);
+        let outcome = isolate::run(&format!("{device}::{}", self.name), limit, move || {
+            let context = Context::new(device)?;
+            for need in self.needs {
+                need.is_met(&context)?;
+            }
+            (self.run)(&context)
+        });
+        outcome.map(|outcome| match outcome {
+            Outcome::Failed(message) => Outcome::Failed(format!("{message}\nto pass: {}", self.proves)),
+            outcome => outcome,
+        })
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("name", &self.name)
+            .field("needs", &self.needs)
+            .field("exclusive", &self.exclusive)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a device has to offer for a check to make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Another device of the same backend.
+    Peer,
+    /// The device tells how much memory is free.
+    FreeMemory,
+}
+
+impl Need {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Peer => "two devices",
+            Self::FreeMemory => "known free memory",
+        }
+    }
+
+    fn is_met(self, context: &Context) -> Result<(), Failure> {
+        match self {
+            Self::Peer => context.peer().map(drop),
+            Self::FreeMemory => context.free_memory().map(drop),
+        }
+    }
+}

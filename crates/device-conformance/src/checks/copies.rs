@@ -1,0 +1,364 @@
+//! Bytes to, from and within the device: each copy touches its range and nothing else.
+
+use std::ops::Range;
+
+use device_registry::{Buffer, DeviceError};
+
+use super::check;
+use crate::check::Check;
+use crate::context::{Context, bytes, content, expect_bytes, expect_content};
+use crate::failure::{Failure, ensure};
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(copies::write_at_every_place, "a write to any place of a buffer changes that place and no other"),
+    check!(copies::read_at_every_place, "a read from any place of a buffer gives the bytes of that place"),
+    check!(copies::copy_at_every_place, "a copy between any two places of two buffers changes the one place"),
+    check!(
+        copies::copy_within_at_every_place,
+        "a copy between any two places of one buffer that do not overlap changes the one place"
+    ),
+    check!(
+        copies::write_around_page_borders,
+        "writes that begin or end around page borders change their place"
+    ),
+    check!(copies::read_around_page_borders, "reads that begin or end around page borders give their place"),
+    check!(
+        copies::copy_around_page_borders,
+        "copies that begin or end around page borders change their place"
+    ),
+    check!(
+        copies::large_at_odd_places,
+        "copies of several MiB, from and to places that are no power of two, are whole"
+    ),
+    check!(
+        copies::to_the_last_byte,
+        "the last byte of a buffer of any small length is written, read and copied"
+    ),
+    check!(copies::every_byte_value, "bytes of every value come back as they went"),
+    check!(copies::zeros_are_written, "zeros replace what was there before"),
+    check!(copies::same_bytes_are_written, "long runs of one byte come back as they went"),
+    check!(copies::the_last_write_stays, "of several writes to one place the last one stays"),
+    check!(copies::reading_changes_nothing, "a place can be read again and again, and stays as it is"),
+    check!(copies::the_source_stays, "the source of a copy stays as it is"),
+    check!(copies::a_long_chain, "bytes survive a hundred copies from buffer to buffer"),
+    check!(copies::any_place_on_the_host, "bytes on the host may lie at any address, whatever its alignment"),
+    check!(
+        copies::they_are_done_when_they_return,
+        "what a write or a copy wrote is there at once, and the host may reuse its bytes"
+    ),
+    check!(
+        copies::two_buffers_never_overlap,
+        "a copy between any two buffers is allowed, whereas one onto itself is an error that changes nothing"
+    ),
+    check!(
+        copies::refusals_change_nothing,
+        "a buffer keeps its bytes, and works on, when copies beyond its end are refused"
+    ),
+];
+
+/// A buffer on the device, with what it should hold.
+struct Mirrored {
+    buffer: Buffer,
+    bytes: Vec<u8>,
+}
+
+impl Mirrored {
+    fn new(context: &Context, seed: u8, len: usize) -> Result<Self, Failure> {
+        let bytes = bytes(seed, len);
+        Ok(Self { buffer: context.filled(&bytes)?, bytes })
+    }
+
+    fn write(&mut self, range: Range<usize>, seed: u8) -> Result<(), Failure> {
+        let part = bytes(seed, range.len());
+        self.buffer.write(range.start, &part)?;
+        self.bytes[range].copy_from_slice(&part);
+        Ok(())
+    }
+
+    fn expect(&self, what: impl std::fmt::Display) -> Result<(), Failure> {
+        expect_content(&self.buffer, &self.bytes, what)
+    }
+
+    fn expect_part(&self, range: Range<usize>) -> Result<(), Failure> {
+        let mut part = vec![0xA5; range.len()];
+        self.buffer.read(range.start, &mut part)?;
+        let expected = &self.bytes[range.clone()];
+        expect_bytes(&part, expected, format_args!("a read of {range:?} of {} bytes", self.bytes.len()))
+    }
+}
+
+/// Copies, and looks at all of the destination.
+fn expect_copy(source: &Mirrored, range: Range<usize>, to: &mut Mirrored, at: usize) -> Result<(), Failure> {
+    to.buffer.copy_from(at, &source.buffer, range.clone())?;
+    to.bytes[at..at + range.len()].copy_from_slice(&source.bytes[range.clone()]);
+    to.expect(format_args!("the destination of a copy of {range:?} to {at}"))
+}
+
+/// A length of few units that is a multiple of no alignment but 1, so that the end of a buffer is odd.
+fn small(context: &Context) -> usize {
+    21 * context.alignment() + (context.alignment() > 1) as usize
+}
+
+/// All ranges of a small buffer.
+fn small_ranges(context: &Context) -> impl Iterator<Item = Range<usize>> {
+    context.ranges(small(context), 0..=20, (1..=10).chain([15, 16, 17]))
+}
+
+fn write_at_every_place(context: &Context) -> Result<(), Failure> {
+    let mut buffer = Mirrored::new(context, 0, small(context))?;
+    for (index, range) in small_ranges(context).enumerate() {
+        buffer.write(range.clone(), index as u8)?;
+        buffer.expect(format_args!("after a write to {range:?}"))?;
+    }
+    Ok(())
+}
+
+fn read_at_every_place(context: &Context) -> Result<(), Failure> {
+    let buffer = Mirrored::new(context, 1, small(context))?;
+    small_ranges(context).try_for_each(|range| buffer.expect_part(range))
+}
+
+fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
+    let (unit, len) = (context.alignment(), small(context));
+    for range in context.ranges(len, [0, 1, 2, 3, 4, 5, 7, 8, 9, 13], [1, 2, 3, 4, 5, 8].into_iter()) {
+        let source = Mirrored::new(context, range.start as u8, len)?;
+        let mut to = Mirrored::new(context, 0x80, len)?;
+        let places = [0, 1, 2, 3, 4, 5, 8, 11].map(|place| place * unit).into_iter();
+        // What reaches the end of the source only, and has an odd length, has to reach that of the destination too.
+        let whole = range.len().is_multiple_of(unit);
+        for at in places.filter(|at| at + range.len() <= len && (whole || at + range.len() == len)) {
+            expect_copy(&source, range.clone(), &mut to, at)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
+    let unit = context.alignment();
+    let mut buffer = Mirrored::new(context, 2, small(context))?;
+    for len in [1, 2, 3, 4, 5, 7, 8, 10_usize] {
+        for (from, to) in (0..=20 - len).flat_map(|from| (0..=20 - len).map(move |to| (from, to))) {
+            // Those that touch are among them.
+            if from.abs_diff(to) < len || (from + to) % 3 == 1 {
+                continue;
+            }
+            let (range, at) = (from * unit..(from + len) * unit, to * unit);
+            buffer.buffer.copy_from(at, &buffer.buffer, range.clone())?;
+            buffer.bytes.copy_within(range.clone(), at);
+            buffer.expect(format_args!("after a copy of {range:?} to {at} within it"))?;
+        }
+    }
+    Ok(())
+}
+
+const PAGE: usize = 4096;
+
+/// Ranges of a buffer of three pages and a bit that begin and end around the borders of pages.
+fn page_ranges(context: &Context) -> (usize, impl Iterator<Item = Range<usize>>) {
+    let (len, unit) = (3 * PAGE + 1, context.alignment());
+    let around = |border: usize| [border.saturating_sub(unit), border, border + unit];
+    let places = [0, PAGE, 2 * PAGE, 3 * PAGE].map(around).concat();
+    let starts = places.clone();
+    let ranges = starts.into_iter().flat_map(move |start| {
+        let ends: Vec<_> = places.iter().copied().filter(|&end| end < len).chain([len]).collect();
+        ends.into_iter().filter(move |&end| start < end).map(move |end| start..end)
+    });
+    (len, ranges)
+}
+
+fn write_around_page_borders(context: &Context) -> Result<(), Failure> {
+    let (len, ranges) = page_ranges(context);
+    let mut buffer = Mirrored::new(context, 3, len)?;
+    for (index, range) in ranges.enumerate() {
+        buffer.write(range.clone(), index as u8)?;
+        buffer.expect(format_args!("after a write to {range:?}"))?;
+    }
+    Ok(())
+}
+
+fn read_around_page_borders(context: &Context) -> Result<(), Failure> {
+    let (len, mut ranges) = page_ranges(context);
+    let buffer = Mirrored::new(context, 4, len)?;
+    ranges.try_for_each(|range| buffer.expect_part(range))
+}
+
+fn copy_around_page_borders(context: &Context) -> Result<(), Failure> {
+    let (len, ranges) = page_ranges(context);
+    let unit = context.alignment();
+    let source = Mirrored::new(context, 5, len)?;
+    let mut to = Mirrored::new(context, 6, len)?;
+    for (index, range) in ranges.enumerate() {
+        // To the same place, and to one that has another distance to the border where that fits.
+        let others = [range.start, range.start.saturating_sub(unit), range.start + unit, PAGE];
+        let at = others[index % others.len()];
+        let fits = at + range.len() <= len && (range.len().is_multiple_of(unit) || at + range.len() == len);
+        expect_copy(&source, range.clone(), &mut to, if fits { at } else { range.start })?;
+    }
+    Ok(())
+}
+
+fn large_at_odd_places(context: &Context) -> Result<(), Failure> {
+    let unit = context.alignment();
+    let len = (3 << 20) + 7 * unit;
+    let mut buffer = Mirrored::new(context, 7, len)?;
+    buffer.write(3 * unit..len - 2 * unit, 8)?;
+    buffer.expect("after a large write")?;
+    buffer.expect_part(5 * unit..len - unit)?;
+    let mut to = Mirrored::new(context, 9, len + 2 * unit)?;
+    expect_copy(&buffer, unit..len - unit, &mut to, 3 * unit)
+}
+
+fn to_the_last_byte(context: &Context) -> Result<(), Failure> {
+    let unit = context.alignment();
+    for len in 1..=67 {
+        let mut buffer = Mirrored::new(context, 10, len)?;
+        let last = (len - 1) / unit * unit;
+        buffer.write(last..len, 11)?;
+        buffer.expect(format_args!("after a write to the last of {len} bytes"))?;
+        buffer.expect_part(last..len)?;
+        let mut to = Mirrored::new(context, 12, len)?;
+        expect_copy(&buffer, last..len, &mut to, last)?;
+    }
+    Ok(())
+}
+
+fn every_byte_value(context: &Context) -> Result<(), Failure> {
+    let expected: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
+    let buffer = context.filled(&expected)?;
+    let copy = context.allocate(expected.len())?;
+    copy.copy_from(0, &buffer, 0..expected.len())?;
+    expect_content(&buffer, &expected, "all values")?;
+    expect_content(&copy, &expected, "a copy of all values")
+}
+
+fn zeros_are_written(context: &Context) -> Result<(), Failure> {
+    for len in [1, 64, 4096, 100_000] {
+        let buffer = context.filled(&vec![0xFF; len])?;
+        buffer.write(0, &vec![0; len])?;
+        expect_content(&buffer, &vec![0; len], format_args!("{len} zeros over ones"))?;
+        let other = context.filled(&vec![0xFF; len])?;
+        other.copy_from(0, &buffer, 0..len)?;
+        expect_content(&other, &vec![0; len], format_args!("{len} zeros copied over ones"))?;
+    }
+    Ok(())
+}
+
+fn same_bytes_are_written(context: &Context) -> Result<(), Failure> {
+    for value in [0x00, 0x01, 0x7F, 0x80, 0xFF] {
+        let expected = vec![value; 70_001];
+        let buffer = Mirrored::new(context, 13, expected.len())?.buffer;
+        buffer.write(0, &expected)?;
+        expect_content(&buffer, &expected, format_args!("a run of {value:#04x}"))?;
+    }
+    Ok(())
+}
+
+fn the_last_write_stays(context: &Context) -> Result<(), Failure> {
+    let mut buffer = Mirrored::new(context, 14, 4096)?;
+    for seed in 0..=255 {
+        buffer.write(0..4096, seed)?;
+    }
+    buffer.expect("after 256 writes to one place")
+}
+
+fn reading_changes_nothing(context: &Context) -> Result<(), Failure> {
+    let buffer = Mirrored::new(context, 15, 4097)?;
+    for round in 0..20 {
+        buffer.expect(format_args!("read {round} times before"))?;
+    }
+    Ok(())
+}
+
+fn the_source_stays(context: &Context) -> Result<(), Failure> {
+    for len in [1, 64, 4097] {
+        let (source, to) = (Mirrored::new(context, 16, len)?, context.filled(&vec![0; len])?);
+        to.copy_from(0, &source.buffer, 0..len)?;
+        source.expect(format_args!("the source of a copy of {len} bytes"))?;
+        to.write(0, &vec![0xEE; len])?;
+        source.expect("the source of a copy that was written over")?;
+    }
+    Ok(())
+}
+
+fn a_long_chain(context: &Context) -> Result<(), Failure> {
+    let expected = bytes(17, 1001);
+    let mut last = context.filled(&expected)?;
+    for _ in 0..100 {
+        let next = context.allocate(expected.len())?;
+        next.copy_from(0, &last, 0..expected.len())?;
+        last = next;
+    }
+    expect_content(&last, &expected, "after 100 copies")
+}
+
+fn any_place_on_the_host(context: &Context) -> Result<(), Failure> {
+    let host = bytes(18, 200);
+    for start in 0..32 {
+        let source = &host[start..start + 67];
+        let buffer = context.filled(source)?;
+        expect_content(&buffer, source, format_args!("written from {start} bytes further on the host"))?;
+        let mut destination = vec![0x5A; 200];
+        buffer.read(0, &mut destination[start..start + 67])?;
+        let mut expected = vec![0x5A; 200];
+        expected[start..start + 67].copy_from_slice(source);
+        expect_bytes(&destination, &expected, format_args!("read to {start} bytes further on the host"))?;
+    }
+    Ok(())
+}
+
+fn they_are_done_when_they_return(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 50_000;
+    let (buffer, copy) = (context.allocate(LEN)?, context.allocate(LEN)?);
+    let mut host = vec![0; LEN];
+    for round in 0..100 {
+        host.fill(round);
+        buffer.write(0, &host)?;
+        // A driver that still reads it would take these.
+        host.fill(0xEE);
+        copy.copy_from(0, &buffer, 0..LEN)?;
+        buffer.write(0, &host)?;
+        expect_content(&copy, &[round; LEN], format_args!("the copy in round {round}, read at once"))?;
+    }
+    Ok(())
+}
+
+fn two_buffers_never_overlap(context: &Context) -> Result<(), Failure> {
+    let mut held = Vec::new();
+    for index in 0..20 {
+        held.push(Mirrored::new(context, index, 64)?);
+    }
+    for from in 0..held.len() {
+        let to = (from + 7) % held.len();
+        let source = held[from].buffer.clone();
+        held[to].buffer.copy_from(0, &source, 0..64)?;
+        held[to].bytes = held[from].bytes.clone();
+        let onto_itself = source.copy_from(0, &source, 0..64);
+        ensure!(
+            matches!(onto_itself, Err(DeviceError::Overlap { .. })),
+            "a copy onto itself: expected an error that says that they overlap, got {onto_itself:?}"
+        );
+    }
+    held.iter().try_for_each(|buffer| buffer.expect("after copies among twenty buffers"))
+}
+
+fn refusals_change_nothing(context: &Context) -> Result<(), Failure> {
+    let mut buffer = Mirrored::new(context, 19, 64)?;
+    let other = Mirrored::new(context, 20, 128)?;
+    for result in [
+        buffer.buffer.write(0, &[0xEE; 65]),
+        buffer.buffer.write(usize::MAX, &[0xEE; 2]),
+        buffer.buffer.read(64, &mut [0; 1]),
+        buffer.buffer.copy_from(0, &other.buffer, 0..65),
+        buffer.buffer.copy_from(64, &other.buffer, 0..1),
+        buffer.buffer.copy_from(0, &other.buffer, 128..129),
+    ] {
+        ensure!(
+            matches!(result, Err(DeviceError::OutOfRange { .. })),
+            "expected an error that says that it is out of range, got {result:?}"
+        );
+    }
+    buffer.expect("after what was refused")?;
+    expect_copy(&other, 64..128, &mut buffer, 0)?;
+    ensure!(content(&other.buffer)? == other.bytes, "the other buffer has changed");
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! How many devices there are.
+
+use device_registry::{DeviceError, device};
+
+use super::check;
+use crate::check::Check;
+use crate::context::{Context, in_threads};
+use crate::failure::{Failure, ensure};
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(enumeration::the_count_stays, "the number of devices is the same however often it is asked"),
+    check!(
+        enumeration::the_count_stays_while_devices_are_used,
+        "the number of devices does not change when one is opened and has memory in use"
+    ),
+    check!(
+        enumeration::the_count_is_the_same_on_all_threads,
+        "threads that ask for the number of devices at the same time all get the same"
+    ),
+    check!(enumeration::every_ordinal_opens, "each ordinal below the count is a device that opens"),
+    check!(enumeration::no_device_is_beyond_the_count, "the first ordinal beyond the count is no device"),
+];
+
+fn the_count_stays(context: &Context) -> Result<(), Failure> {
+    let count = context.device().count()?;
+    for _ in 0..100 {
+        let again = context.device().count()?;
+        ensure!(again == count, "expected {count} devices as before, got {again}");
+    }
+    Ok(())
+}
+
+fn the_count_stays_while_devices_are_used(context: &Context) -> Result<(), Failure> {
+    let count = context.device().count()?;
+    let _in_use = context.filled(&[1; 4096])?;
+    let again = context.device().count()?;
+    ensure!(again == count, "expected {count} devices as before, got {again} with one in use");
+    Ok(())
+}
+
+fn the_count_is_the_same_on_all_threads(context: &Context) -> Result<(), Failure> {
+    let count = context.device().count()?;
+    in_threads(8, |_| {
+        for _ in 0..20 {
+            let again = context.device().count()?;
+            ensure!(again == count, "expected {count} devices as on the other threads, got {again}");
+        }
+        Ok(())
+    })
+}
+
+fn every_ordinal_opens(context: &Context) -> Result<(), Failure> {
+    for ordinal in 0..context.device().count()? {
+        device(&format!("{}:{ordinal}", context.device().name()))?.allocate(1)?;
+    }
+    Ok(())
+}
+
+fn no_device_is_beyond_the_count(context: &Context) -> Result<(), Failure> {
+    let count = context.device().count()?;
+    match device(&format!("{}:{count}", context.device().name()))?.allocate(1) {
+        Err(DeviceError::NoSuchDevice { count: told, .. }) if told == count => Ok(()),
+        Err(error) => {
+            Err(Failure::new(format_args!("expected an error that tells the count {count}, got: {error}")))
+        }
+        Ok(buffer) => Err(Failure::new(format_args!(
+            "the count is {count}, and memory could be allocated on {}",
+            buffer.device()
+        ))),
+    }
+}

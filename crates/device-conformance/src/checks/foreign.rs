@@ -1,0 +1,217 @@
+//! Bytes that come from other devices and go there: the cpu, and the others of the backend.
+
+use device_registry::{Device, device};
+
+use super::check;
+use crate::check::{Check, Need};
+use crate::context::{Context, bytes, expect_content, filled, in_threads};
+use crate::failure::Failure;
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(
+        foreign::to_the_cpu_and_back,
+        "bytes survive the way to the cpu and back, also when it takes several pieces"
+    )
+    .uses_cpu(),
+    check!(
+        foreign::at_every_place_with_the_cpu,
+        "copies between any places here and on the cpu change the one place"
+    )
+    .uses_cpu(),
+    check!(
+        foreign::with_the_cpu_on_many_threads,
+        "threads that copy to and from the cpu at once do not disturb each other"
+    )
+    .uses_cpu(),
+    check!(
+        foreign::to_every_peer_and_back,
+        "bytes survive the way to each other device of the backend and back"
+    )
+    .needs(&[Need::Peer]),
+    check!(
+        foreign::at_every_place_with_a_peer,
+        "copies between any places here and on a peer change the one place"
+    )
+    .needs(&[Need::Peer]),
+    check!(foreign::the_source_on_a_peer_stays, "the source of a copy from a peer stays as it is")
+        .needs(&[Need::Peer]),
+    check!(foreign::peers_have_memory_of_their_own, "memory on two devices is not the same memory")
+        .needs(&[Need::Peer]),
+    check!(foreign::devices_in_turn, "one thread may use two devices in turn, call by call")
+        .needs(&[Need::Peer]),
+    check!(
+        foreign::peers_in_opposite_directions,
+        "copies between two devices in both directions at once do not wait for each other for ever"
+    )
+    .needs(&[Need::Peer]),
+    check!(foreign::threads_on_both_devices, "threads on two devices at once do not disturb each other")
+        .needs(&[Need::Peer]),
+    check!(foreign::dropping_for_a_peer, "memory is dropped on its own device, whichever was used last")
+        .needs(&[Need::Peer]),
+];
+
+/// Copies bytes from here to the other device and back.
+fn there_and_back(context: &Context, other: Device) -> Result<(), Failure> {
+    // The last is more than one piece of a copy through the host.
+    for len in [1, 67, 4097, (2 << 20) + 13] {
+        let expected = bytes(1, len);
+        let here = context.filled(&expected)?;
+        let (there, back) = (other.allocate(len)?, context.allocate(len)?);
+        there.copy_from(0, &here, 0..len)?;
+        expect_content(&there, &expected, format_args!("{len} bytes on {other}"))?;
+        back.copy_from(0, &there, 0..len)?;
+        expect_content(&back, &expected, format_args!("{len} bytes back from {other}"))?;
+    }
+    Ok(())
+}
+
+/// Copies between many places here and on the other device, both ways, and looks at all of both buffers.
+fn at_every_place(context: &Context, other: Device) -> Result<(), Failure> {
+    let unit = context.alignment();
+    let len = 24 * unit;
+    let (mut near, mut far) = (bytes(1, len), bytes(2, len));
+    let (here, there) = (context.filled(&near)?, filled(other, &far)?);
+    for (from, to) in (0..12).flat_map(|from| [0, 1, 2, 3, 5, 8, 11].map(move |to| (from * unit, to * unit)))
+    {
+        for part in [1, 2, 3, 4, 7, 12].map(|units| units * unit) {
+            there.copy_from(to, &here, from..from + part)?;
+            far[to..to + part].copy_from_slice(&near[from..from + part]);
+            expect_content(&there, &far, format_args!("{part} bytes from {from} here to {to} on {other}"))?;
+            // Something else each time, so that a copy that is not made shows.
+            far[from] = far[from].wrapping_add(1);
+            there.write(from, &far[from..from + unit])?;
+            here.copy_from(from, &there, to..to + part)?;
+            near[from..from + part].copy_from_slice(&far[to..to + part]);
+            expect_content(&here, &near, format_args!("{part} bytes from {to} on {other} to {from} here"))?;
+        }
+    }
+    Ok(())
+}
+
+fn to_the_cpu_and_back(context: &Context) -> Result<(), Failure> {
+    there_and_back(context, Device::cpu())
+}
+
+fn at_every_place_with_the_cpu(context: &Context) -> Result<(), Failure> {
+    at_every_place(context, Device::cpu())
+}
+
+fn with_the_cpu_on_many_threads(context: &Context) -> Result<(), Failure> {
+    in_threads(8, |index| {
+        for round in 0..20 {
+            let expected = bytes((index * 20 + round) as u8, 3000);
+            let there = filled(Device::cpu(), &expected)?;
+            let (here, back) = (context.allocate(3000)?, Device::cpu().allocate(3000)?);
+            here.copy_from(0, &there, 0..3000)?;
+            back.copy_from(0, &here, 0..3000)?;
+            expect_content(&back, &expected, "back on the cpu")?;
+        }
+        Ok(())
+    })
+}
+
+fn to_every_peer_and_back(context: &Context) -> Result<(), Failure> {
+    let name = context.device().name();
+    for ordinal in 0..context.device().count()? {
+        let peer = device(&format!("{name}:{ordinal}"))?;
+        if peer != context.device() {
+            there_and_back(context, peer)?;
+        }
+    }
+    Ok(())
+}
+
+fn at_every_place_with_a_peer(context: &Context) -> Result<(), Failure> {
+    at_every_place(context, context.peer()?)
+}
+
+fn the_source_on_a_peer_stays(context: &Context) -> Result<(), Failure> {
+    for len in [1, 64, 4097] {
+        let expected = bytes(3, len);
+        let there = filled(context.peer()?, &expected)?;
+        let here = context.filled(&bytes(4, len))?;
+        here.copy_from(0, &there, 0..len)?;
+        expect_content(&there, &expected, format_args!("the source of a copy of {len} bytes"))?;
+        here.write(0, &vec![0xEE; len])?;
+        expect_content(&there, &expected, "the source of a copy that was written over")?;
+    }
+    Ok(())
+}
+
+fn peers_have_memory_of_their_own(context: &Context) -> Result<(), Failure> {
+    let peer = context.peer()?;
+    let mut held = Vec::new();
+    // The same lengths in the same order, so that the same addresses are likely.
+    for (index, len) in [64, 1000, 4096, 64, 100_000].into_iter().enumerate() {
+        for (device, seed) in [(context.device(), 0), (peer, 0x40)] {
+            let expected = bytes(seed + index as u8, len);
+            held.push((filled(device, &expected)?, expected));
+        }
+    }
+    for (buffer, expected) in &held {
+        expect_content(buffer, expected, format_args!("memory on {}", buffer.device()))?;
+    }
+    Ok(())
+}
+
+fn devices_in_turn(context: &Context) -> Result<(), Failure> {
+    let devices = [context.device(), context.peer()?];
+    for round in 0..50 {
+        let expected = [bytes(round, 500), bytes(round ^ 0x80, 500)];
+        // Each step on both before the next: a driver that remembers which device it used last uses the wrong one.
+        let first = [devices[0].allocate(500)?, devices[1].allocate(500)?];
+        let second = [devices[1].allocate(500)?, devices[0].allocate(500)?];
+        first[0].write(0, &expected[0])?;
+        first[1].write(0, &expected[1])?;
+        second[1].copy_from(0, &first[0], 0..500)?;
+        second[0].copy_from(0, &first[1], 0..500)?;
+        for ordinal in [1, 0] {
+            let name = devices[ordinal];
+            expect_content(&first[ordinal], &expected[ordinal], format_args!("written on {name}"))?;
+            expect_content(&second[1 - ordinal], &expected[ordinal], format_args!("copied on {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn peers_in_opposite_directions(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 1 << 16;
+    let pair = [context.filled(&[1; LEN])?, filled(context.peer()?, &[1; LEN])?];
+    in_threads(4, |index| {
+        let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
+        (0..150).try_for_each(|_| Ok(to.copy_from(0, from, 0..LEN)?))
+    })?;
+    pair.iter().try_for_each(|buffer| expect_content(buffer, &[1; LEN], "all bytes are one"))
+}
+
+fn threads_on_both_devices(context: &Context) -> Result<(), Failure> {
+    let devices = [context.device(), context.peer()?];
+    in_threads(8, |index| {
+        for round in 0..30 {
+            let expected = bytes((index * 30 + round) as u8, 2000);
+            let buffer = filled(devices[index % 2], &expected)?;
+            let copy = devices[index % 2].allocate(2000)?;
+            copy.copy_from(0, &buffer, 0..2000)?;
+            expect_content(&copy, &expected, format_args!("a copy on {}", copy.device()))?;
+        }
+        Ok(())
+    })
+}
+
+fn dropping_for_a_peer(context: &Context) -> Result<(), Failure> {
+    let peer = context.peer()?;
+    let (kept_here, kept_there) = (bytes(5, 700), bytes(6, 700));
+    let (here, there) = (context.filled(&kept_here)?, filled(peer, &kept_there)?);
+    for _ in 0..50 {
+        let (one, other) = (context.filled(&[0xEE; 700])?, filled(peer, &[0xDD; 700])?);
+        // The last call was to the peer.
+        drop(one);
+        context.allocate(1)?;
+        drop(other);
+        let expected = bytes(7, 700);
+        expect_content(&context.filled(&expected)?, &expected, "allocated after drops")?;
+        expect_content(&filled(peer, &expected)?, &expected, "allocated on the peer after drops")?;
+    }
+    expect_content(&here, &kept_here, "memory that stays")?;
+    expect_content(&there, &kept_there, "memory on the peer that stays")
+}

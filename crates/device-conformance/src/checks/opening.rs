@@ -1,0 +1,95 @@
+//! Opening a device, and which threads may use it then.
+
+use std::thread;
+
+use device_registry::device;
+
+use super::check;
+use crate::check::{Check, Need};
+use crate::context::{Context, bytes, expect_content, filled, in_threads};
+use crate::failure::Failure;
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(opening::it_opens, "the device opens, and has memory that can be written and read"),
+    check!(
+        opening::every_thread_may_use_it,
+        "memory may be allocated, written, read and dropped each on another thread, also after that one ended"
+    ),
+    check!(
+        opening::the_threads_that_come_first_all_get_it,
+        "threads that use the device for the first time at the same time all find it open"
+    ),
+    check!(opening::it_stays_open, "memory in use is not touched when the device is asked for again"),
+    check!(
+        opening::others_may_be_open_too,
+        "the device works on, with what its memory holds, when all others of the backend are open and in use"
+    )
+    .needs(&[Need::Peer]),
+];
+
+fn it_opens(context: &Context) -> Result<(), Failure> {
+    let expected = bytes(1, 64);
+    expect_content(&context.filled(&expected)?, &expected, "the first bytes on the device")
+}
+
+fn every_thread_may_use_it(context: &Context) -> Result<(), Failure> {
+    let expected = bytes(2, 256);
+    for _ in 0..20 {
+        // Each ends before the next begins, with all that the driver may keep for a thread.
+        let buffer = ends(|| context.allocate(expected.len()))?;
+        ends(|| Ok(buffer.write(0, &expected)?))?;
+        ends(|| expect_content(&buffer, &expected, "on a third thread"))?;
+        let copy = ends(|| context.allocate(expected.len()))?;
+        ends(|| Ok(copy.copy_from(0, &buffer, 0..expected.len())?))?;
+        ends(move || {
+            drop(buffer);
+            Ok(())
+        })?;
+        ends(|| expect_content(&copy, &expected, "the copy"))?;
+    }
+    Ok(())
+}
+
+/// Runs on a thread of its own, which ends.
+fn ends<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+    thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(_) => Err(Failure::new("it panicked on a thread of its own")),
+    })
+}
+
+fn the_threads_that_come_first_all_get_it(context: &Context) -> Result<(), Failure> {
+    in_threads(16, |index| {
+        let expected = bytes(index as u8, 64);
+        expect_content(&context.filled(&expected)?, &expected, "the first bytes of the thread")
+    })
+}
+
+fn it_stays_open(context: &Context) -> Result<(), Failure> {
+    let expected = bytes(3, 1000);
+    let buffer = context.filled(&expected)?;
+    for _ in 0..10 {
+        let again = device(&context.device().to_string())?;
+        again.properties()?;
+        again.allocate(1000)?.write(0, &[0xEE; 1000])?;
+        expect_content(&buffer, &expected, "after the device was asked for again")?;
+    }
+    Ok(())
+}
+
+fn others_may_be_open_too(context: &Context) -> Result<(), Failure> {
+    let expected = bytes(4, 1000);
+    let buffer = context.filled(&expected)?;
+    let mut others = Vec::new();
+    for ordinal in 0..context.device().count()? {
+        let other = device(&format!("{}:{ordinal}", context.device().name()))?;
+        let expected = bytes(10 + ordinal as u8, 1000);
+        others.push((filled(other, &expected)?, expected));
+    }
+    expect_content(&buffer, &expected, "with all devices in use")?;
+    for (other, expected) in &others {
+        expect_content(other, expected, format_args!("{} with all devices in use", other.device()))?;
+    }
+    let more = bytes(5, 1000);
+    expect_content(&context.filled(&more)?, &more, "memory allocated after the others")
+}

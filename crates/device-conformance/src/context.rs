@@ -1,0 +1,215 @@
+//! What a check works with: the device, and a few words that most checks use.
+
+use std::fmt;
+use std::sync::Barrier;
+use std::thread;
+
+use device_registry::{Buffer, Device, DeviceProperties, device};
+
+use crate::failure::{Failure, ensure};
+use crate::isolate::panic_message;
+
+/// A check's device.
+pub(crate) struct Context {
+    device: Device,
+    properties: DeviceProperties,
+}
+
+impl Context {
+    pub(crate) fn new(device: Device) -> Result<Self, Failure> {
+        Ok(Self { device, properties: device.properties()? })
+    }
+
+    pub(crate) fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// What offsets on the device are multiples of, and lengths too unless they reach the end of the buffer.
+    pub(crate) fn alignment(&self) -> usize {
+        self.properties.copy_alignment
+    }
+
+    /// How much memory is free, or that the check is unsupported.
+    pub(crate) fn free_memory(&self) -> Result<u64, Failure> {
+        let free = self.device.memory_info()?.free;
+        free.ok_or_else(|| Failure::unsupported("the device does not tell how much memory is free"))
+    }
+
+    /// Another device of the backend, or that the check is unsupported.
+    pub(crate) fn peer(&self) -> Result<Device, Failure> {
+        let count = self.device.count()?;
+        if count < 2 {
+            return Err(Failure::unsupported("the backend has one device, and this takes two"));
+        }
+        let next = (usize::from(self.device.index().unwrap_or(0)) + 1) % count;
+        Ok(device(&format!("{}:{next}", self.device.name()))?)
+    }
+
+    /// Memory on the device.
+    #[track_caller]
+    pub(crate) fn allocate(&self, len: usize) -> Result<Buffer, Failure> {
+        let buffer = self.device.allocate(len)?;
+        ensure!(buffer.len() == len, "{len} bytes were asked for, and the buffer has {}", buffer.len());
+        Ok(buffer)
+    }
+
+    /// Memory on the device that holds these bytes.
+    #[track_caller]
+    pub(crate) fn filled(&self, bytes: &[u8]) -> Result<Buffer, Failure> {
+        filled(self.device, bytes)
+    }
+
+    /// The ranges of a buffer of `len` bytes that begin at one of `offsets` and have one of `lens`, as far as the
+    /// device's alignment allows them. Both are counted in units of the alignment, and those that reach the end have
+    /// any length.
+    pub(crate) fn ranges(
+        &self,
+        len: usize,
+        offsets: impl IntoIterator<Item = usize>,
+        lens: impl Iterator<Item = usize> + Clone,
+    ) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let unit = self.alignment();
+        let ranges = offsets.into_iter().flat_map(move |offset| {
+            let start = offset * unit;
+            let ends = lens.clone().map(move |len| start + len * unit).chain([len]);
+            ends.map(move |end| start..end)
+        });
+        ranges.filter(move |range| !range.is_empty() && range.end <= len)
+    }
+}
+
+/// Memory on a device that holds these bytes.
+#[track_caller]
+pub(crate) fn filled(device: Device, bytes: &[u8]) -> Result<Buffer, Failure> {
+    let buffer = device.allocate(bytes.len())?;
+    buffer.write(0, bytes)?;
+    Ok(buffer)
+}
+
+/// All bytes of a buffer.
+#[track_caller]
+pub(crate) fn content(buffer: &Buffer) -> Result<Vec<u8>, Failure> {
+    // Not zeros, which memory that was never read would show.
+    let mut bytes = vec![0xA5; buffer.len()];
+    buffer.read(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// `len` bytes of all values, which differ from their neighbours, from those a page or a power of two away, and
+/// from those of another seed.
+pub(crate) fn bytes(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|i| ((i as u32).wrapping_mul(0x9E37_79B1) >> 24) as u8 ^ seed.wrapping_mul(0x3D)).collect()
+}
+
+/// A failure that says where two byte strings differ first.
+#[track_caller]
+pub(crate) fn expect_bytes(got: &[u8], expected: &[u8], what: impl fmt::Display) -> Result<(), Failure> {
+    if got == expected {
+        return Ok(());
+    }
+    let len = expected.len();
+    ensure!(got.len() == len, "{what}: expected {len} bytes, got {}", got.len());
+    let mut wrong = (0..len).filter(|&i| got[i] != expected[i]);
+    let first = wrong.next().unwrap_or(0);
+    let more = wrong.count();
+    Err(Failure::new(format_args!(
+        "{what}: expected byte {:#04x} at offset {first} of {len}, got {:#04x}{}",
+        expected[first],
+        got[first],
+        match more {
+            0 => String::new(),
+            more => format!(" ({more} more differ)"),
+        }
+    )))
+}
+
+/// A failure unless the buffer holds these bytes.
+#[track_caller]
+pub(crate) fn expect_content(
+    buffer: &Buffer,
+    expected: &[u8],
+    what: impl fmt::Display,
+) -> Result<(), Failure> {
+    expect_bytes(&content(buffer)?, expected, what)
+}
+
+/// Runs the same work on many threads, which all begin at once. The first failure is the outcome.
+#[track_caller]
+pub(crate) fn in_threads(
+    count: usize,
+    work: impl Fn(usize) -> Result<(), Failure> + Sync,
+) -> Result<(), Failure> {
+    let (start, work) = (Barrier::new(count), &work);
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|index| {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    work(index)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    for (index, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Ok(result) => result.map_err(|failure| failure.during(format_args!("thread {index}")))?,
+            Err(panic) => {
+                return Err(Failure::new(format_args!(
+                    "thread {index} panicked: {}",
+                    panic_message(&*panic)
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_tell_places_and_seeds_apart() {
+        let long = bytes(0, (1 << 20) + 300);
+        for distance in [1, 2, 3, 4, 8, 16, 64, 255, 256, 4095, 4096, 65536, 1 << 20] {
+            let same = (0..300).filter(|&i| long[i] == long[i + distance]).count();
+            assert_eq!(same, 0, "{distance} bytes away");
+        }
+        let mut seen = [false; 256];
+        long.iter().for_each(|&byte| seen[usize::from(byte)] = true);
+        assert!(seen.iter().all(|&seen| seen));
+        for seed in 1..=255 {
+            assert_ne!(bytes(0, 1), bytes(seed, 1));
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_is_told_with_its_place() {
+        let message = |got: &[u8], expected: &[u8]| expect_bytes(got, expected, "read").unwrap_err().message;
+        assert_eq!(message(b"abc", b"aBc"), "read: expected byte 0x42 at offset 1 of 3, got 0x62");
+        assert_eq!(
+            message(b"xbz", b"aBc"),
+            "read: expected byte 0x61 at offset 0 of 3, got 0x78 (2 more differ)"
+        );
+        assert_eq!(message(b"ab", b"abc"), "read: expected 3 bytes, got 2");
+        assert!(expect_bytes(b"abc", b"abc", "read").is_ok());
+    }
+
+    #[test]
+    fn threads_tell_who_failed() {
+        let failure =
+            in_threads(3, |index| if index == 1 { Err(Failure::new("no")) } else { Ok(()) }).unwrap_err();
+        assert_eq!(failure.message, "thread 1: no");
+        let panicked = in_threads(2, |index| {
+            assert_ne!(index, 1, "on purpose");
+            Ok(())
+        });
+        assert!(panicked.unwrap_err().message.starts_with("thread 1 panicked: "));
+    }
+}

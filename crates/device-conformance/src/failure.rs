@@ -1,0 +1,50 @@
+//! What a check returns when it does not pass.
+
+use std::fmt;
+use std::panic::Location;
+
+use device_registry::DeviceError;
+
+/// Why a check did not pass, and where in it. An error of a device becomes one by `?`.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) at: &'static Location<'static>,
+    /// The device does not offer what is checked, which is no fault.
+    pub(crate) unsupported: bool,
+}
+
+impl Failure {
+    #[track_caller]
+    pub(crate) fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), at: Location::caller(), unsupported: false }
+    }
+
+    #[track_caller]
+    pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
+        Self { unsupported: true, ..Self::new(what) }
+    }
+
+    /// The same, with what was being done in front.
+    pub(crate) fn during(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+}
+
+impl From<DeviceError> for Failure {
+    #[track_caller]
+    fn from(error: DeviceError) -> Self {
+        Self::new(format_args!("{error:?}"))
+    }
+}
+
+/// Returns a failure with a formatted message unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::failure::Failure::new(format_args!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure;

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod check;
+mod checks;
+mod context;
+mod failure;
+mod isolate;
+mod lanes;
+mod lists;
+mod outcome;
+mod standing;
+mod suite;
+mod summary;
+
+pub use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
+pub use crate::outcome::Outcome;
+pub use crate::suite::{Suite, run};
