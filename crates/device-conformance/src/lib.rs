@@ -8,6 +8,7 @@ mod failure;
 mod isolate;
 mod lanes;
 mod lists;
+mod mirrored;
 mod outcome;
 mod standing;
 mod suite;

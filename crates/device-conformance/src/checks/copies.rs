@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use device_registry::{Buffer, DeviceError};
+use device_registry::DeviceError;
 
 use super::check;
 use crate::check::Check;
 use crate::context::{Context, bytes, content, expect_bytes, expect_content};
 use crate::failure::{Failure, ensure};
+use crate::mirrored::{Mirrored, PAGE, page_ranges, small, small_ranges};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(copies::write_at_every_place, "a write to any place of a buffer changes that place and no other"),
@@ -56,52 +57,11 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// A buffer on the device, with what it should hold.
-struct Mirrored {
-    buffer: Buffer,
-    bytes: Vec<u8>,
-}
-
-impl Mirrored {
-    fn new(context: &Context, seed: u8, len: usize) -> Result<Self, Failure> {
-        let bytes = bytes(seed, len);
-        Ok(Self { buffer: context.filled(&bytes)?, bytes })
-    }
-
-    fn write(&mut self, range: Range<usize>, seed: u8) -> Result<(), Failure> {
-        let part = bytes(seed, range.len());
-        self.buffer.write(range.start, &part)?;
-        self.bytes[range].copy_from_slice(&part);
-        Ok(())
-    }
-
-    fn expect(&self, what: impl std::fmt::Display) -> Result<(), Failure> {
-        expect_content(&self.buffer, &self.bytes, what)
-    }
-
-    fn expect_part(&self, range: Range<usize>) -> Result<(), Failure> {
-        let mut part = vec![0xA5; range.len()];
-        self.buffer.read(range.start, &mut part)?;
-        let expected = &self.bytes[range.clone()];
-        expect_bytes(&part, expected, format_args!("a read of {range:?} of {} bytes", self.bytes.len()))
-    }
-}
-
 /// Copies, and looks at all of the destination.
 fn expect_copy(source: &Mirrored, range: Range<usize>, to: &mut Mirrored, at: usize) -> Result<(), Failure> {
     to.buffer.copy_from(at, &source.buffer, range.clone())?;
     to.bytes[at..at + range.len()].copy_from_slice(&source.bytes[range.clone()]);
     to.expect(format_args!("the destination of a copy of {range:?} to {at}"))
-}
-
-/// A length of few units that is a multiple of no alignment but 1, so that the end of a buffer is odd.
-fn small(context: &Context) -> usize {
-    21 * context.alignment() + (context.alignment() > 1) as usize
-}
-
-/// All ranges of a small buffer.
-fn small_ranges(context: &Context) -> impl Iterator<Item = Range<usize>> {
-    context.ranges(small(context), 0..=20, (1..=10).chain([15, 16, 17]))
 }
 
 fn write_at_every_place(context: &Context) -> Result<(), Failure> {
@@ -149,21 +109,6 @@ fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-const PAGE: usize = 4096;
-
-/// Ranges of a buffer of three pages and a bit that begin and end around the borders of pages.
-fn page_ranges(context: &Context) -> (usize, impl Iterator<Item = Range<usize>>) {
-    let (len, unit) = (3 * PAGE + 1, context.alignment());
-    let around = |border: usize| [border.saturating_sub(unit), border, border + unit];
-    let places = [0, PAGE, 2 * PAGE, 3 * PAGE].map(around).concat();
-    let starts = places.clone();
-    let ranges = starts.into_iter().flat_map(move |start| {
-        let ends: Vec<_> = places.iter().copied().filter(|&end| end < len).chain([len]).collect();
-        ends.into_iter().filter(move |&end| start < end).map(move |end| start..end)
-    });
-    (len, ranges)
 }
 
 fn write_around_page_borders(context: &Context) -> Result<(), Failure> {

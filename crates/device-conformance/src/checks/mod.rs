@@ -3,6 +3,7 @@
 mod copies;
 mod drops;
 mod enumeration;
+mod fill;
 mod foreign;
 mod memory;
 mod messages;
@@ -19,6 +20,7 @@ pub(crate) static GROUPS: &[&[Check]] = &[
     opening::CHECKS,
     memory::CHECKS,
     copies::CHECKS,
+    fill::CHECKS,
     threads::CHECKS,
     drops::CHECKS,
     foreign::CHECKS,

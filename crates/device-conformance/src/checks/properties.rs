@@ -1,5 +1,9 @@
 //! What a device says about itself.
 
+use std::collections::BTreeMap;
+
+use device_registry::{DeviceError, DeviceProperties, device};
+
 use super::check;
 use crate::check::{Check, Need};
 use crate::context::{Context, in_threads};
@@ -11,7 +15,19 @@ pub(super) const CHECKS: &[Check] = &[
         properties::the_driver_is_text,
         "the driver is left out where there is none, and can be printed as it is"
     ),
-    check!(properties::they_stay, "the properties are the same however often they are asked"),
+    check!(
+        properties::the_vendor_is_text,
+        "the vendor is left out where it is unknown, and can be printed as it is"
+    ),
+    check!(properties::they_stay, "the backend says the same of a device whenever it is asked, open or not"),
+    check!(
+        properties::devices_are_told_apart,
+        "no two devices of a backend have one UUID, and none has zeros for one"
+    ),
+    check!(
+        properties::sizes_go_together,
+        "the declared sizes of memory do not contradict each other, or what is told"
+    ),
     check!(properties::free_memory_is_at_most_all, "no more memory is free than there is"),
     check!(properties::total_memory_stays, "the total of memory does not change while some is in use"),
     check!(
@@ -36,22 +52,65 @@ fn is_text(what: &str, text: &str) -> Result<(), Failure> {
 }
 
 fn the_name_is_text(context: &Context) -> Result<(), Failure> {
-    is_text("name", &context.device().properties()?.name)
+    is_text("name", &context.properties().name)
 }
 
 fn the_driver_is_text(context: &Context) -> Result<(), Failure> {
-    match context.device().properties()?.driver {
-        Some(driver) => is_text("driver", &driver),
-        None => Ok(()),
-    }
+    context.properties().driver.as_deref().map_or(Ok(()), |driver| is_text("driver", driver))
+}
+
+/// What the backend itself says, where the core would remember it.
+fn asked_again(context: &Context) -> Result<DeviceProperties, Failure> {
+    let device = context.device();
+    let backend = device.backend().load().map_err(DeviceError::from)?;
+    backend.properties(device.index().unwrap_or(0).into()).map_err(Failure::new)
 }
 
 fn they_stay(context: &Context) -> Result<(), Failure> {
-    let properties = context.device().properties()?;
+    let properties = context.properties();
     for _ in 0..10 {
+        let again = asked_again(context)?;
+        ensure!(again == *properties, "expected {properties:?} as before, got {again:?}");
         let _in_use = context.filled(&[1; 64])?;
-        let again = context.device().properties()?;
-        ensure!(again == properties, "expected {properties:?} as before, got {again:?}");
+        let again = asked_again(context)?;
+        ensure!(again == *properties, "expected {properties:?} as before, got {again:?} with it in use");
+    }
+    Ok(())
+}
+
+fn the_vendor_is_text(context: &Context) -> Result<(), Failure> {
+    context.properties().vendor.as_deref().map_or(Ok(()), |vendor| is_text("vendor", vendor))
+}
+
+fn devices_are_told_apart(context: &Context) -> Result<(), Failure> {
+    let own = context.properties().uuid;
+    ensure!(own.is_none_or(|uuid| *uuid.as_bytes() != [0; 16]), "the UUID is all zeros: leave it out");
+    let mut others = BTreeMap::new();
+    for ordinal in 0..context.device().count()? {
+        let other = device(&format!("{}:{ordinal}", context.device().name()))?;
+        if let Some(uuid) = other.properties()?.uuid
+            && let Some(same) = others.insert(uuid, other)
+        {
+            return Err(Failure::new(format_args!("`{same}` and `{other}` have one UUID, {uuid}")));
+        }
+    }
+    Ok(())
+}
+
+fn sizes_go_together(context: &Context) -> Result<(), Failure> {
+    let properties = context.properties();
+    let (total, largest) = (properties.total_memory, properties.largest_allocation);
+    ensure!(total != Some(0), "the device has memory, and declares a total of 0 bytes");
+    ensure!(
+        largest != Some(0),
+        "the device has memory, and declares that no allocation can be longer than 0"
+    );
+    if let (Some(total), Some(largest)) = (total, largest) {
+        ensure!(largest <= total, "one allocation can have {largest} bytes, of {total} in all");
+    }
+    let told = context.device().memory_info()?.total;
+    if let (Some(declared), Some(told)) = (total, told) {
+        ensure!(declared == told, "{declared} bytes of memory are declared, and {told} are told when asked");
     }
     Ok(())
 }
