@@ -129,6 +129,10 @@ pub(crate) enum Need {
     Peer,
     /// The device tells how much memory is free.
     FreeMemory,
+    /// Host memory that the device reaches faster.
+    PinnedMemory,
+    /// Events that have a time.
+    TimedEvents,
 }
 
 impl Need {
@@ -136,13 +140,21 @@ impl Need {
         match self {
             Self::Peer => "two devices",
             Self::FreeMemory => "known free memory",
+            Self::PinnedMemory => "pinned host memory",
+            Self::TimedEvents => "events with a time",
         }
     }
 
     fn is_met(self, context: &Context) -> Result<(), Failure> {
+        let declared = |is: bool| match is {
+            true => Ok(()),
+            false => Err(Failure::unsupported(format_args!("the device does not declare {}", self.name()))),
+        };
         match self {
             Self::Peer => context.peer().map(drop),
             Self::FreeMemory => context.free_memory().map(drop),
+            Self::PinnedMemory => declared(context.properties().pinned_memory),
+            Self::TimedEvents => declared(context.properties().timed_events),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Barrier;
 use std::thread;
 
-use device_registry::{Buffer, Device, DeviceProperties, device};
+use device_registry::{Buffer, Device, DeviceProperties, Stream, device};
 
 use crate::failure::{Failure, ensure};
 use crate::isolate::panic_message;
@@ -47,6 +47,12 @@ impl Context {
         }
         let next = (usize::from(self.device.index().unwrap_or(0)) + 1) % count;
         Ok(device(&format!("{}:{next}", self.device.name()))?)
+    }
+
+    /// A stream of the device.
+    #[track_caller]
+    pub(crate) fn stream(&self) -> Result<Stream, Failure> {
+        Ok(self.device.create_stream()?)
     }
 
     /// Memory on the device.

@@ -3,12 +3,16 @@
 mod copies;
 mod drops;
 mod enumeration;
+mod events;
 mod fill;
 mod foreign;
+mod host_calls;
 mod memory;
 mod messages;
 mod opening;
+mod ordering;
 mod properties;
+mod streams;
 mod threads;
 
 use crate::check::Check;
@@ -24,6 +28,10 @@ pub(crate) static GROUPS: &[&[Check]] = &[
     threads::CHECKS,
     drops::CHECKS,
     foreign::CHECKS,
+    streams::CHECKS,
+    events::CHECKS,
+    ordering::CHECKS,
+    host_calls::CHECKS,
     messages::CHECKS,
 ];
 

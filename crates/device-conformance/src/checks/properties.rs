@@ -139,9 +139,9 @@ fn free_memory_falls_while_some_is_held(context: &Context) -> Result<(), Failure
     for _ in 0..TRIES {
         let before = context.free_memory()?;
         // More than a driver may have kept for its next allocations, and not so much that it harms others.
-        let len = (before / 4).min(256 << 20);
+        let len = (before / 4).min(256 << 20).next_multiple_of(context.alignment() as u64);
         let held = context.allocate(len as usize)?;
-        held.write(0, &[1])?;
+        held.write(0, &vec![1; context.alignment()])?;
         let during = context.free_memory()?;
         drop(held);
         let after = context.free_memory()?;

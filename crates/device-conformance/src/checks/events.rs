@@ -1,0 +1,414 @@
+//! Points in a stream's work: when they are reached, who may wait for them, and their times.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use device_registry::{BackendErrorKind, Buffer, Device, Event, EventOptions, Stream};
+
+use super::check;
+use super::streams::{busy_pair, keep_busy};
+use crate::check::{Check, Need};
+use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
+use crate::failure::{Failure, ensure};
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(
+        events::done_when_the_work_before_is,
+        "when an event was waited for, the work before it is there for all"
+    ),
+    check!(
+        events::asked_until_done,
+        "an event that is asked says in the end that it is done, and not before the work is"
+    ),
+    check!(events::of_an_idle_stream, "an event of a stream without work is done by itself"),
+    check!(
+        events::what_comes_behind_is_not_waited_for,
+        "an event is done although later work of its stream is held back"
+    ),
+    check!(
+        events::done_for_good,
+        "an event that is done stays so, whatever its stream does later and however often it is asked"
+    ),
+    check!(events::many_in_flight, "thousands of events can be in flight, and are all done in the end"),
+    check!(events::many_threads_wait_for_one, "an event may be waited for by many threads at once"),
+    check!(events::outlives_its_stream, "an event of a stream that is dropped is done all the same"),
+    check!(
+        events::dropped_before_it_is_done,
+        "an event that is dropped at once still holds back the stream that waits for it"
+    ),
+    check!(events::a_stream_waits_for_another, "a stream that waits for an event sees the work before it"),
+    check!(
+        events::two_streams_take_turns,
+        "two streams that wait for each other's events in turn work hand in hand"
+    ),
+    check!(
+        events::several_streams_meet,
+        "a stream that waits for the events of several sees the work of all of them"
+    ),
+    check!(
+        events::later_work_is_not_waited_for_by_streams,
+        "a stream that waits for an event is not held back by later work of the other"
+    ),
+    check!(events::of_a_peer, "a stream waits for an event of a peer, and sees what the peer did")
+        .needs(&[Need::Peer]),
+    check!(
+        events::of_the_cpu,
+        "a stream waits for an event of the cpu, and one of the cpu for an event of here"
+    )
+    .uses_cpu(),
+    check!(events::time_passes, "the time between two events is about that of what happened between them")
+        .needs(&[Need::TimedEvents]),
+    check!(events::time_adds_up, "the times between three events add up").needs(&[Need::TimedEvents]),
+    check!(events::no_time_from_an_event_to_itself, "no time has passed from an event to itself")
+        .needs(&[Need::TimedEvents]),
+    check!(
+        events::time_does_not_run_backwards,
+        "the time from an event to an earlier one is an error that says so"
+    )
+    .needs(&[Need::TimedEvents]),
+    check!(events::time_between_streams, "events of two streams of a device have one clock")
+        .needs(&[Need::TimedEvents]),
+];
+
+/// Has a stream do work that takes a while and then fill the buffer; the event behind it.
+fn fill_later(stream: &Stream, pair: &[Buffer; 2], buffer: &Buffer, value: u8) -> Result<Event, Failure> {
+    keep_busy(stream, pair, 16)?;
+    stream.fill(buffer, 0..buffer.len(), &[value])?;
+    Ok(stream.record()?)
+}
+
+fn done_when_the_work_before_is(context: &Context) -> Result<(), Failure> {
+    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    for round in 0..30 {
+        let buffer = context.filled(&[0xEE; 2000])?;
+        let event = fill_later(&stream, &pair, &buffer, round)?;
+        event.synchronize()?;
+        // A function that blocks knows nothing of this stream.
+        expect_content(
+            &buffer,
+            &[round; 2000],
+            format_args!("after the event was waited for, in round {round}"),
+        )?;
+    }
+    Ok(())
+}
+
+fn asked_until_done(context: &Context) -> Result<(), Failure> {
+    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    for round in 0..30 {
+        let buffer = context.filled(&[0xEE; 2000])?;
+        let event = fill_later(&stream, &pair, &buffer, round)?;
+        until_done(&event)?;
+        expect_content(
+            &buffer,
+            &[round; 2000],
+            format_args!("when the event says that it is done, in round {round}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Asks until it is done, and does nothing that would help it on.
+fn until_done(event: &Event) -> Result<(), Failure> {
+    while !event.query()? {
+        thread::sleep(Duration::from_micros(50));
+    }
+    Ok(())
+}
+
+fn of_an_idle_stream(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    for _ in 0..10 {
+        until_done(&stream.record()?)?;
+        stream.record()?.synchronize()?;
+    }
+    Ok(())
+}
+
+/// Holds a stream back by a host call, until the other end is dropped.
+pub(super) fn hold_back(stream: &Stream) -> Result<mpsc::Sender<()>, Failure> {
+    let (release, released) = mpsc::channel::<()>();
+    stream.call(move || {
+        let _ = released.recv();
+    })?;
+    Ok(release)
+}
+
+fn what_comes_behind_is_not_waited_for(context: &Context) -> Result<(), Failure> {
+    let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
+    stream.fill(&buffer, 0..2000, &[1])?;
+    let before = stream.record()?;
+    let release = hold_back(&stream)?;
+    stream.fill(&buffer, 0..2000, &[2])?;
+    let behind = stream.record()?;
+    before.synchronize()?;
+    expect_content(&buffer, &[1; 2000], "with the second fill held back")?;
+    ensure!(!behind.query()?, "an event is done whose work is held back");
+    drop(release);
+    behind.synchronize()?;
+    expect_content(&buffer, &[2; 2000], "with nothing held back")
+}
+
+fn done_for_good(context: &Context) -> Result<(), Failure> {
+    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let event = stream.record()?;
+    event.synchronize()?;
+    keep_busy(&stream, &pair, 64)?;
+    let later = stream.record()?;
+    for _ in 0..20 {
+        ensure!(event.query()?, "an event that was done is not any more, with later work in its stream");
+        event.synchronize()?;
+    }
+    later.synchronize()?;
+    ensure!(event.query()? && later.query()?, "an event that was done is not any more");
+    Ok(())
+}
+
+fn many_in_flight(context: &Context) -> Result<(), Failure> {
+    let (stream, buffer) = (context.stream()?, context.allocate(4096)?);
+    let mut events = Vec::new();
+    for index in 0..3000 {
+        stream.fill(&buffer, 0..4096, &[index as u8])?;
+        events.push(stream.record()?);
+    }
+    stream.synchronize()?;
+    for (index, event) in events.iter().enumerate() {
+        ensure!(event.query()?, "event {index} of 3000 is not done, although the stream was waited for");
+    }
+    Ok(())
+}
+
+fn many_threads_wait_for_one(context: &Context) -> Result<(), Failure> {
+    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    for round in 0..5 {
+        let buffer = context.filled(&[0xEE; 2000])?;
+        let event = fill_later(&stream, &pair, &buffer, round)?;
+        in_threads(8, |index| {
+            match index % 2 {
+                0 => event.synchronize()?,
+                _ => until_done(&event)?,
+            }
+            expect_content(&buffer, &[round; 2000], "after an event that many waited for")
+        })?;
+    }
+    Ok(())
+}
+
+fn outlives_its_stream(context: &Context) -> Result<(), Failure> {
+    let pair = busy_pair(context)?;
+    for round in 0..20 {
+        let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
+        let event = fill_later(&stream, &pair, &buffer, round)?;
+        drop(stream);
+        event.synchronize()?;
+        expect_content(
+            &buffer,
+            &[round; 2000],
+            format_args!("after the event of a stream that is gone, round {round}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// A copy by `stream` behind an event, and what it read then.
+fn expect_seen(stream: &Stream, buffer: &Buffer, value: u8, what: &str) -> Result<(), Failure> {
+    let read = stream.read(buffer, 0..buffer.len())?.wait()?;
+    expect_bytes(&read, &vec![value; buffer.len()], what)
+}
+
+fn dropped_before_it_is_done(context: &Context) -> Result<(), Failure> {
+    let (first, second, pair) = (context.stream()?, context.stream()?, busy_pair(context)?);
+    for round in 0..30 {
+        let buffer = context.filled(&[0xEE; 2000])?;
+        let event = fill_later(&first, &pair, &buffer, round)?;
+        second.wait(&event)?;
+        drop(event);
+        // One that was recorded for nobody.
+        drop(first.record()?);
+        expect_seen(&second, &buffer, round, "behind an event that was dropped")?;
+    }
+    Ok(())
+}
+
+fn a_stream_waits_for_another(context: &Context) -> Result<(), Failure> {
+    let (first, second, pair) = (context.stream()?, context.stream()?, busy_pair(context)?);
+    for round in 0..30 {
+        let buffer = context.filled(&[0xEE; 2000])?;
+        second.wait(&fill_later(&first, &pair, &buffer, round)?)?;
+        expect_seen(&second, &buffer, round, "behind the event of another stream")?;
+    }
+    Ok(())
+}
+
+fn two_streams_take_turns(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 50_000;
+    let streams = [context.stream()?, context.stream()?];
+    let buffers = [context.filled(&bytes(1, LEN))?, context.filled(&[0; LEN])?];
+    let end = 64 * context.alignment();
+    for round in 0..100_u8 {
+        let (turn, other) = (usize::from(round % 2), usize::from((round + 1) % 2));
+        // Each adds its mark and hands all of it over.
+        let (own, next) = (&buffers[turn], &buffers[other]);
+        streams[turn].fill(own, 0..end, &[round])?;
+        streams[turn].copy(own, 0..LEN, next, 0)?;
+        streams[other].wait(&streams[turn].record()?)?;
+    }
+    let mut expected = bytes(1, LEN);
+    expected[..end].fill(99);
+    let read = streams[0].read(&buffers[0], 0..LEN)?.wait()?;
+    expect_bytes(&read, &expected, "after 100 turns of two streams")
+}
+
+fn several_streams_meet(context: &Context) -> Result<(), Failure> {
+    let pairs = [busy_pair(context)?, busy_pair(context)?, busy_pair(context)?];
+    let (source, last) = (context.stream()?, context.stream()?);
+    for round in 0..10 {
+        let first = context.filled(&[0xEE; 2000])?;
+        let begun = fill_later(&source, &pairs[0], &first, round)?;
+        let mut copies = Vec::new();
+        for (index, pair) in pairs.iter().enumerate() {
+            let (stream, copy) = (context.stream()?, context.filled(&[0xDD; 2000])?);
+            stream.wait(&begun)?;
+            keep_busy(&stream, pair, 4 * index)?;
+            stream.copy(&first, 0..2000, &copy, 0)?;
+            last.wait(&stream.record()?)?;
+            copies.push(copy);
+        }
+        for copy in &copies {
+            expect_seen(&last, copy, round, "where several streams meet")?;
+        }
+    }
+    Ok(())
+}
+
+fn later_work_is_not_waited_for_by_streams(context: &Context) -> Result<(), Failure> {
+    let (first, second) = (context.stream()?, context.stream()?);
+    let buffer = context.filled(&[0xEE; 2000])?;
+    first.fill(&buffer, 0..2000, &[1])?;
+    let event = first.record()?;
+    let release = hold_back(&first)?;
+    first.fill(&buffer, 0..2000, &[2])?;
+    second.wait(&event)?;
+    expect_seen(&second, &buffer, 1, "with later work of the other stream held back")?;
+    drop(release);
+    first.synchronize()?;
+    Ok(())
+}
+
+fn of_a_peer(context: &Context) -> Result<(), Failure> {
+    let peer = context.peer()?;
+    let (there, here, pair) = (
+        peer.create_stream()?,
+        context.stream()?,
+        [filled(peer, &[7; 1 << 20])?, filled(peer, &[7; 1 << 20])?],
+    );
+    for round in 0..20 {
+        let (far, near) = (filled(peer, &[0xEE; 2000])?, context.filled(&[0xDD; 2000])?);
+        here.wait(&fill_later(&there, &pair, &far, round)?)?;
+        here.copy(&far, 0..2000, &near, 0)?;
+        expect_seen(&here, &near, round, "behind an event of a peer")?;
+        // And back, where what is read last has to be what was read first.
+        there.wait(&here.record()?)?;
+        there.fill(&far, 0..2000, &[0xCC])?;
+        there.synchronize()?;
+    }
+    Ok(())
+}
+
+fn of_the_cpu(context: &Context) -> Result<(), Failure> {
+    let (there, here) = (Device::cpu().create_stream()?, context.stream()?);
+    let pair = busy_pair(context)?;
+    for round in 0..10 {
+        let (far, near) = (filled(Device::cpu(), &[0xEE; 2000])?, context.filled(&[0xDD; 2000])?);
+        let release = hold_back(&there)?;
+        there.fill(&far, 0..2000, &[round])?;
+        here.wait(&there.record()?)?;
+        here.copy(&far, 0..2000, &near, 0)?;
+        drop(release);
+        expect_seen(&here, &near, round, "behind an event of the cpu")?;
+        there.wait(&fill_later(&here, &pair, &near, round ^ 0x80)?)?;
+        there.copy(&near, 0..2000, &far, 0)?;
+        expect_seen(&there, &far, round ^ 0x80, "on the cpu, behind an event of here")?;
+    }
+    Ok(())
+}
+
+fn record_timed(stream: &Stream) -> Result<Event, Failure> {
+    Ok(stream.record_with(&EventOptions::new().timed())?)
+}
+
+fn time_passes(context: &Context) -> Result<(), Failure> {
+    const LONG: Duration = Duration::from_millis(30);
+    let (stream, host) = (context.stream()?, Instant::now());
+    let start = record_timed(&stream)?;
+    start.synchronize()?;
+    stream.call(|| thread::sleep(LONG))?;
+    let end = record_timed(&stream)?;
+    let elapsed = end.elapsed_since(&start)?;
+    let at_most = host.elapsed() + LONG / 10;
+    ensure!(
+        elapsed >= LONG * 9 / 10 && elapsed <= at_most,
+        "expected from {LONG:?} to {at_most:?}, which passed on the host, got {elapsed:?}"
+    );
+    Ok(())
+}
+
+fn time_adds_up(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        events.push(record_timed(&stream)?);
+        stream.call(|| thread::sleep(Duration::from_millis(10)))?;
+    }
+    let [first, second, third] = &events[..] else { return Err(Failure::new("three events were recorded")) };
+    let (whole, parts) =
+        (third.elapsed_since(first)?, second.elapsed_since(first)? + third.elapsed_since(second)?);
+    let difference = whole.abs_diff(parts);
+    ensure!(
+        difference <= Duration::from_millis(1),
+        "the parts are {parts:?} together, and the whole is {whole:?}"
+    );
+    ensure!(whole >= Duration::from_millis(18), "two host calls took 10ms each, and {whole:?} together");
+    Ok(())
+}
+
+fn no_time_from_an_event_to_itself(context: &Context) -> Result<(), Failure> {
+    let event = record_timed(&context.stream()?)?;
+    let elapsed = event.elapsed_since(&event)?;
+    ensure!(elapsed == Duration::ZERO, "expected no time from an event to itself, got {elapsed:?}");
+    Ok(())
+}
+
+fn time_does_not_run_backwards(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    let start = record_timed(&stream)?;
+    stream.call(|| thread::sleep(Duration::from_millis(5)))?;
+    let end = record_timed(&stream)?;
+    match start.elapsed_since(&end) {
+        Err(error)
+            if error.backend_error().is_some_and(|error| error.kind() == BackendErrorKind::Invalid) =>
+        {
+            Ok(())
+        }
+        other => Err(Failure::new(format_args!(
+            "expected an error of kind `Invalid` for a time that runs backwards, got {other:?}"
+        ))),
+    }
+}
+
+fn time_between_streams(context: &Context) -> Result<(), Failure> {
+    let (first, second) = (context.stream()?, context.stream()?);
+    let start = record_timed(&first)?;
+    first.call(|| thread::sleep(Duration::from_millis(10)))?;
+    let between = record_timed(&first)?;
+    second.wait(&between)?;
+    let end = record_timed(&second)?;
+    let (whole, part) = (end.elapsed_since(&start)?, between.elapsed_since(&start)?);
+    ensure!(
+        whole >= part,
+        "{part:?} passed on the first stream, and {whole:?} until the second came to its event"
+    );
+    ensure!(part >= Duration::from_millis(9), "a host call took 10ms, and {part:?} passed");
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! The order of work: within a stream, and against functions that block.
+
+use device_registry::StreamGuard;
+
+use super::check;
+use super::streams::{busy_pair, expect_read, keep_busy};
+use crate::check::Check;
+use crate::context::{Context, bytes, expect_bytes, expect_content};
+use crate::failure::Failure;
+use crate::mirrored::Mirrored;
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(
+        ordering::work_is_done_in_order,
+        "writes, copies and fills of one stream are done in the order they were put in"
+    ),
+    check!(
+        ordering::a_read_sees_what_came_before,
+        "each read of a stream gives the bytes of its moment, also when others follow"
+    ),
+    check!(
+        ordering::a_chain_of_copies,
+        "copies from buffer to buffer in one stream are each done after the one before"
+    ),
+    check!(
+        ordering::small_work_behind_large,
+        "work that is quick does not overtake work of its stream that takes a while"
+    ),
+    check!(
+        ordering::the_last_of_many_stays,
+        "of a thousand writes to one place, all in flight, the last one stays"
+    ),
+    check!(
+        ordering::what_blocks_comes_behind_the_current_stream,
+        "functions that block come behind the work of the thread's current stream"
+    ),
+    check!(
+        ordering::what_blocks_comes_behind_the_default_stream,
+        "functions that block come behind the work of the default stream"
+    ),
+    check!(
+        ordering::streams_on_halves_of_a_buffer,
+        "two streams that work on two halves of one buffer do not touch each other's"
+    ),
+];
+
+fn work_is_done_in_order(context: &Context) -> Result<(), Failure> {
+    let (stream, unit) = (context.stream()?, context.alignment());
+    let len = 64 * unit;
+    let mut buffers = [Mirrored::new(context, 1, len)?, Mirrored::new(context, 2, len)?];
+    for round in 0..300 {
+        let [one, other] = &mut buffers;
+        let (start, part) = ((round * 5) % 48 * unit, (1 + round % 16) * unit);
+        let range = start..start + part;
+        match round % 3 {
+            0 => {
+                let written = bytes(round as u8, part);
+                stream.write(&one.buffer, start, written.clone())?;
+                one.bytes[range].copy_from_slice(&written);
+            }
+            1 => {
+                stream.fill(&other.buffer, range.clone(), &[round as u8])?;
+                other.bytes[range].fill(round as u8);
+            }
+            _ => {
+                stream.copy(&one.buffer, range.clone(), &other.buffer, start)?;
+                other.bytes[range.clone()].copy_from_slice(&one.bytes[range]);
+                buffers.swap(0, 1);
+            }
+        }
+    }
+    buffers.iter().try_for_each(|buffer| expect_read(&stream, buffer, "after 300 operations in flight"))
+}
+
+fn a_read_sees_what_came_before(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 20_000;
+    let (stream, buffer) = (context.stream()?, context.allocate(LEN)?);
+    let mut reads = Vec::new();
+    for round in 0..60 {
+        stream.fill(&buffer, 0..LEN, &[round])?;
+        reads.push(stream.read(&buffer, 0..LEN)?);
+    }
+    for (round, read) in reads.into_iter().enumerate() {
+        expect_bytes(&read.wait()?, &[round as u8; LEN], format_args!("the read behind fill {round}"))?;
+    }
+    Ok(())
+}
+
+fn a_chain_of_copies(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 30_000;
+    let stream = context.stream()?;
+    let buffers: Vec<_> = (0..50).map(|_| context.filled(&[0xEE; LEN])).collect::<Result<_, _>>()?;
+    for round in 0..5 {
+        let expected = bytes(round, LEN);
+        stream.write(&buffers[0], 0, expected.clone())?;
+        for pair in buffers.windows(2) {
+            stream.copy(&pair[0], 0..LEN, &pair[1], 0)?;
+        }
+        let read = stream.read(&buffers[buffers.len() - 1], 0..LEN)?.wait()?;
+        expect_bytes(&read, &expected, "the end of a chain of 50 buffers")?;
+    }
+    Ok(())
+}
+
+fn small_work_behind_large(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 4 << 20;
+    let (stream, buffer, part) = (context.stream()?, context.allocate(LEN)?, 64 * context.alignment());
+    for round in 0..10 {
+        stream.fill(&buffer, 0..LEN, &[round])?;
+        stream.write(&buffer, LEN - part, vec![0xEE; part])?;
+        let read = stream.read(&buffer, LEN - 2 * part..LEN)?.wait()?;
+        expect_bytes(
+            &read,
+            &[vec![round; part], vec![0xEE; part]].concat(),
+            "the end of a large fill, written over",
+        )?;
+    }
+    Ok(())
+}
+
+fn the_last_of_many_stays(context: &Context) -> Result<(), Failure> {
+    let (stream, buffer) = (context.stream()?, context.allocate(512)?);
+    for round in 0..1000 {
+        stream.write(&buffer, 0, bytes(round as u8, 512))?;
+    }
+    let read = stream.read(&buffer, 0..512)?.wait()?;
+    expect_bytes(&read, &bytes(999_u32 as u8, 512), "after a thousand writes to one place")
+}
+
+fn what_blocks_comes_behind_the_current_stream(context: &Context) -> Result<(), Failure> {
+    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let _guard = StreamGuard::new(&stream);
+    let (buffer, copy) = (context.allocate(3000)?, context.allocate(3000)?);
+    for round in 0..20 {
+        keep_busy(&stream, &pair, 8)?;
+        stream.fill(&buffer, 0..3000, &[round])?;
+        expect_content(&buffer, &[round; 3000], format_args!("read in round {round}"))?;
+        keep_busy(&stream, &pair, 8)?;
+        stream.fill(&buffer, 0..3000, &[round ^ 0x40])?;
+        copy.copy_from(0, &buffer, 0..3000)?;
+        expect_content(&copy, &[round ^ 0x40; 3000], format_args!("copied in round {round}"))?;
+        keep_busy(&stream, &pair, 8)?;
+        stream.fill(&buffer, 0..3000, &[0xEE])?;
+        buffer.write(0, &[round ^ 0x80; 3000])?;
+        expect_content(&buffer, &[round ^ 0x80; 3000], format_args!("written in round {round}"))?;
+    }
+    Ok(())
+}
+
+fn what_blocks_comes_behind_the_default_stream(context: &Context) -> Result<(), Failure> {
+    let (stream, pair) = (context.device().default_stream()?, busy_pair(context)?);
+    let buffer = context.allocate(3000)?;
+    for round in 0..20 {
+        keep_busy(&stream, &pair, 8)?;
+        stream.fill(&buffer, 0..3000, &[round])?;
+        expect_content(&buffer, &[round; 3000], format_args!("read in round {round}"))?;
+    }
+    Ok(())
+}
+
+fn streams_on_halves_of_a_buffer(context: &Context) -> Result<(), Failure> {
+    for half in [1, 3, 100].map(|units| units * context.alignment()) {
+        let buffer = context.filled(&vec![0; 2 * half])?;
+        let streams = [context.stream()?, context.stream()?];
+        for round in 0..100 {
+            for (index, stream) in streams.iter().enumerate() {
+                stream.write(&buffer, index * half, bytes(round + 7 * index as u8, half))?;
+            }
+        }
+        streams.iter().try_for_each(|stream| stream.synchronize())?;
+        let expected = [bytes(99, half), bytes(106, half)].concat();
+        expect_content(&buffer, &expected, format_args!("two halves of {half} bytes"))?;
+    }
+    Ok(())
+}
