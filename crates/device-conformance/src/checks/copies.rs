@@ -287,15 +287,16 @@ fn two_buffers_never_overlap(context: &Context) -> Result<(), Failure> {
 }
 
 fn refusals_change_nothing(context: &Context) -> Result<(), Failure> {
-    let mut buffer = Mirrored::new(context, 19, 64)?;
-    let other = Mirrored::new(context, 20, 128)?;
+    let len = 64 * context.alignment();
+    let mut buffer = Mirrored::new(context, 19, len)?;
+    let other = Mirrored::new(context, 20, 2 * len)?;
     for result in [
-        buffer.buffer.write(0, &[0xEE; 65]),
+        buffer.buffer.write(0, &vec![0xEE; len + 1]),
         buffer.buffer.write(usize::MAX, &[0xEE; 2]),
-        buffer.buffer.read(64, &mut [0; 1]),
-        buffer.buffer.copy_from(0, &other.buffer, 0..65),
-        buffer.buffer.copy_from(64, &other.buffer, 0..1),
-        buffer.buffer.copy_from(0, &other.buffer, 128..129),
+        buffer.buffer.read(len, &mut [0; 1]),
+        buffer.buffer.copy_from(0, &other.buffer, 0..len + 1),
+        buffer.buffer.copy_from(len, &other.buffer, 0..1),
+        buffer.buffer.copy_from(0, &other.buffer, 2 * len..2 * len + 1),
     ] {
         ensure!(
             matches!(result, Err(DeviceError::OutOfRange { .. })),
@@ -303,7 +304,7 @@ fn refusals_change_nothing(context: &Context) -> Result<(), Failure> {
         );
     }
     buffer.expect("after what was refused")?;
-    expect_copy(&other, 64..128, &mut buffer, 0)?;
+    expect_copy(&other, len..2 * len, &mut buffer, 0)?;
     ensure!(content(&other.buffer)? == other.bytes, "the other buffer has changed");
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::thread;
 
 use super::check;
 use crate::check::Check;
-use crate::context::{Context, bytes, content, expect_content, in_threads};
-use crate::failure::{Failure, ensure};
+use crate::context::{Context, bytes, content, expect_bytes, expect_content, in_threads};
+use crate::failure::Failure;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -77,19 +77,23 @@ fn each_in_a_part_of_one_buffer(context: &Context) -> Result<(), Failure> {
     // As small as the device allows, so that words, cache lines and pages are shared.
     for part in [1, 3, 64].map(|units| units * context.alignment()) {
         let buffer = context.filled(&vec![0; THREADS * part])?;
-        in_threads(THREADS, |index| {
-            for round in 0..100 {
-                let expected = bytes((index * 16 + round) as u8, part);
-                buffer.write(index * part, &expected)?;
-                let mut got = vec![0; part];
+        let written = |index: usize, round: usize| bytes((index * 16 + round) as u8, part);
+        for last in [30, 31, 32, 33, 34, 35, 36, 37] {
+            in_threads(THREADS, |index| {
+                for round in 0..=last {
+                    buffer.write(index * part, &written(index, round))?;
+                }
+                let (expected, mut got) = (written(index, last), vec![0; part]);
                 buffer.read(index * part, &mut got)?;
-                ensure!(
-                    got == expected,
-                    "part {index} of {part} bytes: expected {expected:02x?}, as this thread alone wrote, got {got:02x?}"
-                );
-            }
-            Ok(())
-        })?;
+                expect_bytes(
+                    &got,
+                    &expected,
+                    format_args!("part {index} of {part} bytes, which one thread writes"),
+                )
+            })?;
+            let expected: Vec<u8> = (0..THREADS).flat_map(|index| written(index, last)).collect();
+            expect_content(&buffer, &expected, format_args!("parts of {part} bytes, each of a thread"))?;
+        }
     }
     Ok(())
 }
