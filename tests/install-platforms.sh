@@ -33,3 +33,6 @@ cargo fetch --quiet --locked
 RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 cargo fetch --quiet --locked -Zbuild-std=std,panic_abort \
     --target x86_64-unknown-linux-musl --target x86_64-pc-windows-gnu \
     --target wasm32-unknown-unknown --target wasm32-wasip1
+
+# Not a package of Debian's, and not on every mirror. Without it, its tests say that they are skipped.
+rustup component add --toolchain nightly miri rust-src || echo 'Miri is not to be had here'

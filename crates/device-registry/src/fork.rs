@@ -32,7 +32,7 @@ impl Process {
     }
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 fn count_forks() {
     use std::ffi::c_int;
     use std::sync::Once;
@@ -61,7 +61,7 @@ fn count_forks() {
 }
 
 /// There is no `fork`.
-#[cfg(not(unix))]
+#[cfg(any(not(unix), miri))]
 fn count_forks() {}
 
 /// The processes in which backends were loaded: a list that grows only, and is read without a lock, which a thread
