@@ -247,6 +247,21 @@ impl Device {
         open::reset(self)
     }
 
+    /// Gives the device back, after waiting for the work of its streams: its context, its threads. What belongs to it —
+    /// buffers, streams, events — says from now on that it is closed; the next use opens it afresh. A device that is
+    /// not open is closed already. Blocks.
+    ///
+    /// At the end of a program it is needed only where a driver's library asks for it: see
+    /// [`close_all`](crate::close_all).
+    ///
+    /// # Errors
+    ///
+    /// What work had failed of which nobody was told, or what the driver reports. The device is closed all the same,
+    /// unless it is lost.
+    pub fn close(self) -> Result<(), DeviceError> {
+        open::close(self)
+    }
+
     /// What is allocated on the device through this crate. Opens nothing.
     ///
     /// # Errors
@@ -303,6 +318,20 @@ impl Device {
     pub(crate) fn ordinal(self) -> usize {
         self.index().unwrap_or(0).into()
     }
+}
+
+/// [Closes](Device::close) all devices that are open: for the end of a program, where the library of a driver crashes
+/// when it is still in use then. Nothing is closed otherwise, as the system takes everything back.
+///
+/// ```
+/// device_registry::device("cpu")?.open()?;
+/// for (device, outcome) in device_registry::close_all() {
+///     println!("{device}: {outcome:?}");
+/// }
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+pub fn close_all() -> Vec<(Device, Result<(), DeviceError>)> {
+    open::all().into_iter().map(|device| (device, device.close())).collect()
 }
 
 fn faults(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {

@@ -45,7 +45,8 @@ use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
 ///
 /// # The end of the process
 ///
-/// A driver is never dropped once it is open: at exit, the libraries under it may be gone already.
+/// A driver is never dropped once it is open: at exit, the libraries under it may be gone already. A program whose
+/// libraries ask for it [closes](crate::Device::close) its devices before.
 pub trait DeviceDriver: Send + Sync {
     /// How much memory there is, and how much of it is free.
     ///
@@ -140,6 +141,16 @@ pub trait DeviceDriver: Send + Sync {
     /// [`BackendError::unsupported`], which is the default, says that only a new process has the device again.
     fn reset(&self) -> Result<(), BackendError> {
         Err(BackendError::unsupported("resetting the device; the process has to be started again"))
+    }
+
+    /// Gives the device back: the context, its threads, what is locked. Called at most once, when all work is done; of
+    /// this driver nothing is called after it. Memory that is still held is dropped later or never.
+    ///
+    /// # Errors
+    ///
+    /// Any; the device counts as closed all the same.
+    fn close(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 
     /// The driver as something that fails to order, for tests; `None`, the default, if it cannot.

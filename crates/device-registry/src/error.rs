@@ -104,6 +104,13 @@ pub enum DeviceError {
         /// What was to be done.
         call: &'static str,
     },
+    /// The device was closed, and what was made before belongs to what is closed.
+    Closed {
+        /// The device, which can be used again, by what is made now.
+        device: Device,
+        /// What was to be done.
+        call: &'static str,
+    },
     /// The device, or its backend, was in use when this process was forked from another one. Devices do not survive
     /// that.
     Forked {
@@ -219,6 +226,10 @@ impl fmt::Display for DeviceError {
                 f,
                 "`{device}`: {call}: a host call of a stream may not use devices: do it behind the call, in the \
                  stream or after waiting for it"
+            ),
+            Self::Closed { device, call } => write!(
+                f,
+                "`{device}`: {call}: the device was closed, and with it all that was made on it before"
             ),
             Self::Forked { device } => write!(
                 f,

@@ -32,6 +32,7 @@
 //! | memory | [`Device::allocate`], [`Buffer`], [`HostBuffer`], [`MemoryStatistics`] |
 //! | work beside the host | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
 //! | when things go wrong | [`DeviceError`], [`Device::reset`], [`Device::inject`] |
+//! | the end | [`Device::close`], [`close_all`] |
 //! | writing a backend | [`Backend`], [`DeviceDriver`], [`Memory`], [`Span`], [`entry_points!`], [`BACKENDS`] |
 //! | with queues of its own | [`StreamDriver`], [`EventDriver`], [`Completion`] |
 //! | memory of the host as a device's | [`HostMemory`], [`open_windows`] |
@@ -100,7 +101,7 @@ pub use crate::current::{
     DefaultDeviceGuard, DeviceGuard, default_device, set_current_device, set_default_device,
 };
 pub use crate::current_stream::StreamGuard;
-pub use crate::device::{Device, device};
+pub use crate::device::{Device, close_all, device};
 pub use crate::driver::{
     AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, PinnedMemory, Priority, StreamDriver,
     StreamOptions,

@@ -131,8 +131,33 @@ pub(crate) fn reset(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
     let Some(open) = known(device)? else { return Ok(()) };
     open.reset()?;
-    CELLS.write().unwrap_or_else(PoisonError::into_inner).remove(&device);
+    forget(device, open);
     Ok(())
+}
+
+/// Gives a device back, and lets the next use open it afresh.
+pub(crate) fn close(device: Device) -> Result<(), DeviceError> {
+    let device = device.resolve();
+    let Some(open) = known(device)? else { return Ok(()) };
+    let outcome = open.close();
+    if matches!(open.check("close"), Err(DeviceError::Closed { .. })) {
+        forget(device, open);
+    }
+    outcome
+}
+
+/// All devices that are open.
+pub(crate) fn all() -> Vec<Device> {
+    let cells = CELLS.read().unwrap_or_else(PoisonError::into_inner);
+    cells.iter().filter(|(_, cell)| cell.get().is_some()).map(|(&device, _)| device).collect()
+}
+
+/// Another thread may have opened it anew.
+fn forget(device: Device, open: &'static OpenDevice) {
+    let mut cells = CELLS.write().unwrap_or_else(PoisonError::into_inner);
+    if cells.get(&device).and_then(|cell| cell.get()).is_some_and(|now| std::ptr::eq(now, open)) {
+        cells.remove(&device);
+    }
 }
 
 type Cell = OnceLoad<OpenDevice, DeviceError>;

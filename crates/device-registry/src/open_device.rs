@@ -23,8 +23,9 @@ pub(crate) struct OpenDevice {
     properties: DeviceProperties,
     /// Where it was opened.
     process: Process,
-    lost: OnceLock<BackendError>,
-    resetting: AtomicBool,
+    gone: OnceLock<Gone>,
+    /// Somebody is closing or resetting it, or has done so.
+    leaving: AtomicBool,
     statistics: Statistics,
     later: Later,
     queues: Mutex<Vec<Weak<Queue>>>,
@@ -39,6 +40,12 @@ pub(crate) struct OpenDevice {
 // changed while code of others runs.
 impl UnwindSafe for OpenDevice {}
 impl RefUnwindSafe for OpenDevice {}
+
+/// Why a device is there no more.
+enum Gone {
+    Lost(BackendError),
+    Closed,
+}
 
 /// What is to be dropped by the next call that may use the device.
 #[derive(Default)]
@@ -60,8 +67,8 @@ impl OpenDevice {
             driver,
             properties,
             process: Process::current(),
-            lost: OnceLock::new(),
-            resetting: AtomicBool::new(false),
+            gone: OnceLock::new(),
+            leaving: AtomicBool::new(false),
             statistics: Statistics::default(),
             later: Later::default(),
             queues: Mutex::default(),
@@ -98,8 +105,11 @@ impl OpenDevice {
     /// Whether the device may be used from here, and is still there.
     pub(crate) fn check(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_thread(call)?;
-        match self.lost.get() {
-            Some(error) => Err(DeviceError::Call { device: self.device, call, error: error.clone() }),
+        match self.gone.get() {
+            Some(Gone::Lost(error)) => {
+                Err(DeviceError::Call { device: self.device, call, error: error.clone() })
+            }
+            Some(Gone::Closed) => Err(DeviceError::Closed { device: self.device, call }),
             None => Ok(()),
         }
     }
@@ -140,7 +150,7 @@ impl OpenDevice {
 
     /// Looks whether an error means that the device is lost.
     pub(crate) fn note(&self, error: &BackendError) {
-        if error.kind() != BackendErrorKind::Lost || self.lost.set(error.clone()).is_err() {
+        if error.kind() != BackendErrorKind::Lost || self.gone.set(Gone::Lost(error.clone())).is_err() {
             return;
         }
         log::error!("`{}` is lost: {}", self.device, error.message());
@@ -152,7 +162,26 @@ impl OpenDevice {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost.get().is_some()
+        matches!(self.gone.get(), Some(Gone::Lost(_)))
+    }
+
+    /// Gives the device back, after its work is done. Whether it could be told of every error, it is closed then.
+    pub(crate) fn close(&self) -> Result<(), DeviceError> {
+        const CALL: &str = "close";
+        self.check(CALL)?;
+        if self.leaving.swap(true, Ordering::AcqRel) {
+            return Err(DeviceError::Closed { device: self.device, call: CALL });
+        }
+        let work = self.synchronize();
+        let lost = self.check(CALL);
+        if self.gone.set(Gone::Closed).is_err() {
+            // Its reset is still to come.
+            self.leaving.store(false, Ordering::Release);
+            return lost.and(self.check(CALL));
+        }
+        self.end_default_stream();
+        let closed = isolated(self.device, CALL, || self.driver.close());
+        work.and(closed)
     }
 
     /// Lets the next open begin anew, if the device is lost and the driver can do so.
@@ -163,11 +192,14 @@ impl OpenDevice {
             Err(DeviceError::Call { .. }) => {}
             Err(other) => return Err(other),
         }
-        if self.resetting.swap(true, Ordering::AcqRel) {
+        if self.leaving.swap(true, Ordering::AcqRel) {
             return fail(BackendError::invalid("another thread has reset the device, or is doing so"));
         }
         let outcome = isolated(self.device, "reset", || self.driver.reset());
-        self.resetting.store(outcome.is_ok(), Ordering::Release);
+        self.leaving.store(outcome.is_ok(), Ordering::Release);
+        if outcome.is_ok() {
+            self.end_default_stream();
+        }
         outcome
     }
 
@@ -254,6 +286,13 @@ impl OpenDevice {
         match lock(&self.untold).take() {
             Some(error) => Err(error),
             None => Ok(()),
+        }
+    }
+
+    /// Nobody drops it, and its thread has no more work.
+    fn end_default_stream(&self) {
+        if let Some(stream) = self.default_stream.get() {
+            stream.end();
         }
     }
 

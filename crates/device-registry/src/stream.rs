@@ -109,6 +109,11 @@ impl Stream {
         &self.0.0
     }
 
+    /// Lets its thread end, although there are handles: they can do no more than say that the device is gone.
+    pub(crate) fn end(&self) {
+        self.queue().close();
+    }
+
     pub(crate) fn open_device(&self) -> &'static OpenDevice {
         self.queue().device()
     }

@@ -269,6 +269,11 @@ impl DeviceDriver for ObedientDevice {
         Ok(Box::new(PinnedBytes(vec![0; len], self.control)))
     }
 
+    fn close(&self) -> Result<(), BackendError> {
+        self.control.note("close");
+        self.control.begin()
+    }
+
     fn reset(&self) -> Result<(), BackendError> {
         match self.control.can_reset.load(Ordering::SeqCst) {
             true => Ok(()),

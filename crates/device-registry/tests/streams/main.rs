@@ -905,3 +905,44 @@ fn many_threads_put_work_into_one_stream() {
         assert_eq!(content(&buffer), [199; 8]);
     });
 }
+
+#[test]
+fn a_device_that_is_closed_is_done_with_its_work_and_opens_afresh() {
+    on_both(|device, control| {
+        device.close().expect("it is not open");
+        let (buffer, stream) = (filled(device, b"x"), device.create_stream().unwrap());
+        let read = stream.read(&buffer, 0..1).unwrap();
+        let event = stream.record().unwrap();
+        device.close().unwrap();
+        assert!(read.is_ready(), "its work is waited for");
+        assert_eq!(*read.wait().unwrap(), *b"x");
+        assert_eq!(control.log().last().unwrap(), "close");
+        for old in [
+            buffer.write(0, b"x"),
+            stream.synchronize(),
+            stream.write(&buffer, 0, b"x"),
+            event.query().map(drop),
+            stream.write(&filled(device, b"y"), 0, b"z"),
+        ] {
+            let error = old.unwrap_err();
+            assert!(matches!(error, DeviceError::Closed { .. }), "{error}");
+            assert!(error.to_string().contains("the device was closed"), "{error}");
+        }
+        assert_eq!(control.log()[0], "open");
+        drop((buffer, stream, event));
+        assert_eq!(control.live.load(Ordering::SeqCst), 0, "memory of a closed device is dropped");
+    });
+}
+
+#[test]
+fn closing_tells_what_nobody_was_told_and_what_the_driver_says() {
+    ends(|| {
+        let (device, control) = plain();
+        let _stream = failed(device, "on purpose");
+        assert!(told(device.close()).ends_with("launch: on purpose"));
+        device.open().unwrap();
+        control.fail(BackendError::other("the door is stuck"));
+        assert!(told(device.close()).ends_with("close: the door is stuck"));
+        device.allocate(1).expect("it was closed all the same");
+    });
+}
