@@ -45,10 +45,13 @@ pub struct HostMemory {
     len: usize,
     windows: Mutex<Windows>,
     closed: Condvar,
+    /// Frees the bytes when it is dropped. `None` if they are of [`allocate`].
+    owner: Option<Box<dyn Send>>,
 }
 
 // SAFETY: the bytes belong to this value alone, and until it is dropped they are touched through windows only. An open
-// window that writes overlaps no other open one, whatever the thread: `Windows` sees to that under a lock.
+// window that writes overlaps no other open one, whatever the thread: `Windows` sees to that under a lock. The owner is
+// `Send`, and nothing reaches it but the drop.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
@@ -63,7 +66,40 @@ impl HostMemory {
     /// [`BackendError::out_of_memory`] if the host refuses that much, where `vec![0; len]` would end the process.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
         let start = allocate(len).ok_or_else(|| BackendError::out_of_memory(len as u64, None))?;
-        Ok(Self { start, len, windows: Mutex::default(), closed: Condvar::new() })
+        Ok(Self::new(start, len, None))
+    }
+
+    /// Memory of bytes that somebody else allocated, such as a part of a mapping or what a vendor's library shares
+    /// with the host. `owner` is dropped with the memory, on any thread, and frees the bytes or lets go of them.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    ///
+    /// use device_registry::HostMemory;
+    ///
+    /// let mut bytes = vec![1_u8, 2, 3];
+    /// let start = NonNull::new(bytes.as_mut_ptr()).expect("no pointer of a vector is null");
+    /// // SAFETY: the vector owns three initialised bytes, and nobody looks into it before it is dropped.
+    /// let memory = unsafe { HostMemory::from_raw_parts(start, 3, bytes) };
+    /// assert_eq!(*memory.read(1..3)?, [2, 3]);
+    /// # Ok::<(), device_registry::BackendError>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Until `owner` is dropped:
+    ///
+    /// - the `len` bytes from `start` on are one allocation of at most `isize::MAX` bytes, valid for reads and writes;
+    /// - they are initialised;
+    /// - nothing but the windows of this memory reads or writes them, in this process or out of it. They belong to no
+    ///   other `HostMemory`. (A `Box` of them is no owner: moving it claims them for it alone. A `Vec` may be moved.)
+    #[must_use]
+    pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Send + 'static) -> Self {
+        Self::new(start, len, Some(Box::new(owner)))
+    }
+
+    fn new(start: NonNull<u8>, len: usize, owner: Option<Box<dyn Send>>) -> Self {
+        Self { start, len, windows: Mutex::default(), closed: Condvar::new(), owner }
     }
 
     /// The number of bytes.
@@ -76,6 +112,12 @@ impl HostMemory {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// How many windows are open or wait to be, at the moment of asking.
+    #[must_use]
+    pub fn window_count(&self) -> usize {
+        self.windows().entered.len()
     }
 
     /// A window to read from. Blocks while another one writes there, or has been waiting to.
@@ -157,7 +199,10 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if let Some(layout) = layout(self.len) {
+        // Bytes of an owner are freed by its drop, which is next.
+        if self.owner.is_none()
+            && let Some(layout) = layout(self.len)
+        {
             // SAFETY: `allocate` took the memory with this layout.
             unsafe { dealloc(self.start.as_ptr(), layout) };
         }
@@ -337,7 +382,7 @@ fn layout(len: usize) -> Option<Layout> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
     use super::*;
@@ -369,6 +414,38 @@ mod tests {
     fn memory_that_is_dropped_is_free() {
         // Together more than can be addressed.
         (0..66_000).for_each(|_| drop(HostMemory::zeroed(2 << 30).unwrap()));
+    }
+
+    #[test]
+    fn bytes_of_an_owner_are_reached_by_windows_and_freed_with_the_memory() {
+        struct Owner(Arc<AtomicUsize>, Vec<u8>);
+        impl Drop for Owner {
+            fn drop(&mut self) {
+                assert_eq!(self.1, b"aXc");
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let mut owner = Owner(Arc::clone(&dropped), b"abc".to_vec());
+        let start = NonNull::new(owner.1.as_mut_ptr()).unwrap();
+        // SAFETY: the vector owns three initialised bytes, and is not looked into before the memory is dropped.
+        let memory = unsafe { HostMemory::from_raw_parts(start, 3, owner) };
+        memory.write(1..2).unwrap().fill(b'X');
+        assert_eq!(*memory.read(0..3).unwrap(), *b"aXc");
+        assert!(memory.read(0..4).is_err());
+        assert_eq!(dropped.load(Ordering::SeqCst), 0);
+        // On another thread, as a framework's last handle may be.
+        std::thread::spawn(move || drop(memory)).join().unwrap();
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn windows_are_counted_until_they_are_closed() {
+        let memory = HostMemory::zeroed(8).unwrap();
+        let windows = open_windows([(&memory, 0..2), (&memory, 1..3)], [(&memory, 4..8)]).unwrap();
+        assert_eq!(memory.window_count(), 3);
+        drop(windows);
+        assert_eq!(memory.window_count(), 0);
     }
 
     #[test]
