@@ -1,38 +1,58 @@
 //! The backend: how many devices there are, and how one is opened.
 
-use device_registry::{Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use device_registry::{
+    Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, Fault, FaultInjector,
+};
 
 use crate::device::OpenRegDevice;
+use crate::settings::Settings;
 
-const DEVICES: usize = 2;
+pub(crate) struct OpenReg {
+    devices: Vec<Simulated>,
+    settings: Settings,
+}
 
-/// The memory of each device, in bytes.
-const CAPACITY: usize = 1 << 30;
-
-pub(crate) struct OpenReg;
+/// What there is of a device while it is not open.
+struct Simulated {
+    memory: usize,
+    opened_before: AtomicBool,
+}
 
 impl OpenReg {
-    pub(crate) fn new() -> Self {
-        Self
+    pub(crate) fn new(settings: Settings) -> Self {
+        let simulated = |&memory: &usize| Simulated { memory, opened_before: AtomicBool::new(false) };
+        Self { devices: settings.memory.iter().map(simulated).collect(), settings }
     }
 }
 
 impl Backend for OpenReg {
     fn device_count(&self) -> Result<usize, BackendError> {
-        Ok(DEVICES)
+        Ok(self.devices.len())
     }
 
-    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+    fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        // The devices are alike, and what tells them apart is their memory.
+        let memory = self.devices[ordinal].memory as u64;
         let driver = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
         Ok(DeviceProperties::new("OpenReg simulated device")
             .with_kind(DeviceKind::Simulated)
             .with_driver(driver)
-            .with_total_memory(CAPACITY as u64))
+            .with_total_memory(memory))
     }
 
-    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        // The devices are alike, and what tells them apart is their memory.
-        Ok(Box::new(OpenRegDevice::new(CAPACITY)))
+    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+        let simulated = &self.devices[ordinal];
+        let device = OpenRegDevice::new(ordinal, simulated.memory)?;
+        let opened_before = simulated.opened_before.swap(true, Ordering::Relaxed);
+        for &fault in &self.settings.faults {
+            // A device that was lost and is opened again is there to show that it works again.
+            if !opened_before || matches!(fault, Fault::Slow { .. }) {
+                device.injector().inject(fault)?;
+            }
+        }
+        Ok(Box::new(device))
     }
 }
 
@@ -40,13 +60,31 @@ impl Backend for OpenReg {
 mod tests {
     use super::*;
 
+    fn backend(faults: &[Fault]) -> OpenReg {
+        OpenReg::new(Settings { memory: vec![4096, 8192], faults: faults.to_vec() })
+    }
+
     #[test]
     fn every_device_that_is_counted_opens_with_all_its_memory_free() {
-        let backend = OpenReg::new();
-        for ordinal in 0..backend.device_count().unwrap() {
-            let device = backend.open(ordinal).unwrap();
-            let memory = device.memory_info().unwrap();
-            assert_eq!((memory.total, memory.free), (Some(1 << 30), Some(1 << 30)));
+        let backend = backend(&[]);
+        assert_eq!(backend.device_count().unwrap(), 2);
+        for (ordinal, len) in [(0, 4096), (1, 8192)] {
+            let memory = backend.open(ordinal).unwrap().memory_info().unwrap();
+            assert_eq!((memory.total, memory.free), (Some(len), Some(len)));
         }
+    }
+
+    #[test]
+    fn faults_of_the_environment_happen_to_each_device_but_not_again_once_it_is_reset() {
+        let slow = std::time::Duration::from_millis(20);
+        let backend = backend(&[Fault::FailAllocation { nth: 1 }, Fault::Slow { by: slow }]);
+        let allocate = |ordinal| {
+            let start = std::time::Instant::now();
+            let options = device_registry::AllocateOptions::new(1);
+            let result = backend.open(ordinal).unwrap().allocate(&options).map(drop);
+            assert!(start.elapsed() >= slow, "it stays as slow as it is");
+            result.is_ok()
+        };
+        assert_eq!([0, 1, 0, 1].map(allocate), [false, false, true, true]);
     }
 }

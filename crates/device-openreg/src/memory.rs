@@ -1,111 +1,108 @@
-//! The memory of a device: a pool that can run out, and allocations that the host cannot look into.
+//! One allocation, as kernels and frameworks see it.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device_registry::{BackendError, HostMemory, Memory};
 
-/// How much memory a device has, and how much of it is in use.
-pub(crate) struct Pool {
-    capacity: usize,
-    used: AtomicUsize,
-}
+use crate::faults::Faults;
+use crate::pool::Block;
 
-impl Pool {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, used: AtomicUsize::new(0) }
-    }
-
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    pub(crate) fn free(&self) -> usize {
-        self.capacity - self.used.load(Ordering::Relaxed)
-    }
-
-    fn take(&self, len: usize) -> Result<(), BackendError> {
-        let enough = |used: usize| used.checked_add(len).filter(|&used| used <= self.capacity);
-        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough) {
-            Ok(_) => Ok(()),
-            Err(used) => Err(BackendError::out_of_memory(len as u64, Some((self.capacity - used) as u64))),
-        }
-    }
-
-    fn give_back(&self, len: usize) {
-        self.used.fetch_sub(len, Ordering::Relaxed);
-    }
-}
-
-/// One allocation. Its type is private, so that the host reaches the bytes only by the driver's copies.
-pub(crate) struct OpenRegMemory {
-    pub(crate) bytes: HostMemory,
-    _share: Share,
-}
-
-/// What an allocation has of its pool; given back when it is dropped.
-struct Share {
-    pool: Arc<Pool>,
-    len: usize,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.pool.give_back(self.len);
-    }
+/// The memory behind a buffer on a device of `openreg`.
+///
+/// It has an [`address`](Self::address), as a pointer of a real device is one, at which the host can neither read nor
+/// write: it faults. Its bytes are reached by the copies of [`Buffer`](device_registry::Buffer), and by kernels
+/// through [`bytes`](Self::bytes).
+///
+/// # A kernel
+///
+/// A kernel for `openreg` is code on the host that stands for code on the device. It finds the memory behind a buffer,
+/// opens windows to all bytes that it is going to touch, all of them at once, and works on them.
+///
+/// ```
+/// use device_openreg::OpenRegMemory;
+/// use device_registry::{BackendError, Span, device, open_windows};
+///
+/// device_registry::autoload!();
+///
+/// /// Adds the bytes of `right` to those of `left`, which are as many.
+/// fn add_assign(left: &Span, right: &Span) -> Result<(), BackendError> {
+///     let (to, from) = (left.memory_as::<OpenRegMemory>()?, right.memory_as::<OpenRegMemory>()?);
+///     let reads = [(from.bytes()?, right.range())];
+///     let ([from], [mut to]) = open_windows(reads, [(to.bytes()?, left.range())])?;
+///     for (to, from) in to.iter_mut().zip(&*from) {
+///         *to = to.wrapping_add(*from);
+///     }
+///     Ok(())
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let openreg = device("openreg")?;
+/// let (left, right) = (openreg.allocate(2)?, openreg.allocate(2)?);
+/// left.write(0, &[1, 255])?;
+/// right.write(0, &[3, 3])?;
+///
+/// openreg.current_stream()?.launch(&[&left, &right], |launch| match launch.spans() {
+///     [Some(left), Some(right)] => add_assign(left, right),
+///     _ => Ok(()),
+/// })?;
+///
+/// let mut sum = [0; 2];
+/// left.read(0, &mut sum)?;
+/// assert_eq!(sum, [4, 2]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct OpenRegMemory {
+    block: Block,
+    ordinal: usize,
+    faults: Arc<Faults>,
 }
 
 impl Memory for OpenRegMemory {}
 
 impl OpenRegMemory {
-    pub(crate) fn allocate(pool: &Arc<Pool>, len: usize) -> Result<Self, BackendError> {
-        pool.take(len)?;
-        let share = Share { pool: Arc::clone(pool), len };
-        // The host's memory may run out before the device's does.
-        Ok(Self { bytes: HostMemory::zeroed(len)?, _share: share })
+    pub(crate) fn new(block: Block, ordinal: usize, faults: Arc<Faults>) -> Self {
+        Self { block, ordinal, faults }
+    }
+
+    /// The bytes, to be read and written through windows.
+    ///
+    /// A thread opens all windows of one operation together, by [`open_windows`](device_registry::open_windows). To
+    /// open more while some are open is an error: two of them in one range would alias, and two threads could wait for
+    /// each other. How many are open is [`HostMemory::window_count`].
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::lost`] if the device is lost, as what runs on it is lost with it.
+    pub fn bytes(&self) -> Result<&HostMemory, BackendError> {
+        self.faults.check()?;
+        Ok(self.block.bytes())
+    }
+
+    /// The ordinal of the device: 1 for `openreg:1`.
+    #[must_use]
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// The address of the first byte, a multiple of 256. All memory there is, on all devices, has its own. The bytes
+    /// of a [`Span`](device_registry::Span) begin [`offset`](device_registry::Span::offset) bytes further.
+    ///
+    /// It is a number to be shown, compared, computed with and [found again](crate::locate), as the addresses of a real
+    /// device are: what reads or writes there on the host ends the process, by SIGSEGV on Linux.
+    #[must_use]
+    pub fn address(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.block.address())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use device_registry::BackendErrorKind;
-
-    use super::*;
-
-    #[test]
-    fn memory_that_is_dropped_can_be_allocated_again() {
-        let pool = Arc::new(Pool::new(100));
-        let first = OpenRegMemory::allocate(&pool, 60).unwrap();
-        assert_eq!(pool.free(), 40);
-        let error = OpenRegMemory::allocate(&pool, 41).err().unwrap();
-        assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: 41, free: Some(40) });
-        assert_eq!(pool.free(), 40, "a refused allocation takes nothing");
-        drop(first);
-        assert!(OpenRegMemory::allocate(&pool, 100).is_ok());
-    }
-
-    #[test]
-    fn a_size_that_overflows_is_out_of_memory() {
-        let pool = Arc::new(Pool::new(100));
-        let _held = OpenRegMemory::allocate(&pool, 1).unwrap();
-        assert!(OpenRegMemory::allocate(&pool, usize::MAX).is_err());
-        assert_eq!(pool.free(), 99);
-    }
-
-    #[test]
-    fn many_threads_never_take_more_than_there_is() {
-        let pool = Arc::new(Pool::new(64));
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
-                        let memory = OpenRegMemory::allocate(&pool, 16);
-                        assert!(pool.free() <= 64);
-                        drop(memory);
-                    }
-                });
-            }
-        });
-        assert_eq!(pool.free(), 64);
+impl fmt::Debug for OpenRegMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenRegMemory")
+            .field("ordinal", &self.ordinal)
+            .field("address", &self.address())
+            .field("len", &self.block.bytes().len())
+            .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,61 @@
+//! From an address back to the memory that it belongs to.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::pool::Pool;
+
+/// Where an address lies; see [`locate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Location {
+    /// The ordinal of the device: 1 for `openreg:1`.
+    pub ordinal: usize,
+    /// How far the address is into its allocation, in bytes.
+    pub offset: usize,
+    /// The length of the allocation, in bytes.
+    pub len: usize,
+}
+
+/// Where `address` lies in the memory of the devices of `openreg`; `None` for all other addresses, such as those of
+/// the host's memory, of memory that has been freed, and of the byte after the last.
+///
+/// ```
+/// use device_openreg::{Location, OpenRegMemory, locate};
+///
+/// device_registry::autoload!();
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let buffer = device_registry::device("openreg:1")?.allocate(100)?;
+/// let span = buffer.span().expect("it is not empty");
+/// let address = span.memory_as::<OpenRegMemory>()?.address();
+///
+/// let found = locate(address.wrapping_add(30)).expect("it is inside");
+/// assert_eq!((found.ordinal, found.offset, found.len), (1, 30, 100));
+/// assert_eq!(locate([0_u8].as_ptr()), None);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn locate(address: *const u8) -> Option<Location> {
+    // Copied out, so that no pool is dropped under the lock.
+    let pools: Vec<(usize, Arc<Pool>)> =
+        pools().iter().filter_map(|(ordinal, pool)| Some((*ordinal, pool.upgrade()?))).collect();
+    pools.iter().find_map(|(ordinal, pool)| {
+        let (start, len) = pool.find(address.addr())?;
+        Some(Location { ordinal: *ordinal, offset: address.addr() - start, len })
+    })
+}
+
+/// Lets addresses in `pool`, of the device `ordinal`, be found for as long as there is the pool.
+pub(crate) fn register(ordinal: usize, pool: &Arc<Pool>) {
+    let mut pools = pools();
+    pools.retain(|(_, pool)| pool.strong_count() > 0);
+    pools.push((ordinal, Arc::downgrade(pool)));
+}
+
+type Pools = Vec<(usize, Weak<Pool>)>;
+
+fn pools() -> std::sync::MutexGuard<'static, Pools> {
+    static POOLS: Mutex<Pools> = Mutex::new(Vec::new());
+    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}

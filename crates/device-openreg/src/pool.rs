@@ -1,0 +1,212 @@
+//! The memory of one device: a capacity, blocks of it, and their bytes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use device_registry::{BackendError, BackendErrorKind, HostMemory};
+
+use crate::allocator::Allocator;
+use crate::mapping::Mapping;
+
+/// All memory of a device.
+pub(crate) struct Pool {
+    capacity: usize,
+    mapping: Arc<Mapping>,
+    state: Mutex<State>,
+}
+
+struct State {
+    allocator: Allocator,
+    /// How many bytes were freed since pages were last given back to the system.
+    freed: usize,
+}
+
+impl Pool {
+    /// So many freed bytes may keep their pages, because what is allocated next is quicker to write then.
+    const KEPT: usize = 32 << 20;
+    /// Smaller holes keep their pages: finding them all would take longer than they are worth.
+    const SMALLEST_HOLE: usize = 1 << 17;
+
+    pub(crate) fn new(name: &str, capacity: usize) -> Result<Arc<Self>, BackendError> {
+        let mapping = Arc::new(Mapping::new(name, capacity)?);
+        let state = Mutex::new(State { allocator: Allocator::new(capacity), freed: 0 });
+        Ok(Arc::new(Self { capacity, mapping, state }))
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.state().allocator.free()
+    }
+
+    pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Block, BackendError> {
+        let mut state = self.state();
+        let offset = state.allocator.allocate(len).ok_or_else(|| out_of_memory(len, &state.allocator))?;
+        drop(state);
+        let place = Place { pool: Arc::clone(self), offset };
+        // SAFETY: the place is nobody else's until it is dropped, which is after its bytes; and pages are discarded
+        // only where no place is.
+        let bytes = unsafe { self.mapping.bytes(offset..offset + len) }?;
+        Ok(Block { bytes, place })
+    }
+
+    /// The address at which the block begins that `address` lies in, and the block's length.
+    pub(crate) fn find(&self, address: usize) -> Option<(usize, usize)> {
+        let offset = address.checked_sub(self.mapping.start())?;
+        let (start, len) = self.state().allocator.find(offset)?;
+        Some((self.mapping.start() + start, len))
+    }
+
+    fn release(&self, offset: usize) {
+        let mut state = self.state();
+        state.freed += state.allocator.release(offset);
+        if state.freed < Self::KEPT {
+            return;
+        }
+        state.freed = 0;
+        for hole in state.allocator.holes(Self::SMALLEST_HOLE) {
+            // SAFETY: the range is no block's; and the lock, which is held, keeps it from becoming one.
+            unsafe { self.mapping.discard(hole) };
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn out_of_memory(asked: usize, allocator: &Allocator) -> BackendError {
+    let (free, largest) = (allocator.free(), allocator.largest());
+    if free < asked {
+        return BackendError::out_of_memory(asked as u64, Some(free as u64));
+    }
+    BackendError::new(
+        BackendErrorKind::OutOfMemory { asked: asked as u64, free: Some(free as u64) },
+        format_args!("{asked} bytes asked for, {free} free, of which at most {largest} are in one piece"),
+    )
+}
+
+/// A part of a device's memory, which is free again when it is dropped.
+pub(crate) struct Block {
+    // Dropped in this order.
+    bytes: HostMemory,
+    place: Place,
+}
+
+struct Place {
+    pool: Arc<Pool>,
+    offset: usize,
+}
+
+impl Block {
+    /// The bytes, to be reached through windows.
+    pub(crate) fn bytes(&self) -> &HostMemory {
+        &self.bytes
+    }
+
+    /// The address of the first byte, at which the host can neither read nor write.
+    pub(crate) fn address(&self) -> usize {
+        self.place.pool.mapping.start() + self.place.offset
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A child has its parent's list but not its parent's pages, and the lock may be that of a thread that the
+        // child has not.
+        if self.pool.mapping.is_of_this_process() {
+            self.pool.release(self.offset);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: usize = 16 * 4096;
+
+    fn pool() -> Arc<Pool> {
+        Pool::new("openreg:test", CAPACITY).unwrap()
+    }
+
+    #[test]
+    fn memory_that_is_dropped_can_be_allocated_again() {
+        let pool = pool();
+        let first = pool.allocate(CAPACITY / 2 + 1).unwrap();
+        let free = pool.free();
+        let error = pool.allocate(CAPACITY / 2).err().unwrap();
+        let kind = BackendErrorKind::OutOfMemory { asked: CAPACITY as u64 / 2, free: Some(free as u64) };
+        assert_eq!(error.kind(), kind);
+        assert_eq!(pool.free(), free, "a refused allocation takes nothing");
+        drop(first);
+        assert!(pool.allocate(CAPACITY).is_ok());
+    }
+
+    #[test]
+    fn what_is_free_but_in_pieces_is_told() {
+        let pool = pool();
+        let mut blocks = [(); 16].map(|()| Some(pool.allocate(4096).unwrap()));
+        blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+        let error = pool.allocate(5000).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "out of memory: 5000 bytes asked for, 32768 free, of which at most 4096 are in one piece"
+        );
+    }
+
+    #[test]
+    fn a_size_that_overflows_is_out_of_memory() {
+        let pool = pool();
+        for len in [usize::MAX, isize::MAX as usize, CAPACITY + 1] {
+            assert!(matches!(pool.allocate(len).err().unwrap().kind(), BackendErrorKind::OutOfMemory { .. }));
+        }
+        assert_eq!(pool.free(), CAPACITY);
+    }
+
+    #[test]
+    fn blocks_have_bytes_and_addresses_of_their_own() {
+        let pool = pool();
+        let blocks = [1, 300, 4096].map(|len| pool.allocate(len).unwrap());
+        for (number, block) in (1..).zip(&blocks) {
+            block.bytes().write(0..block.bytes().len()).unwrap().fill(number);
+        }
+        for (number, block) in (1..).zip(&blocks) {
+            let len = block.bytes().len();
+            assert!(block.bytes().read(0..len).unwrap().iter().all(|&byte| byte == number));
+            assert_eq!(pool.find(block.address() + len - 1), Some((block.address(), len)));
+        }
+        let address = blocks[2].address();
+        drop(blocks);
+        assert_eq!(pool.find(address), None);
+    }
+
+    #[test]
+    fn bytes_outlive_the_pool() {
+        let block = pool().allocate(5).unwrap();
+        block.bytes().write(0..5).unwrap().copy_from_slice(b"abcde");
+        assert_eq!(*block.bytes().read(0..5).unwrap(), *b"abcde");
+    }
+
+    #[test]
+    fn many_threads_never_take_more_than_there_is() {
+        let pool = pool();
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let Ok(block) = pool.allocate(CAPACITY / 4) else { continue };
+                        block.bytes().write(0..CAPACITY / 4).unwrap().fill(number);
+                        assert!(pool.free() <= CAPACITY);
+                        assert!(
+                            block.bytes().read(0..CAPACITY / 4).unwrap().iter().all(|&byte| byte == number)
+                        );
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.free(), CAPACITY);
+    }
+}

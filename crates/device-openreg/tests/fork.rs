@@ -1,0 +1,89 @@
+//! A child of `fork` has no devices, and leaves those of its parent alone.
+
+#![cfg(target_os = "linux")]
+
+use device_openreg::OpenRegMemory;
+use device_registry::{Buffer, device};
+
+mod child;
+
+device_registry::autoload!();
+
+/// How a child that forks off here and does `work` ends: its exit status, or the signal that ends it.
+fn forked(work: impl FnOnce()) -> Result<i32, i32> {
+    // SAFETY: the allocator of the C library works in a child whatever other threads there were. The child ends
+    // without running anything of its parent's at exit, and is killed if it hangs.
+    let process = unsafe { libc::fork() };
+    assert!(process >= 0);
+    if process == 0 {
+        // SAFETY: as above.
+        unsafe { libc::alarm(10) };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: as above.
+        unsafe { libc::_exit(i32::from(outcome.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is there to be written to.
+    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+    if libc::WIFEXITED(status) { Ok(libc::WEXITSTATUS(status)) } else { Err(libc::WTERMSIG(status)) }
+}
+
+fn content(buffer: &Buffer) -> Vec<u8> {
+    let mut bytes = vec![0; buffer.len()];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away() {
+    if !child::is_this() {
+        return child::passes("a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away", &[]);
+    }
+    // Enough that pages would be given back.
+    const LEN: usize = 64 << 20;
+    let device = device("openreg").unwrap();
+    let mut buffer = Some(device.allocate(LEN).unwrap());
+    buffer.as_ref().unwrap().write(0, &vec![7; LEN]).unwrap();
+    let free = device.memory_info().unwrap().free;
+    assert_eq!(forked(|| drop(buffer.take())), Ok(0));
+    assert_eq!(device.memory_info().unwrap().free, free);
+    assert!(content(buffer.as_ref().unwrap()).iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn a_child_does_not_wait_for_threads_that_only_its_parent_has() {
+    if !child::is_this() {
+        return child::passes("a_child_does_not_wait_for_threads_that_only_its_parent_has", &[]);
+    }
+    let device = device("openreg").unwrap();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    drop(device.allocate(100).unwrap());
+                }
+            });
+        }
+        let mut buffer = Some(device.allocate(100).unwrap());
+        let outcomes: Vec<_> =
+            (0..50).map(|_| forked(|| drop(buffer.take()))).take_while(Result::is_ok).collect();
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(outcomes, vec![Ok(0); 50]);
+    });
+}
+
+#[test]
+fn a_child_cannot_reach_the_bytes_of_its_parents_device() {
+    if !child::is_this() {
+        return child::passes("a_child_cannot_reach_the_bytes_of_its_parents_device", &[]);
+    }
+    let buffer = device("openreg").unwrap().allocate(5).unwrap();
+    buffer.write(0, b"abcde").unwrap();
+    // Past the core, as a kernel would.
+    let span = buffer.span().unwrap();
+    let memory: &OpenRegMemory = span.memory_as().unwrap();
+    let writes = || memory.bytes().unwrap().write(0..5).unwrap().fill(b'X');
+    assert_eq!(forked(writes), Err(libc::SIGSEGV));
+    assert_eq!(content(&buffer), b"abcde");
+}

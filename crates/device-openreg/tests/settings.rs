@@ -1,0 +1,94 @@
+//! The variables that say which devices there are.
+
+use device_registry::{backends, device, devices};
+
+mod child;
+
+device_registry::autoload!();
+
+const TEST: &str = "variables_say_which_devices_there_are";
+
+/// What a child with these variables says of the devices of `openreg`.
+fn told(variables: &[(&str, &str)]) -> String {
+    let output = child::again(TEST, variables);
+    assert!(output.status.success(), "{variables:?}: {output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let told = printed.lines().find_map(|line| line.split_once("TOLD ")).expect("it tells something").1;
+    told.to_owned()
+}
+
+fn tell() -> String {
+    let (_, devices) = devices().find(|(backend, _)| backend.name() == "openreg").unwrap();
+    match devices {
+        Ok(devices) => {
+            let total = |device: &device_registry::Device| device.memory_info().unwrap().total.unwrap();
+            format!("{:?}", devices.iter().map(total).collect::<Vec<_>>())
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn variables_say_which_devices_there_are() {
+    if child::is_this() {
+        println!("TOLD {}", tell());
+        return;
+    }
+    assert_eq!(told(&[]), "[1073741824, 1073741824]");
+    assert_eq!(
+        told(&[("OPENREG_DEVICES", "3"), ("OPENREG_MEMORY", "64MiB")]),
+        "[67108864, 67108864, 67108864]"
+    );
+    assert_eq!(told(&[("OPENREG_MEMORY", "4KiB,1MiB")]), "[4096, 1048576]");
+    assert_eq!(told(&[("OPENREG_DEVICES", "0")]), "[]");
+    for (name, value, part) in [
+        (
+            "OPENREG_DEVICES",
+            "many",
+            "OPENREG_DEVICES=\"many\" means nothing: it is a number of devices from 0 to 65536",
+        ),
+        ("OPENREG_MEMORY", "1GB", "OPENREG_MEMORY=\"1GB\" means nothing"),
+        ("OPENREG_SLOW", "fast", "OPENREG_SLOW=\"fast\" means nothing"),
+        ("OPENREG_STALL", "0", "OPENREG_STALL=\"0\" means nothing"),
+    ] {
+        let told = told(&[(name, value)]);
+        assert!(told.contains("openreg") && told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn variables_are_read_once() {
+    if !child::is_this() {
+        return child::passes("variables_are_read_once", &[("OPENREG_DEVICES", "1")]);
+    }
+    assert!(backends().load("openreg").is_ok());
+    // SAFETY: no other thread of this process uses the environment: it runs this test alone.
+    unsafe { std::env::set_var("OPENREG_DEVICES", "4") };
+    assert_eq!(device("openreg").unwrap().count().unwrap(), 1);
+}
+
+#[test]
+fn there_can_be_more_memory_than_the_machine_has() {
+    if !child::is_this() {
+        return child::passes("there_can_be_more_memory_than_the_machine_has", &[("OPENREG_MEMORY", "1TiB")]);
+    }
+    let buffer = device("openreg").unwrap().allocate(1 << 39).unwrap();
+    buffer.write((1 << 39) - 3, b"end").unwrap();
+    let mut bytes = [0; 4];
+    buffer.read((1 << 39) - 4, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"\0end");
+}
+
+#[test]
+fn memory_that_cannot_be_addressed_is_an_error_of_opening() {
+    if !child::is_this() {
+        let variables = [("OPENREG_MEMORY", "1000000TiB,4KiB")];
+        return child::passes("memory_that_cannot_be_addressed_is_an_error_of_opening", &variables);
+    }
+    let error = device("openreg:0").unwrap().allocate(1).unwrap_err().to_string();
+    assert!(
+        error.contains("`openreg:0`") && error.contains("open: unavailable: the system refuses"),
+        "{error}"
+    );
+    assert!(device("openreg:1").unwrap().allocate(1).is_ok());
+}
