@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use device_openreg::OpenRegMemory;
-use device_registry::{Buffer, device};
+use device_registry::{Buffer, DeviceError, device};
 
 mod child;
 
@@ -71,6 +71,38 @@ fn a_child_does_not_wait_for_threads_that_only_its_parent_has() {
         ended.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(outcomes, vec![Ok(0); 50]);
     });
+}
+
+#[test]
+fn a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang() {
+    if !child::is_this() {
+        return child::passes(
+            "a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang",
+            &[],
+        );
+    }
+    let openreg = device("openreg").unwrap();
+    let (buffer, stream) = (openreg.allocate(5).unwrap(), openreg.create_stream().unwrap());
+    let (held, hold) = std::sync::mpsc::channel::<()>();
+    stream.call(move || hold.recv().unwrap_or_default()).unwrap();
+    let read = stream.read(&buffer, 0..5).unwrap();
+    let event = stream.record().unwrap();
+    let touches = || {
+        fn forked<T>(result: Result<T, DeviceError>) -> bool {
+            matches!(result, Err(DeviceError::Forked { .. }))
+        }
+        assert!(forked(buffer.write(0, b"X")) && forked(buffer.read(0, &mut [0])));
+        assert!(
+            forked(openreg.allocate(1)) && forked(openreg.memory_info()) && forked(openreg.synchronize())
+        );
+        assert!(forked(stream.fill(&buffer, 0..5, &[1])) && forked(stream.synchronize()));
+        assert!(forked(event.synchronize()) && forked(read.wait()));
+        // The other device, which nobody has opened, is of the same backend.
+        assert!(forked(device("openreg:1").unwrap().allocate(1)));
+    };
+    assert_eq!(forked(touches), Ok(0));
+    drop(held);
+    openreg.synchronize().unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use device_openreg::{OpenRegMemory, locate};
-use device_registry::{Buffer, Device, device};
+use device_registry::{Buffer, Device, Fault, MemoryStatistics, device};
 
 mod child;
 
@@ -23,13 +23,42 @@ fn count(folder: &str) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// What must not grow: memory in use on the devices, open files and threads.
-fn counters(devices: &[Device]) -> (Vec<u64>, usize, usize) {
+/// What must not grow: memory in use on the devices, as they and as the core count it, open files and threads.
+#[derive(Clone, Debug, PartialEq)]
+struct Counters {
+    used: Vec<u64>,
+    live: Vec<(u64, u64)>,
+    files: usize,
+    threads: usize,
+}
+
+fn counters(devices: &[Device]) -> Counters {
     let used = |device: &Device| {
         let memory = device.memory_info().unwrap();
         memory.total.unwrap() - memory.free.unwrap()
     };
-    (devices.iter().map(used).collect(), count("/proc/self/fd"), count("/proc/self/task"))
+    let live = |device: &Device| {
+        let MemoryStatistics { allocated, live, .. } = device.memory_statistics().unwrap();
+        (allocated, live)
+    };
+    Counters {
+        used: devices.iter().map(used).collect(),
+        live: devices.iter().map(live).collect(),
+        files: count("/proc/self/fd"),
+        threads: count("/proc/self/task"),
+    }
+}
+
+/// The same once threads of streams that were dropped have ended, which nobody waits for.
+fn settled(devices: &[Device], expected: &Counters) -> Counters {
+    for _ in 0..200 {
+        let now = counters(devices);
+        if now == *expected {
+            return now;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    counters(devices)
 }
 
 /// Runs `work` in a process of its own, and fails if anything of it is left.
@@ -39,12 +68,15 @@ fn leaves_nothing(test: &str, work: impl Fn([Device; 2])) {
     }
     let devices = ["openreg:0", "openreg:1"].map(|name| device(name).unwrap());
     for device in devices {
-        device.allocate(1).unwrap();
+        // The first use makes what stays, such as the stream that is used where none is chosen.
+        let buffer = device.allocate(1).unwrap();
+        device.current_stream().unwrap().fill(&buffer, 0..1, &[1]).unwrap();
+        buffer.read(0, &mut [0]).unwrap();
     }
     let (before, size) = (counters(&devices), resident());
-    assert_eq!(before.0, [0, 0]);
+    assert_eq!((before.used.as_slice(), before.live.as_slice()), (&[0, 0][..], &[(0, 0); 2][..]));
     work(devices);
-    assert_eq!(counters(&devices), before);
+    assert_eq!(settled(&devices, &before), before);
     let grown = resident().saturating_sub(size);
     // What is freed may keep its pages, but for so much on each device.
     assert!(grown < 2 * (32 << 20) + SOME, "{} MiB are left", grown >> 20);
@@ -86,24 +118,67 @@ fn allocations_that_fail_leave_nothing() {
 }
 
 #[test]
-fn a_million_allocations_and_copies_leave_nothing() {
-    const MANY: usize = 500_000;
-    leaves_nothing("a_million_allocations_and_copies_leave_nothing", |devices| {
+fn a_million_allocations_copies_and_events_leave_nothing() {
+    const ROUNDS: usize = 200_000;
+    leaves_nothing("a_million_allocations_copies_and_events_leave_nothing", |devices| {
+        let streams = devices.map(|device| device.create_stream().unwrap());
         let mut held: Vec<Option<Buffer>> = vec![None; 500];
-        let mut copies = 0;
-        for round in 0..MANY {
-            let buffer = devices[round % 2].allocate(1 + round * 37 % 5000).unwrap();
-            // From the one or the other device, in turns.
+        let (mut allocations, mut copies, mut events) = (0, 0, 0);
+        for round in 0..ROUNDS {
+            let (device, stream) = (devices[round % 2], &streams[round % 2]);
+            let [buffer, other] = [37, 91].map(|step| device.allocate(1 + round * step % 5000).unwrap());
+            allocations += 2;
+            // A copy now, and one later, from the one or the other device in turns.
             if let Some(source) = &held[round * 7 % 500] {
-                let len = source.len().min(buffer.len());
-                buffer.copy_from(0, source, 0..len).unwrap();
+                let len = source.len().min(other.len());
+                stream.copy(source, 0..len, &other, 0).unwrap();
                 copies += 1;
             }
+            let len = buffer.len().min(other.len());
+            buffer.copy_from(0, &other, 0..len).unwrap();
+            copies += 1;
+            let event = stream.record().unwrap();
+            events += 1;
+            if round % 16 == 0 {
+                streams[(round + 1) % 2].wait(&event).unwrap();
+            }
             held[round % 500] = Some(buffer);
+            if round % 256 == 0 {
+                event.synchronize().unwrap();
+            }
         }
-        assert!(copies > MANY - 1000);
+        assert!(allocations + copies + events >= 999_000, "{allocations} {copies} {events}");
         let address = held[0].as_ref().map(address).unwrap();
         drop(held);
+        devices.into_iter().for_each(|device| device.synchronize().unwrap());
         assert_eq!(locate(address), None);
+    });
+}
+
+#[test]
+fn streams_that_are_dropped_leave_no_thread() {
+    leaves_nothing("streams_that_are_dropped_leave_no_thread", |devices| {
+        for round in 0..500 {
+            let (device, stream) = (devices[round % 2], devices[round % 2].create_stream().unwrap());
+            let buffer = device.allocate(100).unwrap();
+            stream.fill(&buffer, 0..100, &[1]).unwrap();
+            stream.read(&buffer, 0..100).unwrap().wait().unwrap();
+        }
+    });
+}
+
+#[test]
+fn work_that_fails_or_is_skipped_leaves_nothing() {
+    leaves_nothing("work_that_fails_or_is_skipped_leaves_nothing", |devices| {
+        let stream = devices[0].create_stream().unwrap();
+        for _ in 0..1000 {
+            let buffer = devices[0].allocate(10_000).unwrap();
+            devices[0].inject(Fault::FailCopy { nth: 1 }).unwrap();
+            for _ in 0..3 {
+                stream.fill(&buffer, 0..10_000, &[1]).unwrap();
+            }
+            let read = stream.read(&buffer, 0..10_000).unwrap();
+            assert!(stream.synchronize().is_err() && read.wait().is_err());
+        }
     });
 }
