@@ -72,12 +72,12 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// There are no [bytes](Self::bytes) of this range.
+    /// There are no [bytes](Self::bytes) of this range, and the mapping [is of this process](Self::is_of_this_process).
     pub(crate) unsafe fn discard(&self, range: Range<usize>) {
         // No page of any system is larger.
         const PAGE: usize = 1 << 16;
         let range = range.start.next_multiple_of(PAGE)..range.end / PAGE * PAGE;
-        if !range.is_empty() && self.is_of_this_process() {
+        if !range.is_empty() {
             // Where it is refused, the pages stay, and are used again.
             let _ = self.alias.advise(range, Advice::LinuxRemove);
         }

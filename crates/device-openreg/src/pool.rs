@@ -66,7 +66,8 @@ impl Pool {
         }
         state.freed = 0;
         for hole in state.allocator.holes(Self::SMALLEST_HOLE) {
-            // SAFETY: the range is no block's; and the lock, which is held, keeps it from becoming one.
+            // SAFETY: the range is no block's; and the lock, which is held, keeps it from becoming one. Places that are
+            // dropped in another process are not released.
             unsafe { self.mapping.discard(hole) };
         }
     }

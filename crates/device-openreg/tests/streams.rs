@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use device_openreg::OpenRegMemory;
 use device_registry::{
-    BackendErrorKind, Buffer, Device, DeviceError, DeviceGuard, Fault, Launch, Priority, Stream, StreamGuard,
-    StreamOptions, device, open_windows,
+    BackendError, BackendErrorKind, Buffer, Device, DeviceError, DeviceGuard, Fault, Launch, Priority,
+    Stream, StreamGuard, StreamOptions, device, open_windows,
 };
 
 mod child;
@@ -219,7 +219,7 @@ fn many_threads_put_work_into_one_stream() {
 }
 
 /// The kernel `left += right`.
-fn add(launch: &Launch<'_>) -> Result<(), device_registry::BackendError> {
+fn add(launch: &Launch<'_>) -> Result<(), BackendError> {
     let [Some(left), Some(right)] = launch.spans() else { return Ok(()) };
     let (to, from) = (left.memory_as::<OpenRegMemory>()?, right.memory_as::<OpenRegMemory>()?);
     let reads = [(from.bytes()?, right.range())];
@@ -345,6 +345,23 @@ fn a_device_that_is_lost_in_the_middle_ends_all_of_its_streams_and_no_others() {
     let (stream, buffer) = (device.create_stream().unwrap(), filled(device, 7));
     assert_eq!(*stream.read(&buffer, 0..4).unwrap().wait().unwrap(), [7; 4]);
     assert_eq!(kind(streams[0].synchronize()), Some(BackendErrorKind::Lost));
+}
+
+#[test]
+fn a_device_that_a_kernel_finds_lost_is_reset_and_its_memory_stays_lost() {
+    if !child::is_this() {
+        return child::passes("a_device_that_a_kernel_finds_lost_is_reset_and_its_memory_stays_lost", &[]);
+    }
+    let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
+    let buffer = filled(device, 1);
+    stream.launch(&[&buffer], |_| Err(BackendError::lost("it caught fire"))).unwrap();
+    assert_eq!(kind(stream.synchronize()), Some(BackendErrorKind::Lost));
+    assert_eq!(kind(device.allocate(1)), Some(BackendErrorKind::Lost));
+    device.reset().unwrap();
+    device.allocate(1).unwrap();
+    let span = buffer.span().unwrap();
+    let error = span.memory_as::<OpenRegMemory>().unwrap().bytes().unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Lost, "kernels of another device cannot use it either");
 }
 
 #[test]
