@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 
 use crate::BackendError;
 
-/// What every block is aligned to: a cache line, and more than any number needs.
-const ALIGNMENT: usize = 64;
+/// What every block is aligned to: as much as any number needs. For more, std's allocator on unix writes the zeros
+/// itself, which takes pages that may never be used.
+const ALIGNMENT: usize = 16;
 
 /// Zeroed bytes of the host, which it owns.
 ///
@@ -25,14 +26,19 @@ unsafe impl Sync for Block {}
 impl Block {
     pub(crate) fn zeroed(len: usize) -> Result<Self, BackendError> {
         let start = match layout(len) {
-            // No memory: any address will do.
-            Some(layout) if layout.size() == 0 => Some(NonNull::<Line>::dangling().cast()),
+            // No memory: any address that is aligned will do.
+            Some(layout) if layout.size() == 0 => Some(NonNull::<u128>::dangling().cast()),
             // SAFETY: the layout's size is not zero.
             Some(layout) => NonNull::new(unsafe { alloc_zeroed(layout) }),
             None => None,
         };
         let start = start.ok_or_else(|| BackendError::out_of_memory(len as u64, None))?;
         Ok(Self { start, len })
+    }
+
+    /// The bytes, for an owner that keeps to itself and reaches them by other ways than by references to it.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
@@ -45,10 +51,6 @@ impl Block {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
-
-/// Has the alignment of a block.
-#[repr(align(64))]
-struct Line;
 
 /// What the bytes are taken from the allocator by; `None` if no machine can address that many.
 fn layout(len: usize) -> Option<Layout> {

@@ -9,7 +9,7 @@ use crate::{BackendError, PinnedMemory};
 
 /// Bytes of the host that a stream writes from or reads into, and owns meanwhile.
 ///
-/// It is a slice of bytes: made from a `Vec<u8>` without copying, zeroed and aligned to 64 bytes by
+/// It is a slice of bytes: made from a `Vec<u8>` without copying, zeroed and aligned to 16 bytes by
 /// [`zeroed`](Self::zeroed), or [pinned](crate::Device::allocate_host) for a device that copies faster then.
 ///
 /// ```
@@ -45,7 +45,7 @@ impl Drop for Pinned {
 const NOT_DROPPED: &str = "only `drop` takes it";
 
 impl HostBuffer {
-    /// `len` zero bytes, aligned to 64 bytes.
+    /// `len` zero bytes, aligned to 16 bytes.
     ///
     /// # Errors
     ///

@@ -5,7 +5,6 @@
 //! wait for each other. Of those that are in each other's way in one memory, who asked first gets in first, so that a
 //! writer is not kept out by readers for ever.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,6 +12,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::block::Block;
 use crate::{BackendError, Memory};
 
 /// Bytes of the host that serve as the memory of a device.
@@ -45,8 +45,13 @@ pub struct HostMemory {
     len: usize,
     windows: Mutex<Windows>,
     closed: Condvar,
-    /// Frees the bytes when it is dropped. `None` if they are of [`allocate`].
-    owner: Option<Box<dyn Send>>,
+    /// Frees the bytes when it is dropped.
+    _owner: Owner,
+}
+
+enum Owner {
+    Own { _block: Block },
+    Other { _owner: Box<dyn Send> },
 }
 
 // SAFETY: the bytes belong to this value alone, and until it is dropped they are touched through windows only. An open
@@ -65,8 +70,8 @@ impl HostMemory {
     ///
     /// [`BackendError::out_of_memory`] if the host refuses that much, where `vec![0; len]` would end the process.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
-        let start = allocate(len).ok_or_else(|| BackendError::out_of_memory(len as u64, None))?;
-        Ok(Self::new(start, len, None))
+        let block = Block::zeroed(len)?;
+        Ok(Self::new(block.start(), len, Owner::Own { _block: block }))
     }
 
     /// Memory of bytes that somebody else allocated, such as a part of a mapping or what a vendor's library shares
@@ -95,11 +100,11 @@ impl HostMemory {
     ///   other `HostMemory`. (A `Box` of them is no owner: moving it claims them for it alone. A `Vec` may be moved.)
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Send + 'static) -> Self {
-        Self::new(start, len, Some(Box::new(owner)))
+        Self::new(start, len, Owner::Other { _owner: Box::new(owner) })
     }
 
-    fn new(start: NonNull<u8>, len: usize, owner: Option<Box<dyn Send>>) -> Self {
-        Self { start, len, windows: Mutex::default(), closed: Condvar::new(), owner }
+    fn new(start: NonNull<u8>, len: usize, owner: Owner) -> Self {
+        Self { start, len, windows: Mutex::default(), closed: Condvar::new(), _owner: owner }
     }
 
     /// The number of bytes.
@@ -195,18 +200,6 @@ impl Entered {
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
-}
-
-impl Drop for HostMemory {
-    fn drop(&mut self) {
-        // Bytes of an owner are freed by its drop, which is next.
-        if self.owner.is_none()
-            && let Some(layout) = layout(self.len)
-        {
-            // SAFETY: `allocate` took the memory with this layout.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
-        }
-    }
 }
 
 impl fmt::Debug for HostMemory {
@@ -358,25 +351,6 @@ impl fmt::Debug for WindowMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WindowMut").field("range", &self.0.range).finish_non_exhaustive()
     }
-}
-
-/// `len` zero bytes from the allocator; `None` if it has not that many.
-///
-/// `Vec::try_reserve` would leave the zeros to be written, which takes pages that may never be used and, where memory
-/// is overcommitted, may end the process.
-fn allocate(len: usize) -> Option<NonNull<u8>> {
-    // Nothing larger can be addressed.
-    isize::try_from(len).ok()?;
-    match layout(len) {
-        // SAFETY: the layout's size is not zero.
-        Some(layout) => NonNull::new(unsafe { alloc_zeroed(layout) }),
-        None => Some(NonNull::dangling()),
-    }
-}
-
-/// What memory of `len` bytes is taken from the allocator by; none if there are no bytes.
-fn layout(len: usize) -> Option<Layout> {
-    Layout::array::<u8>(len).ok().filter(|layout| layout.size() > 0)
 }
 
 #[cfg(test)]
@@ -549,11 +523,11 @@ mod tests {
 
     #[test]
     fn copies_in_opposite_directions_do_not_wait_for_each_other() {
-        const LEN: usize = 1 << 14;
+        const LEN: usize = if cfg!(miri) { 64 } else { 1 << 14 };
         ends(|| {
             let (a, b) = (HostMemory::zeroed(LEN).unwrap(), HostMemory::zeroed(LEN).unwrap());
             let copy = |from, to| {
-                for _ in 0..5000 {
+                for _ in 0..if cfg!(miri) { 20 } else { 5000 } {
                     let ([from], [mut to]) = open_windows([(from, 0..LEN)], [(to, 0..LEN)]).unwrap();
                     to.copy_from_slice(&from);
                 }
@@ -579,7 +553,7 @@ mod tests {
                         state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     (state >> 33) as usize % below
                 };
-                for _ in 0..3000 {
+                for _ in 0..if cfg!(miri) { 20 } else { 3000 } {
                     let mut range = || {
                         let start = random(LEN);
                         (&memories[random(2)], start..start + random(LEN - start + 1))
