@@ -83,6 +83,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends where the allocator says no")]
     fn more_than_there_can_be_is_out_of_memory() {
         for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
             let error = Block::zeroed(len).err().unwrap();

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
     fn memory_that_is_dropped_is_free() {
         // Together more than can be addressed.
         (0..66_000).for_each(|_| drop(HostMemory::zeroed(2 << 30).unwrap()));
