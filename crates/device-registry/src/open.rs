@@ -18,28 +18,41 @@ pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
     /// Device 0 to device 65535: an index has no more.
     const MOST: usize = u16::MAX as usize + 1;
 
-    thread_local! {
-        /// The backends that this thread is asking, outermost first. Counting waits for nobody, so that only a
-        /// thread that asks in circles has to be stopped: by an error, where the stack would overflow.
-        static ASKED: RefCell<Vec<Entry<dyn Backend>>> = const { RefCell::new(Vec::new()) };
-    }
-
     let device = Device::of_backend(backend, None);
     let loaded = load(device, "device count")?;
-    let fail = |error| Err(DeviceError::Call { device, call: "device count", error });
-    // While a thread ends the list is gone, and a backend is asked without it.
-    if ASKED.try_with(|asked| asked.borrow().contains(&backend)).unwrap_or(false) {
-        return fail(BackendError::other("the backend asks for its own count in order to count"));
-    }
-    let _ = ASKED.try_with(|asked| asked.borrow_mut().push(backend));
-    let count = isolated(device, "device count", || loaded.device_count());
-    let _ = ASKED.try_with(|asked| asked.borrow_mut().pop());
-    match count? {
-        count if count > MOST => fail(BackendError::invalid(format_args!(
-            "the backend counts {count} devices, and {MOST} can be named"
-        ))),
+    match ask(device, "device count", || loaded.device_count())? {
+        count if count > MOST => {
+            let error = BackendError::invalid(format_args!(
+                "the backend counts {count} devices, and {MOST} can be named"
+            ));
+            Err(DeviceError::Call { device, call: "device count", error })
+        }
         count => Ok(count),
     }
+}
+
+/// Asks a backend what it answers at once. As it waits for nobody, only a thread that asks in circles has to be stopped:
+/// by an error, where the stack would overflow.
+fn ask<T>(
+    device: Device,
+    call: &'static str,
+    run: impl FnOnce() -> Result<T, BackendError>,
+) -> Result<T, DeviceError> {
+    thread_local! {
+        /// What this thread is asking, outermost first.
+        static ASKED: RefCell<Vec<(Device, &'static str)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    // While a thread ends the list is gone, and a backend is asked without it.
+    if ASKED.try_with(|asked| asked.borrow().contains(&(device, call))).unwrap_or(false) {
+        let error =
+            BackendError::other(format_args!("the backend asks for its own {call} in order to answer"));
+        return Err(DeviceError::Call { device, call, error });
+    }
+    let _ = ASKED.try_with(|asked| asked.borrow_mut().push((device, call)));
+    let answer = isolated(device, call, run);
+    let _ = ASKED.try_with(|asked| asked.borrow_mut().pop());
+    answer
 }
 
 /// The backend of a device, if it may be used from here. Loads it.
@@ -67,7 +80,7 @@ pub(crate) fn properties_of_counted(device: Device) -> Result<DeviceProperties, 
 }
 
 fn ask_properties(device: Device, backend: &dyn Backend) -> Result<DeviceProperties, DeviceError> {
-    let properties = isolated(device, "properties", || backend.properties(device.ordinal()))?;
+    let properties = ask(device, "properties", || backend.properties(device.ordinal()))?;
     match properties.copy_alignment {
         alignment if alignment.is_power_of_two() => Ok(properties),
         alignment => {
@@ -273,8 +286,14 @@ mod tests {
     #[test]
     fn a_backend_that_counts_by_counting_gets_an_error() {
         let error = device_of("counts_itself").allocate(1).unwrap_err().to_string();
-        assert!(error.contains("asks for its own count in order to count"), "{error}");
+        assert!(error.contains("asks for its own device count in order to answer"), "{error}");
         assert!(!is_available("counts_itself"));
+    }
+
+    #[test]
+    fn a_backend_that_says_what_a_device_is_by_asking_what_it_is_gets_an_error() {
+        let error = device_of("describes_itself").properties().unwrap_err().to_string();
+        assert!(error.contains("asks for its own properties in order to answer"), "{error}");
     }
 
     #[test]
