@@ -1,6 +1,6 @@
 //! A child of `fork` has no devices, and leaves those of its parent alone.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 use device_openreg::OpenRegMemory;
 use device_registry::{Buffer, DeviceError, device};

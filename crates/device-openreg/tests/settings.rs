@@ -68,6 +68,7 @@ fn variables_are_read_once() {
 }
 
 #[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn there_can_be_more_memory_than_the_machine_has() {
     if !child::is_this() {
         return child::passes("there_can_be_more_memory_than_the_machine_has", &[("OPENREG_MEMORY", "1TiB")]);
@@ -80,6 +81,7 @@ fn there_can_be_more_memory_than_the_machine_has() {
 }
 
 #[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn memory_that_cannot_be_addressed_is_an_error_of_opening() {
     if !child::is_this() {
         let variables = [("OPENREG_MEMORY", "1000000TiB,4KiB")];
