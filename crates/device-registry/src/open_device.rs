@@ -269,7 +269,6 @@ impl OpenDevice {
 
     /// Keeps an error that the streams' users did not ask for.
     pub(crate) fn tell_later(&self, error: DeviceError) {
-        log::error!("work of a stream that is gone: {error}");
         lock(&self.untold).get_or_insert(error);
     }
 

@@ -184,11 +184,16 @@ impl Queue {
                 self.finished.notify_all();
             }
         }
-        let untold = state.take_failure();
+        self.leave_untold(state);
+    }
+
+    /// Leaves to the device what nobody was told of.
+    fn leave_untold(&self, mut state: MutexGuard<'_, State>) {
+        let Err(error) = state.take_failure() else { return };
+        // Under the lock, so that whoever finds nothing here any more finds it there.
+        self.device.tell_later(error.clone());
         drop(state);
-        if let Err(error) = untold {
-            self.device.tell_later(error);
-        }
+        log::error!("work of a stream that is gone: {error}");
     }
 
     /// Does a piece of work on the thread.
@@ -354,11 +359,11 @@ impl Queue {
         let mut state = lock(&self.state);
         state.closed = true;
         // The thread tells what nobody was told, if there is one.
-        let untold = if state.has_thread { Ok(()) } else { state.take_failure() };
-        drop(state);
-        self.work.notify_one();
-        if let Err(error) = untold {
-            self.device.tell_later(error);
+        if !state.has_thread {
+            self.leave_untold(state);
+        } else {
+            drop(state);
+            self.work.notify_one();
         }
         if self.driver.is_some() {
             self.device.keep_closed(Arc::clone(self));
