@@ -86,6 +86,10 @@ impl<T> Shared<T> {
         accepted
     }
 
+    fn is_accepted(&self) -> bool {
+        matches!(*lock(&self.state), State::Open { accepted: true, .. })
+    }
+
     /// A driver has accepted the work: what fails from now on is its queue's failure. What has failed already, is
     /// returned, as if it had been refused.
     pub(crate) fn accept(&self) -> Result<(), DeviceError> {
@@ -173,10 +177,23 @@ impl<T> Completion<T> {
             device.note(&error);
             DeviceError::Call { device: device.device(), call: self.call, error }
         });
-        let failure = result.as_ref().err().cloned();
+        let Err(error) = &result else {
+            host_call::run(|| self.shared.finish(result));
+            return;
+        };
+        let (error, queue) = (error.clone(), self.queue.upgrade());
+        let fail = || match &queue {
+            Some(queue) => queue.fail(error.clone()),
+            None => device.tell_later(error.clone()),
+        };
+        // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
+        let before = self.shared.is_accepted();
+        if before {
+            fail();
+        }
         let accepted = host_call::run(|| self.shared.finish(result));
-        if let (true, Some(error), Some(queue)) = (accepted, failure, self.queue.upgrade()) {
-            queue.fail(error);
+        if accepted && !before {
+            fail();
         }
     }
 

@@ -349,9 +349,19 @@ impl Queue {
         }
     }
 
-    /// Whether nothing is left to be done, or ever will be: the driver has failed for good.
+    /// Whether nothing is left to be done of a stream that is gone, or ever will be: the driver has failed for good. What
+    /// nobody was told of is left to the device.
     pub(crate) fn is_done(&self) -> bool {
-        self.query().unwrap_or(true)
+        self.leave_untold(lock(&self.state));
+        match self.query() {
+            Ok(done) => done,
+            Err(error) => {
+                if self.device.check("query").is_ok() {
+                    self.device.tell_later(error);
+                }
+                true
+            }
+        }
     }
 
     /// The stream is gone. Does not wait: the thread ends by itself, and a driver's queue is kept until its work is done.

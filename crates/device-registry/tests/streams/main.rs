@@ -232,6 +232,24 @@ fn the_error_of_a_stream_that_is_gone_is_told_by_the_device() {
 }
 
 #[test]
+fn a_read_that_fails_when_its_stream_is_gone_is_told_by_the_device_as_well() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
+        control.close();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        control.fail(BackendError::other("too late"));
+        drop(stream);
+        control.open();
+        assert!(told(read.wait()).ends_with("read: too late"));
+        // This looks for streams that are gone and have no more work.
+        device.memory_statistics().unwrap();
+        assert!(told(device.synchronize()).ends_with("read: too late"));
+        device.synchronize().expect("it is told once");
+    });
+}
+
+#[test]
 fn of_two_streams_that_failed_both_errors_are_told() {
     ends(|| {
         let (device, _) = plain();
