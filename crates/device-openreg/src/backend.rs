@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device_registry::{
-    Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, Fault, FaultInjector,
+    Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, DeviceUuid, Fault, FaultInjector,
+    PciAddress,
 };
 
 use crate::device::OpenRegDevice;
@@ -33,13 +34,15 @@ impl Backend for OpenReg {
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        // The devices are alike, and what tells them apart is their memory.
         let memory = self.devices[ordinal].memory as u64;
         let driver = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
         Ok(DeviceProperties::new("OpenReg simulated device")
             .with_kind(DeviceKind::Simulated)
             .with_driver(driver)
-            .with_total_memory(memory))
+            .with_total_memory(memory)
+            .with_largest_allocation(memory)
+            .with_uuid(uuid(ordinal))
+            .with_pci(pci(ordinal)))
     }
 
     fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
@@ -54,6 +57,20 @@ impl Backend for OpenReg {
         }
         Ok(Box::new(device))
     }
+}
+
+/// The ordinal and the backend's name, in the form that RFC 9562 leaves to those who make it (version 8). The ordinal
+/// comes first, so that four digits choose a device.
+fn uuid(ordinal: usize) -> DeviceUuid {
+    let [.., high, low] = ordinal.to_be_bytes();
+    let [o, p, e, n, r, e2, g] = *b"openreg";
+    DeviceUuid::from_bytes([high, low, o, p, e, n, 0x80, r, 0x80, e2, g, 0, 0, 0, 0, 0])
+}
+
+/// A place in a domain that no machine has.
+fn pci(ordinal: usize) -> PciAddress {
+    let [bus, device_and_function] = (ordinal as u16).to_be_bytes();
+    PciAddress::new(u32::MAX, bus, device_and_function >> 3, device_and_function & 7)
 }
 
 #[cfg(test)]

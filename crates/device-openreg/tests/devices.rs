@@ -127,3 +127,20 @@ fn a_device_says_what_it_is_and_what_drives_it() {
         assert!(properties.driver.unwrap().starts_with("device-openreg "));
     }
 }
+
+#[test]
+fn a_device_is_chosen_by_the_uuid_and_the_pci_address_that_it_shows() {
+    let texts = |index| {
+        let properties = openreg(index).properties().unwrap();
+        (properties.uuid.unwrap().to_string(), properties.pci.unwrap().to_string())
+    };
+    assert_eq!(texts(1), ("00016f70-656e-8072-8065-670000000000".into(), "ffffffff:00:00.1".into()));
+    for index in [0, 1] {
+        let (uuid, pci) = texts(index);
+        for selector in [format!("uuid={uuid}"), format!("uuid=000{index}"), format!("pci={pci}")] {
+            assert_eq!(device(&format!("openreg@{selector}")).unwrap(), openreg(index), "{selector}");
+        }
+    }
+    let error = device("openreg@uuid=000").unwrap_err().to_string();
+    assert!(error.contains("openreg:0") && error.contains("openreg:1"), "{error}");
+}
