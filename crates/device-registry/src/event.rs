@@ -43,6 +43,15 @@ enum State {
     Failed(DeviceError),
 }
 
+impl Drop for Point {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::Submitted(event) = std::mem::replace(state, State::Queued) {
+            self.device.drop_when_allowed(event);
+        }
+    }
+}
+
 impl Event {
     pub(crate) fn queued(device: &'static OpenDevice, timed: bool) -> Self {
         let state = Mutex::new(State::Queued);

@@ -91,9 +91,14 @@ impl OpenDevice {
         &self.statistics
     }
 
+    /// Whether this is the process in which it was opened.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process.is_current()
+    }
+
     /// Whether the device may be used by this process and on this thread.
     pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
-        if !self.process.is_current() {
+        if !self.is_of_this_process() {
             return Err(DeviceError::Forked { device: self.device });
         }
         match host_call::is_running() {
@@ -219,7 +224,7 @@ impl OpenDevice {
 
     /// Drops what a driver made, here or, within a host call, at the next call that may use the device.
     pub(crate) fn drop_when_allowed<T: Send + 'static>(&self, value: T) {
-        if !self.process.is_current() {
+        if !self.is_of_this_process() {
             // The driver is not whole in this process, and its memory goes with it.
             return std::mem::forget(value);
         }
@@ -259,12 +264,15 @@ impl OpenDevice {
 
     /// Lets go of what finished work has used: of memory, of host buffers and of streams that are gone.
     pub(crate) fn collect(&self) {
+        if self.check_thread("collect").is_err() {
+            return;
+        }
         self.drop_what_is_due();
         self.queues().iter().for_each(|queue| queue.collect());
         let closed = std::mem::take(&mut *lock(&self.closed));
         let (done, pending): (Vec<_>, Vec<_>) = closed.into_iter().partition(|queue| queue.is_done());
         lock(&self.closed).extend(pending);
-        drop(done);
+        drop_isolated(self.device, done);
     }
 
     /// Keeps an error that the streams' users did not ask for.

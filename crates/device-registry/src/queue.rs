@@ -159,6 +159,8 @@ impl Queue {
         loop {
             let Some(operation) = state.queue.pop_front() else {
                 if state.closed {
+                    // Should there be more work after all, of a stream that its device has ended.
+                    state.has_thread = false;
                     break;
                 }
                 state.thread_sleeps = true;
@@ -275,7 +277,7 @@ impl Queue {
                 _ => None,
             };
             drop(in_flight);
-            drop(done);
+            drop_isolated(self.device.device(), (done, event));
         }
     }
 
@@ -286,7 +288,7 @@ impl Queue {
         drop(self.wait_for_thread(state, all));
         let Some(driver) = self.driver.as_deref() else { return };
         // What is submitted meanwhile is not waited for, and has to be kept.
-        let before = std::mem::take(&mut *lock(&self.in_flight));
+        let before = lock(&self.in_flight).take_work();
         match self.device.call("synchronize", |_| driver.synchronize()) {
             Ok(()) => drop_isolated(self.device.device(), before),
             Err(error) => {
@@ -366,6 +368,10 @@ impl Queue {
 
     /// The stream is gone. Does not wait: the thread ends by itself, and a driver's queue is kept until its work is done.
     pub(crate) fn close(self: &Arc<Self>) {
+        if !self.device.is_of_this_process() {
+            // There is no thread, the lock may be that of one, and the driver is not whole.
+            return std::mem::forget(Arc::clone(self));
+        }
         let mut state = lock(&self.state);
         state.closed = true;
         // The thread tells what nobody was told, if there is one.
@@ -384,7 +390,7 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.device.is_lost() {
-            std::mem::take(&mut *lock(&self.in_flight)).leak_host_memory();
+            lock(&self.in_flight).take_work().leak_host_memory();
         }
     }
 }
@@ -408,6 +414,16 @@ impl State {
 }
 
 impl InFlight {
+    /// What is worked on now. Reads may be answered later than their work is done, and are still to be answered if the
+    /// device is lost.
+    fn take_work(&mut self) -> Self {
+        Self {
+            marked: std::mem::take(&mut self.marked),
+            unmarked: std::mem::take(&mut self.unmarked),
+            reads: Vec::new(),
+        }
+    }
+
     /// A device that failed may still write into host memory that it was given; nobody can say when it no longer does.
     fn leak_host_memory(self) {
         let kept = self.marked.into_iter().flat_map(|(_, kept)| kept).chain(self.unmarked);

@@ -250,6 +250,30 @@ fn a_read_that_fails_when_its_stream_is_gone_is_told_by_the_device_as_well() {
 }
 
 #[test]
+fn every_failure_in_a_queue_of_the_drivers_is_told_once() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
+        for why in ["one", "two"] {
+            control.close();
+            let read = stream.read(&buffer, 0..1).unwrap();
+            control.fail(BackendError::other(why));
+            control.open();
+            assert!(told(read.wait()).ends_with(why));
+            assert!(told(stream.synchronize()).ends_with(why));
+            stream.synchronize().unwrap();
+        }
+        // What the queue says when it is waited for.
+        control.fail(BackendError::other("three"));
+        assert!(told(stream.synchronize()).ends_with("synchronize: three"));
+        stream.synchronize().unwrap();
+        control.fail(BackendError::other("four"));
+        assert!(told(device.synchronize()).ends_with("synchronize: four"));
+        device.synchronize().unwrap();
+    });
+}
+
+#[test]
 fn of_two_streams_that_failed_both_errors_are_told() {
     ends(|| {
         let (device, _) = plain();
@@ -395,7 +419,9 @@ fn a_host_call_may_not_use_devices_and_what_it_drops_is_freed_afterwards() {
                     device.synchronize(),
                     device.count().map(drop),
                 ];
-                drop((buffer, pinned));
+                // Allowed, and does not look after the streams.
+                device.memory_statistics().unwrap();
+                drop((buffer, pinned, event));
                 tell.send((answers, control.live.load(Ordering::SeqCst))).unwrap();
             })
             .unwrap();
@@ -529,6 +555,7 @@ fn a_read_that_a_lost_device_forgets_is_an_error_and_no_hang() {
         control.forgets_reads.store(true, Ordering::SeqCst);
         let read = stream.read(&buffer, 0..4).unwrap();
         assert!(!read.is_ready());
+        stream.synchronize().expect("the driver says that all is done");
         let waits = thread::spawn(move || read.wait());
         control.fail(BackendError::lost("gone"));
         buffer.write(0, b"x").unwrap_err();
