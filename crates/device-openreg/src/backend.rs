@@ -36,7 +36,7 @@ impl Backend for OpenReg {
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
         let memory = self.devices[ordinal].memory as u64;
         let driver = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
-        Ok(DeviceProperties::new("OpenReg simulated device")
+        Ok(DeviceProperties::new("OpenReg")
             .with_kind(DeviceKind::Simulated)
             .with_driver(driver)
             .with_total_memory(memory)

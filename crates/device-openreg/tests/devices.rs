@@ -123,7 +123,7 @@ fn a_device_can_be_the_default_of_a_thread() {
 fn a_device_says_what_it_is_and_what_drives_it() {
     for index in [0, 1] {
         let properties = openreg(index).properties().unwrap();
-        assert_eq!(properties.name, "OpenReg simulated device");
+        assert_eq!(properties.name, "OpenReg");
         assert!(properties.driver.unwrap().starts_with("device-openreg "));
     }
 }

@@ -17,7 +17,10 @@ use std::str::FromStr;
 ///     .with_uuid("0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10".parse()?)
 ///     .with_pci("0000:3b:00.0".parse()?)
 ///     .with_copy_alignment(4);
-/// assert_eq!(properties.name, "Example 9000");
+/// assert_eq!(
+///     properties.to_string(),
+///     "Example 9000, gpu, driver example 1.2, uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10, pci=0000:3b:00.0"
+/// );
 /// # Ok::<(), device_registry::IdentityError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +140,22 @@ impl DeviceProperties {
     #[must_use]
     pub fn with_pinned_memory(self, pinned: bool) -> Self {
         Self { pinned_memory: pinned, ..self }
+    }
+}
+
+/// In one line, as lists of devices show it: what is known, and a UUID and an address in the form of a selector.
+impl fmt::Display for DeviceProperties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = vec![self.name.clone()];
+        parts.extend(self.vendor.clone());
+        if self.kind != DeviceKind::Other {
+            parts.push(self.kind.to_string());
+        }
+        parts.extend(self.driver.as_ref().map(|driver| format!("driver {driver}")));
+        parts.extend(self.total_memory.map(|bytes| format!("{} MiB", bytes >> 20)));
+        parts.extend(self.uuid.map(|uuid| format!("uuid={uuid}")));
+        parts.extend(self.pci.map(|pci| format!("pci={pci}")));
+        f.pad(&parts.join(", "))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
-use device_registry::{Device, DeviceError, backends, device, devices};
+use device_registry::{Device, backends, device, devices};
 use device_tensor::Tensor;
 
 // Links every backend in Cargo.toml; never touched again.
@@ -78,29 +78,15 @@ fn list(probe: bool) -> io::Result<()> {
             Ok(devices) => {
                 writeln!(out, "\n{}:", backend.name())?;
                 for device in devices {
-                    let line = describe(device).unwrap_or_else(|error| format!("cannot be opened: {error}"));
-                    writeln!(out, "  {device:<12}  {line}")?;
+                    // Opens none.
+                    match device.properties() {
+                        Ok(properties) => writeln!(out, "  {device:<12}  {properties}")?,
+                        Err(error) => writeln!(out, "  {device:<12}  {error}")?,
+                    }
                 }
             }
             Err(error) => writeln!(out, "\n{}: {error}", backend.name())?,
         }
     }
     Ok(())
-}
-
-fn describe(device: Device) -> Result<String, DeviceError> {
-    let properties = device.properties()?;
-    let memory = device.memory_info()?;
-    let mut line = properties.name;
-    if let Some(driver) = properties.driver {
-        line += &format!(", driver {driver}");
-    }
-    let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
-    if let Some(total) = memory.total {
-        line += &format!(", memory {}", mebibytes(total));
-    }
-    if let Some(free) = memory.free {
-        line += &format!(", free {}", mebibytes(free));
-    }
-    Ok(line)
 }
