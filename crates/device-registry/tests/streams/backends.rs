@@ -308,6 +308,12 @@ impl ObedientStream {
         self.work.send(Box::new(work)).unwrap();
     }
 
+    /// Work that stands still while the gate is closed.
+    pub(crate) fn submit_gated(&self) {
+        let control = self.control;
+        self.submit(move || drop(control.begin()));
+    }
+
     fn point(&self) -> ObedientEvent {
         let event = ObedientEvent::default();
         let (shared, control, open) = (Arc::clone(&event.0), self.control, Arc::clone(&self.open));

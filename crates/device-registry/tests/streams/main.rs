@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use backends::{Control, ObedientStream, both, in_words, plain, queued};
 use device_registry::{
-    BackendError, BackendErrorKind, Buffer, Device, DeviceError, EventOptions, HostBuffer, Priority, Stream,
-    StreamGuard, StreamOptions,
+    BackendError, BackendErrorKind, Buffer, Device, DeviceError, EventOptions, HostBuffer, Launch, Priority,
+    Stream, StreamGuard, StreamOptions,
 };
 
 /// Runs on a thread of its own, so that what hangs is a failure and does not take for ever.
@@ -302,6 +302,42 @@ fn work_owns_what_it_touches_and_lets_it_go() {
         let statistics = device.memory_statistics().unwrap();
         assert_eq!((statistics.live, statistics.allocated, statistics.peak), (0, 0, 1000));
         assert_eq!(control.live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn memory_is_kept_until_a_queue_of_the_drivers_is_done_with_it_also_when_its_stream_is_gone() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
+        control.close();
+        // As hardware does, it holds nothing.
+        let native =
+            |launch: &Launch<'_>| launch.stream_as::<ObedientStream>().map(ObedientStream::submit_gated);
+        stream.launch(&[&buffer], native).unwrap();
+        drop((buffer, stream));
+        device.memory_statistics().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 1);
+        control.open();
+        while device.memory_statistics().unwrap().live > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(control.live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn host_memory_that_a_lost_device_may_still_write_to_is_never_freed() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+        stream.write(&buffer, 0, device.allocate_host(4).unwrap()).unwrap();
+        stream.record().unwrap().synchronize().unwrap();
+        control.fail(BackendError::lost("gone"));
+        buffer.write(0, b"x").unwrap_err();
+        drop((stream, buffer));
+        device.memory_statistics().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 1, "the pinned bytes, and not the buffer");
     });
 }
 
