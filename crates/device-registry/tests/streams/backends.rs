@@ -386,6 +386,12 @@ impl StreamDriver for ObedientStream {
         Ok(())
     }
 
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        // Only memory of this backend's comes here.
+        source.memory_as::<ObedientMemory>()?;
+        self.copy(source, destination)
+    }
+
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         self.control.submit("queue record")?;
         Ok(Box::new(self.point()))

@@ -653,6 +653,25 @@ fn events_order_streams_of_any_two_devices() {
 }
 
 #[test]
+fn a_copy_from_elsewhere_goes_by_the_way_that_there_is_and_in_its_place() {
+    ends(|| {
+        let ((device, control), (peer, _)) = (queued(), queued());
+        let (stream, destination) = (device.create_stream().unwrap(), filled(device, b"...."));
+        for (source, way) in [
+            (filled(peer, b"abcd"), &["queue copy", "queue fill", "queue read"][..]),
+            (filled(Device::cpu(), b"abcd"), &["write"]),
+        ] {
+            control.log();
+            stream.copy(&source, 1..3, &destination, 1).unwrap();
+            stream.fill(&destination, 0..1, b"x").unwrap();
+            assert_eq!(*stream.read(&destination, 0..4).unwrap().wait().unwrap(), *b"xbc.");
+            assert_eq!(control.log()[..way.len()], *way);
+            stream.fill(&destination, 0..4, b".").unwrap();
+        }
+    });
+}
+
+#[test]
 fn elapsed_time_needs_two_timed_events_of_one_device_in_order() {
     on_both(|device, _| {
         let timed = EventOptions::new().timed();
