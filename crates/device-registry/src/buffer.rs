@@ -249,7 +249,7 @@ impl Buffer {
         range: Range<usize>,
     ) -> Result<Option<Span>, DeviceError> {
         let range = self.in_range(role, range)?;
-        self.aligned(role, &range, false)?;
+        self.aligned(role, &range)?;
         Ok(Span::new(&self.allocation, range))
     }
 
@@ -265,16 +265,10 @@ impl Buffer {
     }
 
     /// Checks what the device asks of a range in the memory: it begins at a multiple of the alignment, and ends at one
-    /// or with the memory. `other_ends_within` says that the operation has another range that does not end with its
-    /// memory.
-    fn aligned(
-        &self,
-        role: &'static str,
-        range: &Range<usize>,
-        other_ends_within: bool,
-    ) -> Result<(), DeviceError> {
+    /// or with the memory.
+    fn aligned(&self, role: &'static str, range: &Range<usize>) -> Result<(), DeviceError> {
         let alignment = self.open_device().properties().copy_alignment;
-        let to_the_end = range.end == self.allocation.len && !other_ends_within;
+        let to_the_end = range.end == self.allocation.len;
         if range.is_empty()
             || (range.start.is_multiple_of(alignment)
                 && (to_the_end || range.len().is_multiple_of(alignment)))
@@ -282,10 +276,6 @@ impl Buffer {
             return Ok(());
         }
         Err(DeviceError::Misaligned { role, device: self.device(), range: range.clone(), alignment })
-    }
-
-    fn ends_within(&self, range: &Range<usize>) -> bool {
-        range.end != self.allocation.len
     }
 }
 
@@ -299,8 +289,8 @@ pub(crate) fn checked_copy(
     let len = range.len();
     let from = source.in_range(SOURCE, range.clone())?;
     let to = destination.in_range(DESTINATION, offset..offset.saturating_add(len))?;
-    source.aligned(SOURCE, &from, destination.ends_within(&to))?;
-    destination.aligned(DESTINATION, &to, source.ends_within(&from))?;
+    source.aligned(SOURCE, &from)?;
+    destination.aligned(DESTINATION, &to)?;
     let (Some(from), Some(to)) =
         (Span::new(&source.allocation, from), Span::new(&destination.allocation, to))
     else {

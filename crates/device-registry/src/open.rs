@@ -297,6 +297,17 @@ mod tests {
     }
 
     #[test]
+    fn an_alignment_that_is_no_power_of_two_is_an_error_of_whoever_declares_it() {
+        let device = device_of("declares_odd_alignment");
+        for error in [device.properties().unwrap_err(), device.open().unwrap_err()] {
+            assert!(
+                error.to_string().contains("a copy alignment of 3 bytes, which is no power of two"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn a_panic_in_any_call_is_an_error_of_that_call() {
         for (name, call) in [
             ("panics_in_count", "device count"),

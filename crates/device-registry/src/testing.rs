@@ -22,7 +22,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both are under way before either goes on.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 24] = [
+static OTHERS: [BackendDescriptor; 25] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -46,6 +46,7 @@ static OTHERS: [BackendDescriptor; 24] = [
     BackendDescriptor::new("counts_too_many", || backend("counts_too_many")),
     BackendDescriptor::new("counts_itself", || backend("counts_itself")),
     BackendDescriptor::new("describes_itself", || backend("describes_itself")),
+    BackendDescriptor::new("declares_odd_alignment", || backend("declares_odd_alignment")),
     BackendDescriptor::new("has_uuids", || backend("has_uuids")),
     BackendDescriptor::new("first_has_no_properties", || backend("first_has_no_properties")),
     BackendDescriptor::new("loaded_by_a_selector", || backend("loaded_by_a_selector")),
@@ -112,6 +113,7 @@ impl Backend for Fake {
             "has_uuids" => Ok(of_hardware(ordinal)),
             "first_has_no_properties" if ordinal == 0 => Err(BackendError::unavailable("gone")),
             "first_has_no_properties" => Ok(of_hardware(0)),
+            "declares_odd_alignment" => Ok(DeviceProperties::new("fake").with_copy_alignment(3)),
             "describes_itself" => device_of(self.name).properties().map_err(|error| {
                 let message = error.to_string();
                 BackendError::other(message).with_source(error)

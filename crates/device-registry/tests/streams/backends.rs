@@ -30,6 +30,8 @@ pub(crate) struct Control {
     refusal: Mutex<Option<BackendError>>,
     /// Reads are accepted and forgotten.
     pub(crate) forgets_reads: AtomicBool,
+    /// Reads are accepted and given up.
+    pub(crate) gives_up_reads: AtomicBool,
     pub(crate) can_reset: AtomicBool,
     /// Memory that is not freed.
     pub(crate) live: AtomicUsize,
@@ -266,6 +268,8 @@ impl DeviceDriver for ObedientDevice {
 
     fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
         self.control.live.fetch_add(1, Ordering::SeqCst);
+        // The one length that it gets wrong.
+        let len = if len == 13 { 12 } else { len };
         Ok(Box::new(PinnedBytes(vec![0; len], self.control)))
     }
 
@@ -332,10 +336,11 @@ impl ObedientStream {
 impl StreamDriver for ObedientStream {
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         self.control.submit("queue write")?;
-        let (control, destination, source) = (self.control, destination.clone(), Arc::clone(source));
+        // It counts on the bytes to stay where they are, as hardware does.
+        let (control, destination, source) = (self.control, destination.clone(), Arc::downgrade(source));
         self.submit(move || {
             let _ = control.begin();
-            write(&destination, &source).unwrap();
+            write(&destination, &source.upgrade().expect("the core keeps them")).unwrap();
         });
         Ok(())
     }
@@ -347,6 +352,14 @@ impl StreamDriver for ObedientStream {
         completion: Completion<HostBuffer>,
     ) -> Result<(), BackendError> {
         self.control.submit("queue read")?;
+        if self.control.gives_up_reads.load(Ordering::SeqCst) {
+            let control = self.control;
+            self.submit(move || {
+                let _ = control.begin();
+                drop(completion);
+            });
+            return Ok(());
+        }
         if self.control.forgets_reads.load(Ordering::SeqCst) {
             std::mem::forget(completion);
             return Ok(());
@@ -403,6 +416,10 @@ impl StreamDriver for ObedientStream {
         let event = ObedientEvent(Arc::clone(&event.downcast_ref::<ObedientEvent>().unwrap().0));
         self.submit(move || drop(event.synchronize()));
         Ok(())
+    }
+
+    fn flush(&self) -> Result<(), BackendError> {
+        self.control.submit("queue flush")
     }
 
     fn query(&self) -> Result<bool, BackendError> {

@@ -299,6 +299,7 @@ fn work_owns_what_it_touches_and_lets_it_go() {
         control.open();
         assert_eq!(*read.wait().unwrap(), [7]);
         stream.synchronize().unwrap();
+        drop(device.allocate(1).unwrap());
         let statistics = device.memory_statistics().unwrap();
         assert_eq!((statistics.live, statistics.allocated, statistics.peak), (0, 0, 1000));
         assert_eq!(control.live.load(Ordering::SeqCst), 0);
@@ -372,14 +373,10 @@ fn allocating_lets_go_of_what_finished_work_has_used_before_it_says_that_there_i
             kind(&device.allocate(16).unwrap_err()),
             BackendErrorKind::OutOfMemory { asked: 16, free: None }
         ));
-        drop(buffer);
-        drop(stream);
-        let mut tries = 0;
-        while device.allocate(16).is_err() {
-            tries += 1;
-            assert!(tries < 10_000, "the stream is gone and its work done");
-            thread::sleep(Duration::from_millis(1));
-        }
+        let done = stream.record().unwrap();
+        drop((buffer, stream));
+        done.synchronize().unwrap();
+        device.allocate(16).expect("the stream is gone and its work done");
     });
 }
 
@@ -658,7 +655,7 @@ fn a_copy_from_elsewhere_goes_by_the_way_that_there_is_and_in_its_place() {
         let ((device, control), (peer, _)) = (queued(), queued());
         let (stream, destination) = (device.create_stream().unwrap(), filled(device, b"...."));
         for (source, way) in [
-            (filled(peer, b"abcd"), &["queue copy", "queue fill", "queue read"][..]),
+            (filled(peer, b"abcd"), &["queue copy", "queue fill", "queue read", "queue flush"][..]),
             (filled(Device::cpu(), b"abcd"), &["write"]),
         ] {
             control.log();
@@ -886,6 +883,7 @@ fn what_the_device_declares_of_alignment_is_checked_and_whole_buffers_always_wor
             odd.copy_from(4, &even, 0..3),
             even.fill(0..2, b"xx"),
             even.slice(2..8).unwrap().write(0, b"xxxx"),
+            even.slice(0..6).unwrap().write(0, b"xxxxxx"),
             stream.write(&even, 4, b"xx"),
             stream.copy(&odd, 4..7, &even, 0),
         ] {
@@ -972,6 +970,94 @@ fn zero_lengths_are_fine_and_never_reach_the_driver() {
         assert_eq!(control.log(), [""; 0]);
         assert_eq!(device.allocate_host(0).unwrap().len(), 0);
     });
+}
+
+#[test]
+fn pinned_memory_of_another_length_than_was_asked_for_is_refused() {
+    let (device, control) = plain();
+    assert!(
+        told(device.allocate_host(13))
+            .ends_with("the backend gave 12 bytes of host memory, and 13 were asked for")
+    );
+    assert_eq!(control.live.load(Ordering::SeqCst), 0);
+    assert_eq!(kind(&Device::cpu().allocate_host(1).unwrap_err()), BackendErrorKind::Unsupported);
+}
+
+#[test]
+fn a_kernel_may_not_use_devices_either() {
+    on_both(|device, _| {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        let (tell, answer) = mpsc::channel();
+        let used = buffer.clone();
+        stream
+            .launch(&[&buffer], move |_| {
+                tell.send(used.write(0, b"x")).unwrap();
+                Ok(())
+            })
+            .unwrap();
+        assert!(matches!(answer.recv().unwrap(), Err(DeviceError::InHostCall { .. })));
+    });
+}
+
+#[test]
+fn work_behind_a_host_call_that_failed_never_comes_to_the_drivers_queue() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
+        let before = stream.record().unwrap();
+        stream.call(|| panic!("on purpose")).unwrap();
+        let skipped = stream.record().unwrap();
+        assert!(told(skipped.synchronize()).ends_with("on purpose"));
+        before.synchronize().unwrap();
+        control.log();
+        // The thread has nothing more to do, so that this would be submitted from here.
+        stream.write(&buffer, 0, b"x").unwrap();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        assert!(told(read.wait()).ends_with("on purpose"));
+        assert_eq!(control.log(), [""; 0]);
+        assert!(told(stream.synchronize()).ends_with("on purpose"));
+        stream.write(&buffer, 0, b"y").unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(content(&buffer), b"y");
+    });
+}
+
+#[test]
+fn a_read_that_a_driver_gives_up_is_an_error() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        control.gives_up_reads.store(true, Ordering::SeqCst);
+        control.close();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        control.open();
+        assert!(told(read.wait()).ends_with("read: the backend dropped the work unfinished"));
+    });
+}
+
+#[test]
+fn a_loss_that_only_a_queued_read_sees_is_one_of_the_device() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        control.close();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        control.fail(BackendError::lost("gone"));
+        control.open();
+        assert_eq!(kind(&read.wait().unwrap_err()), BackendErrorKind::Lost);
+        assert_eq!(kind(&device.open().unwrap_err()), BackendErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_queue_of_the_drivers_is_told_to_begin_behind_events_and_reads() {
+    let (device, control) = queued();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+    control.log();
+    stream.record().unwrap();
+    assert_eq!(control.log(), ["queue record", "queue flush"]);
+    drop(stream.read(&buffer, 0..1).unwrap());
+    assert_eq!(control.log(), ["queue read", "queue flush"]);
 }
 
 #[test]
