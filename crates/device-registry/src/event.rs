@@ -35,7 +35,9 @@ struct Point {
 #[derive(Clone)]
 enum State {
     /// Its stream has not come to it.
-    Queued,
+    Queued {
+        waited_for: bool,
+    },
     /// It is in a queue of the driver's.
     Submitted(Arc<dyn EventDriver>),
     /// A stream of the core's has come to it.
@@ -46,7 +48,7 @@ enum State {
 impl Drop for Point {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let State::Submitted(event) = std::mem::replace(state, State::Queued) {
+        if let State::Submitted(event) = std::mem::replace(state, State::Queued { waited_for: false }) {
             self.device.drop_when_allowed(event);
         }
     }
@@ -54,7 +56,7 @@ impl Drop for Point {
 
 impl Event {
     pub(crate) fn queued(device: &'static OpenDevice, timed: bool) -> Self {
-        let state = Mutex::new(State::Queued);
+        let state = Mutex::new(State::Queued { waited_for: false });
         Self(Arc::new(Point { device, timed, state, reached: Condvar::new() }))
     }
 
@@ -71,8 +73,11 @@ impl Event {
     }
 
     fn become_(&self, state: State) {
-        *lock(&self.0.state) = state;
-        self.0.reached.notify_all();
+        let before = std::mem::replace(&mut *lock(&self.0.state), state);
+        // To wake nobody is a call to the system too.
+        if let State::Queued { waited_for: true } = before {
+            self.0.reached.notify_all();
+        }
     }
 
     /// The driver's event, once it is submitted.
@@ -108,7 +113,7 @@ impl Event {
         self.0.device.check("query an event")?;
         let state = lock(&self.0.state).clone();
         match state {
-            State::Queued => Ok(false),
+            State::Queued { .. } => Ok(false),
             State::Submitted(event) => self.0.device.call("query an event", |_| event.query()),
             State::Reached(_) => Ok(true),
             State::Failed(error) => Err(error),
@@ -125,14 +130,15 @@ impl Event {
         match self.wait_for_its_place() {
             State::Submitted(event) => self.0.device.call("synchronize an event", |_| event.synchronize()),
             State::Failed(error) => Err(error),
-            State::Queued | State::Reached(_) => Ok(()),
+            State::Queued { .. } | State::Reached(_) => Ok(()),
         }
     }
 
     /// Waits until its stream has come to it.
     fn wait_for_its_place(&self) -> State {
         let mut state = lock(&self.0.state);
-        while matches!(*state, State::Queued) {
+        while let State::Queued { waited_for } = &mut *state {
+            *waited_for = true;
             state = self.0.reached.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.clone()

@@ -49,6 +49,7 @@ enum State<T> {
     Open {
         waker: Option<Waker>,
         accepted: bool,
+        waited_for: bool,
     },
     Done(Result<T, DeviceError>),
     /// Returned already.
@@ -61,7 +62,7 @@ pub(crate) fn pair<T>(
     queue: &Arc<Queue>,
     call: &'static str,
 ) -> (Pending<T>, Completion<T>) {
-    let state = Mutex::new(State::Open { waker: None, accepted: false });
+    let state = Mutex::new(State::Open { waker: None, accepted: false, waited_for: false });
     let shared = Arc::new(Shared { device, state, done: Condvar::new() });
     let queue = Arc::downgrade(queue);
     (Pending(Arc::clone(&shared)), Completion { shared, queue, call, finished: false })
@@ -71,11 +72,14 @@ impl<T> Shared<T> {
     /// The first answer counts. Returns whether it was work of a queue that has one now.
     pub(crate) fn finish(&self, result: Result<T, DeviceError>) -> bool {
         let mut state = lock(&self.state);
-        let State::Open { waker, accepted } = &mut *state else { return false };
-        let (waker, accepted) = (waker.take(), *accepted);
+        let State::Open { waker, accepted, waited_for } = &mut *state else { return false };
+        let (waker, accepted, waited_for) = (waker.take(), *accepted, *waited_for);
         *state = State::Done(result);
         drop(state);
-        self.done.notify_all();
+        // To wake nobody is a call to the system too.
+        if waited_for {
+            self.done.notify_all();
+        }
         if let Some(waker) = waker {
             // An executor's code, on a thread that may be a driver's.
             let wake = std::panic::AssertUnwindSafe(|| waker.wake());
@@ -129,7 +133,9 @@ impl<T> Pending<T> {
             match std::mem::replace(&mut *state, State::Taken) {
                 State::Done(result) => return result,
                 State::Taken => return Err(self.taken()),
-                open @ State::Open { .. } => *state = open,
+                State::Open { waker, accepted, .. } => {
+                    *state = State::Open { waker, accepted, waited_for: true };
+                }
             }
             state = self.0.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -151,8 +157,8 @@ impl<T> Future for Pending<T> {
         match std::mem::replace(&mut *state, State::Taken) {
             State::Done(result) => Poll::Ready(result),
             State::Taken => Poll::Ready(Err(self.taken())),
-            State::Open { waker: previous, accepted } => {
-                *state = State::Open { waker: Some(waker), accepted };
+            State::Open { waker: previous, accepted, waited_for } => {
+                *state = State::Open { waker: Some(waker), accepted, waited_for };
                 drop(state);
                 drop(previous);
                 Poll::Pending

@@ -49,7 +49,8 @@ struct State {
     failure: Option<Failure>,
     has_thread: bool,
     thread_sleeps: bool,
-    waiting: usize,
+    /// The lowest of the numbers that are waited for: nobody is woken before. Who is woken too early asks again.
+    awaited: Option<u64>,
     closed: bool,
 }
 
@@ -182,7 +183,8 @@ impl Queue {
             if let Err(error) = outcome {
                 state.failure = Some(Failure { error, told: None });
             }
-            if state.waiting > 0 {
+            if state.awaited.is_some_and(|number| number <= state.finished) {
+                state.awaited = None;
                 self.finished.notify_all();
             }
         }
@@ -299,11 +301,10 @@ impl Queue {
     }
 
     fn wait_for_thread<'a>(&self, mut state: MutexGuard<'a, State>, number: u64) -> MutexGuard<'a, State> {
-        state.waiting += 1;
         while state.finished < number {
+            state.awaited = Some(state.awaited.map_or(number, |other| other.min(number)));
             state = self.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.waiting -= 1;
         state
     }
 

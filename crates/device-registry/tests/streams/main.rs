@@ -119,6 +119,26 @@ fn synchronizing_a_device_waits_for_all_of_its_streams() {
 }
 
 #[test]
+fn several_who_wait_for_a_stream_are_each_let_go_when_what_was_before_them_is_done() {
+    on_both(|device, _| {
+        let stream = device.create_stream().unwrap();
+        let waiting = [(); 3].map(|()| {
+            let ((go, gate), (done, is_done)) = (mpsc::channel(), mpsc::channel());
+            stream.call(move || gate.recv().unwrap()).unwrap();
+            let waits = stream.clone();
+            thread::spawn(move || done.send(waits.synchronize()).unwrap());
+            thread::sleep(Duration::from_millis(20));
+            (go, is_done)
+        });
+        for at in 0..waiting.len() {
+            assert!(waiting[at..].iter().all(|(_, is_done)| is_done.try_recv().is_err()));
+            waiting[at].0.send(()).unwrap();
+            waiting[at].1.recv().unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
 fn after_a_failure_work_is_skipped_until_somebody_was_told() {
     ends(|| {
         let (device, control) = plain();
