@@ -110,7 +110,7 @@ pub trait Backend: Send + Sync {
     /// Opens a device. It may block for as long as the device takes.
     ///
     /// The core calls it with an ordinal below the count, keeps what it returns, and does not call it again for
-    /// the same ordinal. An error is not kept: the next use tries again.
+    /// the same ordinal before the device was closed or reset. An error is not kept: the next use tries again.
     ///
     /// # Errors
     ///

@@ -113,9 +113,7 @@ fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, 
             if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }) =>
         {
             // Memory of buffers that are gone may wait for somebody to see that the work on it is done.
-            let before = device.statistics().now().live;
-            device.collect();
-            match device.statistics().now().live < before {
+            match device.collect() {
                 true => attempt(),
                 false => fail(error),
             }

@@ -25,10 +25,10 @@ use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
 /// It is written once, here, and holds for all of a driver's functions and those of its streams. The conformance suite
 /// tests it on every backend, from the declared properties.
 ///
-/// - *Alignment is declared.* Ranges of copies and fills begin at multiples of
-///   [`copy_alignment`](crate::DeviceProperties::copy_alignment). Their length is a multiple too, or else every range
-///   of the operation reaches the end of its memory; so whole buffers of any length can be written, read, filled and
-///   copied over each other. A driver that copies whole words rounds its memory up.
+/// - *Alignment is declared.* Each range of a copy or a fill begins at a multiple of its device's
+///   [`copy_alignment`](crate::DeviceProperties::copy_alignment). Its length is a multiple too, or else it reaches the
+///   end of its memory; so whole buffers of any length can be written, read, filled and copied over each other. A driver
+///   that copies whole words rounds its memory up.
 /// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one memory.
 /// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
 /// - *Lengths are never zero*: the core answers those itself.
@@ -40,14 +40,14 @@ use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
 /// # Loss
 ///
 /// A driver that finds its device gone, or in a state that its interface cannot leave, answers with
-/// [`BackendError::lost`]. From then on the core calls nothing of it but [`reset`](Self::reset) and the `drop`s, and
-/// answers everything else with that error.
+/// [`BackendError::lost`]. From then on the core calls nothing of it but [`reset`](Self::reset),
+/// [`FaultInjector::clear`] and the `drop`s, and answers everything else with that error.
 ///
 /// # The end of the process
 ///
 /// A driver is never dropped once it is open: at exit, the libraries under it may be gone already. A program whose
 /// libraries ask for it [closes](crate::Device::close) its devices before.
-pub trait DeviceDriver: Send + Sync {
+pub trait DeviceDriver: Any + Send + Sync {
     /// How much memory there is, and how much of it is free.
     ///
     /// # Errors
@@ -133,8 +133,8 @@ pub trait DeviceDriver: Send + Sync {
         Err(BackendError::unsupported("pinned host memory"))
     }
 
-    /// Lets the device be opened afresh after its loss; this driver is not used any more. Called at most once at a
-    /// time.
+    /// Lets the device be opened afresh after its loss; this driver is not used any more, but for calls that other threads
+    /// were in when the loss was seen. Called at most once at a time.
     ///
     /// # Errors
     ///
@@ -143,8 +143,11 @@ pub trait DeviceDriver: Send + Sync {
         Err(BackendError::unsupported("resetting the device; the process has to be started again"))
     }
 
-    /// Gives the device back: the context, its threads, what is locked. Called at most once, when all work is done; of
-    /// this driver nothing is called after it. Memory that is still held is dropped later or never.
+    /// Gives the device back: the context, its threads, what is locked. Called at most once, when all work is done and no
+    /// call is under way; of this driver nothing is called after it.
+    ///
+    /// Memory, events and streams that a program still holds are dropped later or never, and so is pinned host memory,
+    /// whose bytes stay valid until then.
     ///
     /// # Errors
     ///
@@ -177,7 +180,7 @@ pub trait PinnedMemory: Any + Send + Sync {
     fn as_mut_slice(&mut self) -> &mut [u8];
 }
 
-/// What memory is asked for. More will be added.
+/// Options of an allocation. More will be added.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AllocateOptions {
@@ -193,7 +196,7 @@ impl AllocateOptions {
     }
 }
 
-/// What stream is asked for.
+/// Options of a stream.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamOptions {
@@ -228,7 +231,7 @@ pub enum Priority {
     High,
 }
 
-/// What event is asked for.
+/// Options of an event.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EventOptions {
@@ -254,11 +257,12 @@ impl EventOptions {
 ///
 /// Every function submits from the caller's thread and does not wait for the work, except where it says so. It may be
 /// called from any thread; for one stream the core never calls two of the submitting functions at once. An error is a
-/// refusal: nothing was submitted. What fails later is reported by the [`EventDriver`]s behind it,
-/// [`query`](Self::query) and [`synchronize`](Self::synchronize); if the device cannot go on, as
-/// [`BackendError::lost`].
+/// refusal, after which the queue goes on as if it had not been asked. What fails later is reported by the
+/// [`EventDriver`]s behind it, [`query`](Self::query) and [`synchronize`](Self::synchronize), once or each time; if the
+/// device cannot go on, as [`BackendError::lost`]. A driver need not skip what is behind a failure.
 ///
-/// The core keeps all memory alive that queued work touches, until an event behind it is done. Host calls, events of
+/// The core keeps all memory alive that queued work touches, until an event behind it is done or a wait for all work has
+/// succeeded. Host calls, events of
 /// other backends and copies that the device has no way for are no business of a driver's: the core does them in their
 /// place in the order.
 pub trait StreamDriver: Any + Send + Sync {
@@ -270,7 +274,11 @@ pub trait StreamDriver: Any + Send + Sync {
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError>;
 
     /// Copies from the device to the host, and finishes `completion` with `destination` when it is done, from any
-    /// thread. One that is never finished becomes an error when the device is lost.
+    /// thread, perhaps later than [`synchronize`](Self::synchronize) returns. One that is never finished becomes an error
+    /// when the device is lost or closed.
+    ///
+    /// The bytes of a [`HostBuffer`] stay where they are when it is moved. After a failure that leaves the device writing
+    /// to them, a driver has to leak it.
     ///
     /// # Errors
     ///
@@ -351,7 +359,7 @@ pub trait StreamDriver: Any + Send + Sync {
     fn synchronize(&self) -> Result<(), BackendError>;
 }
 
-/// A point in a stream that was recorded.
+/// A point in a stream that was recorded. It may be dropped at any time, but not within a host call.
 pub trait EventDriver: Any + Send + Sync {
     /// Whether the work before it is done. Does not wait.
     ///

@@ -10,7 +10,7 @@ use std::sync::{PoisonError, RwLock};
 
 use entry_points::{Entry, Interrupted, OnceLoad};
 
-use crate::open_device::{OpenDevice, drop_isolated, isolated, panicked};
+use crate::open_device::{OpenDevice, isolated, panicked};
 use crate::{Backend, BackendError, Device, DeviceError, DeviceProperties, fork, host_call};
 
 /// How many devices a backend has. Loads it.
@@ -126,17 +126,11 @@ pub(crate) fn device(device: Device) -> Result<&'static OpenDevice, DeviceError>
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     let backend = load(device, "open")?;
+    // First, as a driver that is open is never dropped.
+    let properties = ask_properties(device, backend)?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
-    match ask_properties(device, backend) {
-        Ok(properties) => {
-            log::debug!("opened `{device}`: {}", properties.name);
-            Ok(OpenDevice::new(device, driver, properties))
-        }
-        Err(error) => {
-            drop_isolated(device, driver);
-            Err(error)
-        }
-    }
+    log::debug!("opened `{device}`: {}", properties.name);
+    Ok(OpenDevice::new(device, driver, properties))
 }
 
 /// Lets the next use of a lost device open it afresh.

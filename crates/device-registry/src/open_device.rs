@@ -2,17 +2,19 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use entry_points::message::panic_message;
 
 use crate::fork::Process;
+use crate::pending::Shared;
 use crate::queue::Queue;
 use crate::statistics::Statistics;
 use crate::{
-    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, Memory, Stream,
-    host_call,
+    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, HostBuffer, Memory,
+    Stream, host_call,
 };
 
 /// A device that is open. It stays so until the program ends, or until it is lost and reset; even then it is not
@@ -28,7 +30,11 @@ pub(crate) struct OpenDevice {
     leaving: AtomicBool,
     statistics: Statistics,
     later: Later,
+    /// Calls that are in the driver now.
+    calls: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
+    /// Reads in queues of the driver's, which may be answered later than their work is done, and after their streams.
+    open_reads: Mutex<Vec<Weak<Shared<HostBuffer>>>>,
     /// Queues whose streams are gone and whose work, in a queue of the driver's, may not be done.
     closed: Mutex<Vec<Arc<Queue>>>,
     /// What nobody has been told of streams that are gone: the first error.
@@ -40,6 +46,24 @@ pub(crate) struct OpenDevice {
 // changed while code of others runs.
 impl UnwindSafe for OpenDevice {}
 impl RefUnwindSafe for OpenDevice {}
+
+/// One more, as long as it is there.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        // Before the look at what the device has become: either that sees the closing, or the closing sees this.
+        fence(Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// Why a device is there no more.
 enum Gone {
@@ -71,7 +95,9 @@ impl OpenDevice {
             leaving: AtomicBool::new(false),
             statistics: Statistics::default(),
             later: Later::default(),
+            calls: AtomicUsize::new(0),
             queues: Mutex::default(),
+            open_reads: Mutex::default(),
             closed: Mutex::default(),
             untold: Mutex::default(),
             default_stream: OnceLock::new(),
@@ -96,11 +122,17 @@ impl OpenDevice {
         self.process.is_current()
     }
 
+    /// Whether the device may be used by this process.
+    pub(crate) fn check_process(&self) -> Result<(), DeviceError> {
+        match self.is_of_this_process() {
+            true => Ok(()),
+            false => Err(DeviceError::Forked { device: self.device }),
+        }
+    }
+
     /// Whether the device may be used by this process and on this thread.
     pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
-        if !self.is_of_this_process() {
-            return Err(DeviceError::Forked { device: self.device });
-        }
+        self.check_process()?;
         match host_call::is_running() {
             true => Err(DeviceError::InHostCall { device: self.device, call }),
             false => Ok(()),
@@ -125,6 +157,7 @@ impl OpenDevice {
         call: &'static str,
         run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
+        let _counted = Counted::new(&self.calls);
         self.check(call)?;
         self.drop_what_is_due();
         self.isolated(call, || run(&*self.driver))
@@ -160,10 +193,27 @@ impl OpenDevice {
         }
         log::error!("`{}` is lost: {}", self.device, error.message());
         // Nobody else may ever finish what a driver has accepted.
-        let lost = DeviceError::Call { device: self.device, call: "read", error: error.clone() };
-        for queue in self.queues() {
-            queue.fail_open_reads(&lost);
+        self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
+    }
+
+    pub(crate) fn add_open_read(&self, read: &Arc<Shared<HostBuffer>>) {
+        let mut reads = lock(&self.open_reads);
+        if reads.len() == reads.capacity() {
+            reads.retain(|read| read.strong_count() > 0);
         }
+        reads.push(Arc::downgrade(read));
+    }
+
+    /// Answers in the place of a driver that will not.
+    fn fail_open_reads(&self, error: &DeviceError) {
+        let reads = std::mem::take(&mut *lock(&self.open_reads));
+        for read in reads.iter().filter_map(Weak::upgrade) {
+            read.finish(Err(error.clone()));
+        }
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.get().is_some()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -185,8 +235,23 @@ impl OpenDevice {
             return lost.and(self.check(CALL));
         }
         self.end_default_stream();
+        // Calls of other threads that were let in before, and the work that they put in.
+        fence(Ordering::SeqCst);
+        while self.calls.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let queues = self.queues();
+        queues.iter().for_each(|queue| queue.settle_for_good());
+        let late = queues.iter().map(|queue| queue.take_failure());
+        let late: Vec<_> = late.chain([self.take_untold()]).filter_map(Result::err).collect();
+        lock(&self.closed).clear();
         let closed = isolated(self.device, CALL, || self.driver.close());
-        work.and(closed)
+        self.fail_open_reads(&DeviceError::Closed { device: self.device, call: "read" });
+        let mut errors = work.err().into_iter().chain(late).chain(closed.err());
+        let first = errors.next();
+        // One can be returned, and nobody will ask again.
+        errors.for_each(|error| log::error!("while `{}` was closed: {error}", self.device));
+        first.map_or(Ok(()), Err)
     }
 
     /// Lets the next open begin anew, if the device is lost and the driver can do so.
@@ -236,11 +301,14 @@ impl OpenDevice {
         drop_isolated(self.device, value);
     }
 
-    fn drop_what_is_due(&self) {
-        if self.later.any.load(Ordering::Acquire) && self.later.any.swap(false, Ordering::AcqRel) {
-            let due = std::mem::take(&mut *lock(&self.later.values));
-            due.into_iter().for_each(|value| drop_isolated(self.device, value));
+    /// Drops what could not be dropped where it was left. Returns whether there was any.
+    pub(crate) fn drop_what_is_due(&self) -> bool {
+        if !self.later.any.load(Ordering::Acquire) || !self.later.any.swap(false, Ordering::AcqRel) {
+            return false;
         }
+        let due = std::mem::take(&mut *lock(&self.later.values));
+        due.into_iter().for_each(|value| drop_isolated(self.device, value));
+        true
     }
 
     /// The queues of its streams, also of those that are gone while their work is not done.
@@ -263,16 +331,21 @@ impl OpenDevice {
     }
 
     /// Lets go of what finished work has used: of memory, of host buffers and of streams that are gone.
-    pub(crate) fn collect(&self) {
+    /// Does not wait. Returns whether there was any.
+    pub(crate) fn collect(&self) -> bool {
         if self.check_thread("collect").is_err() {
-            return;
+            return false;
         }
-        self.drop_what_is_due();
-        self.queues().iter().for_each(|queue| queue.collect());
+        let mut any = self.drop_what_is_due();
+        for queue in self.queues() {
+            any |= queue.collect();
+        }
         let closed = std::mem::take(&mut *lock(&self.closed));
         let (done, pending): (Vec<_>, Vec<_>) = closed.into_iter().partition(|queue| queue.is_done());
         lock(&self.closed).extend(pending);
+        any |= !done.is_empty();
         drop_isolated(self.device, done);
+        any
     }
 
     /// Keeps an error that the streams' users did not ask for.
@@ -290,10 +363,11 @@ impl OpenDevice {
         queues.iter().try_for_each(|queue| queue.take_failure())?;
         self.collect();
         self.check("synchronize")?;
-        match lock(&self.untold).take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.take_untold()
+    }
+
+    fn take_untold(&self) -> Result<(), DeviceError> {
+        lock(&self.untold).take().map_or(Ok(()), Err)
     }
 
     /// Nobody drops it, and its thread has no more work.

@@ -1,14 +1,20 @@
 //! One piece of work of a stream, and the two ways to do it: by a driver's functions that block, one after the other,
 //! or by a queue of the driver's own.
 
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::open_device::{OpenDevice, drop_isolated, isolated};
+use entry_points::message::panic_message;
+
+use crate::open_device::{OpenDevice, drop_isolated};
 use crate::pending::Completion;
 use crate::transfer::{self, is_unsupported};
 use crate::{
-    BackendError, Device, DeviceError, Event, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
-    host_call,
+    BackendError, Device, DeviceDriver, DeviceError, Event, EventOptions, HostBuffer, Pattern, Span,
+    StreamDriver, host_call,
 };
 
 /// A piece of work that was checked. It owns all that it touches.
@@ -29,7 +35,9 @@ pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError>
 pub struct Launch<'a> {
     device: Device,
     spans: &'a [Option<Span>],
+    driver: &'a dyn DeviceDriver,
     stream: Option<&'a dyn StreamDriver>,
+    kept: RefCell<Vec<Box<dyn Any + Send>>>,
 }
 
 impl Launch<'_> {
@@ -55,7 +63,7 @@ impl Launch<'_> {
     /// [`BackendError::unsupported`] if the stream is the core's, or of another type.
     pub fn stream_as<S: StreamDriver>(&self) -> Result<&S, BackendError> {
         let stream = self.stream.and_then(|stream| {
-            let stream: &dyn std::any::Any = stream;
+            let stream: &dyn Any = stream;
             stream.downcast_ref()
         });
         stream.ok_or_else(|| {
@@ -63,12 +71,46 @@ impl Launch<'_> {
             BackendError::unsupported(format_args!("native work: the stream is no `{name}`"))
         })
     }
+
+    /// The driver of the device, for its context and the like.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if it is of another type.
+    pub fn driver_as<D: DeviceDriver>(&self) -> Result<&D, BackendError> {
+        let driver: &dyn Any = self.driver;
+        driver.downcast_ref().ok_or_else(|| {
+            let name = std::any::type_name::<D>();
+            BackendError::unsupported(format_args!("native work: the driver is no `{name}`"))
+        })
+    }
+
+    /// Keeps a value, such as arguments or scratch memory, until the native work that the kernel submits is done.
+    pub fn keep(&self, value: impl Send + 'static) {
+        self.kept.borrow_mut().push(Box::new(value));
+    }
+}
+
+impl fmt::Debug for Launch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("device", &self.device)
+            .field("spans", &self.spans)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What has to stay alive while a driver's queue works on it. It is only ever dropped.
 pub(crate) enum Keep {
-    Spans { _held: Vec<Span> },
-    Host { held: Arc<HostBuffer>, _destination: Span },
+    Span { _held: Span },
+    Host { held: Arc<HostBuffer> },
+    Value { _held: Box<dyn Any + Send> },
+}
+
+impl From<Span> for Keep {
+    fn from(span: Span) -> Self {
+        Self::Span { _held: span }
+    }
 }
 
 impl Operation {
@@ -111,7 +153,7 @@ impl Operation {
             Self::Copy { source, destination } => transfer::copy(&source, &destination),
             Self::Fill { destination, pattern } => transfer::fill(&destination, &pattern),
             Self::Call(call) => call_host(device, call),
-            Self::Launch { spans, kernel } => launch(device, &spans, kernel, None),
+            Self::Launch { spans, kernel } => launch(device, &spans, kernel, None, &mut Vec::new()),
             Self::Record { event, .. } => {
                 event.reach();
                 Ok(())
@@ -120,7 +162,7 @@ impl Operation {
         }
     }
 
-    /// Whether a driver's queue has a way to do it, so that it can be submitted at once. Where that turns out to be
+    /// Whether a driver's queue may have a way to do it, so that it can be submitted at once. Where that turns out to be
     /// wrong, [`submit`](Self::submit) gives it back.
     pub(crate) fn is_submittable(&self, device: &'static OpenDevice) -> bool {
         match self {
@@ -134,50 +176,59 @@ impl Operation {
         }
     }
 
-    /// Submits it to a driver's queue. Returns what has to be kept alive until it is done; or the work itself, if only
-    /// the host can do it, once all that was submitted before is done.
+    /// Submits it to a driver's queue. Returns the work itself if only the host can do it, once all that was submitted
+    /// before is done.
+    ///
+    /// `keep` gets what has to stay alive until the queue is done with it, whatever the outcome: work that is refused
+    /// in its middle may have begun.
     pub(crate) fn submit(
         self,
         device: &'static OpenDevice,
         stream: &dyn StreamDriver,
-    ) -> Result<Submitted, DeviceError> {
-        let kept = |spans: Vec<Span>| Ok(Submitted::Kept(Keep::Spans { _held: spans }));
+        keep: &mut Vec<Keep>,
+    ) -> Result<Option<Self>, DeviceError> {
         match self {
             Self::Write { source, destination } => {
-                device.call("write", |_| stream.write(&destination, &source))?;
-                Ok(Submitted::Kept(Keep::Host { held: source, _destination: destination }))
+                let written = device.call("write", |_| stream.write(&destination, &source));
+                keep.extend([Keep::Host { held: source }, destination.into()]);
+                written?;
             }
             Self::Read { source, destination, completion } => {
                 let answer = Arc::clone(completion.shared());
-                device.call("read", |_| {
+                let read = device.call("read", |_| {
                     stream.read(&source, destination, completion)?;
                     stream.flush()
-                })?;
+                });
+                keep.push(source.into());
+                read?;
                 answer.accept()?;
-                kept(vec![source])
             }
             Self::Copy { source, destination } => {
-                let copied = match std::ptr::eq(source.device(), device) {
+                let within = std::ptr::eq(source.device(), device);
+                let copied = match within {
                     true => device.call("copy", |_| stream.copy(&source, &destination)),
-                    false => {
+                    false => source.device().check("copy").and_then(|()| {
                         device.call("copy from a peer", |_| stream.copy_from_peer(&source, &destination))
-                    }
+                    }),
                 };
-                match is_unsupported(&copied) && !std::ptr::eq(source.device(), device) {
-                    true => Ok(Submitted::ForTheHost(Self::Copy { source, destination })),
-                    false => copied.and_then(|()| kept(vec![source, destination])),
+                if !within && is_unsupported(&copied) {
+                    return Ok(Some(Self::Copy { source, destination }));
                 }
+                keep.extend([source.into(), destination.into()]);
+                copied?;
             }
             Self::Fill { destination, pattern } => {
-                let filled = device.call("fill", |_| stream.fill(&destination, &pattern));
-                match is_unsupported(&filled) {
-                    true => submit_fill(device, stream, destination, &pattern),
-                    false => filled.and_then(|()| kept(vec![destination])),
+                let mut filled = device.call("fill", |_| stream.fill(&destination, &pattern));
+                if is_unsupported(&filled) {
+                    filled = submit_fill(device, stream, &destination, &pattern, keep);
                 }
+                keep.push(destination.into());
+                filled?;
             }
             Self::Launch { spans, kernel } => {
-                launch(device, &spans, kernel, Some(stream))?;
-                kept(spans.into_iter().flatten().collect())
+                let launched = launch(device, &spans, kernel, Some(stream), keep);
+                keep.extend(spans.into_iter().flatten().map(Keep::from));
+                launched?;
             }
             Self::Record { event, options } => {
                 let recorded = device.call("record", |_| {
@@ -192,60 +243,56 @@ impl Operation {
                         return Err(error);
                     }
                 }
-                kept(Vec::new())
             }
             Self::Wait(event) => {
+                event.open_device().check("wait for an event")?;
                 let Some(native) = event.submitted() else {
-                    return Ok(Submitted::ForTheHost(Self::Wait(event)));
+                    return Ok(Some(Self::Wait(event)));
                 };
                 let waits = device.call("wait for an event", |_| stream.wait(&*native));
-                match is_unsupported(&waits) {
-                    true => Ok(Submitted::ForTheHost(Self::Wait(event))),
-                    false => waits.and_then(|()| kept(Vec::new())),
+                if is_unsupported(&waits) {
+                    return Ok(Some(Self::Wait(event)));
                 }
+                keep.push(Keep::Value { _held: Box::new(event) });
+                waits?;
             }
-            call @ Self::Call(_) => Ok(Submitted::ForTheHost(call)),
+            call @ Self::Call(_) => return Ok(Some(call)),
         }
+        Ok(None)
     }
-}
-
-/// What became of work that was to be submitted to a driver's queue.
-pub(crate) enum Submitted {
-    /// It is in the queue, which needs this.
-    Kept(Keep),
-    /// The queue has no way to do it.
-    ForTheHost(Operation),
 }
 
 /// A fill by a part that is written and doubled by copies.
 fn submit_fill(
     device: &'static OpenDevice,
     stream: &dyn StreamDriver,
-    destination: Span,
+    destination: &Span,
     pattern: &Pattern,
-) -> Result<Submitted, DeviceError> {
-    let first = Arc::new(HostBuffer::from(transfer::first_part(&destination, pattern)));
+    keep: &mut Vec<Keep>,
+) -> Result<(), DeviceError> {
+    let plan = transfer::FillPlan::new(destination, pattern);
+    let [first, tail] = [plan.first, plan.tail].map(|bytes| Arc::new(HostBuffer::from(bytes)));
+    keep.extend([&first, &tail].map(|held| Keep::Host { held: Arc::clone(held) }));
     device.call("fill", |_| {
         stream.write(&destination.part(0..first.len()), &first)?;
-        transfer::doublings(first.len(), destination.len())
-            .try_for_each(|(from, to)| stream.copy(&destination.part(from), &destination.part(to)))
-    })?;
-    Ok(Submitted::Kept(Keep::Host { held: first, _destination: destination }))
+        for (from, to) in transfer::doublings(first.len(), destination.len() - tail.len()) {
+            stream.copy(&destination.part(from), &destination.part(to))?;
+        }
+        match tail.is_empty() {
+            true => Ok(()),
+            false => {
+                stream.write(&destination.part(destination.len() - tail.len()..destination.len()), &tail)
+            }
+        }
+    })
 }
 
 fn call_host(device: &'static OpenDevice, call: Box<dyn FnOnce() + Send>) -> Result<(), DeviceError> {
     device.check("host call")?;
-    let result = isolated(device.device(), "host call", || {
-        host_call::run(call);
-        Ok(())
-    });
-    // It was a user's code that panicked and not the backend's.
-    result.map_err(|error| match error {
-        DeviceError::Call { device, call, error } => {
-            let message = error.message().replacen("the backend panicked", "it panicked", 1);
-            DeviceError::Call { device, call, error: BackendError::other(message) }
-        }
-        other => other,
+    let called = catch_unwind(AssertUnwindSafe(|| host_call::run(call)));
+    called.map_err(|panic| {
+        let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
+        DeviceError::Call { device: device.device(), call: "host call", error }
     })
 }
 
@@ -254,7 +301,15 @@ fn launch(
     spans: &[Option<Span>],
     kernel: Kernel,
     stream: Option<&dyn StreamDriver>,
+    keep: &mut Vec<Keep>,
 ) -> Result<(), DeviceError> {
-    let launch = Launch { device: device.device(), spans, stream };
-    device.call("launch", |_| host_call::run(|| kernel(&launch)))
+    device.call("launch", |driver| {
+        let launch = Launch { device: device.device(), spans, driver, stream, kept: RefCell::default() };
+        // A panic is the kernel's, and what it has kept may be in use all the same.
+        let launched = catch_unwind(AssertUnwindSafe(|| host_call::run(|| kernel(&launch))));
+        keep.extend(launch.kept.into_inner().into_iter().map(|held| Keep::Value { _held: held }));
+        launched.unwrap_or_else(|panic| {
+            Err(BackendError::other(format_args!("the kernel panicked: {}", panic_message(panic))))
+        })
+    })
 }

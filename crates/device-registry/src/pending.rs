@@ -30,12 +30,14 @@ pub struct Pending<T>(Arc<Shared<T>>);
 /// The other end of a [`Pending`]: whoever does the work finishes it, once, from any thread.
 ///
 /// One that is dropped unfinished is an error at the other end, so that nobody waits for ever.
-pub struct Completion<T> {
+pub struct Completion<T>(Option<Unfinished<T>>);
+
+/// What a completion holds until it is finished.
+struct Unfinished<T> {
     shared: Arc<Shared<T>>,
     /// For an error: where the work was.
     queue: Weak<Queue>,
     call: &'static str,
-    finished: bool,
 }
 
 pub(crate) struct Shared<T> {
@@ -65,7 +67,7 @@ pub(crate) fn pair<T>(
     let state = Mutex::new(State::Open { waker: None, accepted: false, waited_for: false });
     let shared = Arc::new(Shared { device, state, done: Condvar::new() });
     let queue = Arc::downgrade(queue);
-    (Pending(Arc::clone(&shared)), Completion { shared, queue, call, finished: false })
+    (Pending(Arc::clone(&shared)), Completion(Some(Unfinished { shared, queue, call })))
 }
 
 impl<T> Shared<T> {
@@ -81,8 +83,8 @@ impl<T> Shared<T> {
             self.done.notify_all();
         }
         if let Some(waker) = waker {
-            // An executor's code, on a thread that may be a driver's.
-            let wake = std::panic::AssertUnwindSafe(|| waker.wake());
+            // An executor's code, on a thread that may be a driver's, and that the task may wait for.
+            let wake = std::panic::AssertUnwindSafe(|| host_call::run(|| waker.wake()));
             if std::panic::catch_unwind(wake).is_err() {
                 log::error!("`{}`: the waker of a task panicked", self.device.device());
             }
@@ -125,6 +127,8 @@ impl<T> Pending<T> {
     /// That of the work, or of earlier work of its stream, for which it was skipped; that of a host call, which may not
     /// wait; or that this process is a fork of the one that waits.
     pub fn wait(self) -> Result<T, DeviceError> {
+        // Before the lock, which in a fork may be that of a thread that is not there.
+        self.0.device.check_process()?;
         if !self.is_ready() {
             self.0.device.check_thread("wait")?;
         }
@@ -151,6 +155,9 @@ impl<T> Future for Pending<T> {
     type Output = Result<T, DeviceError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Err(error) = self.0.device.check_process() {
+            return Poll::Ready(Err(error));
+        }
         // Wakers are cloned and dropped by an executor's code, and that not under the lock.
         let waker = context.waker().clone();
         let mut state = lock(&self.0.state);
@@ -173,52 +180,61 @@ impl<T> Completion<T> {
     /// It may be called on any thread, also on one of a driver's own that may not call the driver: what has to be freed
     /// is freed later, on another.
     pub fn finish(mut self, result: Result<T, BackendError>) {
-        self.finish_now(result);
-    }
-
-    fn finish_now(&mut self, result: Result<T, BackendError>) {
-        self.finished = true;
-        let device = self.shared.device;
-        let result = result.map_err(|error| {
-            device.note(&error);
-            DeviceError::Call { device: device.device(), call: self.call, error }
-        });
-        let Err(error) = &result else {
-            host_call::run(|| self.shared.finish(result));
-            return;
-        };
-        let (error, queue) = (error.clone(), self.queue.upgrade());
-        let fail = || match &queue {
-            Some(queue) => queue.fail(error.clone()),
-            None => device.tell_later(error.clone()),
-        };
-        // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
-        let before = self.shared.is_accepted();
-        if before {
-            fail();
-        }
-        let accepted = host_call::run(|| self.shared.finish(result));
-        if accepted && !before {
-            fail();
+        if let Some(unfinished) = self.0.take() {
+            unfinished.finish(result);
         }
     }
 
     /// What the core's own worker says.
     pub(crate) fn finish_with(mut self, result: Result<T, DeviceError>) {
-        self.finished = true;
-        self.shared.finish(result);
+        if let Some(unfinished) = self.0.take() {
+            unfinished.shared.finish(result);
+        }
     }
 
     /// The other end, for those who may have to answer in its place.
     pub(crate) fn shared(&self) -> &Arc<Shared<T>> {
-        &self.shared
+        &self.0.as_ref().expect("only `finish` and `drop` take it").shared
+    }
+}
+
+impl<T> Unfinished<T> {
+    fn finish(self, result: Result<T, BackendError>) {
+        // With it goes all that is dropped here: the other end may be gone, and its memory be the driver's.
+        host_call::run(|| {
+            let Self { shared, queue, call } = self;
+            let device = shared.device;
+            let error = match result {
+                Ok(value) => {
+                    shared.finish(Ok(value));
+                    return;
+                }
+                Err(error) => error,
+            };
+            device.note(&error);
+            let error = DeviceError::Call { device: device.device(), call, error };
+            let queue = queue.upgrade();
+            let fail = || match &queue {
+                Some(queue) => queue.fail(error.clone()),
+                None => device.tell_later(error.clone()),
+            };
+            // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
+            let before = shared.is_accepted();
+            if before {
+                fail();
+            }
+            let accepted = shared.finish(Err(error.clone()));
+            if accepted && !before {
+                fail();
+            }
+        });
     }
 }
 
 impl<T> Drop for Completion<T> {
     fn drop(&mut self) {
-        if !self.finished {
-            self.finish_now(Err(BackendError::other("the backend dropped the work unfinished")));
+        if let Some(unfinished) = self.0.take() {
+            unfinished.finish(Err(BackendError::other("the backend dropped the work unfinished")));
         }
     }
 }
@@ -234,6 +250,7 @@ impl<T> fmt::Debug for Pending<T> {
 
 impl<T> fmt::Debug for Completion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completion").field("call", &self.call).finish_non_exhaustive()
+        let call = self.0.as_ref().map(|unfinished| unfinished.call);
+        f.debug_struct("Completion").field("call", &call).finish_non_exhaustive()
     }
 }

@@ -8,14 +8,15 @@
 //! After a failure, work is skipped until somebody has been told: see [`Failure`].
 
 use std::collections::VecDeque;
-use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use entry_points::message::panic_message;
 
 use crate::open_device::{OpenDevice, drop_isolated, lock};
-use crate::operation::{Keep, Operation, Submitted};
-use crate::pending::Shared;
+use crate::operation::{Keep, Operation};
 use crate::{
-    BackendError, DeviceError, EventDriver, EventOptions, HostBuffer, Priority, StreamDriver, StreamOptions,
+    BackendError, DeviceError, EventDriver, EventOptions, Priority, StreamDriver, StreamOptions, host_call,
 };
 
 /// After so many submissions to a driver's queue an event tells later which of them are done.
@@ -24,8 +25,12 @@ const MARK_EVERY: usize = 64;
 pub(crate) struct Queue {
     device: &'static OpenDevice,
     priority: Priority,
-    /// The driver's queue, if it has them.
+    /// The driver's queue, if it has them. It is taken when this is dropped.
     driver: Option<Box<dyn StreamDriver>>,
+    /// Held while work is submitted to the driver's queue, so that it comes from one thread at a time, and one piece of
+    /// work is not mixed with the parts of another. It is the one lock that a driver's code runs under; nothing that
+    /// runs there gets back here, as kernels may not use devices. Taken before `state`.
+    submitting: Mutex<()>,
     state: Mutex<State>,
     /// There is work for the thread, or there will be none any more.
     work: Condvar,
@@ -69,7 +74,6 @@ struct InFlight {
     marked: VecDeque<(Arc<dyn EventDriver>, Vec<Keep>)>,
     /// Behind the last event.
     unmarked: Vec<Keep>,
-    reads: Vec<Weak<Shared<HostBuffer>>>,
 }
 
 impl Queue {
@@ -82,6 +86,7 @@ impl Queue {
             device,
             priority: options.priority,
             driver,
+            submitting: Mutex::default(),
             state: Mutex::default(),
             work: Condvar::new(),
             finished: Condvar::new(),
@@ -106,12 +111,14 @@ impl Queue {
     /// If it is refused. It is then not done, and leaves no failure behind.
     pub(crate) fn accept(self: &Arc<Self>, operation: Operation) -> Result<(), DeviceError> {
         self.device.check(operation.name())?;
-        let state = lock(&self.state);
         let Some(driver) = self.driver.as_deref() else {
-            return self.give_to_thread(state, operation);
+            return self.give_to_thread(lock(&self.state), operation);
         };
+        let turn = lock(&self.submitting);
+        let state = lock(&self.state);
         if let Some(error) = state.skips(state.accepted) {
             drop(state);
+            drop(turn);
             operation.skip(self.device.device(), error);
             return Ok(());
         }
@@ -121,6 +128,7 @@ impl Queue {
         }
         drop(state);
         match self.submit(driver, operation)? {
+            // Before anybody else has a turn, as it has its place here.
             Some(for_the_host) => self.give_to_thread(lock(&self.state), for_the_host),
             None => Ok(()),
         }
@@ -168,20 +176,27 @@ impl Queue {
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let skipped = state.skips(state.finished);
+            let (number, call) = (state.finished, operation.name());
+            let skipped = state.skips(number);
             drop(state);
-            let outcome = match skipped {
+            // What is dropped on the way may be a user's, and panic.
+            let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
                 Some(error) => {
-                    operation.skip(self.device.device(), error);
+                    host_call::run(|| operation.skip(self.device.device(), error));
                     Ok(())
                 }
-                None => self.perform(operation),
-            };
+                None => self.perform(operation, number),
+            }));
+            let outcome = outcome.unwrap_or_else(|panic| {
+                let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
+                Err(DeviceError::Call { device: self.device.device(), call, error })
+            });
+            self.device.drop_what_is_due();
             state = lock(&self.state);
             // Only now: work that runs is not finished.
             state.finished += 1;
             if let Err(error) = outcome {
-                state.failure = Some(Failure { error, told: None });
+                state.fail(error);
             }
             if state.awaited.is_some_and(|number| number <= state.finished) {
                 state.awaited = None;
@@ -200,63 +215,62 @@ impl Queue {
         log::error!("work of a stream that is gone: {error}");
     }
 
-    /// Does a piece of work on the thread.
-    fn perform(&self, operation: Operation) -> Result<(), DeviceError> {
+    /// Does the piece of work that has this number, on the thread.
+    fn perform(&self, operation: Operation, number: u64) -> Result<(), DeviceError> {
         let Some(driver) = self.driver.as_deref() else {
             return operation.perform(self.device);
         };
         let for_the_host = match operation.is_submittable(self.device) {
-            true => self.submit(driver, operation)?,
+            true => {
+                let _turn = lock(&self.submitting);
+                self.submit(driver, operation)?
+            }
             false => Some(operation),
         };
-        match for_the_host {
-            None => Ok(()),
-            Some(operation) => {
-                // What was submitted before comes before.
-                let waited = self.device.call("synchronize", |_| driver.synchronize());
-                match waited {
-                    Ok(()) => operation.perform(self.device),
-                    Err(error) => {
-                        operation.skip(self.device.device(), error.clone());
-                        Err(error)
-                    }
-                }
+        let Some(operation) = for_the_host else { return Ok(()) };
+        // What was submitted before comes before, and may only now be known to have failed.
+        let waited = self.device.call("synchronize", |_| finish(driver));
+        let skipped = waited.as_ref().err().cloned().or_else(|| lock(&self.state).skips(number));
+        match skipped {
+            None => operation.perform(self.device),
+            Some(error) => {
+                host_call::run(|| operation.skip(self.device.device(), error));
+                waited
             }
         }
     }
 
-    /// Submits work to the driver's queue, and keeps what it uses. Returns it if only the host can do it.
+    /// Submits work to the driver's queue, and keeps what it uses. Returns it if only the host can do it. The caller has
+    /// its turn.
     fn submit(
         &self,
         driver: &dyn StreamDriver,
         operation: Operation,
     ) -> Result<Option<Operation>, DeviceError> {
         if let Operation::Read { completion, .. } = &operation {
-            let reads = &mut lock(&self.in_flight).reads;
-            if reads.len() == reads.capacity() {
-                reads.retain(|read| read.strong_count() > 0);
-            }
-            reads.push(Arc::downgrade(completion.shared()));
+            self.device.add_open_read(completion.shared());
         }
-        let kept = match operation.submit(self.device, driver)? {
-            Submitted::Kept(kept) => kept,
-            Submitted::ForTheHost(operation) => return Ok(Some(operation)),
-        };
+        let mut kept = Vec::new();
+        let submitted = operation.submit(self.device, driver, &mut kept);
         let mut in_flight = lock(&self.in_flight);
-        in_flight.unmarked.push(kept);
+        in_flight.unmarked.extend(kept);
         let full = in_flight.unmarked.len() >= MARK_EVERY;
         drop(in_flight);
         if full {
             self.mark(driver);
             self.collect();
         }
-        Ok(None)
+        submitted
     }
 
     /// Records an event behind what is in flight. Without it, nothing is let go before the stream is waited for.
     fn mark(&self, driver: &dyn StreamDriver) {
         let kept = std::mem::take(&mut lock(&self.in_flight).unmarked);
-        let event = self.device.call("record", |_| driver.record(&EventOptions::new()));
+        let event = self.device.call("record", |_| {
+            let event = driver.record(&EventOptions::new())?;
+            driver.flush()?;
+            Ok(event)
+        });
         let mut in_flight = lock(&self.in_flight);
         match event {
             Ok(event) => in_flight.marked.push_back((event.into(), kept)),
@@ -264,13 +278,14 @@ impl Queue {
         }
     }
 
-    /// Lets go of what finished work in a driver's queue has used. Does not wait.
-    pub(crate) fn collect(&self) {
+    /// Lets go of what finished work in a driver's queue has used. Does not wait. Returns whether there was any.
+    pub(crate) fn collect(&self) -> bool {
+        let mut any = false;
         loop {
             let oldest = lock(&self.in_flight).marked.front().map(|(event, _)| Arc::clone(event));
-            let Some(event) = oldest else { return };
+            let Some(event) = oldest else { return any };
             if !matches!(self.device.call("query an event", |_| event.query()), Ok(true)) {
-                return;
+                return any;
             }
             let mut in_flight = lock(&self.in_flight);
             // Another thread may have been faster.
@@ -279,6 +294,7 @@ impl Queue {
                 _ => None,
             };
             drop(in_flight);
+            any |= done.is_some();
             drop_isolated(self.device.device(), (done, event));
         }
     }
@@ -288,16 +304,37 @@ impl Queue {
         let state = lock(&self.state);
         let all = state.accepted;
         drop(self.wait_for_thread(state, all));
-        let Some(driver) = self.driver.as_deref() else { return };
+        if let Some(driver) = self.driver.as_deref()
+            && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| finish(driver)))
+        {
+            self.fail(error);
+        }
+    }
+
+    /// The same for a device that is being closed, to which nobody else has access any more.
+    pub(crate) fn settle_for_good(&self) {
+        if let Some(driver) = self.driver.as_deref() {
+            let settled = self.settle_driver(|| self.device.isolated("synchronize", || finish(driver)));
+            settled.unwrap_or_else(|error| self.fail(error));
+        }
+    }
+
+    fn settle_driver(&self, finish: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
         // What is submitted meanwhile is not waited for, and has to be kept.
-        let before = lock(&self.in_flight).take_work();
-        match self.device.call("synchronize", |_| driver.synchronize()) {
+        let mut before = std::mem::take(&mut *lock(&self.in_flight));
+        let finished = finish();
+        match &finished {
             Ok(()) => drop_isolated(self.device.device(), before),
-            Err(error) => {
-                before.leak_host_memory();
-                self.fail(error);
+            Err(_) if self.device.is_lost() => before.leak_host_memory(self.device),
+            // Nobody knows what is done. The next one to ask may be told.
+            Err(_) => {
+                let mut now = lock(&self.in_flight);
+                before.marked.append(&mut now.marked);
+                before.unmarked.append(&mut now.unmarked);
+                *now = before;
             }
         }
+        finished
     }
 
     fn wait_for_thread<'a>(&self, mut state: MutexGuard<'a, State>, number: u64) -> MutexGuard<'a, State> {
@@ -315,26 +352,16 @@ impl Queue {
 
     /// Work has failed of which a driver's queue says so only now.
     pub(crate) fn fail(&self, error: DeviceError) {
-        let mut state = lock(&self.state);
-        // The first one counts, until somebody was told.
-        if !matches!(state.failure, Some(Failure { told: None, .. })) {
-            state.failure = Some(Failure { error, told: None });
-        }
-    }
-
-    /// Answers in the place of a driver that is lost.
-    pub(crate) fn fail_open_reads(&self, error: &DeviceError) {
-        let reads = std::mem::take(&mut lock(&self.in_flight).reads);
-        for read in reads.iter().filter_map(Weak::upgrade) {
-            read.finish(Err(error.clone()));
-        }
+        lock(&self.state).fail(error);
     }
 
     /// Waits for all work, and says what went wrong.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.device.check("synchronize")?;
         self.settle();
-        self.take_failure()
+        self.take_failure()?;
+        // Another thread may have been told of the work that was lost.
+        self.device.check("synchronize")
     }
 
     /// Whether all work is done. Does not wait.
@@ -347,22 +374,24 @@ impl Queue {
         }
         drop(state);
         match self.driver.as_deref() {
-            Some(driver) => self.device.call("query", |_| driver.query()),
+            Some(driver) => self.device.call("query", |_| {
+                driver.flush()?;
+                driver.query()
+            }),
             None => Ok(true),
         }
     }
 
-    /// Whether nothing is left to be done of a stream that is gone, or ever will be: the driver has failed for good. What
-    /// nobody was told of is left to the device.
+    /// Whether nothing is left to be done of a stream that is gone, or ever will be, as its device is gone. What nobody
+    /// was told of is left to the device.
     pub(crate) fn is_done(&self) -> bool {
         self.leave_untold(lock(&self.state));
         match self.query() {
             Ok(done) => done,
+            Err(_) if self.device.is_gone() => true,
             Err(error) => {
-                if self.device.check("query").is_ok() {
-                    self.device.tell_later(error);
-                }
-                true
+                self.device.tell_later(error);
+                false
             }
         }
     }
@@ -372,6 +401,12 @@ impl Queue {
         if !self.device.is_of_this_process() {
             // There is no thread, the lock may be that of one, and the driver is not whole.
             return std::mem::forget(Arc::clone(self));
+        }
+        if let Some(driver) = self.driver.as_deref()
+            && self.device.check("flush").is_ok()
+            && let Err(error) = self.device.call("flush", |_| driver.flush())
+        {
+            self.fail(error);
         }
         let mut state = lock(&self.state);
         state.closed = true;
@@ -390,13 +425,32 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        let in_flight = std::mem::take(self.in_flight.get_mut().unwrap_or_else(PoisonError::into_inner));
         if self.device.is_lost() {
-            lock(&self.in_flight).take_work().leak_host_memory();
+            in_flight.leak_host_memory(self.device);
+        } else {
+            self.device.drop_when_allowed(in_flight);
+        }
+        if let Some(driver) = self.driver.take() {
+            self.device.drop_when_allowed(driver);
         }
     }
 }
 
+/// Waits for a driver's queue, in which nothing may have begun.
+fn finish(driver: &dyn StreamDriver) -> Result<(), BackendError> {
+    driver.flush()?;
+    driver.synchronize()
+}
+
 impl State {
+    /// The first failure counts, until somebody was told.
+    fn fail(&mut self, error: DeviceError) {
+        if !matches!(self.failure, Some(Failure { told: None, .. })) {
+            self.failure = Some(Failure { error, told: None });
+        }
+    }
+
     /// The error for which the piece of work of this number is not done.
     fn skips(&self, number: u64) -> Option<DeviceError> {
         let failure = self.failure.as_ref()?;
@@ -415,23 +469,15 @@ impl State {
 }
 
 impl InFlight {
-    /// What is worked on now. Reads may be answered later than their work is done, and are still to be answered if the
-    /// device is lost.
-    fn take_work(&mut self) -> Self {
-        Self {
-            marked: std::mem::take(&mut self.marked),
-            unmarked: std::mem::take(&mut self.unmarked),
-            reads: Vec::new(),
-        }
-    }
-
-    /// A device that failed may still write into host memory that it was given; nobody can say when it no longer does.
-    fn leak_host_memory(self) {
-        let kept = self.marked.into_iter().flat_map(|(_, kept)| kept).chain(self.unmarked);
-        for kept in kept {
-            if let Keep::Host { held, .. } = kept {
-                std::mem::forget(held);
+    /// A device that is lost may still write into host memory that it was given; nobody can say when it no longer does.
+    fn leak_host_memory(self, device: &OpenDevice) {
+        let (events, kept): (Vec<_>, Vec<_>) = self.marked.into_iter().unzip();
+        for kept in kept.into_iter().flatten().chain(self.unmarked) {
+            match kept {
+                Keep::Host { held } => std::mem::forget(held),
+                other => device.drop_when_allowed(other),
             }
         }
+        device.drop_when_allowed(events);
     }
 }

@@ -11,7 +11,8 @@ use crate::{BackendError, Memory};
 /// A range of bytes in one memory. Only the core makes one, and only after checking it: it is not empty, and it
 /// lies inside the memory.
 ///
-/// A driver, or a kernel, may keep a clone for as long as it works on the bytes; that keeps the memory alive.
+/// A driver, or a kernel, may keep a clone for as long as it works on the bytes; that keeps the memory alive. Where the
+/// last one is dropped, the memory is freed: not on a thread that may not call the driver.
 #[derive(Clone)]
 pub struct Span {
     allocation: Arc<Allocation>,

@@ -270,7 +270,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OtherDevice`], or as [`call`](Self::call). What the kernel returns is an error of queued work.
+    /// [`DeviceError::OtherDevice`], or as [`call`](Self::call). What the kernel returns is an error of queued work; or,
+    /// where it was called at once to submit native work, that of this function.
     pub fn launch(
         &self,
         buffers: &[&Buffer],
@@ -319,7 +320,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// That of work that failed, which is thereby told: see [above](Self#errors-in-queued-work).
+    /// That of work that failed; returning it counts as telling: see [above](Self#errors-in-queued-work).
     pub fn query(&self) -> Result<bool, DeviceError> {
         self.queue().query()
     }
@@ -328,7 +329,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// That of work that failed, which is thereby told: see [above](Self#errors-in-queued-work).
+    /// That of work that failed; returning it counts as telling: see [above](Self#errors-in-queued-work).
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.queue().synchronize()
     }

@@ -3,7 +3,8 @@
 use crate::open_device::OpenDevice;
 use crate::{BackendErrorKind, DeviceError, Pattern, Span};
 
-/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size.
+/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size, or of the
+/// alignment of a device that has a larger one.
 pub(crate) const CHUNK: usize = 1 << 20;
 
 /// Copies between two places of one length: within a device, between two of one backend if it can, or else through the
@@ -13,6 +14,7 @@ pub(crate) fn copy(source: &Span, destination: &Span) -> Result<(), DeviceError>
     if std::ptr::eq(from, to) {
         return to.call("copy", |driver| driver.copy(source, destination));
     }
+    from.check("copy")?;
     if from.device().backend() == to.device().backend() {
         let direct = to.call("copy from a peer", |driver| driver.copy_from_peer(source, destination));
         if !is_unsupported(&direct) {
@@ -23,9 +25,10 @@ pub(crate) fn copy(source: &Span, destination: &Span) -> Result<(), DeviceError>
 }
 
 fn copy_through_host(source: &Span, destination: &Span) -> Result<(), DeviceError> {
-    let mut chunk = vec![0; source.len().min(CHUNK)];
-    for start in (0..source.len()).step_by(CHUNK) {
-        let range = start..source.len().min(start + CHUNK);
+    let chunk_len = [source, destination].map(alignment).into_iter().fold(CHUNK, usize::max);
+    let mut chunk = vec![0; source.len().min(chunk_len)];
+    for start in (0..source.len()).step_by(chunk_len) {
+        let range = start..source.len().min(start + chunk_len);
         let piece = &mut chunk[..range.len()];
         let (from, to) = (source.part(range.clone()), destination.part(range));
         source.device().call("read", |driver| driver.read(&from, piece))?;
@@ -41,19 +44,41 @@ pub(crate) fn fill(destination: &Span, pattern: &Pattern) -> Result<(), DeviceEr
     if !is_unsupported(&direct) {
         return direct;
     }
-    let first = first_part(destination, pattern);
-    device.call("fill", |driver| driver.write(&destination.part(0..first.len()), &first))?;
-    for (from, to) in doublings(first.len(), destination.len()) {
-        device.call("fill", |driver| driver.copy(&destination.part(from.clone()), &destination.part(to)))?;
+    let FillPlan { first, tail } = FillPlan::new(destination, pattern);
+    let write = |range, bytes: &[u8]| {
+        let part = destination.part(range);
+        device.call("fill", |driver| driver.write(&part, bytes))
+    };
+    write(0..first.len(), &first)?;
+    let copied_to = destination.len() - tail.len();
+    for (from, to) in doublings(first.len(), copied_to) {
+        let (from, to) = (destination.part(from), destination.part(to));
+        device.call("fill", |driver| driver.copy(&from, &to))?;
     }
-    Ok(())
+    if tail.is_empty() { Ok(()) } else { write(copied_to..destination.len(), &tail) }
 }
 
-/// The bytes that a fill begins with.
-pub(crate) fn first_part(destination: &Span, pattern: &Pattern) -> Vec<u8> {
-    let mut first = vec![0; destination.len().min(CHUNK)];
-    pattern.fill(&mut first);
-    first
+/// What a fill without the driver's help writes from the host. All between is copied.
+pub(crate) struct FillPlan {
+    /// The bytes that the range begins with.
+    pub(crate) first: Vec<u8>,
+    /// Those at its end that no copy within the device could be aligned for.
+    pub(crate) tail: Vec<u8>,
+}
+
+impl FillPlan {
+    pub(crate) fn new(destination: &Span, pattern: &Pattern) -> Self {
+        let (len, alignment) = (destination.len(), alignment(destination));
+        let mut first = vec![0; len.min(CHUNK.max(alignment))];
+        pattern.fill(&mut first);
+        // A pattern that is longer than the alignment leaves no tail, so that each tail begins with a whole pattern.
+        let tail = if first.len() == len { 0 } else { len % alignment };
+        Self { tail: first[..tail].to_vec(), first }
+    }
+}
+
+fn alignment(span: &Span) -> usize {
+    span.device().properties().copy_alignment
 }
 
 /// The copies that fill `len` bytes of which the first `done` are: each from the start to what comes next.
