@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::isolate::Hung;
 use crate::outcome::Outcome;
-use crate::{isolate, lanes};
+use crate::{faults, isolate, lanes};
 
 /// How long a check may take if nobody says otherwise. Those that pass take far less.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -35,6 +35,7 @@ pub struct Check {
     needs: &'static [Need],
     exclusive: bool,
     uses_cpu: bool,
+    leaves_failures: bool,
     run: fn(&Context) -> Result<(), Failure>,
 }
 
@@ -44,7 +45,7 @@ impl Check {
         proves: &'static str,
         run: fn(&Context) -> Result<(), Failure>,
     ) -> Self {
-        Self { name, proves, needs: &[], exclusive: false, uses_cpu: false, run }
+        Self { name, proves, needs: &[], exclusive: false, uses_cpu: false, leaves_failures: false, run }
     }
 
     pub(crate) const fn needs(mut self, needs: &'static [Need]) -> Self {
@@ -59,6 +60,14 @@ impl Check {
 
     pub(crate) const fn uses_cpu(mut self) -> Self {
         self.uses_cpu = true;
+        self
+    }
+
+    /// For a check that has things fail: it has the backend alone, and afterwards there are no faults any more, no
+    /// errors that nobody was told of, and no device that is lost.
+    pub(crate) const fn leaves_failures(mut self) -> Self {
+        self.exclusive = true;
+        self.leaves_failures = true;
         self
     }
 
@@ -98,13 +107,23 @@ impl Check {
     pub(crate) fn run_once(&'static self, device: Device, limit: Duration) -> Result<Outcome, Hung> {
         let device = device.resolve();
         let _place = lanes::enter(device.name(), self.exclusive, self.uses_cpu);
-        let outcome = isolate::run(&format!("{device}::{}", self.name), limit, move || {
-            let context = Context::new(device)?;
+        let name = format!("{device}::{}", self.name);
+        let outcome = isolate::run(&name, limit, move || {
+            let context = Context::new(device, limit)?;
             for need in self.needs {
                 need.is_met(&context)?;
             }
             (self.run)(&context)
         });
+        let outcome = match self.leaves_failures {
+            // Also if it did not end: what stalls then goes on.
+            true => match isolate::run(&name, limit, move || faults::mend(device)) {
+                Ok(Outcome::Passed) => outcome,
+                Ok(other) => outcome.map(|outcome| if outcome == Outcome::Passed { other } else { outcome }),
+                Err(hung) => Err(hung),
+            },
+            false => outcome,
+        };
         outcome.map(|outcome| match outcome {
             Outcome::Failed(message) => Outcome::Failed(format!("{message}\nto pass: {}", self.proves)),
             outcome => outcome,
@@ -133,6 +152,8 @@ pub(crate) enum Need {
     PinnedMemory,
     /// Events that have a time.
     TimedEvents,
+    /// Faults to order.
+    Faults,
 }
 
 impl Need {
@@ -142,6 +163,7 @@ impl Need {
             Self::FreeMemory => "known free memory",
             Self::PinnedMemory => "pinned host memory",
             Self::TimedEvents => "events with a time",
+            Self::Faults => "faults to order",
         }
     }
 
@@ -155,6 +177,7 @@ impl Need {
             Self::FreeMemory => context.free_memory().map(drop),
             Self::PinnedMemory => declared(context.properties().pinned_memory),
             Self::TimedEvents => declared(context.properties().timed_events),
+            Self::Faults => faults::are_offered(context.device()),
         }
     }
 }

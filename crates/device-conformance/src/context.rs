@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use device_registry::{Buffer, Device, DeviceProperties, Stream, device};
 
@@ -13,11 +14,17 @@ use crate::isolate::panic_message;
 pub(crate) struct Context {
     device: Device,
     properties: DeviceProperties,
+    limit: Duration,
 }
 
 impl Context {
-    pub(crate) fn new(device: Device) -> Result<Self, Failure> {
-        Ok(Self { device, properties: device.properties()? })
+    pub(crate) fn new(device: Device, limit: Duration) -> Result<Self, Failure> {
+        Ok(Self { device, properties: device.properties()?, limit })
+    }
+
+    /// How long the check may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     pub(crate) fn properties(&self) -> &DeviceProperties {
@@ -47,6 +54,11 @@ impl Context {
         }
         let next = (usize::from(self.device.index().unwrap_or(0)) + 1) % count;
         Ok(device(&format!("{}:{next}", self.device.name()))?)
+    }
+
+    /// All devices of the backend, this one among them.
+    pub(crate) fn all_devices(&self) -> Result<Vec<Device>, Failure> {
+        all_devices(self.device)
     }
 
     /// A stream of the device.
@@ -86,6 +98,11 @@ impl Context {
         });
         ranges.filter(move |range| !range.is_empty() && range.end <= len)
     }
+}
+
+/// All devices of a device's backend.
+pub(crate) fn all_devices(of: Device) -> Result<Vec<Device>, Failure> {
+    (0..of.count()?).map(|ordinal| Ok(device(&format!("{}:{ordinal}", of.name()))?)).collect()
 }
 
 /// Memory on a device that holds these bytes.

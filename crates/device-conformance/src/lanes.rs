@@ -6,33 +6,35 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// A place among the checks that run now, until it is dropped.
 #[must_use = "the place is left when this is dropped"]
 pub(crate) struct Place {
-    _cpu: Option<RwLockReadGuard<'static, ()>>,
-    _own: Own,
+    _cpu: Option<Lane>,
+    _own: Lane,
 }
 
-enum Own {
+enum Lane {
     Shared { _guard: RwLockReadGuard<'static, ()> },
     Alone { _guard: RwLockWriteGuard<'static, ()> },
 }
 
-/// Waits until a check may run on a backend: alone, or with others that need not be. A check that uses the cpu
-/// besides does not run with one that has the cpu alone.
+/// Waits until a check may run on a backend: alone, or with others that need not be. One that uses the cpu besides
+/// has that in the same way.
 pub(crate) fn enter(backend: &str, alone: bool, uses_cpu: bool) -> Place {
     // The cpu's always first, so that no two wait for each other.
-    let cpu = (uses_cpu && backend != "cpu").then(|| shared(lane("cpu")));
-    let own = match alone {
-        false => Own::Shared { _guard: shared(lane(backend)) },
-        true => Own::Alone { _guard: lane(backend).write().unwrap_or_else(PoisonError::into_inner) },
-    };
-    Place { _cpu: cpu, _own: own }
+    let cpu = (uses_cpu && backend != "cpu").then(|| Lane::enter("cpu", alone));
+    Place { _cpu: cpu, _own: Lane::enter(backend, alone) }
 }
 
-fn shared(lane: &'static RwLock<()>) -> RwLockReadGuard<'static, ()> {
-    lane.read().unwrap_or_else(PoisonError::into_inner)
+impl Lane {
+    fn enter(backend: &str, alone: bool) -> Self {
+        let lane = lock_of(backend);
+        match alone {
+            false => Self::Shared { _guard: lane.read().unwrap_or_else(PoisonError::into_inner) },
+            true => Self::Alone { _guard: lane.write().unwrap_or_else(PoisonError::into_inner) },
+        }
+    }
 }
 
 /// The lane of a backend: of all of its devices, because they may share a driver.
-fn lane(backend: &str) -> &'static RwLock<()> {
+fn lock_of(backend: &str) -> &'static RwLock<()> {
     static LANES: Mutex<BTreeMap<String, &'static RwLock<()>>> = Mutex::new(BTreeMap::new());
     let mut lanes = LANES.lock().unwrap_or_else(PoisonError::into_inner);
     lanes.entry(backend.to_owned()).or_insert_with(|| Box::leak(Box::default()))
@@ -72,5 +74,11 @@ mod tests {
     fn a_check_that_needs_the_cpu_alone_waits_for_those_that_use_it() {
         assert!(!gets_in(("uses_cpu", false, true), ("cpu", true, false)));
         assert!(!gets_in(("cpu", true, true), ("uses_cpu", true, true)));
+        assert!(gets_in(("uses_cpu", false, true), ("cpu", false, false)));
+    }
+
+    #[test]
+    fn a_check_that_needs_its_backend_alone_has_the_cpu_so_too_if_it_uses_it() {
+        assert!(!gets_in(("fails_there", true, true), ("cpu", false, false)));
     }
 }

@@ -5,6 +5,7 @@ mod check;
 mod checks;
 mod context;
 mod failure;
+mod faults;
 mod isolate;
 mod lanes;
 mod lists;

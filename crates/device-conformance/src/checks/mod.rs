@@ -3,6 +3,7 @@
 mod copies;
 mod drops;
 mod enumeration;
+mod errors;
 mod events;
 mod fill;
 mod foreign;
@@ -32,6 +33,7 @@ pub(crate) static GROUPS: &[&[Check]] = &[
     events::CHECKS,
     ordering::CHECKS,
     host_calls::CHECKS,
+    errors::CHECKS,
     messages::CHECKS,
 ];
 
