@@ -56,11 +56,6 @@ impl Context {
         Ok(device(&format!("{}:{next}", self.device.name()))?)
     }
 
-    /// All devices of the backend, this one among them.
-    pub(crate) fn all_devices(&self) -> Result<Vec<Device>, Failure> {
-        all_devices(self.device)
-    }
-
     /// A stream of the device.
     #[track_caller]
     pub(crate) fn stream(&self) -> Result<Stream, Failure> {

@@ -1,6 +1,7 @@
 //! Devices that fail to order: what checks of errors have in common.
 
-use std::sync::mpsc;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,14 +48,27 @@ pub(crate) fn mend(device: Device) -> Result<(), Failure> {
     for device in all_devices(device)? {
         let mut told = 0;
         while let Err(error) = device.synchronize() {
-            if kind(&error) == Some(BackendErrorKind::Lost) {
-                reset(device)?;
+            if kind(&error) == Some(BackendErrorKind::Lost)
+                && let Err(failure) = reset(device)
+            {
+                lost_for_good().insert(device);
+                return Err(failure);
             }
             told += 1;
             ensure!(told < MOST, "`{device}` tells errors without end, the last of them: {error}");
         }
     }
     Ok(())
+}
+
+/// Whether a check has lost the device and it cannot be reset. Those that come later have nothing to test.
+pub(crate) fn is_lost_for_good(device: Device) -> bool {
+    lost_for_good().contains(&device.resolve())
+}
+
+fn lost_for_good() -> MutexGuard<'static, BTreeSet<Device>> {
+    static DEVICES: Mutex<BTreeSet<Device>> = Mutex::new(BTreeSet::new());
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets a lost device be opened afresh.

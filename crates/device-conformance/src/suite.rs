@@ -12,11 +12,11 @@ use libtest_mimic::{Arguments, Completion, Failed, FormatSetting, Trial};
 
 use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
 use crate::failure::Failure;
-use crate::isolate;
 use crate::lists::{self, Listed, Verdict, verdict};
 use crate::outcome::Outcome;
 use crate::standing::{Standing, unavailable};
 use crate::summary::Summary;
+use crate::{faults, isolate};
 
 /// The variable that lists backends which must not be skipped.
 const REQUIRE: &str = "DEVICE_CONFORMANCE_REQUIRE";
@@ -233,6 +233,9 @@ impl DeviceState {
                 Some(reason) => Verdict::Failed(format!("{REQUIRE} lists it, and {reason}")),
                 None if self.hangs.load(Ordering::Relaxed) >= HANGS => {
                     return skip(&format!("not run: {HANGS} checks on this device did not end"));
+                }
+                None if faults::is_lost_for_good(self.device) => {
+                    return skip("not run: a check has lost the device, and it cannot be reset");
                 }
                 None => self.verdict(check),
             },

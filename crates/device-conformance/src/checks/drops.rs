@@ -6,6 +6,7 @@ use std::thread;
 use device_registry::Buffer;
 
 use super::check;
+use super::events::hold_back;
 use super::memory::expect_no_leak;
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_content, in_threads};
@@ -25,6 +26,10 @@ pub(super) const CHECKS: &[Check] = &[
         drops::the_place_is_taken_at_once,
         "memory that takes the place of dropped memory holds its own bytes"
     ),
+    check!(
+        drops::with_work_in_every_order,
+        "a buffer, a stream, an event and a read can be dropped in every order with the work not done, which is done"
+    ),
     check!(drops::while_others_copy, "memory may be dropped while other threads copy"),
     check!(drops::while_a_panic_unwinds, "memory that is dropped by a panic of its user harms no other"),
     check!(
@@ -36,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// All orders of the numbers below `count`.
-fn orders(count: usize) -> Vec<Vec<usize>> {
+pub(super) fn orders(count: usize) -> Vec<Vec<usize>> {
     match count {
         0 => vec![Vec::new()],
         _ => {
@@ -104,6 +109,32 @@ fn the_place_is_taken_at_once(context: &Context) -> Result<(), Failure> {
         let taken = context.filled(&expected)?;
         drop(context.filled(&[0xDD; 1000])?);
         expect_content(&taken, &expected, "memory between two that are dropped")?;
+    }
+    Ok(())
+}
+
+fn with_work_in_every_order(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 3000;
+    for order in orders(4) {
+        let (stream, expected) = (context.stream()?, bytes(order[0] as u8, LEN));
+        let (buffer, copy) = (context.filled(&expected)?, context.filled(&[0xEE; LEN])?);
+        let release = hold_back(&stream)?;
+        stream.copy(&buffer, 0..LEN, &copy, 0)?;
+        let (read, event, last) = (stream.read(&copy, 0..LEN)?, stream.record()?, stream.record()?);
+        let (mut buffer, mut stream) = (Some(buffer), Some(stream));
+        let (mut event, mut read) = (Some(event), Some(read));
+        for (step, which) in order.iter().enumerate() {
+            match which {
+                0 => drop(buffer.take()),
+                1 => drop(stream.take()),
+                2 => drop(event.take()),
+                _ => drop(read.take()),
+            }
+            let _in_its_place = context.filled(&[step as u8; LEN])?;
+        }
+        drop(release);
+        last.synchronize()?;
+        expect_content(&copy, &expected, format_args!("a copy of a buffer, dropped in order {order:?}"))?;
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use device_registry::{Device, device};
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, bytes, expect_content, filled, in_threads};
-use crate::failure::Failure;
+use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
+use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -46,6 +46,11 @@ pub(super) const CHECKS: &[Check] = &[
     .needs(&[Need::Peer]),
     check!(foreign::threads_on_both_devices, "threads on two devices at once do not disturb each other")
         .needs(&[Need::Peer]),
+    check!(
+        foreign::a_stream_refuses_them,
+        "a stream refuses work on buffers of a peer, with both devices in the error, and goes on"
+    )
+    .needs(&[Need::Peer]),
     check!(foreign::dropping_for_a_peer, "memory is dropped on its own device, whichever was used last")
         .needs(&[Need::Peer]),
 ];
@@ -214,4 +219,30 @@ fn dropping_for_a_peer(context: &Context) -> Result<(), Failure> {
     }
     expect_content(&here, &kept_here, "memory that stays")?;
     expect_content(&there, &kept_there, "memory on the peer that stays")
+}
+
+fn a_stream_refuses_them(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 500;
+    let (peer, stream) = (context.peer()?, context.stream()?);
+    let (here, there) = (context.filled(&bytes(1, LEN))?, filled(peer, &bytes(2, LEN))?);
+    for (what, outcome) in [
+        ("a write", stream.write(&there, 0, vec![0; LEN])),
+        ("a read", stream.read(&there, 0..LEN).map(drop)),
+        ("a copy there", stream.copy(&here, 0..LEN, &there, 0)),
+        ("a fill", stream.fill(&there, 0..LEN, &[0])),
+        ("a kernel", stream.launch(&[&here, &there], |_| Ok(()))),
+    ] {
+        let Err(error) = outcome else {
+            return Err(Failure::new(format_args!(
+                "{what} of a peer's buffer was taken by a stream of here"
+            )));
+        };
+        let said = error.to_string();
+        let both = [context.device(), peer].map(|device| said.contains(&format!("`{device}`")));
+        ensure!(both == [true; 2], "{what}: expected both devices in the error, got: {said}");
+    }
+    stream.synchronize()?;
+    expect_content(&there, &bytes(2, LEN), "a peer's buffer that a stream of here refused")?;
+    let read = stream.read(&here, 0..LEN)?.wait()?;
+    expect_bytes(&read, &bytes(1, LEN), "by a stream that has refused buffers of a peer")
 }

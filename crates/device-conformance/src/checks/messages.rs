@@ -3,13 +3,14 @@
 use std::error::Error;
 use std::iter;
 
-use device_registry::BackendErrorKind;
+use device_registry::{BackendError, BackendErrorKind, Buffer, DeviceError, Fault};
 
 use super::check;
 use super::memory::out_of_memory;
-use crate::check::Check;
+use crate::check::{Check, Need};
 use crate::context::Context;
 use crate::failure::{Failure, ensure};
+use crate::faults::{expect_error, expect_failed, fail_next_copy, inject, lose};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -25,6 +26,21 @@ pub(super) const CHECKS: &[Check] = &[
         "the message of an out-of-memory error is one line in the common style"
     ),
     check!(messages::causes_end, "the chain of causes of an error ends, and repeats nothing"),
+    check!(
+        messages::failures_tell_which_call,
+        "the error of a copy that fails tells the device and what was to be done, and reads as others"
+    )
+    .needs(&[Need::Faults])
+    .leaves_failures(),
+    check!(
+        messages::a_failed_allocation_reads_as_others,
+        "an allocation that is refused by a fault is told as one that does not fit"
+    )
+    .needs(&[Need::Faults])
+    .leaves_failures(),
+    check!(messages::a_loss_says_why, "a device that is lost says why, in the common style")
+        .needs(&[Need::Faults])
+        .leaves_failures(),
 ];
 
 const TOO_MUCH: usize = 1 << 60;
@@ -66,9 +82,12 @@ fn out_of_memory_reads_as_others(context: &Context) -> Result<(), Failure> {
 }
 
 fn causes_end(context: &Context) -> Result<(), Failure> {
+    its_causes_end(&out_of_memory(context.device(), TOO_MUCH)?)
+}
+
+fn its_causes_end(error: &BackendError) -> Result<(), Failure> {
     /// Enough for any honest chain; one that leads back to itself has no end.
     const LONGEST: usize = 16;
-    let error = out_of_memory(context.device(), TOO_MUCH)?;
     let causes: Vec<String> = iter::successors(error.source(), |&cause| cause.source())
         .take(LONGEST + 1)
         .map(|cause| cause.to_string())
@@ -81,4 +100,47 @@ fn causes_end(context: &Context) -> Result<(), Failure> {
         before = cause;
     }
     Ok(())
+}
+
+/// The message of an error of the backend's, with the device and the call around it.
+fn is_told_well(context: &Context, error: &DeviceError, call: &str) -> Result<(), Failure> {
+    let Some(of_backend) = error.backend_error() else {
+        return Err(Failure::new(format_args!("expected an error of the backend, got: {error}")));
+    };
+    reads_as_others(of_backend.message())?;
+    its_causes_end(of_backend)?;
+    let (said, device) = (error.to_string(), format!("`{}`", context.device()));
+    ensure!(said.starts_with(&device) && said.contains(call), "expected {device} and `{call}`, got: {said}");
+    Ok(())
+}
+
+fn failures_tell_which_call(context: &Context) -> Result<(), Failure> {
+    type Copy = fn(&Buffer, &Buffer) -> Result<(), DeviceError>;
+    let copies: [(&str, Copy); 4] = [
+        ("write", |buffer, _| buffer.write(0, &[1; 64])),
+        ("read", |buffer, _| buffer.read(0, &mut [0; 64])),
+        ("copy", |buffer, other| buffer.copy_from(0, other, 0..64)),
+        ("fill", |buffer, _| buffer.fill(0..64, &[1])),
+    ];
+    let (buffer, other) = (context.filled(&[1; 64])?, context.filled(&[2; 64])?);
+    for (call, copy) in copies {
+        fail_next_copy(context.device())?;
+        is_told_well(context, &expect_failed(copy(&buffer, &other), call)?, call)?;
+    }
+    Ok(())
+}
+
+fn a_failed_allocation_reads_as_others(context: &Context) -> Result<(), Failure> {
+    inject(context.device(), Fault::FailAllocation { nth: 1 })?;
+    let error = expect_error(context.device().allocate(12_345), "an allocation that was to fail")?;
+    is_told_well(context, &error, "allocate")?;
+    ensure!(error.to_string().contains("12345"), "it is not told how much was asked for: {error}");
+    Ok(())
+}
+
+fn a_loss_says_why(context: &Context) -> Result<(), Failure> {
+    is_told_well(context, &lose(context.device())?, "write")?;
+    // Also those who come later.
+    let later = expect_error(context.device().allocate(16), "an allocation on a lost device")?;
+    is_told_well(context, &later, "allocate")
 }

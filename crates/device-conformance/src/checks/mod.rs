@@ -8,13 +8,16 @@ mod events;
 mod fill;
 mod foreign;
 mod host_calls;
+mod loss;
 mod memory;
 mod messages;
 mod opening;
 mod ordering;
 mod properties;
+mod statistics;
 mod streams;
 mod threads;
+mod unsupported;
 
 use crate::check::Check;
 
@@ -34,6 +37,9 @@ pub(crate) static GROUPS: &[&[Check]] = &[
     ordering::CHECKS,
     host_calls::CHECKS,
     errors::CHECKS,
+    loss::CHECKS,
+    statistics::CHECKS,
+    unsupported::CHECKS,
     messages::CHECKS,
 ];
 

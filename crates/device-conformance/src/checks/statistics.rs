@@ -1,0 +1,473 @@
+//! What is counted as allocated: all that is held, and nothing that is not.
+//!
+//! A driver sees to the last of it: memory that it keeps in a queue, in an event or behind a completion is never let go.
+
+use std::panic::resume_unwind;
+
+use device_registry::{Buffer, Device, MemoryStatistics, Stream};
+
+use super::check;
+use super::drops::orders;
+use super::events::hold_back;
+use super::memory::{expect_no_leak, out_of_memory};
+use super::streams::{busy_pair, keep_busy};
+use crate::check::{Check, Need};
+use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
+use crate::failure::{Failure, ensure};
+use crate::faults::{fail_next_copy, until};
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(
+        statistics::what_is_held_is_counted,
+        "each buffer counts with the bytes that were asked for, until its last handle is dropped"
+    )
+    .exclusive(),
+    check!(
+        statistics::parts_and_handles_are_not,
+        "parts of a buffer and further handles to it are not counted, and keep all of it"
+    )
+    .exclusive(),
+    check!(statistics::the_peak_is_the_most_there_was, "the peak is the most that was held at once")
+        .exclusive(),
+    check!(
+        statistics::what_was_refused_is_not_counted,
+        "allocations that did not fit change none of the numbers"
+    )
+    .exclusive(),
+    check!(
+        statistics::work_keeps_what_it_needs,
+        "memory that is dropped while work in a stream needs it is counted until that is done"
+    )
+    .exclusive(),
+    check!(
+        statistics::back_after_work_of_each_kind,
+        "nothing is held any more after writes, reads, copies and fills in streams that were waited for"
+    )
+    .exclusive(),
+    check!(
+        statistics::back_after_much_work,
+        "thousands of buffers that are dropped with their work in flight are all freed"
+    )
+    .exclusive(),
+    check!(
+        statistics::back_without_waiting,
+        "memory of work that is done is freed although nobody waits for the stream"
+    )
+    .exclusive(),
+    check!(statistics::back_after_events, "events hold no memory, whatever becomes of them").exclusive(),
+    check!(
+        statistics::back_after_reads_that_nobody_wants,
+        "reads that are dropped before they are done hold nothing"
+    )
+    .exclusive(),
+    check!(
+        statistics::back_after_streams_that_are_gone,
+        "streams that are dropped with work in them hold nothing when it is done"
+    )
+    .exclusive(),
+    check!(
+        statistics::back_in_every_order,
+        "a buffer, a stream, an event and a read leave nothing behind in whatever order they are dropped"
+    )
+    .exclusive(),
+    check!(statistics::back_after_copies_of_a_peer, "copies between two devices hold nothing on either")
+        .needs(&[Need::Peer])
+        .exclusive(),
+    check!(statistics::back_after_copies_of_the_cpu, "copies to and from the cpu hold nothing on either")
+        .exclusive()
+        .uses_cpu(),
+    check!(
+        statistics::back_after_host_calls,
+        "memory that a host call drops is freed at the next use of the device"
+    )
+    .exclusive(),
+    check!(
+        statistics::back_after_threads,
+        "what eight threads allocate and drop at once is all counted back"
+    )
+    .exclusive(),
+    check!(
+        statistics::back_after_work_that_is_skipped,
+        "work that is not done because other work failed holds nothing"
+    )
+    .leaves_failures(),
+    check!(statistics::back_after_copies_that_fail, "copies that fail hold nothing")
+        .needs(&[Need::Faults])
+        .leaves_failures(),
+    check!(
+        statistics::streams_do_not_leak,
+        "as much memory is free after 200 streams with work, events and reads as before"
+    )
+    .needs(&[Need::FreeMemory])
+    .exclusive(),
+];
+
+const LEN: usize = 3000;
+
+/// What is counted when nothing is under way.
+fn now(device: Device) -> Result<MemoryStatistics, Failure> {
+    device.synchronize()?;
+    Ok(device.memory_statistics()?)
+}
+
+/// Waits until as much is held as before. Only what a stream still works on may take its time.
+fn expect_back(
+    context: &Context,
+    device: Device,
+    before: MemoryStatistics,
+    what: &str,
+) -> Result<(), Failure> {
+    let mut after = before;
+    let back = until(context.limit() / 4, || {
+        after = device.memory_statistics()?;
+        Ok((after.live, after.allocated) == (before.live, before.allocated))
+    })?;
+    ensure!(
+        back,
+        "{what}: {} allocations of {} bytes were there before, and {} of {} bytes are after all was dropped",
+        before.live,
+        before.allocated,
+        after.live,
+        after.allocated
+    );
+    Ok(())
+}
+
+/// Runs work that drops all it makes, and looks whether nothing is left of it.
+fn leaves_nothing(
+    context: &Context,
+    what: &str,
+    work: impl Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let before = now(context.device())?;
+    for _ in 0..3 {
+        work()?;
+        context.device().synchronize()?;
+        expect_back(context, context.device(), before, what)?;
+    }
+    Ok(())
+}
+
+fn what_is_held_is_counted(context: &Context) -> Result<(), Failure> {
+    let before = now(context.device())?;
+    let mut held: Vec<Buffer> = Vec::new();
+    let (mut bytes, mut live) = (0, 0);
+    for len in [1, 0, 63, 64, 4097, 100_000, 1 << 20] {
+        held.push(context.allocate(len)?);
+        // One of no bytes allocates nothing.
+        (bytes, live) = (bytes + len as u64, live + u64::from(len > 0));
+        let counted = context.device().memory_statistics()?;
+        ensure!(
+            counted.allocated == before.allocated + bytes && counted.live == before.live + live,
+            "{live} allocations of {bytes} bytes were made beside {before:?}, and counted are {counted:?}"
+        );
+    }
+    while let Some(buffer) = held.pop() {
+        bytes -= buffer.len() as u64;
+        drop(buffer);
+        let counted = context.device().memory_statistics()?;
+        ensure!(
+            counted.allocated == before.allocated + bytes,
+            "{bytes} bytes are held beside {before:?}, and counted are {counted:?}"
+        );
+    }
+    expect_back(context, context.device(), before, "after each was dropped")
+}
+
+fn parts_and_handles_are_not(context: &Context) -> Result<(), Failure> {
+    let before = now(context.device())?;
+    let (whole, unit) = (context.filled(&bytes(1, LEN))?, context.alignment());
+    let parts: Vec<_> = (0..10).map(|index| whole.slice(index * unit..LEN)).collect::<Result<_, _>>()?;
+    let last = parts[9].clone();
+    let counted = context.device().memory_statistics()?;
+    ensure!(
+        counted.live == before.live + 1 && counted.allocated == before.allocated + LEN as u64,
+        "one buffer of {LEN} bytes is held beside {before:?}, and counted are {counted:?}"
+    );
+    drop((whole, parts));
+    expect_content(&last, &bytes(1, LEN)[9 * unit..], "a part whose whole was dropped")?;
+    let counted = context.device().memory_statistics()?;
+    ensure!(counted.live == before.live + 1, "a part keeps all of it, and counted are {counted:?}");
+    drop(last);
+    expect_back(context, context.device(), before, "after the last part was dropped")
+}
+
+fn the_peak_is_the_most_there_was(context: &Context) -> Result<(), Failure> {
+    let before = now(context.device())?;
+    ensure!(before.peak >= before.allocated, "less was held at most than is now: {before:?}");
+    // More than there ever was, in pieces, so that it shows.
+    let missing = usize::try_from(before.peak - before.allocated).unwrap_or(usize::MAX);
+    let piece = missing / 4 + LEN;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(context.allocate(piece)?);
+        let counted = context.device().memory_statistics()?;
+        let most = before.peak.max(counted.allocated);
+        ensure!(counted.peak == most, "expected a peak of {most} bytes, got {counted:?}");
+    }
+    let top = context.device().memory_statistics()?.peak;
+    drop(held);
+    drop(context.allocate(LEN)?);
+    let after = now(context.device())?;
+    ensure!(after.peak == top, "the peak was {top} bytes, and with less held it is another: {after:?}");
+    expect_back(context, context.device(), before, "after the peak")
+}
+
+fn what_was_refused_is_not_counted(context: &Context) -> Result<(), Failure> {
+    let before = now(context.device())?;
+    for len in [1 << 60, isize::MAX as usize, usize::MAX] {
+        out_of_memory(context.device(), len)?;
+        let after = context.device().memory_statistics()?;
+        ensure!(
+            after == before,
+            "{len} bytes were refused, and the numbers went from {before:?} to {after:?}"
+        );
+    }
+    Ok(())
+}
+
+fn work_keeps_what_it_needs(context: &Context) -> Result<(), Failure> {
+    let (stream, before) = (context.stream()?, now(context.device())?);
+    for round in 0..5 {
+        let (source, copy) = (context.filled(&bytes(round, LEN))?, context.allocate(LEN)?);
+        let release = hold_back(&stream)?;
+        stream.copy(&source, 0..LEN, &copy, 0)?;
+        let read = stream.read(&copy, 0..LEN)?;
+        drop((source, copy));
+        let counted = context.device().memory_statistics()?;
+        ensure!(
+            counted.live == before.live + 2,
+            "work that waits needs two buffers beside {before:?}, and counted are {counted:?}"
+        );
+        drop(release);
+        expect_bytes(&read.wait()?, &bytes(round, LEN), "by work whose buffers were dropped")?;
+        stream.synchronize()?;
+        expect_back(context, context.device(), before, "after work whose buffers were dropped")?;
+    }
+    Ok(())
+}
+
+/// Work of each kind, whose buffers are dropped when it is put in.
+fn each_kind(stream: &Stream, seed: u8) -> Result<(), Failure> {
+    let device = stream.device();
+    let [a, b] = [device.allocate(LEN)?, device.allocate(LEN)?];
+    stream.write(&a, 0, bytes(seed, LEN))?;
+    stream.copy(&a, 0..LEN, &b, 0)?;
+    stream.fill(&a, 0..LEN, &[seed])?;
+    drop(stream.read(&b, 0..LEN)?);
+    stream.launch(&[&a, &b], |_| Ok(()))?;
+    Ok(())
+}
+
+fn back_after_work_of_each_kind(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    leaves_nothing(context, "after work of each kind", || {
+        each_kind(&stream, 1)?;
+        Ok(stream.synchronize()?)
+    })
+}
+
+fn back_after_much_work(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    leaves_nothing(context, "after 600 buffers with work in flight", || {
+        (0..300).try_for_each(|index| each_kind(&stream, index as u8))
+    })
+}
+
+fn back_without_waiting(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    // So many that a few, which nobody has looked at yet, do not matter.
+    const BUFFERS: u64 = 1000;
+    let before = now(context.device())?;
+    for index in 0..BUFFERS {
+        stream.fill(&context.allocate(LEN)?, 0..LEN, &[index as u8])?;
+    }
+    let mut held = 0;
+    let freed = until(context.limit() / 4, || {
+        held = context.device().memory_statistics()?.live - before.live;
+        Ok(held <= BUFFERS / 5)
+    })?;
+    ensure!(freed, "{BUFFERS} buffers were dropped, and {held} are held with nobody waiting for the stream");
+    stream.synchronize()?;
+    expect_back(context, context.device(), before, "after the stream was waited for")
+}
+
+fn back_after_events(context: &Context) -> Result<(), Failure> {
+    let (stream, other) = (context.stream()?, context.stream()?);
+    let mut kept = Vec::new();
+    let before = now(context.device())?;
+    for index in 0..50 {
+        each_kind(&stream, index)?;
+        let event = stream.record()?;
+        match index % 4 {
+            0 => other.wait(&event)?,
+            1 => event.synchronize()?,
+            2 => kept.push(event),
+            _ => {}
+        }
+        each_kind(&other, index)?;
+    }
+    stream.synchronize()?;
+    other.synchronize()?;
+    // With events of the work still there.
+    expect_back(context, context.device(), before, "with events that are kept")?;
+    for event in &kept {
+        ensure!(event.query()?, "an event of a stream that was waited for is not done");
+    }
+    drop(kept);
+    expect_back(context, context.device(), before, "without the events")
+}
+
+fn back_after_reads_that_nobody_wants(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    leaves_nothing(context, "after reads that were dropped", || {
+        for index in 0..50 {
+            let buffer = context.filled(&bytes(index, LEN))?;
+            drop(stream.read(&buffer, 0..LEN)?);
+            let wanted = stream.read(&buffer, 0..LEN)?;
+            drop(stream.read(&buffer, 0..LEN)?);
+            drop(buffer);
+            expect_bytes(&wanted.wait()?, &bytes(index, LEN), "a read between two that were dropped")?;
+        }
+        Ok(())
+    })
+}
+
+fn back_after_streams_that_are_gone(context: &Context) -> Result<(), Failure> {
+    leaves_nothing(context, "after 50 streams that were dropped", || {
+        for index in 0..50 {
+            let stream = context.stream()?;
+            each_kind(&stream, index)?;
+            drop(stream.record()?);
+        }
+        Ok(())
+    })
+}
+
+fn back_in_every_order(context: &Context) -> Result<(), Failure> {
+    let pair = busy_pair(context)?;
+    for order in orders(4) {
+        leaves_nothing(context, &format!("dropped in order {order:?}"), || {
+            let stream = context.stream()?;
+            let buffer = context.filled(&bytes(1, LEN))?;
+            keep_busy(&stream, &pair, 2)?;
+            let read = stream.read(&buffer, 0..LEN)?;
+            let event = stream.record()?;
+            let (mut buffer, mut stream) = (Some(buffer), Some(stream));
+            let (mut event, mut read) = (Some(event), Some(read));
+            for which in &order {
+                match which {
+                    0 => drop(buffer.take()),
+                    1 => drop(stream.take()),
+                    2 => drop(event.take()),
+                    _ => drop(read.take()),
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Copies both ways by functions that block and by streams, and looks at both devices afterwards.
+fn back_after_copies_with(context: &Context, other: Device) -> Result<(), Failure> {
+    let [here, there] = [context.stream()?, other.create_stream()?];
+    let before = [now(context.device())?, now(other)?];
+    for index in 0..20 {
+        let (near, far) = (context.filled(&bytes(index, LEN))?, other.allocate(LEN)?);
+        far.copy_from(0, &near, 0..LEN)?;
+        there.copy(&near, 0..LEN, &far, 0)?;
+        here.wait(&there.record()?)?;
+        here.copy(&far, 0..LEN, &near, 0)?;
+        drop(here.read(&near, 0..LEN)?);
+    }
+    for (stream, before) in [here, there].into_iter().zip(before) {
+        stream.synchronize()?;
+        let device = stream.device();
+        expect_back(context, device, before, &format!("on `{device}`, after copies both ways"))?;
+    }
+    Ok(())
+}
+
+fn back_after_copies_of_a_peer(context: &Context) -> Result<(), Failure> {
+    back_after_copies_with(context, context.peer()?)
+}
+
+fn back_after_copies_of_the_cpu(context: &Context) -> Result<(), Failure> {
+    back_after_copies_with(context, Device::cpu())
+}
+
+fn back_after_host_calls(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    leaves_nothing(context, "after host calls that drop buffers", || {
+        for index in 0..20 {
+            let buffer = context.filled(&bytes(index, LEN))?;
+            stream.fill(&buffer, 0..LEN, &[index])?;
+            stream.call(move || drop(buffer))?;
+        }
+        stream.synchronize()?;
+        // Any use of the device.
+        Ok(context.device().memory_info().map(drop)?)
+    })
+}
+
+fn back_after_threads(context: &Context) -> Result<(), Failure> {
+    leaves_nothing(context, "after eight threads", || {
+        in_threads(8, |index| {
+            let stream = context.stream()?;
+            for round in 0..20 {
+                let kept = filled(context.device(), &bytes((index + round) as u8, LEN))?;
+                each_kind(&stream, round as u8)?;
+                drop(stream.read(&kept, 0..LEN)?);
+            }
+            Ok(())
+        })
+    })
+}
+
+fn back_after_work_that_is_skipped(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    leaves_nothing(context, "after work that was skipped", || {
+        stream.call(|| resume_unwind(Box::new("a panic of the check's own")))?;
+        for index in 0..20 {
+            each_kind(&stream, index)?;
+            drop(stream.record()?);
+        }
+        ensure!(stream.synchronize().is_err(), "a panic in a host call was not told");
+        Ok(())
+    })
+}
+
+fn back_after_copies_that_fail(context: &Context) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    leaves_nothing(context, "after copies that failed", || {
+        for index in 0..20 {
+            let buffer = context.filled(&bytes(index, LEN))?;
+            fail_next_copy(context.device())?;
+            ensure!(buffer.write(0, &[1; LEN]).is_err(), "a write was to fail, and says that all is well");
+            fail_next_copy(context.device())?;
+            let put_in = each_kind(&stream, index).is_ok();
+            ensure!(stream.synchronize().is_err() || !put_in, "a copy that was to fail was not told");
+        }
+        Ok(())
+    })
+}
+
+fn streams_do_not_leak(context: &Context) -> Result<(), Failure> {
+    // 120 MB together.
+    const LONG: usize = 200_000;
+    expect_no_leak(context, 4 << 20, || {
+        for index in 0..200 {
+            let stream = context.stream()?;
+            let [a, b, c] = [context.allocate(LONG)?, context.allocate(LONG)?, context.allocate(LONG)?];
+            stream.fill(&a, 0..LONG, &[index as u8])?;
+            stream.copy(&a, 0..LONG, &b, 0)?;
+            stream.copy(&b, 0..LONG, &c, 0)?;
+            drop((stream.read(&c, 0..LONG)?, stream.record()?));
+        }
+        context.device().synchronize()?;
+        // Work that was waited for may let go of its memory a moment later.
+        until(context.limit() / 8, || Ok(context.device().memory_statistics()?.live == 0))?;
+        Ok(())
+    })
+}

@@ -1,0 +1,165 @@
+//! What a device declares it offers, and what it does not declare it says so of.
+
+use std::time::Duration;
+
+use device_registry::{BackendErrorKind, DeviceError, EventOptions, Fault};
+
+use super::check;
+use super::messages::reads_as_others;
+use crate::check::Check;
+use crate::context::{Context, bytes, expect_bytes, expect_content};
+use crate::failure::{Failure, ensure};
+use crate::faults::{expect_error, kind};
+
+pub(super) const CHECKS: &[Check] = &[
+    check!(
+        unsupported::pinned_memory_is_as_declared,
+        "pinned host memory is there where it is declared, and unsupported where it is not"
+    ),
+    check!(
+        unsupported::pinned_memory_is_memory,
+        "pinned host memory has the length that was asked for and bytes of its own, where there is any"
+    ),
+    check!(
+        unsupported::timed_events_are_as_declared,
+        "events with a time are there where they are declared, and unsupported where they are not"
+    ),
+    check!(
+        unsupported::faults_are_there_or_not,
+        "each fault can be ordered or is unsupported, and to clear them is so if all of them are"
+    )
+    .leaves_failures(),
+    check!(unsupported::it_says_what, "errors of what is unsupported tell what that is, in the common style")
+        .leaves_failures(),
+    check!(
+        unsupported::asking_harms_nothing,
+        "a device works on after it was asked for what it does not offer, and says the same again"
+    )
+    .leaves_failures(),
+];
+
+const FAULTS: [Fault; 5] = [
+    Fault::FailAllocation { nth: 1000 },
+    Fault::FailCopy { nth: 1000 },
+    Fault::LoseDevice { nth: 1_000_000 },
+    Fault::Slow { by: Duration::from_nanos(1) },
+    Fault::Stall { nth: 1_000_000 },
+];
+
+/// The error if it is of kind `Unsupported`, and no other.
+fn unsupported<T>(outcome: Result<T, DeviceError>, what: &str) -> Result<DeviceError, Failure> {
+    let error = expect_error(outcome, what)?;
+    ensure!(
+        kind(&error) == Some(BackendErrorKind::Unsupported),
+        "{what}: expected an error of kind `Unsupported`, got: {error}"
+    );
+    Ok(error)
+}
+
+fn pinned_memory_is_as_declared(context: &Context) -> Result<(), Failure> {
+    for len in [1, 4096] {
+        let outcome = context.device().allocate_host(len);
+        match context.properties().pinned_memory {
+            true => ensure!(outcome?.is_pinned(), "pinned memory is declared, and the memory given is not"),
+            false => drop(unsupported(outcome, "pinned memory, which is not declared,")?),
+        }
+    }
+    Ok(())
+}
+
+fn pinned_memory_is_memory(context: &Context) -> Result<(), Failure> {
+    if !context.properties().pinned_memory {
+        return Err(Failure::unsupported("the device does not declare pinned host memory"));
+    }
+    let mut held = Vec::new();
+    for len in [1, 7, 64, 4095, 4097, 1 << 20] {
+        let mut host = context.device().allocate_host(len)?;
+        ensure!(host.len() == len, "{len} bytes were asked for, got {}", host.len());
+        host.copy_from_slice(&bytes(len as u8, len));
+        held.push(host);
+    }
+    for host in &held {
+        expect_bytes(host, &bytes(host.len() as u8, host.len()), "pinned memory beside other")?;
+    }
+    Ok(())
+}
+
+fn timed_events_are_as_declared(context: &Context) -> Result<(), Failure> {
+    let (stream, timed) = (context.stream()?, EventOptions::new().timed());
+    for _ in 0..3 {
+        let event = stream.record_with(&timed);
+        if context.properties().timed_events {
+            let event = event?;
+            ensure!(event.is_timed(), "an event with a time was asked for, and the one given has none");
+            event.elapsed_since(&event)?;
+        } else {
+            unsupported(event, "an event with a time, which is not declared,")?;
+        }
+        // Those without are always there, and say that they have none.
+        let plain = stream.record()?;
+        plain.synchronize()?;
+        ensure!(!plain.is_timed(), "an event without a time was asked for");
+        let error = expect_error(plain.elapsed_since(&plain), "the time of an event without one")?;
+        ensure!(
+            kind(&error) == Some(BackendErrorKind::Invalid),
+            "expected an error of kind `Invalid`: {error}"
+        );
+    }
+    Ok(stream.synchronize()?)
+}
+
+fn faults_are_there_or_not(context: &Context) -> Result<(), Failure> {
+    let device = context.device();
+    let mut offered = 0;
+    for fault in FAULTS {
+        match device.inject(fault) {
+            Ok(()) => offered += 1,
+            outcome => drop(unsupported(outcome, &format!("the fault {fault:?}"))?),
+        }
+    }
+    match offered {
+        0 => drop(unsupported(device.clear_faults(), "clearing faults that cannot be ordered")?),
+        _ => device.clear_faults()?,
+    }
+    let expected = bytes(1, 1000);
+    expect_content(&context.filled(&expected)?, &expected, "with no faults any more")
+}
+
+/// All that a device may not offer, asked for.
+fn asked(context: &Context) -> Result<Vec<DeviceError>, Failure> {
+    let device = context.device();
+    let timed = context.stream()?.record_with(&EventOptions::new().timed()).map(drop);
+    let mut outcomes = vec![device.allocate_host(64).map(drop), timed];
+    outcomes.extend(FAULTS.map(|fault| device.inject(fault)));
+    outcomes.push(device.clear_faults());
+    Ok(outcomes.into_iter().filter_map(Result::err).collect())
+}
+
+fn it_says_what(context: &Context) -> Result<(), Failure> {
+    for error in asked(context)? {
+        let Some(of_backend) = error.backend_error() else {
+            return Err(Failure::new(format_args!("expected an error of the backend, got: {error}")));
+        };
+        reads_as_others(of_backend.message())?;
+        let device = format!("`{}`", context.device());
+        ensure!(error.to_string().contains(&device), "the error does not tell the device: {error}");
+    }
+    Ok(())
+}
+
+fn asking_harms_nothing(context: &Context) -> Result<(), Failure> {
+    let said = |errors: Vec<DeviceError>| errors.iter().map(DeviceError::to_string).collect::<Vec<_>>();
+    let (expected, stream) = (bytes(2, 2000), context.stream()?);
+    let buffer = context.filled(&expected)?;
+    let first = said(asked(context)?);
+    for _ in 0..5 {
+        let again = said(asked(context)?);
+        ensure!(
+            again == first,
+            "it was asked again, and says another thing: {again:?}, where it was {first:?}"
+        );
+        expect_content(&buffer, &expected, "after it was asked for what it does not offer")?;
+        expect_bytes(&stream.read(&buffer, 0..2000)?.wait()?, &expected, "by a stream, after it was asked")?;
+    }
+    Ok(())
+}
