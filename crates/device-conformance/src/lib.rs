@@ -11,6 +11,7 @@ mod lanes;
 mod lists;
 mod mirrored;
 mod outcome;
+mod programs;
 mod standing;
 mod suite;
 mod summary;

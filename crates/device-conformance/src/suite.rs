@@ -14,6 +14,7 @@ use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
 use crate::failure::Failure;
 use crate::lists::{self, Listed, Verdict, verdict};
 use crate::outcome::Outcome;
+use crate::programs::Settings;
 use crate::standing::{Standing, unavailable};
 use crate::summary::Summary;
 use crate::{faults, isolate};
@@ -118,6 +119,10 @@ impl Suite {
                 eprintln!("error: {message}");
                 return ExitCode::FAILURE;
             }
+        }
+        if let Err(message) = Settings::from_env() {
+            eprintln!("error: {message}");
+            return ExitCode::FAILURE;
         }
         let required = names(&env::var(REQUIRE).unwrap_or_default());
         let summary = Arc::new(Mutex::new(Summary::default()));

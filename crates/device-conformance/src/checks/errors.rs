@@ -285,7 +285,8 @@ fn told_by_the_device(context: &Context) -> Result<(), Failure> {
 
 fn told_once(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
-    let asks: [(&str, fn(&Stream) -> Result<(), DeviceError>); 3] = [
+    type Ask = fn(&Stream) -> Result<(), DeviceError>;
+    let asks: [(&str, Ask); 3] = [
         ("synchronize", |stream| stream.synchronize()),
         ("query", |stream| {
             while !stream.query()? {

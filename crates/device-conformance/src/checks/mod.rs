@@ -13,6 +13,7 @@ mod memory;
 mod messages;
 mod opening;
 mod ordering;
+mod programs;
 mod properties;
 mod statistics;
 mod streams;
@@ -39,6 +40,7 @@ pub(crate) static GROUPS: &[&[Check]] = &[
     errors::CHECKS,
     loss::CHECKS,
     statistics::CHECKS,
+    programs::CHECKS,
     unsupported::CHECKS,
     messages::CHECKS,
 ];
