@@ -8,6 +8,7 @@ use std::time::Duration;
 use device_registry::{Buffer, Device, DeviceProperties, Stream, device};
 
 use crate::failure::{Failure, ensure};
+use crate::faults;
 use crate::isolate::panic_message;
 
 /// A check's device.
@@ -53,7 +54,13 @@ impl Context {
             return Err(Failure::unsupported("the backend has one device, and this takes two"));
         }
         let next = (usize::from(self.device.index().unwrap_or(0)) + 1) % count;
-        Ok(device(&format!("{}:{next}", self.device.name()))?)
+        let peer = device(&format!("{}:{next}", self.device.name()))?;
+        match faults::is_lost_for_good(peer) {
+            true => {
+                Err(Failure::unsupported(format_args!("a check has lost `{peer}`, and it cannot be reset")))
+            }
+            false => Ok(peer),
+        }
     }
 
     /// A stream of the device.

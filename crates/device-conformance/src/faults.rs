@@ -46,6 +46,9 @@ pub(crate) fn mend(device: Device) -> Result<(), Failure> {
         _ => {}
     }
     for device in all_devices(device)? {
+        if is_lost_for_good(device) {
+            continue;
+        }
         let mut told = 0;
         while let Err(error) = device.synchronize() {
             if kind(&error) == Some(BackendErrorKind::Lost)
