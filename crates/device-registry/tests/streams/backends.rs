@@ -33,6 +33,13 @@ pub(crate) struct Control {
     /// Reads are accepted and given up.
     pub(crate) gives_up_reads: AtomicBool,
     pub(crate) can_reset: AtomicBool,
+    /// A queue has no fill.
+    pub(crate) has_no_fill: AtomicBool,
+    /// The next question whether a queue is done fails with it.
+    query_failure: Mutex<Option<BackendError>>,
+    /// How many threads are submitting to a queue, and the most that there were.
+    submitting: AtomicUsize,
+    pub(crate) most_submitting: AtomicUsize,
     /// Memory that is not freed.
     pub(crate) live: AtomicUsize,
     /// Allocation fails while so many are not freed.
@@ -74,7 +81,15 @@ impl Control {
         self.failure.lock().unwrap().take().map_or(Ok(()), Err)
     }
 
+    pub(crate) fn fail_query(&self, error: BackendError) {
+        *self.query_failure.lock().unwrap() = Some(error);
+    }
+
     fn submit(&self, call: &str) -> Result<(), BackendError> {
+        let now = self.submitting.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_submitting.fetch_max(now, Ordering::SeqCst);
+        std::thread::yield_now();
+        self.submitting.fetch_sub(1, Ordering::SeqCst);
         self.note(call);
         self.refusal.lock().unwrap().take().map_or(Ok(()), Err)
     }
@@ -213,6 +228,7 @@ fn read(source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
 }
 
 fn copy(source: &Span, destination: &Span) -> Result<(), BackendError> {
+    assert_eq!(source.len(), destination.len());
     let from = &source.memory_as::<ObedientMemory>()?.bytes;
     let to = &destination.memory_as::<ObedientMemory>()?.bytes;
     let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
@@ -387,7 +403,7 @@ impl StreamDriver for ObedientStream {
     fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
         self.control.submit("queue fill")?;
         // As some hardware: short patterns only.
-        if pattern.as_bytes().len() > 4 {
+        if pattern.as_bytes().len() > 4 || self.control.has_no_fill.load(Ordering::SeqCst) {
             return Err(BackendError::unsupported("long patterns"));
         }
         let (control, destination, pattern) = (self.control, destination.clone(), *pattern);
@@ -423,7 +439,10 @@ impl StreamDriver for ObedientStream {
     }
 
     fn query(&self) -> Result<bool, BackendError> {
-        Ok(self.open.load(Ordering::SeqCst) == 0)
+        match self.control.query_failure.lock().unwrap().take() {
+            Some(error) => Err(error),
+            None => Ok(self.open.load(Ordering::SeqCst) == 0),
+        }
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {

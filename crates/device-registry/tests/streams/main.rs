@@ -1070,7 +1070,204 @@ fn a_loss_that_only_a_queued_read_sees_is_one_of_the_device() {
 }
 
 #[test]
-fn a_queue_of_the_drivers_is_told_to_begin_behind_events_and_reads() {
+fn one_thread_at_a_time_submits_to_a_queue_and_no_work_comes_between_the_parts_of_another() {
+    const LEN: usize = 4 << 20;
+    ends(|| {
+        let (device, control) = queued();
+        control.has_no_fill.store(true, Ordering::SeqCst);
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(LEN).unwrap());
+        for _ in 0..10 {
+            thread::scope(|scope| {
+                scope.spawn(|| stream.fill(&buffer, 0..LEN, b"x").unwrap());
+                scope.spawn(|| (0..8).for_each(|_| stream.write(&buffer, 0, b"y").unwrap()));
+                scope.spawn(|| (0..8).for_each(|_| drop(stream.record().unwrap())));
+            });
+            let bytes = stream.read(&buffer, 0..LEN).unwrap().wait().unwrap();
+            assert!(!bytes[1..].contains(&b'y'), "the first byte was copied on after it was written to");
+        }
+        assert_eq!(control.most_submitting.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn what_a_kernel_has_begun_is_kept_although_it_is_refused_in_the_end() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        let scratch = device.allocate_host(8).unwrap();
+        control.close();
+        let refused = stream.launch(&[&buffer], |launch| {
+            launch.stream_as::<ObedientStream>()?.submit_gated();
+            launch.keep(scratch);
+            Err(BackendError::other("the second half"))
+        });
+        assert!(told(refused).ends_with("the second half"));
+        drop(buffer);
+        assert_eq!(control.live.load(Ordering::SeqCst), 2, "the buffer and the scratch memory");
+        control.open();
+        stream.synchronize().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_question_that_fails_frees_nothing() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
+        control.close();
+        let native =
+            |launch: &Launch<'_>| launch.stream_as::<ObedientStream>().map(ObedientStream::submit_gated);
+        stream.launch(&[&buffer], native).unwrap();
+        drop((buffer, stream));
+        control.fail_query(BackendError::other("an earlier kernel failed"));
+        device.memory_statistics().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 1);
+        control.open();
+        assert!(told(device.synchronize()).ends_with("an earlier kernel failed"));
+        device.synchronize().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 0);
+
+        // The same for waiting: what is in flight stays, and nothing is kept for ever.
+        let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+        stream.write(&buffer, 0, device.allocate_host(4).unwrap()).unwrap();
+        stream.record().unwrap().synchronize().unwrap();
+        control.fail(BackendError::other("for now"));
+        assert!(told(stream.synchronize()).ends_with("for now"));
+        drop(buffer);
+        assert_eq!(control.live.load(Ordering::SeqCst), 2);
+        stream.synchronize().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_read_is_answered_when_its_stream_is_gone_and_its_device_lost_or_closed() {
+    for close in [false, true] {
+        ends(move || {
+            let (device, control) = queued();
+            let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+            control.forgets_reads.store(true, Ordering::SeqCst);
+            let read = stream.read(&buffer, 0..4).unwrap();
+            drop(stream);
+            device.memory_statistics().unwrap();
+            if close {
+                device.close().unwrap();
+                assert!(matches!(read.wait(), Err(DeviceError::Closed { .. })));
+            } else {
+                control.fail(BackendError::lost("gone"));
+                buffer.write(0, b"x").unwrap_err();
+                assert_eq!(kind(&read.wait().unwrap_err()), BackendErrorKind::Lost);
+            }
+        });
+    }
+}
+
+#[test]
+fn memory_and_events_of_a_device_that_is_closed_never_reach_the_one_that_is_opened_anew() {
+    on_both(|device, _| {
+        let (old, event) = (filled(device, b"old."), device.create_stream().unwrap().record().unwrap());
+        device.close().unwrap();
+        let (new, stream) = (filled(device, b"new."), device.create_stream().unwrap());
+        for result in [
+            new.copy_from(0, &old, 0..4),
+            stream.copy(&old, 0..4, &new, 0).and_then(|()| stream.synchronize()),
+            stream.wait(&event).and_then(|()| stream.synchronize()),
+        ] {
+            assert!(matches!(result, Err(DeviceError::Closed { .. })), "{result:?}");
+        }
+        assert_eq!(content(&new), b"new.");
+    });
+}
+
+#[test]
+fn a_device_is_closed_when_no_call_is_in_it() {
+    ends(|| {
+        let (device, control) = plain();
+        let buffer = device.allocate(4).unwrap();
+        control.close();
+        let writes = thread::spawn(move || buffer.write(0, b"x"));
+        while !control.log().contains(&"write".to_owned()) {
+            thread::yield_now();
+        }
+        let closes = thread::spawn(move || device.close());
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(control.log(), [""; 0], "the write is still in the driver");
+        control.open();
+        closes.join().unwrap().unwrap();
+        writes.join().unwrap().unwrap();
+        assert_eq!(control.log(), ["close"]);
+    });
+}
+
+#[test]
+fn what_a_user_drops_may_panic_or_use_devices_and_the_stream_goes_on() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            assert!(thread::panicking(), "on purpose");
+        }
+    }
+    struct Waits(Stream);
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            assert!(matches!(self.0.synchronize(), Err(DeviceError::InHostCall { .. })));
+        }
+    }
+    on_both(|device, control| {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+        stream.call(|| panic!("on purpose")).unwrap();
+        let (panics, waits) = (Panics, Waits(stream.clone()));
+        // Skipped.
+        stream.call(move || drop(panics)).unwrap();
+        stream.call(move || drop(waits)).unwrap();
+        assert!(told(stream.synchronize()).ends_with("on purpose"));
+        let _ = stream.synchronize();
+        // Refused by the device, which is lost meanwhile.
+        let (go, gate) = mpsc::channel::<()>();
+        stream.call(move || gate.recv().unwrap()).unwrap();
+        let panics = Panics;
+        stream.call(move || drop(panics)).unwrap();
+        control.fail(BackendError::lost("gone"));
+        buffer.write(0, b"x").unwrap_err();
+        let waiting = stream.record();
+        go.send(()).unwrap();
+        assert_eq!(kind(&waiting.unwrap_err()), BackendErrorKind::Lost);
+        assert_eq!(kind(&stream.synchronize().unwrap_err()), BackendErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_host_call_behind_a_read_that_failed_is_skipped_and_the_first_error_told() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+        control.close();
+        control.fail(BackendError::other("first"));
+        let read = stream.read(&buffer, 0..4).unwrap();
+        stream.call(|| panic!("second")).unwrap();
+        control.open();
+        assert!(told(read.wait()).ends_with("first"));
+        assert!(told(stream.synchronize()).ends_with("first"));
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn fills_by_copies_are_aligned_to_their_last_bytes() {
+    for (device, control) in in_words() {
+        control.has_no_fill.store(true, Ordering::SeqCst);
+        let len = (1 << 20) + 3;
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(len).unwrap());
+        buffer.fill(0..len, b"x").unwrap();
+        assert!(content(&buffer).iter().all(|&byte| byte == b'x'));
+        stream.fill(&buffer, 0..len, b"y").unwrap();
+        assert!(stream.read(&buffer, 0..len).unwrap().wait().unwrap().iter().all(|&byte| byte == b'y'));
+    }
+}
+
+#[test]
+fn a_queue_of_the_drivers_is_told_to_begin_behind_events_and_reads_and_before_it_is_left_or_waited_for() {
     let (device, control) = queued();
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
     control.log();
@@ -1078,6 +1275,12 @@ fn a_queue_of_the_drivers_is_told_to_begin_behind_events_and_reads() {
     assert_eq!(control.log(), ["queue record", "queue flush"]);
     drop(stream.read(&buffer, 0..1).unwrap());
     assert_eq!(control.log(), ["queue read", "queue flush"]);
+    stream.synchronize().unwrap();
+    assert_eq!(control.log(), ["queue flush"]);
+    stream.query().unwrap();
+    assert_eq!(control.log(), ["queue flush"]);
+    drop(stream);
+    assert_eq!(control.log(), ["queue flush"]);
 }
 
 #[test]
