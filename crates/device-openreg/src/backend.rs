@@ -42,7 +42,7 @@ impl Backend for OpenReg {
             .with_total_memory(memory)
             .with_largest_allocation(memory)
             .with_uuid(uuid(ordinal))
-            .with_pci(pci(ordinal)))
+            .with_pci(pci(ordinal)?))
     }
 
     fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
@@ -68,9 +68,10 @@ fn uuid(ordinal: usize) -> DeviceUuid {
 }
 
 /// A place in a domain that no machine has.
-fn pci(ordinal: usize) -> PciAddress {
+fn pci(ordinal: usize) -> Result<PciAddress, BackendError> {
     let [bus, device_and_function] = (ordinal as u16).to_be_bytes();
     PciAddress::new(u32::MAX, bus, device_and_function >> 3, device_and_function & 7)
+        .ok_or_else(|| BackendError::other("an ordinal has too many bits"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Memory on a device, with every check made once.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::open_device::OpenDevice;
@@ -162,8 +162,8 @@ impl Buffer {
     /// # Errors
     ///
     /// [`DeviceError::OutOfRange`].
-    pub fn slice(&self, range: Range<usize>) -> Result<Self, DeviceError> {
-        let range = self.in_range("original", range)?;
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self, DeviceError> {
+        let range = self.in_range("original", self.range_of(range))?;
         Ok(Self { allocation: Arc::clone(&self.allocation), range })
     }
 
@@ -213,7 +213,12 @@ impl Buffer {
     ///
     /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`] or [`DeviceError::Overlap`], before anything is copied,
     /// or what a backend reports; the bytes written to are then unspecified.
-    pub fn copy_from(&self, offset: usize, source: &Buffer, range: Range<usize>) -> Result<(), DeviceError> {
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        source: &Buffer,
+        range: impl RangeBounds<usize>,
+    ) -> Result<(), DeviceError> {
         let Some((from, to)) = checked_copy(source, range, self, offset)? else {
             return Ok(());
         };
@@ -231,12 +236,27 @@ impl Buffer {
     /// [`DeviceError::Pattern`] if the pattern has another length or the range does not begin and end at multiples of
     /// it, [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or what the backend
     /// reports.
-    pub fn fill(&self, range: Range<usize>, pattern: &[u8]) -> Result<(), DeviceError> {
+    pub fn fill(&self, range: impl RangeBounds<usize>, pattern: &[u8]) -> Result<(), DeviceError> {
         let Some((destination, pattern)) = checked_fill(self, range, pattern)? else {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
         transfer::fill(&destination, &pattern)
+    }
+
+    /// A range as it was given, such as `..` or `2..=3`, by its two ends. What overflows is outside.
+    pub(crate) fn range_of(&self, range: impl RangeBounds<usize>) -> Range<usize> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len(),
+        };
+        start..end
     }
 
     /// The bytes of a range, checked as those of an operation that has no other range on a device; `None` if there are
@@ -280,10 +300,11 @@ impl Buffer {
 /// Both ends of a copy, checked; `None` if there are no bytes to copy.
 pub(crate) fn checked_copy(
     source: &Buffer,
-    range: Range<usize>,
+    range: impl RangeBounds<usize>,
     destination: &Buffer,
     offset: usize,
 ) -> Result<Option<(Span, Span)>, DeviceError> {
+    let range = source.range_of(range);
     let len = range.len();
     let from = source.in_range(SOURCE, range.clone())?;
     let to = destination.in_range(DESTINATION, offset..offset.saturating_add(len))?;
@@ -307,9 +328,10 @@ pub(crate) fn checked_copy(
 /// The bytes of a fill and what they are filled with, checked; `None` if there are none.
 pub(crate) fn checked_fill(
     destination: &Buffer,
-    range: Range<usize>,
+    range: impl RangeBounds<usize>,
     pattern: &[u8],
 ) -> Result<Option<(Span, Pattern)>, DeviceError> {
+    let range = destination.range_of(range);
     let given = range.clone();
     let refused = |in_memory| DeviceError::Pattern {
         device: destination.device(),

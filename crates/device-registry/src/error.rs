@@ -8,7 +8,7 @@ use std::sync::Arc;
 use entry_points::message::shown;
 use entry_points::{LoadError, UnknownName};
 
-use crate::{BackendError, Device, SelectorError, SyntaxError};
+use crate::{BackendError, BackendErrorKind, Device, SelectorError, SyntaxError};
 
 /// Why a device string gave no device, or a device could not be used.
 ///
@@ -117,16 +117,31 @@ pub enum DeviceError {
         /// The device; without an index if it was the backend itself.
         device: Device,
     },
+    /// Memory of the host, of no device, is not to be had.
+    Host(BackendError),
     /// None of several devices can be used.
     NoneAvailable(Arc<NoneAvailable>),
 }
 
+/// For what [`HostBuffer`](crate::HostBuffer) and [`HostMemory`](crate::HostMemory) report, which belong to no device.
+impl From<BackendError> for DeviceError {
+    fn from(error: BackendError) -> Self {
+        Self::Host(error)
+    }
+}
+
 impl DeviceError {
+    /// What kind of thing went wrong in a call into the backend, as far as callers act on it differently.
+    #[must_use]
+    pub fn kind(&self) -> Option<BackendErrorKind> {
+        self.backend_error().map(BackendError::kind)
+    }
+
     /// What the backend reported, if a call into it did not work.
     #[must_use]
     pub fn backend_error(&self) -> Option<&BackendError> {
         match self {
-            Self::Call { error, .. } => Some(error),
+            Self::Call { error, .. } | Self::Host(error) => Some(error),
             _ => None,
         }
     }
@@ -229,13 +244,15 @@ impl fmt::Display for DeviceError {
             ),
             Self::Closed { device, call } => write!(
                 f,
-                "`{device}`: {call}: the device was closed, and with it all that was made on it before"
+                "`{device}`: {call}: the device was closed, and with it all that was made on it before; what is made now \
+                 opens it afresh"
             ),
             Self::Forked { device } => write!(
                 f,
                 "`{device}` was in use when this process was forked, and devices do not survive that: start processes \
                  that use devices by `std::process::Command`, or use devices in the child alone"
             ),
+            Self::Host(error) => write!(f, "on the host: {error}"),
             Self::NoneAvailable(none) => none.fmt(f),
         }
     }
@@ -287,7 +304,7 @@ impl Error for DeviceError {
         match self {
             // Their own message stands in ours already; the chain goes on behind it.
             Self::Backend(error) => error.source(),
-            Self::Call { error, .. } => error.source(),
+            Self::Call { error, .. } | Self::Host(error) => error.source(),
             _ => None,
         }
     }

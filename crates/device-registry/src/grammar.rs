@@ -255,7 +255,7 @@ mod tests {
         }
         for (address, domain) in [("3b:00.0", 0), ("0000:3b:00.0", 0), ("1:3B:0.0", 1)] {
             let text = format!("cuda@pci={address}");
-            let which = Which::Selected(Selector::Pci(PciAddress::new(domain, 0x3b, 0, 0)));
+            let which = Which::Selected(Selector::Pci(PciAddress::new(domain, 0x3b, 0, 0).unwrap()));
             assert_eq!(DeviceString::parse(&text), Ok(DeviceString { name: "cuda", which }));
         }
     }

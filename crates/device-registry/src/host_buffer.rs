@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::block::Block;
 use crate::open_device::OpenDevice;
@@ -34,6 +35,10 @@ struct Pinned {
     /// `None` once it is being dropped.
     memory: Option<Box<dyn PinnedMemory>>,
 }
+
+// What a panic leaves in a driver's memory is bytes.
+impl UnwindSafe for Pinned {}
+impl RefUnwindSafe for Pinned {}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
@@ -74,6 +79,12 @@ impl HostBuffer {
     }
 }
 
+impl AsRef<[u8]> for HostBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Deref for HostBuffer {
     type Target = [u8];
 
@@ -106,6 +117,26 @@ impl From<Vec<u8>> for HostBuffer {
 impl From<&[u8]> for HostBuffer {
     fn from(bytes: &[u8]) -> Self {
         bytes.to_vec().into()
+    }
+}
+
+/// Copies the bytes.
+impl<const N: usize> From<[u8; N]> for HostBuffer {
+    fn from(bytes: [u8; N]) -> Self {
+        bytes.to_vec().into()
+    }
+}
+
+/// Copies the bytes.
+impl From<&Vec<u8>> for HostBuffer {
+    fn from(bytes: &Vec<u8>) -> Self {
+        bytes.clone().into()
+    }
+}
+
+impl From<Box<[u8]>> for HostBuffer {
+    fn from(bytes: Box<[u8]>) -> Self {
+        bytes.into_vec().into()
     }
 }
 

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use crate::open_device::{OpenDevice, lock};
 use crate::queue::Queue;
@@ -143,6 +144,42 @@ impl<T> Pending<T> {
             }
             state = self.0.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits for the work, but no longer than `timeout`: then it gives itself back, to be asked again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use device_registry::device;
+    ///
+    /// let (stream, buffer) = (device("cpu")?.create_stream()?, device("cpu")?.allocate(4)?);
+    /// match stream.read(&buffer, ..)?.wait_timeout(Duration::from_secs(10)) {
+    ///     Ok(result) => println!("{:?}", result?),
+    ///     Err(_pending) => println!("not yet"),
+    /// }
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Itself, if the time is over. Else the inner result is that of [`wait`](Self::wait).
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<T, DeviceError>, Self> {
+        let start = Instant::now();
+        if self.0.device.check_thread("wait").is_err() {
+            return Ok(self.wait());
+        }
+        let mut state = lock(&self.0.state);
+        while let State::Open { waited_for, .. } = &mut *state {
+            *waited_for = true;
+            let Some(left) = timeout.checked_sub(start.elapsed()) else {
+                drop(state);
+                return Err(self);
+            };
+            state = self.0.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        Ok(self.wait())
     }
 
     fn taken(&self) -> DeviceError {

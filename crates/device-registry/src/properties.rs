@@ -251,21 +251,18 @@ fn hex(digit: u8, sum: u8) -> Option<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct PciAddress {
-    /// The domain, also called segment. It may need more than 16 bits on some machines.
-    pub domain: u32,
-    /// The bus.
-    pub bus: u8,
-    /// The device on the bus, below 32.
-    pub device: u8,
-    /// The function of the device, below 8.
-    pub function: u8,
+    domain: u32,
+    bus: u8,
+    device: u8,
+    function: u8,
 }
 
 impl PciAddress {
-    /// An address by its parts.
+    /// An address by its parts: the domain, also called segment, the bus, the device on it, below 32, and its function,
+    /// below 8. `None` if there can be no such device or function.
     #[must_use]
-    pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Self {
-        Self { domain, bus, device, function }
+    pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Option<Self> {
+        (device < 32 && function < 8).then_some(Self { domain, bus, device, function })
     }
 }
 
@@ -291,9 +288,8 @@ impl FromStr for PciAddress {
                 u32::from_str_radix(text, 16).ok().filter(|&number| digits && number <= most)
             };
             let byte = |text, most| number(text, most).map(|number| number as u8);
-            let address =
-                Self::new(number(domain, u32::MAX)?, byte(bus, 0xff)?, byte(device, 31)?, byte(function, 7)?);
-            (parts.len() <= 3).then_some(address)
+            let (domain, bus) = (number(domain, u32::MAX)?, byte(bus, 0xff)?);
+            Self::new(domain, bus, byte(device, 31)?, byte(function, 7)?).filter(|_| parts.len() <= 3)
         };
         parse().ok_or_else(|| IdentityError { text: text.into(), form: "0000:3b:00.0" })
     }
@@ -365,7 +361,8 @@ mod tests {
         for text in ["0000:3b:00.0", "10000:ff:1f.7"] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), text);
         }
-        assert_eq!("3b:00.1".parse(), Ok(PciAddress::new(0, 0x3b, 0, 1)));
+        assert_eq!("3b:00.1".parse().ok(), PciAddress::new(0, 0x3b, 0, 1));
+        assert_eq!((PciAddress::new(0, 0, 32, 0), PciAddress::new(0, 0, 0, 8)), (None, None));
         for bad in [
             "",
             "3b",

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::open_device::OpenDevice;
@@ -26,6 +27,10 @@ pub(crate) struct Allocation {
     memory: Option<Arc<dyn Memory>>,
     pub(crate) len: usize,
 }
+
+// What a panic leaves in a driver's memory is bytes.
+impl UnwindSafe for Allocation {}
+impl RefUnwindSafe for Allocation {}
 
 impl Allocation {
     /// Takes what a driver has allocated; `None` if `len` is zero.

@@ -1,7 +1,8 @@
 //! Queues of work that run beside the host.
 
 use std::fmt;
-use std::ops::Range;
+use std::hash::{Hash, Hasher};
+use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::open_device::OpenDevice;
@@ -160,8 +161,12 @@ impl Stream {
     ///
     /// As [`write`](Self::write), or if the host has not enough memory. What goes wrong later is the answer of the
     /// [`Pending`].
-    pub fn read(&self, source: &Buffer, range: Range<usize>) -> Result<Pending<HostBuffer>, DeviceError> {
-        self.read_into(source, range, None)
+    pub fn read(
+        &self,
+        source: &Buffer,
+        range: impl RangeBounds<usize>,
+    ) -> Result<Pending<HostBuffer>, DeviceError> {
+        self.read_into(source, source.range_of(range), None)
     }
 
     /// Puts in a copy of the bytes from `offset` on into `destination`, which the [`Pending`] returns. It may be
@@ -211,7 +216,7 @@ impl Stream {
     pub fn copy(
         &self,
         source: &Buffer,
-        range: Range<usize>,
+        range: impl RangeBounds<usize>,
         destination: &Buffer,
         offset: usize,
     ) -> Result<(), DeviceError> {
@@ -228,7 +233,12 @@ impl Stream {
     ///
     /// As [`write`](Self::write), or [`DeviceError::Pattern`] if the pattern has another length or the range does not
     /// begin and end at multiples of it.
-    pub fn fill(&self, destination: &Buffer, range: Range<usize>, pattern: &[u8]) -> Result<(), DeviceError> {
+    pub fn fill(
+        &self,
+        destination: &Buffer,
+        range: impl RangeBounds<usize>,
+        pattern: &[u8],
+    ) -> Result<(), DeviceError> {
         self.check_device(destination, buffer::DESTINATION)?;
         match buffer::checked_fill(destination, range, pattern)? {
             Some((destination, pattern)) => self.queue().accept(Operation::Fill { destination, pattern }),
@@ -356,6 +366,12 @@ impl PartialEq for Stream {
 }
 
 impl Eq for Stream {}
+
+impl Hash for Stream {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

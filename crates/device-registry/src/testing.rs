@@ -81,8 +81,8 @@ fn of_hardware(card: usize) -> DeviceProperties {
     let uuid = uuid.get(card).map_or(DeviceUuid::from_bytes([0xff; 16]), |uuid| uuid.parse().unwrap());
     let properties = DeviceProperties::new(format!("fake {card}")).with_uuid(uuid);
     match card {
-        0 => properties.with_pci(PciAddress::new(0, 0x3b, 0, 0)),
-        1 => properties.with_pci(PciAddress::new(0x10000, 0x3b, 0, 0)),
+        0 => properties.with_pci(PciAddress::new(0, 0x3b, 0, 0).unwrap()),
+        1 => properties.with_pci(PciAddress::new(0x10000, 0x3b, 0, 0).unwrap()),
         _ => properties,
     }
 }

@@ -963,6 +963,32 @@ fn a_read_can_be_awaited() {
 }
 
 #[test]
+fn a_wait_may_have_an_end() {
+    on_both(|device, control| {
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
+        control.close();
+        let read = stream.read(&buffer, ..).unwrap();
+        let read = read.wait_timeout(Duration::from_millis(20)).expect_err("it stands at the gate");
+        control.open();
+        assert_eq!(*read.wait_timeout(Duration::from_secs(60)).unwrap().unwrap(), *b"rust");
+    });
+}
+
+#[test]
+fn ranges_may_be_of_any_form() {
+    on_both(|device, _| {
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"0123456789"));
+        assert_eq!(content(&buffer.slice(2..=4).unwrap()), b"234");
+        assert_eq!(content(&buffer.slice(7..).unwrap()), b"789");
+        stream.fill(&buffer, ..2, [b'x'].as_ref()).unwrap();
+        assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), *b"xx23456789");
+        for outside in [told(buffer.slice(..=usize::MAX)), told(stream.read(&buffer, 11..))] {
+            assert!(outside.contains("are not inside of the"), "{outside}");
+        }
+    });
+}
+
+#[test]
 fn a_read_goes_into_the_memory_that_it_is_given() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
