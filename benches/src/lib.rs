@@ -2,12 +2,18 @@
 //!
 //! How many entries are linked is a fact of a binary, so that there is one benchmark for each number.
 
+mod beside;
+mod cores;
+
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::Criterion;
 use device_registry::{BACKENDS, Backend, BackendDescriptor, Device, LoadFailure, backends};
+
+pub use crate::beside::beside;
+pub use crate::cores::{Cores, keep_on};
 
 /// Links one backend that nobody asks for, or 7, 9, 10, 99, 100 or 999 of them; the digits after the number become
 /// part of their names.
