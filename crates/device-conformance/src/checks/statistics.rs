@@ -381,8 +381,10 @@ fn back_after_copies_with(context: &Context, other: Device) -> Result<(), Failur
         here.copy(&far, 0..LEN, &near, 0)?;
         drop(here.read(&near, 0..LEN)?);
     }
+    // Both first: a queue of one device may hold memory of the other.
+    here.synchronize()?;
+    there.synchronize()?;
     for (stream, before) in [here, there].into_iter().zip(before) {
-        stream.synchronize()?;
         let device = stream.device();
         expect_back(context, device, before, &format!("on `{device}`, after copies both ways"))?;
     }

@@ -1,6 +1,6 @@
 //! Many threads at once: a driver is called from all of them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::check;
@@ -157,19 +157,23 @@ fn copies_within_one_buffer(context: &Context) -> Result<(), Failure> {
 fn races_leave_one_or_the_other(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 10_000;
     let buffer = context.filled(&[1; LEN])?;
+    let writing = AtomicUsize::new(2);
+    let write = |value: u8| (0..100).try_for_each(|_| Ok(buffer.write(0, &[value; LEN])?));
     in_threads(4, |index| {
-        for _ in 0..100 {
-            if index < 2 {
-                buffer.write(0, &[1 + index as u8; LEN])?;
-            } else {
-                let got = content(&buffer)?;
-                let neither = got.iter().position(|byte| !matches!(byte, 1 | 2));
-                if let Some(at) = neither {
-                    return Err(Failure::new(format_args!(
-                        "expected bytes of two writes, 0x01 or 0x02, got {:#04x} at offset {at}",
-                        got[at]
-                    )));
-                }
+        if index < 2 {
+            let outcome = write(1 + index as u8);
+            writing.fetch_sub(1, Ordering::Relaxed);
+            return outcome;
+        }
+        // For as long as there are writes to race with.
+        while writing.load(Ordering::Relaxed) > 0 {
+            let got = content(&buffer)?;
+            let neither = got.iter().position(|byte| !matches!(byte, 1 | 2));
+            if let Some(at) = neither {
+                return Err(Failure::new(format_args!(
+                    "expected bytes of two writes, 0x01 or 0x02, got {:#04x} at offset {at}",
+                    got[at]
+                )));
             }
         }
         Ok(())
