@@ -1,0 +1,70 @@
+//! One check on one broken backend, in a process of its own: what is broken may hang, or take the process with it.
+
+use std::process::{Command, ExitCode, exit};
+use std::thread;
+use std::time::Duration;
+use std::{env, io};
+
+use device_conformance::{Check, Outcome, checks};
+
+use crate::defect::Defect;
+use crate::twin::{TWINS, Twin};
+
+/// The variable that makes this program a child, with what it is to do: twin, defect, check, and the seconds that the
+/// check may take.
+const CHILD: &str = "DEVICE_CONFORMANCE_BROKEN_CHILD";
+
+/// How long a child may live beyond its check's time.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// What came of a check in a child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Passed,
+    /// With the message.
+    Failed(String),
+    /// It did not end in its time.
+    Hung,
+    Unsupported(String),
+    /// The process ended, with what it said.
+    Crashed(String),
+}
+
+/// Runs a check in a child.
+pub(crate) fn run(twin: &Twin, defect: Defect, check: &Check, limit: Duration) -> io::Result<Fate> {
+    let task = format!("{} {} {} {}", twin.name, defect.name(), check.name(), limit.as_secs_f64());
+    let output = Command::new(env::current_exe()?).env(CHILD, task).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let (verdict, message) = said.split_once('\n').unwrap_or((&said, ""));
+    Ok(match verdict {
+        "passed" => Fate::Passed,
+        "hung" => Fate::Hung,
+        "failed" => Fate::Failed(message.trim_end().to_owned()),
+        "unsupported" => Fate::Unsupported(message.trim_end().to_owned()),
+        _ => Fate::Crashed(format!("{}\n{}", output.status, String::from_utf8_lossy(&output.stderr))),
+    })
+}
+
+/// What this process is to do, if it is a child. Its outcome is what it prints.
+pub(crate) fn main() -> Option<ExitCode> {
+    let task = env::var(CHILD).ok()?;
+    let [twin, defect, check, limit] = task.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let twin = TWINS.into_iter().find(|of| of.name == twin)?;
+    let check = checks().find(|of| of.name() == check)?;
+    let limit = Duration::from_secs_f64(limit.parse().ok()?);
+    Defect::of_name(defect)?.appear();
+    thread::spawn(move || {
+        thread::sleep(limit + GRACE);
+        eprintln!("the process did not end");
+        exit(3);
+    });
+    let device = twin.device();
+    match check.run(device, limit) {
+        Outcome::Passed => println!("passed"),
+        Outcome::Failed(message) if message.starts_with("it did not end within") => println!("hung"),
+        Outcome::Failed(message) => println!("failed\n{message}"),
+        Outcome::Unsupported(reason) => println!("unsupported\n{reason}"),
+    }
+    // What hangs goes on, and nobody waits for it.
+    exit(0)
+}

@@ -1,0 +1,400 @@
+//! What a backend can do wrong: one thing in each process.
+
+use crate::wrong::defects;
+
+defects! {
+    // How many devices there are, and what they are.
+
+    /// Counting panics after a few times.
+    CountPanics,
+    /// The count is one more now and then.
+    CountChanges,
+    /// The count is one more each time.
+    CountGrows,
+    /// Devices that are open are not counted.
+    CountsFreeDevices,
+    /// There is one device less than are counted.
+    CountsOneTooMany,
+    /// All threads count in one variable.
+    CountsInPlace,
+    /// Properties panic after a few times.
+    PropertiesPanic,
+    /// The version in the driver's name changes from call to call.
+    PropertiesChange,
+    /// The device has an empty name.
+    NoName,
+    /// The name has the padding of a C array.
+    NameIsPadded,
+    /// The driver's name has the zero of a C string.
+    DriverEndsInAZero,
+    /// The vendor is unknown, and not left out.
+    VendorIsEmpty,
+    /// All devices have one UUID.
+    OneUuidForAll,
+    /// A UUID that is unknown is told as zeros.
+    ZerosForAUuid,
+    /// One allocation may be longer than the memory.
+    LargestIsMoreThanAll,
+    /// Longer allocations than the longest would succeed.
+    LargestIsTooSmall,
+    /// Copies have to be aligned, and it is not declared.
+    AlignmentIsDeclaredTooSmall,
+    /// Another total is declared than is told when asked.
+    DeclaresAnotherTotal,
+
+    // Opening.
+
+    /// Opening panics.
+    OpenPanics,
+    /// The last device does not open.
+    LastDoesNotOpen,
+    /// Opening a device closes those that were opened before.
+    OpeningClosesOthers,
+    /// All ordinals open the first device.
+    EveryOrdinalIsOneDevice,
+    /// Only the thread that opened a device can use it.
+    WorksOnOneThread,
+    /// After two hundred threads no other can use the device.
+    FewThreads,
+
+    // How much memory there is.
+
+    /// What is told as free does not fall.
+    FreeMemoryStays,
+    /// More is told as free than there is in all.
+    MoreIsFreeThanThereIs,
+    /// What is free is told as the total.
+    TotalIsWhatIsFree,
+    /// The total is told as zero.
+    TotalIsZero,
+    /// Bits are told for bytes.
+    TellsBits,
+    /// What is free is found out by taking all of it for a moment.
+    MeasuresByTakingAll,
+    /// All threads add up in one variable.
+    SumsInPlace,
+
+    // Allocations.
+
+    /// A length of 64 bits is cut to 32.
+    LengthsWrap,
+    /// Memory is a byte too short.
+    SharesTheLastByte,
+    /// Memory is not rounded up to the words that are copied.
+    DoesNotRoundUp,
+    /// Large memory begins at multiples of a MiB, whoever is there.
+    LargeOnesShare,
+    /// The memory of all devices is the same memory.
+    DevicesShareTheirMemory,
+    /// New memory cannot be read or copied before it is written.
+    NewMemoryCannotBeRead,
+    /// New memory is cleared from 64 bytes before its start on.
+    NewMemoryIsClearedTooFar,
+    /// Memory can be used on the thread that allocated it only.
+    MemoryIsOfItsThread,
+    /// There can be a thousand allocations.
+    FewHandles,
+    /// There can be fifteen thousand allocations, one after the other.
+    HandlesAreNotReturned,
+    /// Memory is not freed.
+    MemoryLeaks,
+    /// Memory of more than a MiB is not freed.
+    LargeMemoryLeaks,
+    /// Memory is freed on the thread that allocated it only.
+    FreesOnItsThreadOnly,
+    /// Memory that is dropped on another thread frees what lies before it.
+    FreesTheOneBeforeOnOtherThreads,
+    /// More is freed than was allocated.
+    FreesTooMuch,
+    /// Memory is freed on the device that was used last.
+    FreesOnTheDeviceUsedLast,
+    /// Memory is wiped when it is free already.
+    WipesWhatItHasFreed,
+    /// Memory is wiped when other memory is dropped.
+    WipesAtTheNextDrop,
+    /// Memory that a panic drops leaves a poisoned lock behind.
+    PanicsPoison,
+
+    // Out of memory.
+
+    /// Out of memory is a panic.
+    OutOfMemoryPanics,
+    /// Out of memory is an error of no kind.
+    OutOfMemoryIsAnyError,
+    /// After an allocation that did not fit, none fits.
+    OutOfMemoryStaysAnError,
+    /// Memory in use is wiped to make room.
+    OutOfMemoryWipes,
+    /// An allocation that does not fit takes something all the same.
+    FailedAllocationsLeak,
+    /// The error says that more was asked for.
+    OutOfMemoryAsksForMore,
+    /// The error says that more is free than there is.
+    OutOfMemoryTellsTooMuch,
+    /// The message is a sentence with a line's end.
+    OutOfMemoryShouts,
+    /// The message is empty.
+    OutOfMemorySaysNothing,
+    /// The error's cause is the error.
+    CausesRepeatTheMessage,
+
+    // Writes, reads and copies.
+
+    /// The last byte is not written.
+    ShortWrites,
+    /// The last byte is not read.
+    ShortReads,
+    /// The last byte is not copied.
+    ShortCopies,
+    /// All writes begin at the memory's start.
+    WritesIgnoreOffsets,
+    /// All reads begin at the memory's start.
+    ReadsIgnoreOffsets,
+    /// All copies begin at the start of the source.
+    CopiesIgnoreSourceOffsets,
+    /// All copies go to the start of the destination.
+    CopiesIgnoreOffsets,
+    /// Writes end at the end of a page.
+    WritesStopAtPages,
+    /// Reads end at the end of a page.
+    ReadsStopAtPages,
+    /// Copies end at the end of a page.
+    CopiesStopAtPages,
+    /// Nothing is written behind the first MiB.
+    LargeWritesAreCut,
+    /// Nothing is read behind the first MiB.
+    LargeReadsAreCut,
+    /// Nothing is copied behind the first MiB.
+    LargeCopiesAreCut,
+    /// Copies go from the destination to the source.
+    CopiesGoBackwards,
+    /// The source of a copy is zero afterwards.
+    CopiesMove,
+    /// Copies are made when something is read.
+    CopiesWhenSomebodyReads,
+    /// A copy between memory that touches is refused as one that overlaps.
+    NeighboursOverlap,
+    /// What is read is zero afterwards.
+    ReadsDestroy,
+    /// Zeros are not written.
+    SkipsZeros,
+    /// Bytes have seven bits.
+    LosesTheHighBit,
+    /// A long run of one byte is as long as 16 bits can say.
+    LongRunsWrap,
+    /// Bytes on the host have to be aligned to four.
+    HostPointersHaveToBeAligned,
+    /// A second write to the same place is not made.
+    WritesOnceOnly,
+    /// Writes return before they are made.
+    WritesInTheBackground,
+    /// Writes read and write whole words, with bytes that are others'.
+    WritesWholeWords,
+    /// Writes clear the place first, and other threads see that.
+    ClearsBeforeItWrites,
+    /// All threads copy by way of the same memory.
+    SharesAScratchBuffer,
+    /// A copy within one memory waits for itself.
+    LocksOneMemoryTwice,
+    /// Copies in opposite directions wait for each other.
+    LocksTheSourceFirst,
+    /// A copy from a peer takes the bytes that lie there on its own device.
+    PeerCopiesAreOfItsOwnMemory,
+    /// A copy from a peer is one to it.
+    PeerCopiesGoBackwards,
+
+    // Fills.
+
+    /// The last byte is not filled.
+    ShortFills,
+    /// All fills begin at the memory's start.
+    FillsIgnoreOffsets,
+    /// The pattern is not repeated.
+    FillsWriteThePatternOnce,
+    /// The pattern is written from its end to its start.
+    FillsReverseThePattern,
+    /// Of a pattern of 16 bytes the first 8 are used.
+    LongPatternsAreCut,
+    /// Fills end at the end of a page.
+    FillsStopAtPages,
+    /// Nothing is filled behind 8 MiB.
+    LargeFillsAreCut,
+    /// What is less than 16 bytes is not filled.
+    FillsLeaveTheTail,
+    /// A pattern with zeros is not written.
+    FillsWithZerosAreSkipped,
+    /// Fills read and write whole words, with bytes that are others'.
+    FillsWholeWords,
+
+    // Pinned memory.
+
+    /// Pinned memory is a byte too short.
+    PinnedMemoryIsTooShort,
+    /// Pinned memory reads as zeros.
+    PinnedMemoryForgets,
+
+    // Streams.
+
+    /// There can be 32 streams.
+    FewStreams,
+    /// There can be 200 streams, one after the other.
+    StreamsAreNotReturned,
+    /// A stream of high priority is refused.
+    UrgentStreamsAreRefused,
+    /// The work of every second stream is not done.
+    EverySecondStreamIsLost,
+    /// Work that is put in by another thread than the stream's is not done.
+    StreamsAreOfTheirThread,
+    /// Behind a thousand pieces of work, others are not done.
+    QueuesAreShort,
+    /// The last work that waits is done first.
+    TheLastIsFirst,
+    /// Every second piece of work is not waited for by the next.
+    WorkRunsBesideOther,
+    /// Nothing runs while a stream waits for another.
+    OneQueueRunsAtATime,
+    /// A stream says that all is done while it is not.
+    StreamsAreAlwaysDone,
+    /// A stream never says that all is done.
+    StreamsAreNeverDone,
+    /// To wait for a stream is to return at once.
+    SynchronizeDoesNotWait,
+    /// Work that fails later is an error of nobody.
+    AsynchronousErrorsAreDropped,
+    /// The error of work that failed is never taken back.
+    ErrorsAreToldForEver,
+    /// Reads are made when they are put in.
+    ReadsAreDoneAtOnce,
+    /// Reads are never finished.
+    ReadsAreForgotten,
+    /// Reads are dropped when they are done.
+    ReadsAreDropped,
+    /// A read gets the bytes of the one before.
+    ReadsGetTheBytesBefore,
+
+    // Events.
+
+    /// An event is done when it is recorded.
+    EventsAreDoneAtOnce,
+    /// An event that is asked says that it is done.
+    EventsAreAlwaysDone,
+    /// To wait for an event is to return at once.
+    EventsAreNotWaitedFor,
+    /// An event that is asked is never done.
+    EventsAreNeverDone,
+    /// An event that is asked says whether its stream has nothing to do.
+    EventsAreDoneWithTheirStream,
+    /// An event of a stream without work is done with the next work.
+    EventsWaitForLaterWork,
+    /// A stream has one event, which each recording takes.
+    EventsShareASlot,
+    /// A stream can have a thousand events.
+    FewEvents,
+    /// Of those that wait for an event, one goes on.
+    EventsWakeOneWaiter,
+    /// An event that is dropped is done.
+    DroppedEventsAreDone,
+    /// Streams do not wait for events.
+    WaitsAreIgnored,
+    /// Streams do not wait for events of other devices.
+    WaitsForPeersAreIgnored,
+    /// A stream that waits for an event waits for ever.
+    WaitsNeverEnd,
+    /// No time passes.
+    TimesAreZero,
+    /// The same time passes always.
+    TimesAreConstant,
+    /// Times are in microseconds, and told as milliseconds.
+    TimesAreInOtherUnits,
+    /// The time between two events has no direction.
+    TimesHaveNoSign,
+    /// Each measurement takes two milliseconds.
+    TimesHaveAnOverhead,
+    /// Streams have clocks that began at different times.
+    EachStreamHasAClock,
+
+    // Faults on order, and what comes of them.
+
+    /// Copies do not fail by a fault.
+    CopiesDoNotFail,
+    /// From the copy that is to fail on, all do.
+    CopiesFailFromThenOn,
+    /// A fault of copies counts allocations too.
+    AllocationsAreCountedAsCopies,
+    /// Of two faults of one kind, the first one counts.
+    TheFirstFaultCounts,
+    /// Faults come an operation late.
+    FaultsComeLate,
+    /// Faults are not cleared.
+    FaultsAreNotCleared,
+    /// Every second time there are no faults to order.
+    FaultsComeAndGo,
+    /// What faults say is a sentence.
+    FaultsShout,
+    /// An allocation that fails by a fault is an error of no kind.
+    AllocationsFailWithAnyError,
+    /// A copy that fails writes before its destination.
+    FailedCopiesHarmTheirNeighbours,
+    /// A copy that fails takes the device with it.
+    FailuresLoseTheDevice,
+    /// What stalls ends before the faults are cleared.
+    StallsEndByThemselves,
+    /// What stalls does not go on when the faults are cleared.
+    StallsNeverEnd,
+    /// While one operation stalls, all of the device do.
+    StallsHoldUpAllStreams,
+    /// A slow device is as fast as before.
+    NothingIsSlow,
+    /// A stream that is asked does not tell what failed.
+    QueryTellsNoErrors,
+    /// Reads and events behind a failure are never finished.
+    SkippedWorkIsForgotten,
+    /// When the work of one stream fails, that of all does.
+    FailuresAreOfAllStreams,
+
+    // Loss.
+
+    /// A device is not lost by a fault.
+    LossIsNotNoticed,
+    /// That a device is lost is an error of no kind.
+    LossIsAnyError,
+    /// A loss gives no reason.
+    LossSaysNothing,
+    /// The loss of a device is that of all.
+    LossSpreads,
+    /// To copy from a lost device is to be lost.
+    LostSourcesAreALoss,
+    /// Copies from a lost device are made.
+    LostSourcesAreThere,
+    /// A lost device is not counted.
+    LostDevicesAreNotCounted,
+    /// A device that is reset is lost as before.
+    ResetForgetsNothing,
+    /// A device that is lost cannot be reset.
+    ResetFails,
+    /// A device that is reset has another name.
+    ResetChangesTheName,
+    /// Memory of a lost device is wiped where the new one has its own.
+    FreesOnTheNewDevice,
+
+    // What is held and what is declared.
+
+    /// Spans of work that is done are kept.
+    SpansAreKept,
+    /// An allocation of a MiB is an error.
+    LargeAllocationsFail,
+    /// Every third allocation is refused.
+    AllocationsFailNowAndThen,
+    /// Pinned memory is declared, and there is none.
+    PinnedMemoryIsDeclaredOnly,
+    /// Pinned memory is there, and not declared.
+    PinnedMemoryIsNotDeclared,
+    /// Times of events are declared, and there are none.
+    TimesAreDeclaredOnly,
+    /// What is unsupported is an error of no kind.
+    UnsupportedIsAnyError,
+    /// What is unsupported is told in a sentence.
+    UnsupportedShouts,
+    /// What is unsupported is told in other words each time.
+    UnsupportedChanges,
+}

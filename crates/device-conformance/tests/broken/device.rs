@@ -1,0 +1,145 @@
+//! A device of a twin, by functions that block.
+
+use std::sync::Arc;
+
+use device_registry::{
+    AllocateOptions, BackendError, DeviceDriver, FaultInjector, Memory, MemoryInfo, Pattern, PinnedMemory,
+    Span, StreamDriver, StreamOptions,
+};
+
+use crate::defect::Defect::*;
+use crate::faults::{Faults, Operation};
+use crate::misallocate::{self, Opener};
+use crate::pool::{Place, Pool, TwinMemory};
+use crate::stream::TwinStream;
+use crate::twin::{Queues, Twin};
+use crate::wrong::wrong;
+use crate::{misqueue, mistransfer as wrongly, transfer};
+
+pub(crate) struct TwinDevice {
+    twin: &'static Twin,
+    pool: Arc<Pool>,
+    faults: Arc<Faults>,
+    opened_by: Opener,
+}
+
+impl TwinDevice {
+    pub(crate) fn open(twin: &'static Twin) -> Result<Self, BackendError> {
+        let (pool, faults) = (misallocate::pool()?, Faults::of_a_new_device());
+        Ok(Self { twin, pool, faults, opened_by: Opener::new() })
+    }
+
+    /// Comes before each operation.
+    fn begin(&self, operation: Operation) -> Result<(), BackendError> {
+        misallocate::enter(&self.opened_by)?;
+        self.faults.before(operation)
+    }
+
+    /// The same for a copy or a fill, by its destination, or by its source if that is all there is.
+    fn begin_on(&self, span: &Span) -> Result<(), BackendError> {
+        wrongly::keep(span);
+        self.begin(Operation::Copy).map_err(|error| wrongly::fail(span, error))
+    }
+
+    /// What the twin does not offer, if it offers nothing that can be left out.
+    fn offers(&self, what: &str) -> Result<(), BackendError> {
+        if self.twin.all { Ok(()) } else { Err(BackendError::unsupported(what)) }
+    }
+}
+
+impl DeviceDriver for TwinDevice {
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        self.faults.check()?;
+        match self.twin.all {
+            true => Ok(misallocate::told(&self.pool)),
+            false => Ok(MemoryInfo::unknown()),
+        }
+    }
+
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        self.begin(Operation::Allocate(options.len))?;
+        misallocate::before(&self.pool, options.len)?;
+        let memory = TwinMemory::allocate(&self.pool, options.len, self.twin.alignment, &self.faults);
+        Ok(Arc::new(misallocate::after(&self.pool, options.len, memory)?))
+    }
+
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        self.begin_on(destination)?;
+        transfer::write(&Place::of(destination)?, source)
+    }
+
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        self.begin_on(source)?;
+        transfer::read(&Place::of(source)?, destination)
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.begin_on(destination)?;
+        transfer::copy(&Place::of(source)?, &Place::of(destination)?)
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        self.offers("filling")?;
+        self.begin_on(destination)?;
+        transfer::fill(&Place::of(destination)?, pattern)
+    }
+
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.offers("copying from a peer")?;
+        self.begin_on(destination)?;
+        transfer::copy_from_peer(&Place::of(source)?, &Place::of(destination)?)
+    }
+
+    fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
+        if self.twin.queues == Queues::No {
+            return Err(BackendError::unsupported("streams of its own"));
+        }
+        self.faults.check()?;
+        misqueue::create(options)?;
+        Ok(Box::new(TwinStream::new(self.twin, &self.faults)?))
+    }
+
+    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+        misallocate::before_pinned_memory()?;
+        self.offers("pinned host memory")?;
+        self.begin(Operation::Allocate(len))?;
+        let len = if wrong(PinnedMemoryIsTooShort) { len - 1 } else { len };
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| BackendError::out_of_memory(len as u64, None))?;
+        bytes.resize(len, 0);
+        Ok(Box::new(Pinned(bytes)))
+    }
+
+    fn reset(&self) -> Result<(), BackendError> {
+        self.offers("resetting")?;
+        if wrong(ResetFails) {
+            return Err(BackendError::other("the device does not answer"));
+        }
+        // What still stalls is of the device that was.
+        self.faults.lose();
+        Ok(())
+    }
+
+    fn faults(&self) -> Option<&dyn FaultInjector> {
+        if wrong(FaultsComeAndGo) && misallocate::every_second_time() {
+            return None;
+        }
+        self.twin.all.then_some(&*self.faults)
+    }
+}
+
+struct Pinned(Vec<u8>);
+
+impl PinnedMemory for Pinned {
+    fn as_slice(&self) -> &[u8] {
+        if wrong(PinnedMemoryForgets) {
+            static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+            return &ZEROS[..self.0.len()];
+        }
+        &self.0
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}

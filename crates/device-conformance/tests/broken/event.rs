@@ -1,0 +1,108 @@
+//! Events of a twin's queues.
+
+use std::any::Any;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use device_registry::{BackendError, EventDriver, EventOptions};
+
+use crate::defect::Defect::*;
+use crate::misqueue as wrongly;
+use crate::wrong::wrong;
+
+/// A point in the work of a queue.
+#[derive(Default)]
+pub(crate) struct Point {
+    reached: Mutex<Option<Result<Instant, BackendError>>>,
+    changed: Condvar,
+}
+
+impl Point {
+    fn reached(&self) -> MutexGuard<'_, Option<Result<Instant, BackendError>>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue has come here.
+    pub(crate) fn reach(&self, work_before: Result<(), BackendError>) {
+        *self.reached() = Some(work_before.map(|()| Instant::now()));
+        match wrong(EventsWakeOneWaiter) {
+            true => self.changed.notify_one(),
+            false => self.changed.notify_all(),
+        }
+    }
+
+    /// As if it had not been reached.
+    pub(crate) fn start_again(&self) {
+        *self.reached() = None;
+    }
+
+    pub(crate) fn query(&self) -> Result<bool, BackendError> {
+        self.reached().clone().transpose().map(|time| time.is_some())
+    }
+
+    /// Waits until it is reached; when that was.
+    pub(crate) fn synchronize(&self) -> Result<Instant, BackendError> {
+        let mut reached = self.reached();
+        loop {
+            match &*reached {
+                Some(time) => return time.clone(),
+                None => reached = self.changed.wait(reached).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// An event that was recorded.
+pub(crate) struct TwinEvent {
+    point: Arc<Point>,
+    timed: bool,
+    pub(crate) record: wrongly::Record,
+}
+
+impl TwinEvent {
+    pub(crate) fn new(point: Arc<Point>, options: &EventOptions, record: wrongly::Record) -> Self {
+        Self { point, timed: options.timed, record }
+    }
+
+    pub(crate) fn point(&self) -> Arc<Point> {
+        Arc::clone(&self.point)
+    }
+}
+
+impl Drop for TwinEvent {
+    fn drop(&mut self) {
+        if wrong(DroppedEventsAreDone) {
+            self.point.reach(Ok(()));
+        }
+    }
+}
+
+impl EventDriver for TwinEvent {
+    fn query(&self) -> Result<bool, BackendError> {
+        match self.record.query() {
+            Some(done) => Ok(done),
+            None => self.point.query(),
+        }
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        if wrong(EventsAreNotWaitedFor) || wrong(EventsAreDoneAtOnce) {
+            return Ok(());
+        }
+        self.point.synchronize().map(|_| ())
+    }
+
+    fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
+        let start: &dyn Any = start;
+        let start: &Self =
+            start.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
+        if !self.timed || !start.timed {
+            return Err(BackendError::invalid("an event without a time"));
+        }
+        let (from, to) = (start.point.synchronize()?, self.point.synchronize()?);
+        match self.record.elapsed(&start.record, from, to) {
+            Some(elapsed) => Ok(elapsed),
+            None => Err(BackendError::invalid("the start was reached after the end")),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Faults on order, and whether the device is lost.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use device_registry::{BackendError, BackendErrorKind, Fault, FaultInjector};
+
+use crate::defect::Defect::*;
+use crate::wrong::wrong;
+
+/// What a device is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Allocate(usize),
+    Copy,
+}
+
+/// How many devices were lost.
+pub(crate) static LOST: AtomicUsize = AtomicUsize::new(0);
+
+/// The faults of one device. Every operation asks first.
+#[derive(Default)]
+pub(crate) struct Faults {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// How many operations are left until each fault; 0 if it is not to come.
+#[derive(Default)]
+struct State {
+    fail_allocation: u64,
+    fail_copy: u64,
+    lose: u64,
+    stall: u64,
+    slow: Duration,
+    lost: bool,
+    cleared: u64,
+    /// Operations that stand still.
+    stalled: usize,
+}
+
+impl FaultInjector for Faults {
+    fn inject(&self, fault: Fault) -> Result<(), BackendError> {
+        let mut state = self.state();
+        match fault {
+            Fault::FailCopy { .. } if wrong(CopiesDoNotFail) => {}
+            Fault::FailCopy { .. } if wrong(TheFirstFaultCounts) && state.fail_copy > 0 => {}
+            Fault::LoseDevice { .. } if wrong(LossIsNotNoticed) => {}
+            Fault::Slow { .. } if wrong(NothingIsSlow) => {}
+            Fault::FailAllocation { nth } => state.fail_allocation = nth,
+            Fault::FailCopy { nth } => state.fail_copy = nth + u64::from(wrong(FaultsComeLate)),
+            Fault::LoseDevice { nth } => state.lose = nth + u64::from(wrong(FaultsComeLate)),
+            Fault::Slow { by } => state.slow = by,
+            Fault::Stall { nth } => state.stall = nth,
+            other => return Err(BackendError::unsupported(format_args!("the fault {other:?}"))),
+        }
+        Ok(())
+    }
+
+    fn clear(&self) {
+        if wrong(FaultsAreNotCleared) {
+            return;
+        }
+        let mut state = self.state();
+        let (lost, cleared, stalled) = (state.lost, state.cleared + 1, state.stalled);
+        *state = State { lost, cleared, stalled, ..State::default() };
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+impl Faults {
+    /// Those of a device that is opened.
+    pub(crate) fn of_a_new_device() -> Arc<Self> {
+        static FIRST: OnceLock<Arc<Faults>> = OnceLock::new();
+        match wrong(LossSpreads) || wrong(EveryOrdinalIsOneDevice) || wrong(ResetForgetsNothing) {
+            true => Arc::clone(FIRST.get_or_init(Arc::default)),
+            false => Arc::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails if the device is lost.
+    pub(crate) fn check(&self) -> Result<(), BackendError> {
+        match self.state().lost {
+            false => Ok(()),
+            true if wrong(LossIsAnyError) => Err(BackendError::other("it does not answer")),
+            true if wrong(LossSaysNothing) => Err(BackendError::lost("")),
+            true => Err(BackendError::lost("it was lost by a fault on order")),
+        }
+    }
+
+    /// From now on the device is lost, for what runs as well.
+    pub(crate) fn lose(&self) {
+        self.state().lost = true;
+        self.changed.notify_all();
+    }
+
+    /// Comes before each operation: fails it, holds it up, or loses the device.
+    pub(crate) fn before(&self, operation: Operation) -> Result<(), BackendError> {
+        let mut state = self.state();
+        let stays = wrong(CopiesFailFromThenOn) && state.fail_copy == 1;
+        let fails = match operation {
+            Operation::Allocate(_) if wrong(AllocationsAreCountedAsCopies) => comes(&mut state.fail_copy),
+            Operation::Allocate(_) => comes(&mut state.fail_allocation),
+            Operation::Copy => comes(&mut state.fail_copy),
+        };
+        state.fail_copy += u64::from(stays);
+        let (stalls, slow) = (comes(&mut state.stall), state.slow);
+        if comes(&mut state.lose) || fails && wrong(FailuresLoseTheDevice) {
+            LOST.fetch_add(1, Ordering::Relaxed);
+            state.lost = true;
+            self.changed.notify_all();
+        }
+        let stalls = stalls || wrong(StallsHoldUpAllStreams) && state.stalled > 0;
+        let cleared = state.cleared;
+        state.stalled += usize::from(stalls);
+        while stalls && (state.cleared == cleared || wrong(StallsNeverEnd)) && !state.lost {
+            if wrong(StallsEndByThemselves) {
+                break;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.stalled -= usize::from(stalls);
+        drop(state);
+        self.check()?;
+        thread::sleep(slow);
+        if fails { Err(failure(operation)) } else { Ok(()) }
+    }
+}
+
+fn failure(operation: Operation) -> BackendError {
+    match operation {
+        Operation::Allocate(_) if wrong(AllocationsFailWithAnyError) => BackendError::other("no memory"),
+        Operation::Allocate(len) if wrong(FaultsShout) => {
+            let kind = BackendErrorKind::OutOfMemory { asked: len as u64, free: None };
+            BackendError::new(kind, format_args!("A fault refused {len} bytes."))
+        }
+        Operation::Allocate(len) => BackendError::out_of_memory(len as u64, None),
+        Operation::Copy if wrong(FaultsShout) => BackendError::other("It failed by a fault on order!\n"),
+        Operation::Copy => BackendError::other("it failed by a fault on order"),
+    }
+}
+
+/// Counts down to a fault, and says whether this is where it comes.
+fn comes(left: &mut u64) -> bool {
+    let is_next = *left == 1;
+    *left = left.saturating_sub(1);
+    is_next
+}

@@ -1,0 +1,142 @@
+//! What is known of the work in a queue: how much of it is done, and what went wrong.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use device_registry::BackendError;
+
+use crate::defect::Defect::*;
+use crate::wrong::wrong;
+
+/// A piece of work. It is told what became of the work before, and is not to be done if that failed.
+pub(crate) type Work = Box<dyn FnOnce(Result<(), BackendError>) -> Outcome + Send>;
+
+/// What came of a piece of work.
+pub(crate) enum Outcome {
+    /// It was done, or skipped.
+    Done,
+    Failed(BackendError),
+    /// It failed, and whoever asked for it knows.
+    FailedAndTold(BackendError),
+}
+
+/// Whether work of any queue has failed.
+static ANY_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// The work in a queue, by number.
+#[derive(Default)]
+pub(crate) struct Line {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    submitted: u64,
+    done: u64,
+    failure: Option<Failure>,
+    closed: bool,
+}
+
+/// Work behind a failure is skipped: until somebody is told, and then up to what was submitted when he was.
+struct Failure {
+    error: BackendError,
+    until: Option<u64>,
+}
+
+impl Line {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn submit(&self) {
+        self.state().submitted += 1;
+    }
+
+    /// How much was submitted.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.state().submitted
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.done == state.submitted
+    }
+
+    /// How much is not done.
+    pub(crate) fn len(&self) -> u64 {
+        let state = self.state();
+        state.submitted - state.done
+    }
+
+    /// Nothing is done any more.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Does the next piece of work.
+    pub(crate) fn perform(&self, work: Work) {
+        let state = self.state();
+        if state.closed {
+            return;
+        }
+        let before = match &state.failure {
+            _ if wrong(FailuresAreOfAllStreams) && ANY_FAILED.load(Ordering::Relaxed) => {
+                Err(BackendError::other("a stream has failed"))
+            }
+            Some(Failure { error, until }) if until.is_none_or(|until| state.done < until) => {
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        };
+        drop(state);
+        let outcome = work(before);
+        let mut state = self.state();
+        state.done += 1;
+        let submitted = state.submitted;
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Failed(error) => {
+                ANY_FAILED.store(true, Ordering::Relaxed);
+                state.failure = Some(Failure { error, until: None });
+            }
+            Outcome::FailedAndTold(error) => {
+                state.failure = Some(Failure { error, until: Some(submitted) });
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Whether all is done. A failure is told once.
+    pub(crate) fn query(&self) -> Result<bool, BackendError> {
+        let state = self.state();
+        if state.done < state.submitted {
+            return Ok(false);
+        }
+        if wrong(QueryTellsNoErrors) { Ok(true) } else { tell(state).map(|()| true) }
+    }
+
+    /// Waits for what was submitted before.
+    pub(crate) fn synchronize(&self) -> Result<(), BackendError> {
+        let mut state = self.state();
+        let all = state.submitted;
+        while state.done < all {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        tell(state)
+    }
+}
+
+fn tell(mut state: MutexGuard<'_, State>) -> Result<(), BackendError> {
+    let submitted = state.submitted;
+    match &mut state.failure {
+        Some(Failure { error, until: until @ None }) => {
+            if !wrong(ErrorsAreToldForEver) {
+                *until = Some(submitted);
+            }
+            Err(error.clone())
+        }
+        _ => Ok(()),
+    }
+}

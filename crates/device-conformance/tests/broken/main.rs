@@ -1,0 +1,106 @@
+//! Broken backends, to prove that the suite catches them: twins of backends that are right, each wrong in one way.
+//!
+//! There are two kinds of tests. `twins::CHECK` runs a check on all twins as they are: it passes on one at least, and
+//! fails on none. `DEFECT::caught_by::CHECK` runs it on a twin with a defect, in a process of its own, and it has to
+//! fail. See `README.md` beside this file.
+
+mod backend;
+mod child;
+mod defect;
+mod device;
+mod event;
+mod faults;
+mod line;
+mod misallocate;
+mod misqueue;
+mod mistransfer;
+mod pool;
+mod stream;
+mod survey;
+mod table;
+mod transfer;
+mod twin;
+mod wrong;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use device_conformance::{Check, DEFAULT_TIME_LIMIT, Outcome, checks};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::child::Fate;
+use crate::defect::Defect;
+use crate::table::{KNOWN, Row, rows};
+use crate::twin::TWINS;
+
+/// How long a check may take on a twin: far longer than it does, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a check may take that is to hang.
+const IMPATIENCE: Duration = Duration::from_millis(1500);
+
+fn main() -> ExitCode {
+    if let Some(code) = child::main().or_else(survey::main) {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    // Most of what takes long is waiting.
+    arguments.test_threads.get_or_insert(12);
+    let mut trials: Vec<_> = checks()
+        .map(|check| Trial::test(format!("twins::{}", check.name()), move || passes_on_twins(check)))
+        .collect();
+    for row in rows() {
+        trials.extend(row.checks.iter().map(|&check| {
+            let name = format!("{}::caught_by::{check}", row.defect.name());
+            Trial::test(name, move || is_caught(row, check))
+        }));
+    }
+    trials.push(Trial::test("every_check_is_failed_by_a_defect", every_check_is_failed));
+    trials.push(Trial::test("every_defect_is_caught", every_defect_is_caught));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn passes_on_twins(check: &'static Check) -> Result<(), Failed> {
+    let mut passed = false;
+    for twin in TWINS {
+        let known = KNOWN.iter().find(|known| (known.0, known.1) == (twin.name, check.name()));
+        match check.run(twin.device(), PATIENCE) {
+            Outcome::Passed => passed = true,
+            Outcome::Unsupported(_) => {}
+            Outcome::Failed(message) => match known {
+                Some((.., why)) => eprintln!("{}::{} fails: {why}", twin.name, check.name()),
+                None => return Err(format!("on `{}`: {message}", twin.name).into()),
+            },
+        }
+    }
+    if passed { Ok(()) } else { Err("it passes on none of the twins".into()) }
+}
+
+fn is_caught(row: &Row, check: &str) -> Result<(), Failed> {
+    let Some(check) = checks().find(|of| of.name() == check) else {
+        return Err(format!("no check is called `{check}`").into());
+    };
+    let limit = if row.hangs { IMPATIENCE } else { DEFAULT_TIME_LIMIT };
+    match child::run(row.twin, row.defect, check, limit)? {
+        Fate::Failed(_) if !row.hangs => Ok(()),
+        Fate::Hung if row.hangs => Ok(()),
+        other => {
+            let expected = if row.hangs { "hang" } else { "fail" };
+            let twin = row.twin.name;
+            Err(format!("on `{twin}` with this defect it was to {expected}, and: {other:?}").into())
+        }
+    }
+}
+
+fn every_check_is_failed() -> Result<(), Failed> {
+    let failed: BTreeSet<_> = rows().flat_map(|row| row.checks.iter().copied()).collect();
+    let others: Vec<_> = checks().map(Check::name).filter(|name| !failed.contains(name)).collect();
+    if others.is_empty() { Ok(()) } else { Err(format!("no defect fails {}", others.join(", ")).into()) }
+}
+
+fn every_defect_is_caught() -> Result<(), Failed> {
+    let caught: BTreeSet<_> = rows().map(|row| row.defect).collect();
+    let others: Vec<_> = Defect::ALL.iter().filter(|defect| !caught.contains(defect)).collect();
+    if others.is_empty() { Ok(()) } else { Err(format!("no check is to catch {others:?}").into()) }
+}

@@ -1,0 +1,204 @@
+//! The ways in which work is queued, and events are recorded, wrongly. Each function does nothing unless one of them is
+//! the defect.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use device_registry::{BackendError, Completion, EventOptions, HostBuffer, Priority, StreamOptions};
+
+use crate::defect::Defect::*;
+use crate::event::{Point, TwinEvent};
+use crate::line::{Line, Outcome, Work};
+use crate::wrong::{is_any_wrong, wrong};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Streams that were made, and those that are not dropped.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Comes before a stream is made.
+pub(crate) fn create(options: &StreamOptions) -> Result<(), BackendError> {
+    if wrong(StreamsAreNotReturned) && MADE.load(Ordering::Relaxed) >= 200
+        || wrong(FewStreams) && HELD.load(Ordering::Relaxed) >= 32
+    {
+        return Err(BackendError::other("there are no more streams"));
+    }
+    if wrong(UrgentStreamsAreRefused) && options.priority == Priority::High {
+        return Err(BackendError::invalid("priority out of range"));
+    }
+    Ok(())
+}
+
+/// The order in which work is done.
+pub(crate) fn ordered(work: Receiver<Work>) -> impl Iterator<Item = Work> {
+    let mut waiting = VecDeque::new();
+    std::iter::from_fn(move || {
+        if !wrong(TheLastIsFirst) {
+            return work.recv().ok();
+        }
+        waiting.extend(work.try_iter());
+        waiting.pop_back().or_else(|| work.recv().ok())
+    })
+}
+
+/// What is remembered of a stream, to do wrong with.
+pub(crate) struct Queue {
+    line: Arc<Line>,
+    /// What tells its device from others.
+    device: usize,
+    number: usize,
+    made: Instant,
+    made_by: ThreadId,
+    point: Arc<Point>,
+    events: Arc<()>,
+}
+
+impl Queue {
+    pub(crate) fn new(line: &Arc<Line>, device: usize) -> Self {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        HELD.fetch_add(1, Ordering::Relaxed);
+        let (line, made_by) = (Arc::clone(line), thread::current().id());
+        let (point, events) = (Arc::default(), Arc::default());
+        Self { line, device, number, made: Instant::now(), made_by, point, events }
+    }
+
+    /// What is submitted in the place of work, if anything is.
+    pub(crate) fn submitted(&self, work: Work) -> Option<Work> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        if wrong(QueuesAreShort) && self.line.len() > 1000
+            || wrong(StreamsAreOfTheirThread) && thread::current().id() != self.made_by
+            || wrong(EverySecondStreamIsLost) && self.number % 2 == 1
+        {
+            return None;
+        }
+        if wrong(OneQueueRunsAtATime) {
+            return Some(Box::new(move |before| {
+                let _alone = lock(&ONE_AT_A_TIME);
+                work(before)
+            }));
+        }
+        if wrong(WorkRunsBesideOther) && self.line.submitted().is_multiple_of(2) {
+            return Some(Box::new(move |before| {
+                thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(3));
+                    work(before)
+                });
+                Outcome::Done
+            }));
+        }
+        Some(work)
+    }
+
+    pub(crate) fn event(&self, options: &EventOptions) -> Result<TwinEvent, BackendError> {
+        if wrong(FewEvents) && Arc::strong_count(&self.events) > 1000 {
+            return Err(BackendError::other("there are no more events"));
+        }
+        let point = match wrong(EventsShareASlot) {
+            true => Arc::clone(&self.point),
+            false => Arc::default(),
+        };
+        point.start_again();
+        let record = Record {
+            line: Arc::clone(&self.line),
+            device: self.device,
+            stream_made: self.made,
+            while_idle: self.line.is_idle().then(|| self.line.submitted() + 1),
+            _one_of: Arc::clone(&self.events),
+        };
+        Ok(TwinEvent::new(point, options, record))
+    }
+
+    /// What is waited for in the place of an event, if anything is.
+    pub(crate) fn waits_for(&self, event: &TwinEvent) -> Option<Arc<Point>> {
+        if wrong(WaitsAreIgnored) || wrong(WaitsForPeersAreIgnored) && event.record.device != self.device {
+            return None;
+        }
+        Some(if wrong(WaitsNeverEnd) { Arc::default() } else { event.point() })
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What is remembered of an event.
+pub(crate) struct Record {
+    line: Arc<Line>,
+    device: usize,
+    stream_made: Instant,
+    /// How much work the stream had then, if it was all done.
+    while_idle: Option<u64>,
+    _one_of: Arc<()>,
+}
+
+impl Record {
+    /// What is said in the place of the right answer.
+    pub(crate) fn query(&self) -> Option<bool> {
+        if wrong(EventsAreDoneAtOnce) || wrong(EventsAreAlwaysDone) {
+            Some(true)
+        } else if wrong(EventsAreNeverDone) {
+            Some(false)
+        } else if wrong(EventsAreDoneWithTheirStream) {
+            Some(self.line.is_idle())
+        } else {
+            let waits = wrong(EventsWaitForLaterWork) && self.while_idle == Some(self.line.submitted());
+            waits.then_some(false)
+        }
+    }
+
+    /// The time between two moments of which one is of another event.
+    pub(crate) fn elapsed(&self, start: &Self, from: Instant, to: Instant) -> Option<Duration> {
+        let elapsed = to.checked_duration_since(from);
+        if wrong(TimesAreZero) {
+            elapsed.map(|_| Duration::ZERO)
+        } else if wrong(TimesAreConstant) {
+            elapsed.map(|_| Duration::from_millis(10))
+        } else if wrong(TimesAreInOtherUnits) {
+            elapsed.map(|elapsed| elapsed * 1000)
+        } else if wrong(TimesHaveNoSign) {
+            Some(elapsed.unwrap_or_else(|| from - to))
+        } else if wrong(TimesHaveAnOverhead) {
+            elapsed.map(|elapsed| elapsed + Duration::from_millis(2))
+        } else if wrong(EachStreamHasAClock) {
+            (to - self.stream_made).checked_sub(from - start.stream_made)
+        } else {
+            elapsed
+        }
+    }
+}
+
+/// Comes before each operation in a queue. Where something is wrong it takes a while, so that what comes too early is
+/// seen to be.
+pub(crate) fn take_time() {
+    if is_any_wrong() {
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Finishes a read.
+pub(crate) fn complete(completion: Completion<HostBuffer>, mut read: Result<HostBuffer, BackendError>) {
+    static LAST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    if wrong(ReadsAreForgotten) {
+        return std::mem::forget(completion);
+    }
+    if wrong(ReadsAreDropped) {
+        return;
+    }
+    if wrong(ReadsGetTheBytesBefore)
+        && let Ok(bytes) = &mut read
+    {
+        let before = std::mem::replace(&mut *lock(&LAST), bytes.to_vec());
+        let both = before.len().min(bytes.len());
+        bytes[..both].copy_from_slice(&before[..both]);
+    }
+    completion.finish(read);
+}

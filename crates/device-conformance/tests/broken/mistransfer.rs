@@ -1,0 +1,281 @@
+//! The ways in which bytes are moved wrongly. Each function does nothing unless one of them is the defect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use device_registry::{BackendError, Pattern, Span, open_windows};
+
+use crate::defect::{Defect, Defect::*};
+use crate::pool::{Place, Pool};
+use crate::wrong::wrong;
+
+/// Long enough for other threads to come in between, and short enough for a thousand times.
+const A_MOMENT: Duration = Duration::from_micros(30);
+
+fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place as if its offset were zero, if that is the defect.
+pub(crate) fn placed(place: &Place, defect: Defect) -> Place {
+    match wrong(defect) {
+        true => Place { range: place.memory..place.memory + place.range.len(), ..place.clone() },
+        false => place.clone(),
+    }
+}
+
+/// How many of `len` bytes are moved, by defects that stop too early: a byte before the end, at the border of a page, or
+/// after a MiB.
+pub(crate) fn cut(place: &Place, len: usize, [short, pages, large]: [Defect; 3]) -> usize {
+    const PAGE: usize = 4096;
+    if wrong(short) {
+        return len - 1;
+    }
+    if wrong(pages) {
+        let offset = place.range.start - place.memory;
+        return len.min(PAGE - offset % PAGE);
+    }
+    if wrong(large) { len.min(1 << 20) } else { len }
+}
+
+/// The two ends of a copy, exchanged if that is the defect.
+pub(crate) fn swapped<'a>(from: &'a Place, to: &'a Place) -> (&'a Place, &'a Place) {
+    let of_peers = !Arc::ptr_eq(&from.pool, &to.pool);
+    if wrong(CopiesGoBackwards) || wrong(PeerCopiesGoBackwards) && of_peers { (to, from) } else { (from, to) }
+}
+
+/// Where a copy from a peer takes its bytes.
+pub(crate) fn of_a_peer(from: &Place, to: &Place) -> Place {
+    match wrong(PeerCopiesAreOfItsOwnMemory) {
+        true => Place { pool: Arc::clone(&to.pool), ..from.clone() },
+        false => from.clone(),
+    }
+}
+
+/// The place in whole words of eight bytes.
+fn in_words(place: &Place) -> Range<usize> {
+    place.range.start / 8 * 8..place.range.end.next_multiple_of(8)
+}
+
+/// Reads whole words, changes some of their bytes, and writes them all.
+fn change_words(to: &Place, change: impl FnOnce(&mut [u8])) -> Result<(), BackendError> {
+    let words = in_words(to);
+    let mut bytes = to.pool.bytes.read(words.clone())?.to_vec();
+    let start = to.range.start - words.start;
+    change(&mut bytes[start..start + to.range.len()]);
+    thread::sleep(A_MOMENT);
+    to.pool.bytes.write(words)?.copy_from_slice(&bytes);
+    Ok(())
+}
+
+/// Through memory that all threads share.
+fn by_scratch(bytes: &[u8]) -> Vec<u8> {
+    static SCRATCH: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    *lock(&SCRATCH) = bytes.to_vec();
+    thread::sleep(A_MOMENT);
+    let mut bytes = bytes.to_vec();
+    let scratch = lock(&SCRATCH);
+    let both = bytes.len().min(scratch.len());
+    bytes[..both].copy_from_slice(&scratch[..both]);
+    bytes
+}
+
+/// A copy that is not made before somebody reads.
+static DEFERRED: Mutex<Option<(Place, Place)>> = Mutex::new(None);
+
+fn copy_what_is_deferred() -> Result<(), BackendError> {
+    let deferred = lock(&DEFERRED).take();
+    deferred.map_or(Ok(()), |(from, to)| just_copy(&from, &to))
+}
+
+fn just_copy(from: &Place, to: &Place) -> Result<(), BackendError> {
+    let (from, to) = (from.clone(), to.clone());
+    let ([source], [mut destination]) =
+        open_windows([(&from.pool.bytes, from.range)], [(&to.pool.bytes, to.range)])?;
+    destination.copy_from_slice(&source);
+    Ok(())
+}
+
+/// What tells memory from all other: the pool, and where it begins.
+type Key = (usize, usize);
+
+fn key(place: &Place) -> Key {
+    (Arc::as_ptr(&place.pool).addr(), place.memory)
+}
+
+/// The memory that something was written to.
+static WRITTEN: Mutex<BTreeSet<Key>> = Mutex::new(BTreeSet::new());
+
+/// Whether it was written wrongly, so that nothing is left to be done.
+pub(crate) fn written(to: &Place, source: &[u8]) -> Result<bool, BackendError> {
+    let write = |range: Range<usize>, bytes: &[u8]| {
+        to.pool.bytes.write(range).map(|mut destination| destination.copy_from_slice(bytes))
+    };
+    let to_all = to.range.clone();
+    if wrong(NewMemoryCannotBeRead) {
+        lock(&WRITTEN).insert(key(to));
+    } else if wrong(SkipsZeros) {
+        let mut bytes = to.pool.bytes.write(to_all)?;
+        bytes.iter_mut().zip(source).filter(|(_, byte)| **byte != 0).for_each(|(to, byte)| *to = *byte);
+        return Ok(true);
+    } else if wrong(LosesTheHighBit) {
+        write(to_all, &source.iter().map(|byte| byte & 0x7F).collect::<Vec<_>>())?;
+        return Ok(true);
+    } else if wrong(LongRunsWrap) && source.len() > 0xFFFF && source.iter().all(|&byte| byte == source[0]) {
+        let run = source.len() & 0xFFFF;
+        write(to_all.start..to_all.start + run, &source[..run])?;
+        return Ok(true);
+    } else if wrong(HostPointersHaveToBeAligned) && !source.as_ptr().addr().is_multiple_of(4) {
+        return Err(BackendError::invalid("a host pointer is not aligned to 4 bytes"));
+    } else if wrong(WritesOnceOnly) {
+        static LAST: Mutex<Option<(Key, Range<usize>)>> = Mutex::new(None);
+        let this = Some((key(to), to_all));
+        return Ok(std::mem::replace(&mut *lock(&LAST), this.clone()) == this);
+    } else if wrong(WritesInTheBackground) {
+        let (to, source) = (to.clone(), source.to_vec());
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(1));
+            to.pool.bytes.write(to.range.clone()).map(|mut bytes| bytes.copy_from_slice(&source))
+        });
+        return Ok(true);
+    } else if wrong(WritesWholeWords) {
+        change_words(to, |bytes| bytes.copy_from_slice(source))?;
+        return Ok(true);
+    } else if wrong(SharesAScratchBuffer) {
+        write(to_all, &by_scratch(source))?;
+        return Ok(true);
+    } else if wrong(ClearsBeforeItWrites) {
+        to.pool.bytes.write(to_all)?.fill(0);
+        thread::sleep(10 * A_MOMENT);
+    }
+    Ok(false)
+}
+
+/// Whether it was read wrongly, so that nothing is left to be done.
+pub(crate) fn read(from: &Place, destination: &mut [u8]) -> Result<bool, BackendError> {
+    if wrong(NewMemoryCannotBeRead) && !lock(&WRITTEN).contains(&key(from)) {
+        return Err(BackendError::invalid("nothing was written to this memory"));
+    } else if wrong(ReadsDestroy) {
+        destination.copy_from_slice(&from.pool.bytes.read(from.range.clone())?[..destination.len()]);
+        from.pool.bytes.write(from.range.clone())?.fill(0);
+        return Ok(true);
+    } else if wrong(SharesAScratchBuffer) {
+        let bytes = from.pool.bytes.read(from.range.clone())?.to_vec();
+        destination.copy_from_slice(&by_scratch(&bytes));
+        return Ok(true);
+    } else if wrong(CopiesWhenSomebodyReads) {
+        copy_what_is_deferred()?;
+    }
+    Ok(false)
+}
+
+/// Whether it was copied wrongly, so that nothing is left to be done.
+pub(crate) fn copied(from: &Place, to: &Place) -> Result<bool, BackendError> {
+    let touch = from.range.end == to.range.start || to.range.end == from.range.start;
+    if wrong(NewMemoryCannotBeRead) && !lock(&WRITTEN).contains(&key(from)) {
+        return Err(BackendError::invalid("nothing was written to this memory"));
+    } else if wrong(NewMemoryCannotBeRead) {
+        lock(&WRITTEN).insert(key(to));
+    } else if wrong(NeighboursOverlap) && touch && key(from) != key(to) {
+        return Err(BackendError::invalid("source and destination overlap"));
+    } else if wrong(CopiesMove) {
+        just_copy(from, to)?;
+        from.pool.bytes.write(from.range.clone())?.fill(0);
+        return Ok(true);
+    } else if wrong(CopiesWhenSomebodyReads) {
+        copy_what_is_deferred()?;
+        *lock(&DEFERRED) = Some((from.clone(), to.clone()));
+        return Ok(true);
+    } else if wrong(SharesAScratchBuffer) {
+        let bytes = from.pool.bytes.read(from.range.clone())?.to_vec();
+        to.pool.bytes.write(to.range.clone())?.copy_from_slice(&by_scratch(&bytes));
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// The locks of the two memories, which right copies do not take.
+pub(crate) fn locked(from: &Place, to: &Place) -> Vec<MutexGuard<'static, ()>> {
+    static LOCKS: Mutex<BTreeMap<Key, &'static Mutex<()>>> = Mutex::new(BTreeMap::new());
+    let of = |place| *lock(&LOCKS).entry(key(place)).or_insert_with(|| Box::leak(Box::default()));
+    if wrong(LocksOneMemoryTwice) {
+        let (low, high) = if key(from) < key(to) { (from, to) } else { (to, from) };
+        return vec![lock(of(low)), lock(of(high))];
+    }
+    if wrong(LocksTheSourceFirst) && key(from) != key(to) {
+        let source = lock(of(from));
+        thread::sleep(A_MOMENT);
+        return vec![source, lock(of(to))];
+    }
+    Vec::new()
+}
+
+/// Whether it was filled wrongly, so that nothing is left to be done.
+pub(crate) fn filled(to: &Place, pattern: &Pattern) -> Result<bool, BackendError> {
+    let (pattern, len) = (pattern.as_bytes(), to.range.len());
+    let fill = |pattern: &[u8], len: usize| {
+        let mut bytes = to.pool.bytes.write(to.range.start..to.range.start + len)?;
+        bytes.chunks_mut(pattern.len()).for_each(|part| part.copy_from_slice(&pattern[..part.len()]));
+        Ok(true)
+    };
+    if wrong(ShortFills) {
+        fill(pattern, len - 1)
+    } else if wrong(FillsWriteThePatternOnce) {
+        fill(pattern, pattern.len().min(len))
+    } else if wrong(FillsReverseThePattern) {
+        fill(&pattern.iter().rev().copied().collect::<Vec<_>>(), len)
+    } else if wrong(LongPatternsAreCut) {
+        fill(&pattern[..pattern.len().min(8)], len)
+    } else if wrong(FillsStopAtPages) {
+        fill(pattern, len.min(4096 - (to.range.start - to.memory) % 4096))
+    } else if wrong(LargeFillsAreCut) {
+        fill(pattern, len.min(8 << 20))
+    } else if wrong(FillsLeaveTheTail) {
+        fill(pattern, len / 16 * 16)
+    } else if wrong(FillsWithZerosAreSkipped) && pattern.contains(&0) {
+        Ok(true)
+    } else if wrong(FillsWholeWords) {
+        let fill = |bytes: &mut [u8]| {
+            bytes.chunks_mut(pattern.len()).for_each(|part| part.copy_from_slice(&pattern[..part.len()]));
+        };
+        change_words(to, fill).map(|()| true)
+    } else {
+        if wrong(NewMemoryCannotBeRead) {
+            lock(&WRITTEN).insert(key(to));
+        }
+        Ok(false)
+    }
+}
+
+/// Memory that was freed is new again.
+pub(crate) fn forget(pool: usize, memory: usize) {
+    lock(&WRITTEN).remove(&(pool, memory));
+}
+
+/// Writes without any defect: what other blunders need.
+pub(crate) fn wipe(pool: &Pool, range: Range<usize>, value: u8) {
+    if let Ok(mut bytes) = pool.bytes.write(range) {
+        bytes.fill(value);
+    }
+}
+
+/// Spans that are kept for ever, where they are.
+pub(crate) fn keep(span: &Span) {
+    static KEPT: Mutex<Vec<Span>> = Mutex::new(Vec::new());
+    if wrong(SpansAreKept) {
+        lock(&KEPT).push(span.clone());
+    }
+}
+
+/// What becomes of the bytes of an operation that fails.
+pub(crate) fn fail(span: &Span, error: BackendError) -> BackendError {
+    if wrong(FailedCopiesHarmTheirNeighbours)
+        && let Ok(place) = Place::of(span)
+    {
+        wipe(&place.pool, place.memory..place.range.start, 0xDD);
+    }
+    error
+}

@@ -1,0 +1,206 @@
+//! A queue of a device's own, as hardware has them: a thread does one piece of work after the other. Work knows the
+//! addresses of what it touches, and keeps nothing of it alive.
+
+use std::any::Any;
+use std::mem;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use device_registry::{
+    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+};
+
+use crate::defect::Defect::*;
+use crate::event::TwinEvent;
+use crate::faults::{Faults, Operation};
+use crate::line::{Line, Outcome, Work};
+use crate::misqueue::{self as wrongly, Queue};
+use crate::pool::Place;
+use crate::transfer;
+use crate::twin::{Queues, Twin};
+use crate::wrong::wrong;
+
+pub(crate) struct TwinStream {
+    twin: &'static Twin,
+    faults: Arc<Faults>,
+    line: Arc<Line>,
+    work: Sender<Work>,
+    /// What a lazy queue is not told of before it is flushed.
+    gathered: Mutex<Vec<Work>>,
+    queue: Queue,
+}
+
+impl TwinStream {
+    pub(crate) fn new(twin: &'static Twin, faults: &Arc<Faults>) -> Result<Self, BackendError> {
+        let (line, (work, queue)) = (Arc::new(Line::default()), channel());
+        let works = Arc::clone(&line);
+        thread::Builder::new()
+            .name(format!("{} queue", twin.name))
+            .spawn(move || wrongly::ordered(queue).for_each(|work| works.perform(work)))
+            .map_err(|error| BackendError::other("the queue's thread does not start").with_source(error))?;
+        let (faults, queue) = (Arc::clone(faults), Queue::new(&line, Arc::as_ptr(faults).addr()));
+        Ok(Self { twin, faults, line, work, gathered: Mutex::default(), queue })
+    }
+
+    fn submit(&self, work: Work) -> Result<(), BackendError> {
+        self.faults.check()?;
+        let Some(work) = self.queue.submitted(work) else { return Ok(()) };
+        // The core may come here from two threads at once.
+        let mut gathered = self.gathered();
+        self.line.submit();
+        gathered.push(work);
+        drop(gathered);
+        if self.twin.queues == Queues::Eager { self.send() } else { Ok(()) }
+    }
+
+    /// Has all that was submitted begin.
+    fn send(&self) -> Result<(), BackendError> {
+        // Held until all is sent, so that nobody's work overtakes it.
+        let mut gathered = self.gathered();
+        for work in mem::take(&mut *gathered) {
+            self.work.send(work).map_err(|_| BackendError::other("the queue's thread has ended"))?;
+        }
+        Ok(())
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Vec<Work>> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits what is an operation of the device.
+    fn operate(
+        &self,
+        run: impl FnOnce() -> Result<(), BackendError> + Send + 'static,
+    ) -> Result<(), BackendError> {
+        let faults = Arc::clone(&self.faults);
+        self.submit(Box::new(move |before| {
+            wrongly::take_time();
+            let done = before.map(|()| faults.before(Operation::Copy).and_then(|()| run()));
+            match done {
+                Ok(Err(error)) if !wrong(AsynchronousErrorsAreDropped) => Outcome::Failed(error),
+                _ => Outcome::Done,
+            }
+        }))
+    }
+}
+
+impl StreamDriver for TwinStream {
+    fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        let (destination, source) = (Place::of(destination)?, Arc::downgrade(source));
+        self.operate(move || match source.upgrade() {
+            Some(source) => transfer::write(&destination, &source),
+            None => Err(BackendError::other("the host memory was freed before it was read")),
+        })
+    }
+
+    fn read(
+        &self,
+        source: &Span,
+        mut destination: HostBuffer,
+        completion: Completion<HostBuffer>,
+    ) -> Result<(), BackendError> {
+        let (source, faults) = (Place::of(source)?, Arc::clone(&self.faults));
+        if wrong(ReadsAreDoneAtOnce) {
+            transfer::read(&source, &mut destination)?;
+        }
+        self.submit(Box::new(move |before| {
+            let was_done = before.is_ok();
+            let read = before.and_then(|()| faults.before(Operation::Copy)).and_then(|()| {
+                match wrong(ReadsAreDoneAtOnce) {
+                    true => Ok(()),
+                    false => transfer::read(&source, &mut destination),
+                }
+            });
+            let error = read.as_ref().err().cloned();
+            match was_done || !wrong(SkippedWorkIsForgotten) {
+                true => wrongly::complete(completion, read.map(|()| destination)),
+                false => mem::forget(completion),
+            }
+            match error {
+                Some(error) if was_done => Outcome::FailedAndTold(error),
+                _ => Outcome::Done,
+            }
+        }))
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let (source, destination) = (Place::of(source)?, Place::of(destination)?);
+        self.operate(move || transfer::copy(&source, &destination))
+    }
+
+    /// As some hardware: with zeros only, where it is lazy.
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        if self.twin.queues == Queues::Lazy && pattern.as_bytes() != [0] {
+            return Err(BackendError::unsupported("filling with anything but zeros"));
+        }
+        let (destination, pattern) = (Place::of(destination)?, *pattern);
+        self.operate(move || transfer::fill(&destination, &pattern))
+    }
+
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        if !self.twin.all {
+            return Err(BackendError::unsupported("copying from a peer"));
+        }
+        let (source, destination) = (Place::of(source)?, Place::of(destination)?);
+        self.operate(move || transfer::copy_from_peer(&source, &destination))
+    }
+
+    fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        if options.timed && wrong(TimesAreDeclaredOnly) {
+            return Err(BackendError::unsupported("events with a time"));
+        }
+        let event = self.queue.event(options)?;
+        let (point, faults) = (event.point(), Arc::clone(&self.faults));
+        self.submit(Box::new(move |before| {
+            if before.is_ok() || !wrong(SkippedWorkIsForgotten) {
+                point.reach(before.and_then(|()| faults.check()));
+            }
+            Outcome::Done
+        }))?;
+        Ok(Box::new(event))
+    }
+
+    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+        if self.twin.queues == Queues::Lazy {
+            return Err(BackendError::unsupported("waiting for an event"));
+        }
+        let event: &dyn Any = event;
+        let event: &TwinEvent =
+            event.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
+        let Some(point) = self.queue.waits_for(event) else { return Ok(()) };
+        let faults = Arc::clone(&self.faults);
+        self.submit(Box::new(move |before| match before.map(|()| point.synchronize()) {
+            // It may be a loss, and that of another device.
+            Ok(Err(error)) => Outcome::Failed(match faults.check() {
+                Ok(()) => BackendError::other("the event failed").with_source(error),
+                Err(lost) => lost,
+            }),
+            _ => Outcome::Done,
+        }))
+    }
+
+    fn flush(&self) -> Result<(), BackendError> {
+        self.send()
+    }
+
+    fn query(&self) -> Result<bool, BackendError> {
+        // The core does not flush before it asks.
+        self.send()?;
+        self.faults.check()?;
+        Ok(self.line.query()? && !wrong(StreamsAreNeverDone) || wrong(StreamsAreAlwaysDone))
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        self.send()?;
+        self.faults.check()?;
+        if wrong(SynchronizeDoesNotWait) { Ok(()) } else { self.line.synchronize() }
+    }
+}
+
+/// What is left is not done: the core drops a stream when it has nothing to do.
+impl Drop for TwinStream {
+    fn drop(&mut self) {
+        self.line.close();
+    }
+}

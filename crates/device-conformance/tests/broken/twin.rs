@@ -1,0 +1,71 @@
+//! The twins: backends that are right, each with other things that a backend may offer or leave out.
+
+use device_registry::{Backend, BackendDescriptor, Device, LoadFailure, backends, device};
+
+use crate::backend::TwinBackend;
+
+/// What a twin offers.
+#[derive(Debug)]
+pub(crate) struct Twin {
+    pub(crate) name: &'static str,
+    pub(crate) devices: usize,
+    /// Whether its devices have queues of their own, or functions that block and nothing else.
+    pub(crate) queues: Queues,
+    /// What copies and fills are aligned to. Memory is a multiple of it.
+    pub(crate) alignment: usize,
+    /// Whether it offers all that a driver may leave out, or nothing of that.
+    pub(crate) all: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queues {
+    No,
+    /// Work begins when it is submitted. Events have times, and streams wait for each other by themselves.
+    Eager,
+    /// Work begins when the queue is flushed, and that is all that there is.
+    Lazy,
+}
+
+/// Functions that block, and everything that is offered by such.
+pub(crate) static SOUND: Twin =
+    Twin { name: "sound", devices: 3, queues: Queues::No, alignment: 1, all: true };
+
+/// Queues as hardware has them, and everything else.
+pub(crate) static QUEUED: Twin =
+    Twin { name: "sound_queued", devices: 3, queues: Queues::Eager, alignment: 1, all: true };
+
+/// Copies in words of four bytes.
+pub(crate) static IN_WORDS: Twin =
+    Twin { name: "sound_in_words", devices: 2, queues: Queues::No, alignment: 4, all: true };
+
+/// Queues that gather work until they are flushed, copies in words, and nothing else.
+pub(crate) static LAZY: Twin =
+    Twin { name: "sound_lazy", devices: 2, queues: Queues::Lazy, alignment: 4, all: false };
+
+/// One device with what every device can do.
+pub(crate) static MINIMAL: Twin =
+    Twin { name: "sound_minimal", devices: 1, queues: Queues::No, alignment: 1, all: false };
+
+pub(crate) static TWINS: [&Twin; 5] = [&SOUND, &QUEUED, &IN_WORDS, &LAZY, &MINIMAL];
+
+static DESCRIPTORS: [BackendDescriptor; 5] = [
+    BackendDescriptor::new("sound", || load(&SOUND)),
+    BackendDescriptor::new("sound_queued", || load(&QUEUED)),
+    BackendDescriptor::new("sound_in_words", || load(&IN_WORDS)),
+    BackendDescriptor::new("sound_lazy", || load(&LAZY)),
+    BackendDescriptor::new("sound_minimal", || load(&MINIMAL)),
+];
+
+fn load(twin: &'static Twin) -> Result<Box<dyn Backend>, LoadFailure> {
+    Ok(Box::new(TwinBackend::new(twin)))
+}
+
+impl Twin {
+    /// Its first device.
+    pub(crate) fn device(&self) -> Device {
+        let descriptor = DESCRIPTORS.iter().find(|descriptor| descriptor.name() == self.name);
+        let descriptor = descriptor.expect("every twin has a descriptor");
+        backends().register(descriptor).expect("no other backend has the name");
+        device(self.name).expect("the name was registered")
+    }
+}
