@@ -905,7 +905,7 @@ fn dropping_what_stalls(context: &Context) -> Result<(), Failure> {
 }
 
 fn a_slow_device_is_right(context: &Context) -> Result<(), Failure> {
-    const BY: Duration = Duration::from_millis(3);
+    const BY: Duration = Duration::from_millis(10);
     let (first, second) = (context.stream()?, context.stream()?);
     let (buffer, copy) = (context.filled(&[BEFORE; LEN])?, context.filled(&[BEFORE; LEN])?);
     inject(context.device(), Fault::Slow { by: BY })?;

@@ -87,7 +87,7 @@ impl Queue {
         if wrong(WorkRunsBesideOther) && self.line.submitted().is_multiple_of(2) {
             return Some(Box::new(move |before| {
                 thread::spawn(move || {
-                    thread::sleep(Duration::from_millis(3));
+                    thread::sleep(Duration::from_millis(20));
                     work(before)
                 });
                 Outcome::Done

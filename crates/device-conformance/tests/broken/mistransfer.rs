@@ -137,7 +137,7 @@ pub(crate) fn written(to: &Place, source: &[u8]) -> Result<bool, BackendError> {
     } else if wrong(WritesInTheBackground) {
         let (to, source) = (to.clone(), source.to_vec());
         thread::spawn(move || {
-            thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(20));
             to.pool.bytes.write(to.range.clone()).map(|mut bytes| bytes.copy_from_slice(&source))
         });
         return Ok(true);

@@ -25,6 +25,7 @@ pub(super) const ROWS: &[Row] = &[
         &[
             "errors::a_read_that_fails",
             "errors::an_awaited_read_that_fails",
+            "errors::the_work_before_is_done",
             "errors::work_behind_is_skipped_until_told",
             "errors::a_stream_that_waits_for_it",
             "errors::a_peer_that_waits_for_it",

@@ -66,7 +66,11 @@ pub(super) const ROWS: &[Row] = &[
     fails(
         MemoryIsOfItsThread,
         &SOUND,
-        &["opening::every_thread_may_use_it", "threads::many_readers", "events::many_in_flight"],
+        &[
+            "opening::every_thread_may_use_it",
+            "events::what_comes_behind_is_not_waited_for",
+            "events::many_in_flight",
+        ],
     ),
     fails(FewHandles, &SOUND, &["memory::many_at_once"]),
     fails(HandlesAreNotReturned, &SOUND, &["memory::many_in_turn"]),
@@ -112,7 +116,7 @@ pub(super) const ROWS: &[Row] = &[
             "foreign::devices_in_turn",
         ],
     ),
-    fails(WipesWhatItHasFreed, &SOUND, &["threads::allocating_and_dropping", "streams::many_at_once"]),
+    fails(WipesWhatItHasFreed, &SOUND, &["threads::allocating_and_dropping"]),
     fails(
         WipesAtTheNextDrop,
         &SOUND,

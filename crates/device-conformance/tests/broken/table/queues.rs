@@ -35,9 +35,9 @@ pub(super) const ROWS: &[Row] = &[
         WorkRunsBesideOther,
         &QUEUED,
         &[
-            "events::what_comes_behind_is_not_waited_for",
-            "events::later_work_is_not_waited_for_by_streams",
+            "streams::synchronize_waits_for_all_work",
             "ordering::small_work_behind_large",
+            "ordering::what_blocks_comes_behind_the_default_stream",
         ],
     ),
     hangs(
@@ -98,7 +98,6 @@ pub(super) const ROWS: &[Row] = &[
             "errors::of_two_streams",
             "errors::reads_behind_a_failure",
             "errors::events_behind_a_failure",
-            "errors::the_work_before_is_done",
             "errors::work_after_the_telling_is_done",
             "errors::another_stream_goes_on",
             "errors::another_device_goes_on",
@@ -111,9 +110,11 @@ pub(super) const ROWS: &[Row] = &[
         &QUEUED,
         &[
             "streams::round_trip",
+            "streams::write_at_every_place",
             "streams::a_read_can_be_awaited",
             "events::two_streams_take_turns",
             "ordering::a_read_sees_what_came_before",
+            "ordering::a_chain_of_copies",
         ],
     ),
     hangs(ReadsAreForgotten, &QUEUED, &["foreign::a_stream_refuses_them", "streams::a_read_can_be_awaited"]),
@@ -151,13 +152,11 @@ pub(super) const ROWS: &[Row] = &[
         EventsAreAlwaysDone,
         &QUEUED,
         &[
-            "streams::write_at_every_place",
-            "streams::each_thread_has_a_stream",
+            "streams::fill_at_every_place",
+            "streams::around_page_borders",
             "events::asked_until_done",
             "events::many_threads_wait_for_one",
-            "ordering::a_chain_of_copies",
-            "ordering::the_last_of_many_stays",
-            "ordering::streams_on_halves_of_a_buffer",
+            "ordering::work_is_done_in_order",
         ],
     ),
     fails(
