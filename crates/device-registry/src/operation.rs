@@ -145,6 +145,8 @@ impl Operation {
                 device.call("write", |driver| driver.write(&destination, &source))
             }
             Self::Read { source, mut destination, completion } => {
+                // From here on somebody is told, whatever becomes of it.
+                completion.shared().accept()?;
                 let result = device.call("read", |driver| driver.read(&source, &mut destination));
                 drop(source);
                 completion.finish_with(result.clone().map(|()| destination));
@@ -200,7 +202,10 @@ impl Operation {
                     stream.flush()
                 });
                 keep.push(source.into());
-                read?;
+                if let Err(error) = read {
+                    answer.finish(Err(error.clone()));
+                    return Err(error);
+                }
                 answer.accept()?;
             }
             Self::Copy { source, destination } => {

@@ -47,16 +47,33 @@ pub(crate) struct Shared<T> {
     done: Condvar,
 }
 
-enum State<T> {
-    /// `accepted` once it is work of a queue, whose failure is the queue's too.
-    Open {
-        waker: Option<Waker>,
-        accepted: bool,
-        waited_for: bool,
-    },
-    Done(Result<T, DeviceError>),
+struct State<T> {
+    answer: Answer<T>,
+    submission: Submission,
+    waited_for: bool,
+    waker: Option<Waker>,
+}
+
+enum Answer<T> {
+    Open,
+    Given(Result<T, DeviceError>),
     /// Returned already.
     Taken,
+}
+
+enum Submission {
+    /// The driver has not said yet whether it accepts the work. What has failed meanwhile is its refusal.
+    UnderWay { failure: Option<DeviceError> },
+    /// It is work of a queue, and what fails is that queue's failure.
+    Accepted,
+}
+
+impl<T> Shared<T> {
+    fn new(device: &'static OpenDevice, answer: Answer<T>) -> Arc<Self> {
+        let submission = Submission::UnderWay { failure: None };
+        let state = Mutex::new(State { answer, submission, waited_for: false, waker: None });
+        Arc::new(Self { device, state, done: Condvar::new() })
+    }
 }
 
 /// Both ends. Errors of the work are those of `call`.
@@ -65,8 +82,7 @@ pub(crate) fn pair<T>(
     queue: &Arc<Queue>,
     call: &'static str,
 ) -> (Pending<T>, Completion<T>) {
-    let state = Mutex::new(State::Open { waker: None, accepted: false, waited_for: false });
-    let shared = Arc::new(Shared { device, state, done: Condvar::new() });
+    let shared = Shared::new(device, Answer::Open);
     let queue = Arc::downgrade(queue);
     (Pending(Arc::clone(&shared)), Completion(Some(Unfinished { shared, queue, call })))
 }
@@ -75,9 +91,15 @@ impl<T> Shared<T> {
     /// The first answer counts. Returns whether it was work of a queue that has one now.
     pub(crate) fn finish(&self, result: Result<T, DeviceError>) -> bool {
         let mut state = lock(&self.state);
-        let State::Open { waker, accepted, waited_for } = &mut *state else { return false };
-        let (waker, accepted, waited_for) = (waker.take(), *accepted, *waited_for);
-        *state = State::Done(result);
+        if !matches!(state.answer, Answer::Open) {
+            return false;
+        }
+        if let (Err(error), Submission::UnderWay { failure }) = (&result, &mut state.submission) {
+            *failure = Some(error.clone());
+        }
+        state.answer = Answer::Given(result);
+        let accepted = matches!(state.submission, Submission::Accepted);
+        let (waker, waited_for) = (state.waker.take(), state.waited_for);
         drop(state);
         // To wake nobody is a call to the system too.
         if waited_for {
@@ -93,32 +115,44 @@ impl<T> Shared<T> {
         accepted
     }
 
-    fn is_accepted(&self) -> bool {
-        matches!(*lock(&self.state), State::Open { accepted: true, .. })
+    /// Whether it is work of a queue that has no answer yet. If its submission is under way, `dropped` becomes its
+    /// failure: a driver drops what it refuses, and says itself why.
+    fn is_open_in_queue(&self, dropped: Option<&DeviceError>) -> bool {
+        let mut state = lock(&self.state);
+        match (&mut state.submission, dropped) {
+            (Submission::Accepted, _) => matches!(state.answer, Answer::Open),
+            (Submission::UnderWay { failure }, Some(error)) => {
+                failure.get_or_insert_with(|| error.clone());
+                false
+            }
+            (Submission::UnderWay { .. }, None) => false,
+        }
     }
 
-    /// A driver has accepted the work: what fails from now on is its queue's failure. What has failed already, is
+    /// A driver has accepted the work: what fails from now on is its queue's failure. What has failed already is
     /// returned, as if it had been refused.
     pub(crate) fn accept(&self) -> Result<(), DeviceError> {
-        match &mut *lock(&self.state) {
-            State::Open { accepted, .. } => *accepted = true,
-            State::Done(Err(error)) => return Err(error.clone()),
-            State::Done(Ok(_)) | State::Taken => {}
+        let before = std::mem::replace(&mut lock(&self.state).submission, Submission::Accepted);
+        match before {
+            Submission::UnderWay { failure: Some(error) } => {
+                self.finish(Err(error.clone()));
+                Err(error)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
 impl<T> Pending<T> {
     /// What there is without any work.
     pub(crate) fn ready(device: &'static OpenDevice, value: T) -> Self {
-        Self(Arc::new(Shared { device, state: Mutex::new(State::Done(Ok(value))), done: Condvar::new() }))
+        Self(Shared::new(device, Answer::Given(Ok(value))))
     }
 
     /// Whether the work is done, well or not, so that [`wait`](Self::wait) does not block.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !matches!(*lock(&self.0.state), State::Open { .. })
+        !matches!(lock(&self.0.state).answer, Answer::Open)
     }
 
     /// Waits for the work and returns what it returns.
@@ -134,16 +168,11 @@ impl<T> Pending<T> {
             self.0.device.check_thread("wait")?;
         }
         let mut state = lock(&self.0.state);
-        loop {
-            match std::mem::replace(&mut *state, State::Taken) {
-                State::Done(result) => return result,
-                State::Taken => return Err(self.taken()),
-                State::Open { waker, accepted, .. } => {
-                    *state = State::Open { waker, accepted, waited_for: true };
-                }
-            }
+        while matches!(state.answer, Answer::Open) {
+            state.waited_for = true;
             state = self.0.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        self.take(&mut state)
     }
 
     /// Waits for the work, but no longer than `timeout`: then it gives itself back, to be asked again.
@@ -170,21 +199,28 @@ impl<T> Pending<T> {
             return Ok(self.wait());
         }
         let mut state = lock(&self.0.state);
-        while let State::Open { waited_for, .. } = &mut *state {
-            *waited_for = true;
+        while matches!(state.answer, Answer::Open) {
+            state.waited_for = true;
             let Some(left) = timeout.checked_sub(start.elapsed()) else {
                 drop(state);
                 return Err(self);
             };
             state = self.0.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        let result = self.take(&mut state);
         drop(state);
-        Ok(self.wait())
+        Ok(result)
     }
 
-    fn taken(&self) -> DeviceError {
-        let error = BackendError::invalid("what the work returned was taken already");
-        DeviceError::Call { device: self.0.device.device(), call: "wait", error }
+    /// The answer, which is there.
+    fn take(&self, state: &mut State<T>) -> Result<T, DeviceError> {
+        match std::mem::replace(&mut state.answer, Answer::Taken) {
+            Answer::Given(result) => result,
+            Answer::Open | Answer::Taken => {
+                let error = BackendError::invalid("what the work returned was taken already");
+                Err(DeviceError::Call { device: self.0.device.device(), call: "wait", error })
+            }
+        }
     }
 }
 
@@ -198,16 +234,13 @@ impl<T> Future for Pending<T> {
         // Wakers are cloned and dropped by an executor's code, and that not under the lock.
         let waker = context.waker().clone();
         let mut state = lock(&self.0.state);
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Done(result) => Poll::Ready(result),
-            State::Taken => Poll::Ready(Err(self.taken())),
-            State::Open { waker: previous, accepted, waited_for } => {
-                *state = State::Open { waker: Some(waker), accepted, waited_for };
-                drop(state);
-                drop(previous);
-                Poll::Pending
-            }
+        if !matches!(state.answer, Answer::Open) {
+            return Poll::Ready(self.take(&mut state));
         }
+        let previous = state.waker.replace(waker);
+        drop(state);
+        drop(previous);
+        Poll::Pending
     }
 }
 
@@ -218,7 +251,7 @@ impl<T> Completion<T> {
     /// is freed later, on another.
     pub fn finish(mut self, result: Result<T, BackendError>) {
         if let Some(unfinished) = self.0.take() {
-            unfinished.finish(result);
+            unfinished.finish(result, false);
         }
     }
 
@@ -236,7 +269,7 @@ impl<T> Completion<T> {
 }
 
 impl<T> Unfinished<T> {
-    fn finish(self, result: Result<T, BackendError>) {
+    fn finish(self, result: Result<T, BackendError>, dropped: bool) {
         // With it goes all that is dropped here: the other end may be gone, and its memory be the driver's.
         host_call::run(|| {
             let Self { shared, queue, call } = self;
@@ -256,9 +289,11 @@ impl<T> Unfinished<T> {
                 None => device.tell_later(error.clone()),
             };
             // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
-            let before = shared.is_accepted();
+            let before = shared.is_open_in_queue(dropped.then_some(&error));
             if before {
                 fail();
+            } else if dropped {
+                return;
             }
             let accepted = shared.finish(Err(error.clone()));
             if accepted && !before {
@@ -271,7 +306,7 @@ impl<T> Unfinished<T> {
 impl<T> Drop for Completion<T> {
     fn drop(&mut self) {
         if let Some(unfinished) = self.0.take() {
-            unfinished.finish(Err(BackendError::other("the backend dropped the work unfinished")));
+            unfinished.finish(Err(BackendError::other("the backend dropped the work unfinished")), true);
         }
     }
 }

@@ -602,8 +602,8 @@ fn what_is_old_stays_lost(context: &Context) -> Result<(), Failure> {
     expect_error(new.buffer.copy_from(0, &old.buffer, 0..LEN), "a copy from an old buffer")?;
     new.buffer.write(0, &expected)?;
     // A new stream that waits for what never comes is told, and goes on.
-    new.stream.wait(&old.event)?;
-    expect_lost(new.stream.synchronize(), "a new stream that waits for an old event")?;
+    let waits = new.stream.wait(&old.event).and_then(|()| new.stream.synchronize());
+    expect_lost(waits, "a new stream that waits for an old event")?;
     let read = new.stream.read(&new.buffer, 0..LEN)?.wait()?;
     expect_bytes(&read, &expected, "new memory beside what is old")?;
     works(context.device(), "beside what is old")

@@ -292,8 +292,6 @@ defects! {
     FewEvents,
     /// Of those that wait for an event, one goes on.
     EventsWakeOneWaiter,
-    /// An event that is dropped is done.
-    DroppedEventsAreDone,
     /// Streams do not wait for events.
     WaitsAreIgnored,
     /// Streams do not wait for events of other devices.
@@ -362,10 +360,6 @@ defects! {
     LossSaysNothing,
     /// The loss of a device is that of all.
     LossSpreads,
-    /// To copy from a lost device is to be lost.
-    LostSourcesAreALoss,
-    /// Copies from a lost device are made.
-    LostSourcesAreThere,
     /// A lost device is not counted.
     LostDevicesAreNotCounted,
     /// A device that is reset is lost as before.

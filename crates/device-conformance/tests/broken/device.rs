@@ -59,7 +59,7 @@ impl DeviceDriver for TwinDevice {
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         self.begin(Operation::Allocate(options.len))?;
         misallocate::before(&self.pool, options.len)?;
-        let memory = TwinMemory::allocate(&self.pool, options.len, self.twin.alignment, &self.faults);
+        let memory = TwinMemory::allocate(&self.pool, options.len, self.twin.alignment);
         Ok(Arc::new(misallocate::after(&self.pool, options.len, memory)?))
     }
 

@@ -69,14 +69,6 @@ impl TwinEvent {
     }
 }
 
-impl Drop for TwinEvent {
-    fn drop(&mut self) {
-        if wrong(DroppedEventsAreDone) {
-            self.point.reach(Ok(()));
-        }
-    }
-}
-
 impl EventDriver for TwinEvent {
     fn query(&self) -> Result<bool, BackendError> {
         match self.record.query() {

@@ -26,16 +26,19 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use device_conformance::{Check, DEFAULT_TIME_LIMIT, Outcome, checks};
+use device_conformance::{Check, Outcome, checks};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::child::Fate;
 use crate::defect::Defect;
-use crate::table::{KNOWN, Row, rows};
+use crate::table::{Row, rows};
 use crate::twin::TWINS;
 
 /// How long a check may take on a twin: far longer than it does, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a check is tried that is to fail: some defects are races, which go well now and then on a busy machine.
+const ATTEMPTS: usize = 5;
 
 /// How long a check may take that is to hang.
 const IMPATIENCE: Duration = Duration::from_millis(1500);
@@ -64,14 +67,10 @@ fn main() -> ExitCode {
 fn passes_on_twins(check: &'static Check) -> Result<(), Failed> {
     let mut passed = false;
     for twin in TWINS {
-        let known = KNOWN.iter().find(|known| (known.0, known.1) == (twin.name, check.name()));
         match check.run(twin.device(), PATIENCE) {
             Outcome::Passed => passed = true,
             Outcome::Unsupported(_) => {}
-            Outcome::Failed(message) => match known {
-                Some((.., why)) => eprintln!("{}::{} fails: {why}", twin.name, check.name()),
-                None => return Err(format!("on `{}`: {message}", twin.name).into()),
-            },
+            Outcome::Failed(message) => return Err(format!("on `{}`: {message}", twin.name).into()),
         }
     }
     if passed { Ok(()) } else { Err("it passes on none of the twins".into()) }
@@ -81,16 +80,17 @@ fn is_caught(row: &Row, check: &str) -> Result<(), Failed> {
     let Some(check) = checks().find(|of| of.name() == check) else {
         return Err(format!("no check is called `{check}`").into());
     };
-    let limit = if row.hangs { IMPATIENCE } else { DEFAULT_TIME_LIMIT };
-    match child::run(row.twin, row.defect, check, limit)? {
-        Fate::Failed(_) if !row.hangs => Ok(()),
-        Fate::Hung if row.hangs => Ok(()),
-        other => {
-            let expected = if row.hangs { "hang" } else { "fail" };
-            let twin = row.twin.name;
-            Err(format!("on `{twin}` with this defect it was to {expected}, and: {other:?}").into())
+    let limit = if row.hangs { IMPATIENCE } else { PATIENCE };
+    let mut fates = Vec::new();
+    for _ in 0..ATTEMPTS {
+        match child::run(row.twin, row.defect, check, limit)? {
+            Fate::Failed(_) if !row.hangs => return Ok(()),
+            Fate::Hung if row.hangs => return Ok(()),
+            other => fates.push(other),
         }
     }
+    let (expected, twin) = (if row.hangs { "hang" } else { "fail" }, row.twin.name);
+    Err(format!("on `{twin}` with this defect it was to {expected}, and in turn: {fates:?}").into())
 }
 
 fn every_check_is_failed() -> Result<(), Failed> {

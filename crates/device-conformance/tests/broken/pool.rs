@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use device_registry::{BackendError, HostMemory, Memory, Span};
 
 use crate::defect::Defect::*;
-use crate::faults::Faults;
 use crate::misallocate::{self, Maker};
 use crate::wrong::wrong;
 
@@ -72,19 +71,13 @@ pub(crate) struct TwinMemory {
     /// What was taken for it, in whole words.
     pub(crate) taken: usize,
     alignment: usize,
-    faults: Arc<Faults>,
     pub(crate) made_by: Maker,
 }
 
 impl Memory for TwinMemory {}
 
 impl TwinMemory {
-    pub(crate) fn allocate(
-        pool: &Arc<Pool>,
-        len: usize,
-        alignment: usize,
-        faults: &Arc<Faults>,
-    ) -> Result<Self, BackendError> {
+    pub(crate) fn allocate(pool: &Arc<Pool>, len: usize, alignment: usize) -> Result<Self, BackendError> {
         let out_of_memory = || BackendError::out_of_memory(len as u64, Some(pool.free() as u64));
         let taken = match len.checked_next_multiple_of(alignment) {
             _ if wrong(LengthsWrap) => (len as u32 as usize).max(1),
@@ -96,8 +89,7 @@ impl TwinMemory {
         if wrong(LargeOnesShare) && len >= 1 << 20 {
             start &= !((1 << 20) - 1);
         }
-        let (pool, faults) = (Arc::clone(pool), Arc::clone(faults));
-        Ok(Self { pool, start, len, taken, alignment, faults, made_by: Maker::new() })
+        Ok(Self { pool: Arc::clone(pool), start, len, taken, alignment, made_by: Maker::new() })
     }
 }
 
@@ -117,8 +109,6 @@ pub(crate) struct Place {
     pub(crate) range: Range<usize>,
     /// Where the memory begins that they are of.
     pub(crate) memory: usize,
-    /// Those of its device.
-    pub(crate) faults: Arc<Faults>,
 }
 
 impl Place {
@@ -136,7 +126,6 @@ impl Place {
             )));
         }
         let range = memory.start + start..memory.start + end.next_multiple_of(alignment);
-        let (pool, faults) = (Arc::clone(&memory.pool), Arc::clone(&memory.faults));
-        Ok(Self { pool, range, memory: memory.start, faults })
+        Ok(Self { pool: Arc::clone(&memory.pool), range, memory: memory.start })
     }
 }

@@ -5,7 +5,6 @@ use device_registry::{BackendError, Pattern, open_windows};
 use crate::defect::Defect::*;
 use crate::mistransfer as wrongly;
 use crate::pool::Place;
-use crate::wrong::wrong;
 
 /// Copies from the host.
 pub(crate) fn write(to: &Place, source: &[u8]) -> Result<(), BackendError> {
@@ -50,16 +49,6 @@ pub(crate) fn copy(from: &Place, to: &Place) -> Result<(), BackendError> {
 
 /// Copies from another device. Both lie in one address space.
 pub(crate) fn copy_from_peer(from: &Place, to: &Place) -> Result<(), BackendError> {
-    match from.faults.check() {
-        // It is not this device that is lost.
-        Err(error) if !wrong(LostSourcesAreALoss) && !wrong(LostSourcesAreThere) => {
-            return Err(
-                BackendError::unavailable("the source is on a device that is lost").with_source(error)
-            );
-        }
-        Err(error) if wrong(LostSourcesAreALoss) => return Err(error),
-        _ => {}
-    }
     copy(&wrongly::of_a_peer(from, to), to)
 }
 

@@ -156,21 +156,12 @@ pub(super) const ROWS: &[Row] = &[
         &SOUND,
         &[
             "loss::other_devices_go_on",
+            "loss::copies_with_it_harm_no_peer",
             "loss::who_waits_for_it_is_told",
             "loss::dropping_what_was_on_it",
             "loss::a_reset_opens_it_afresh",
             "loss::the_current_stream_is_a_new_one",
         ],
-    ),
-    fails(
-        LostSourcesAreALoss,
-        &SOUND,
-        &["loss::copies_with_it_harm_no_peer", "loss::what_is_old_stays_lost"],
-    ),
-    fails(
-        LostSourcesAreThere,
-        &SOUND,
-        &["loss::copies_with_it_harm_no_peer", "loss::what_is_old_stays_lost"],
     ),
     fails(LostDevicesAreNotCounted, &SOUND, &["loss::it_is_still_counted"]),
     fails(
@@ -179,6 +170,7 @@ pub(super) const ROWS: &[Row] = &[
         &[
             "loss::the_nth_operation_finds_it",
             "loss::a_reset_opens_it_afresh",
+            "loss::what_is_old_stays_lost",
             "loss::the_current_stream_is_a_new_one",
         ],
     ),

@@ -153,7 +153,6 @@ pub(super) const ROWS: &[Row] = &[
         &QUEUED,
         &[
             "streams::fill_at_every_place",
-            "streams::around_page_borders",
             "events::asked_until_done",
             "events::many_threads_wait_for_one",
             "ordering::work_is_done_in_order",
@@ -186,16 +185,6 @@ pub(super) const ROWS: &[Row] = &[
     ),
     fails(FewEvents, &QUEUED, &["events::many_in_flight"]),
     hangs(EventsWakeOneWaiter, &QUEUED, &["events::several_streams_meet"]),
-    fails(
-        DroppedEventsAreDone,
-        &QUEUED,
-        &[
-            "events::dropped_before_it_is_done",
-            "events::a_stream_waits_for_another",
-            "events::several_streams_meet",
-            "events::of_a_peer",
-        ],
-    ),
     fails(
         WaitsAreIgnored,
         &QUEUED,

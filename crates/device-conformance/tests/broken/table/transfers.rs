@@ -210,7 +210,7 @@ pub(super) const ROWS: &[Row] = &[
             "ordering::the_last_of_many_stays",
         ],
     ),
-    fails(WritesInTheBackground, &SOUND, &["opening::it_opens", "copies::they_are_done_when_they_return"]),
+    fails(WritesInTheBackground, &SOUND, &["copies::they_are_done_when_they_return"]),
     fails(
         WritesWholeWords,
         &SOUND,
