@@ -62,7 +62,8 @@ impl DeviceDriver for OpenRegDevice {
         self.faults.before(Operation::Copy)?;
         let from = source.memory_as::<OpenRegMemory>()?;
         let to = destination.memory_as::<OpenRegMemory>()?.bytes()?;
-        // The source's device may be another one, whose loss is not the loss of this one.
+        // The source's device may be another one, which may be lost since the core has looked, and whose loss is not the
+        // loss of this one.
         let from = from.bytes().map_err(|error| {
             let message = format_args!("the source was lost with its device, `openreg:{}`", from.ordinal());
             BackendError::unavailable(message).with_source(error)
