@@ -1250,8 +1250,14 @@ fn what_a_user_drops_may_panic_or_use_devices_and_the_stream_goes_on() {
         assert!(told(stream.synchronize()).ends_with("on purpose"));
         let _ = stream.synchronize();
         // Refused by the device, which is lost meanwhile.
-        let (go, gate) = mpsc::channel::<()>();
-        stream.call(move || gate.recv().unwrap()).unwrap();
+        let ((go, gate), (begin, begun)) = (mpsc::channel::<()>(), mpsc::channel());
+        stream
+            .call(move || {
+                begin.send(()).unwrap();
+                gate.recv().unwrap();
+            })
+            .unwrap();
+        begun.recv().unwrap();
         let panics = Panics;
         stream.call(move || drop(panics)).unwrap();
         control.fail(BackendError::lost("gone"));
