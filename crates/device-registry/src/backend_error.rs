@@ -39,7 +39,8 @@ pub enum BackendErrorKind {
     Unsupported,
     /// What it needs is not there on this machine, or not now.
     Unavailable,
-    /// The device is gone, and every later call on it will say so.
+    /// The device is gone, and every later call on it will say so. [`Device::reset`](crate::Device::reset) may bring it
+    /// back.
     Lost,
     /// The call made no sense to the backend.
     Invalid,

@@ -4,7 +4,7 @@
 //! the device's memory and leaves the tensor in it. **The engine is simulated, as the device is**: it is code on the
 //! host, which reads the bytes back and decodes them as the cpu does. A decoder for hardware starts the hardware in
 //! its place, and finds the hardware's own memory behind a buffer by
-//! [`Buffer::memory`](device_registry::Buffer::memory).
+//! [`Buffer::span`](device_registry::Buffer::span).
 
 #![forbid(unsafe_code)]
 
