@@ -20,7 +20,7 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
     GROUPS.iter().copied().flatten()
 }
 
-/// One thing that every device has to do, if it offers what the check [needs](Self::needs).
+/// One thing that every device has to do, if it offers what the check [needs](Self::requirements).
 ///
 /// ```
 /// use device_conformance::{DEFAULT_TIME_LIMIT, Outcome, checks};
