@@ -68,9 +68,9 @@ impl OpenRegMemory {
 
     /// The bytes, to be read and written through windows.
     ///
-    /// A thread opens all windows of one operation together, by [`open_windows`](device_registry::open_windows). To
-    /// open more while some are open is an error: two of them in one range would alias, and two threads could wait for
-    /// each other. How many are open is [`HostMemory::window_count`].
+    /// A thread opens all windows of one operation together, by [`open_windows`](device_registry::open_windows). They
+    /// nest, without waiting, as [`HostMemory`] says; what is written to can be in one of them only. How many are open is
+    /// [`HostMemory::window_count`].
     ///
     /// # Errors
     ///

@@ -148,15 +148,20 @@ fn two_hundred_thousand_allocations_live_at_once_and_each_has_bytes_of_its_own()
 }
 
 #[test]
-fn windows_are_counted_and_a_thread_opens_all_of_an_operation_together() {
+fn windows_are_counted_and_nest() {
     let buffer = device("openreg:0").unwrap().allocate(8).unwrap();
     with(&buffer, |memory| {
         let bytes = memory.bytes().unwrap();
         assert_eq!(bytes.window_count(), 0);
         let window = bytes.read(0..4).unwrap();
         assert_eq!(bytes.window_count(), 1);
+        let nested = (bytes.read(0..8).unwrap(), bytes.read(2..3).unwrap());
+        assert_eq!(bytes.window_count(), 3);
         let error = bytes.write(4..8).unwrap_err();
-        assert!(error.to_string().contains("all windows of one operation are opened together"), "{error}");
+        assert!(error.to_string().contains("a window on bytes 0..8 is open"), "{error}");
+        drop(nested);
+        assert_eq!(bytes.window_count(), 1);
+        bytes.write(4..8).unwrap().fill(1);
         drop(window);
         assert_eq!(bytes.window_count(), 0);
     });

@@ -3,7 +3,7 @@
 //! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation are opened
 //! together: for each memory at one go, and the memories in the order of their addresses, so that no two operations
 //! wait for each other. Of those that are in each other's way in one memory, who asked first gets in first, so that a
-//! writer is not kept out by readers for ever.
+//! writer is not kept out by readers for ever. Who has windows open already never waits, and goes before those who do.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,10 +21,11 @@ use crate::{BackendError, Memory};
 /// only through windows, each of which locks a range for the length of one operation. So two operations that race for
 /// the same bytes leave either the one's or the other's, and never undefined behaviour. No alignment is promised.
 ///
-/// While a thread has windows open it can open no others, of any memory. So it may not copy from or to buffers of the
-/// cpu and its like meanwhile, nor run tasks of others in between (as a worker of a thread pool or of an executor does
-/// that waits), nor wait for a thread that opens windows on the same bytes. A window that is forgotten
-/// ([`mem::forget`](std::mem::forget)) is never closed.
+/// Windows nest: while a thread has some open it may open more, as a kernel does that calls another one. It does not wait
+/// for those, since two threads could then wait for each other: if somebody is in the way it gets an error. In a program
+/// whose operations are ordered nobody ever is, but the thread itself, which may read the same bytes twice and not write
+/// to them meanwhile. A thread that has windows open may not wait for one that opens windows on the same bytes. A window
+/// that is forgotten ([`mem::forget`](std::mem::forget)) is never closed.
 ///
 /// ```
 /// use device_registry::{HostMemory, open_windows};
@@ -151,16 +152,44 @@ impl HostMemory {
             wanted.number = windows.next;
             windows.next += 1;
             let (number, range, writes) = (wanted.number, wanted.range.clone(), wanted.writes);
-            windows.entered.push(Entered { number, range, writes });
+            windows.entered.push(Entered { number, range, writes, open: false });
         }
         let in_the_way = |windows: &Windows| {
-            let mut before = windows.entered.iter().filter(|entered| entered.number < first);
+            // Also what was opened since, by a thread that did not wait.
+            let mut before = windows.entered.iter().filter(|entered| entered.number < first || entered.open);
             before.any(|entered| wanted.iter().any(|wanted| entered.conflicts(&wanted.range, wanted.writes)))
         };
         // Not `wait_while`, which returns at the first wake-up, whatever it finds, if the lock is poisoned.
         while in_the_way(&windows) {
             windows = self.closed.wait(windows).unwrap_or_else(PoisonError::into_inner);
         }
+        let own = windows
+            .entered
+            .iter_mut()
+            .filter(|entered| (first..first + wanted.len() as u64).contains(&entered.number));
+        own.for_each(|entered| entered.open = true);
+    }
+
+    /// Opens windows if nobody is in the way, before those who wait.
+    fn enter_at_once(&self, wanted: &mut [Wanted<'_>]) -> Result<(), BackendError> {
+        let mut windows = self.windows();
+        for wanted in &*wanted {
+            let mut open = windows.entered.iter().filter(|entered| entered.open);
+            if let Some(other) = open.find(|entered| entered.conflicts(&wanted.range, wanted.writes)) {
+                return Err(BackendError::invalid(format!(
+                    "a window on bytes {:?} is open, and a thread that has windows open does not wait for one on \
+                     {:?} of the same memory: two could wait for each other, or it for itself",
+                    other.range, wanted.range
+                )));
+            }
+        }
+        for wanted in wanted {
+            wanted.number = windows.next;
+            windows.next += 1;
+            let (number, range, writes) = (wanted.number, wanted.range.clone(), wanted.writes);
+            windows.entered.push(Entered { number, range, writes, open: true });
+        }
+        Ok(())
     }
 
     fn leave(&self, number: u64) {
@@ -190,6 +219,8 @@ struct Entered {
     number: u64,
     range: Range<usize>,
     writes: bool,
+    /// It waits no more.
+    open: bool,
 }
 
 impl Entered {
@@ -209,12 +240,12 @@ impl fmt::Debug for HostMemory {
 }
 
 /// Opens all windows of one operation: some to read from and some to write to, of any memories. Blocks until none
-/// of another operation is in the way.
+/// of another operation is in the way, unless this thread has windows open already.
 ///
 /// # Errors
 ///
 /// [`BackendError::invalid`] if a range lies outside of its memory, if one that is written to overlaps another of the
-/// operation, or if this thread has windows open already: it could come to wait for itself.
+/// operation, or if this thread has windows open already and another window is in the way: none is opened then.
 pub fn open_windows<'a, const R: usize, const W: usize>(
     reads: [(&'a HostMemory, Range<usize>); R],
     writes: [(&'a HostMemory, Range<usize>); W],
@@ -230,8 +261,17 @@ pub fn open_windows<'a, const R: usize, const W: usize>(
 
     let address = |wanted: &Wanted<'a>| std::ptr::from_ref(wanted.memory).addr();
     wanted.sort_by_key(address);
+    let nested = OPEN.with(Cell::get) > 0;
+    let mut entered = 0;
     for of_one_memory in wanted.chunk_by_mut(|a, b| address(a) == address(b)) {
-        of_one_memory[0].memory.enter(of_one_memory);
+        let memory = of_one_memory[0].memory;
+        if !nested {
+            memory.enter(of_one_memory);
+        } else if let Err(error) = memory.enter_at_once(of_one_memory) {
+            wanted[..entered].iter().for_each(|wanted| wanted.memory.leave(wanted.number));
+            return Err(error);
+        }
+        entered += of_one_memory.len();
     }
     wanted.sort_by_key(|wanted| wanted.place);
     OPEN.with(|open| open.set(open.get() + wanted.len()));
@@ -262,12 +302,6 @@ struct Wanted<'a> {
 }
 
 fn check(wanted: &[Wanted<'_>]) -> Result<(), BackendError> {
-    if OPEN.with(Cell::get) > 0 {
-        return Err(BackendError::invalid(
-            "this thread has windows open already, and could come to wait for itself: all windows of one operation \
-             are opened together",
-        ));
-    }
     for (at, one) in wanted.iter().enumerate() {
         let (range, len) = (&one.range, one.memory.len);
         if range.start > range.end || range.end > len {
@@ -472,19 +506,45 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_windows_open_gets_an_error_and_does_not_wait_for_itself() {
+    fn windows_nest_where_nobody_is_in_the_way_and_never_wait() {
         ends(|| {
             let (memory, other) = (HostMemory::zeroed(8).unwrap(), HostMemory::zeroed(8).unwrap());
             let window = memory.read(0..4).unwrap();
-            for error in [
-                memory.write(0..4).unwrap_err(),
-                memory.read(4..8).err().unwrap(),
-                other.read(0..1).err().unwrap(),
-            ] {
-                assert!(error.to_string().contains("this thread has windows open already"), "{error}");
+            let nested =
+                (memory.read(2..6).unwrap(), memory.write(6..8).unwrap(), other.write(0..8).unwrap());
+            assert_eq!((memory.window_count(), other.window_count()), (3, 1));
+            for error in [memory.write(0..4).unwrap_err(), other.read(0..1).err().unwrap()] {
+                assert!(error.to_string().contains("does not wait for one on"), "{error}");
             }
-            drop(window);
-            assert!(memory.write(0..4).is_ok());
+            // All or none: the memory that comes first is not left locked.
+            for (free, taken) in [(4..6, 0..1), (0..1, 4..6)] {
+                drop(open_windows([(&memory, free)], [(&other, taken)]).err().unwrap());
+            }
+            assert_eq!((memory.window_count(), other.window_count()), (3, 1));
+            drop((window, nested));
+            assert!(memory.write(0..8).is_ok());
+        });
+    }
+
+    #[test]
+    fn who_waits_does_not_get_in_beside_a_window_that_was_nested_meanwhile() {
+        ends(|| {
+            let memory = HostMemory::zeroed(8).unwrap();
+            std::thread::scope(|scope| {
+                let outer = memory.read(0..4).unwrap();
+                let writer = scope.spawn(|| memory.write(0..8).unwrap().fill(1));
+                while memory.window_count() < 2 {
+                    std::thread::yield_now();
+                }
+                // It goes before the writer, which would wait for this thread.
+                let nested = memory.read(0..8).unwrap();
+                drop(outer);
+                std::thread::sleep(Duration::from_millis(20));
+                assert_eq!(*nested, [0; 8]);
+                drop(nested);
+                writer.join().unwrap();
+            });
+            assert_eq!(*memory.read(0..8).unwrap(), [1; 8]);
         });
     }
 
@@ -562,6 +622,12 @@ mod tests {
                     let Ok(([read], [mut written])) = open_windows([range()], [range()]) else { continue };
                     let before = read.to_vec();
                     written.fill(own);
+                    let (memory, within) = range();
+                    if let Ok(mut nested) = memory.write(within) {
+                        nested.fill(own);
+                        std::thread::yield_now();
+                        assert!(nested.iter().all(|&byte| byte == own));
+                    }
                     std::thread::yield_now();
                     assert_eq!(*read, before[..]);
                     assert!(written.iter().all(|&byte| byte == own));
