@@ -112,8 +112,9 @@ fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, 
         Err(DeviceError::Call { error, .. })
             if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }) =>
         {
-            // Memory of buffers that are gone may wait for somebody to see that the work on it is done.
-            match device.collect() {
+            // Memory of buffers that are gone may wait for somebody to see that the work on it is done, which may be
+            // another device's.
+            match open::collect() {
                 true => attempt(),
                 false => fail(error),
             }
