@@ -18,7 +18,8 @@ use crate::{
 ///
 /// It is a handle that is cheap to clone; each function may be called from any thread and returns at once, unless it
 /// says otherwise. Work owns what it touches, so that buffers may be dropped while it waits. When the last handle is
-/// dropped, what is in the queue is still done, and nothing waits for it.
+/// dropped, what is in the queue is still done, and nothing waits for it; neither does the end of the process, which ends
+/// the work too: [synchronize](Self::synchronize) before.
 ///
 /// ```
 /// use device_registry::device;
