@@ -1,0 +1,230 @@
+//! Errors in queued work are told once, and never dropped.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use device_registry::BackendError;
+
+use crate::backends::{both, plain, queued};
+use crate::{content, ends, failed, filled, told};
+
+#[test]
+fn after_a_failure_work_is_skipped_until_somebody_was_told() {
+    ends(|| {
+        let (device, control) = plain();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
+        control.close();
+        stream.write(&buffer, 0, b"1").unwrap();
+        control.fail(BackendError::other("on purpose"));
+        let read = stream.read(&buffer, 0..1).unwrap();
+        let event = stream.record().unwrap();
+        stream.write(&buffer, 1, b"2").unwrap();
+        let ran = Arc::new(AtomicBool::new(false));
+        let runs = Arc::clone(&ran);
+        stream.call(move || runs.store(true, Ordering::SeqCst)).unwrap();
+        control.open();
+        for answer in [told(read.wait()), told(event.synchronize()), told(event.query())] {
+            assert!(answer.ends_with(": write: on purpose"), "{answer}");
+        }
+        // Also what is put in when it has happened, as long as nobody was told.
+        stream.write(&buffer, 2, b"3").unwrap();
+        assert!(told(stream.synchronize()).ends_with(": write: on purpose"));
+        stream.synchronize().expect("an error is told once");
+        assert!(stream.query().unwrap());
+        stream.write(&buffer, 3, b"4").unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(content(&buffer), b"...4");
+        assert!(!ran.load(Ordering::SeqCst));
+    });
+}
+
+#[test]
+fn what_was_put_in_before_somebody_was_told_is_skipped_also_afterwards() {
+    ends(|| {
+        let (device, control) = plain();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b".."));
+        // Once the first of these has failed, the second holds the thread in `skip` until the test goes on.
+        let (go, wait) = mpsc::channel::<()>();
+        let (failed, has_failed) = mpsc::channel();
+        struct Holds(mpsc::Sender<()>, mpsc::Receiver<()>);
+        impl Drop for Holds {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+                let _ = self.1.recv();
+            }
+        }
+        let holds = Holds(failed, wait);
+        control.fail(BackendError::other("on purpose"));
+        stream.write(&buffer, 0, b"1").unwrap();
+        stream.call(move || drop(holds)).unwrap();
+        has_failed.recv().unwrap();
+        stream.write(&buffer, 0, b"2").unwrap();
+        assert!(told(stream.query()).ends_with("on purpose"));
+        stream.write(&buffer, 1, b"3").unwrap();
+        go.send(()).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(content(&buffer), b".3");
+    });
+}
+
+#[test]
+fn a_query_tells_and_clears_as_well() {
+    ends(|| {
+        let (device, _) = plain();
+        let stream = failed(device, "on purpose");
+        let error = loop {
+            match stream.query() {
+                Ok(_) => thread::yield_now(),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().ends_with("launch: on purpose"));
+        assert!(stream.query().unwrap());
+    });
+}
+
+#[test]
+fn a_stream_that_waits_for_an_event_with_an_error_fails_with_it() {
+    ends(|| {
+        let (device, _) = plain();
+        for (other, _) in both() {
+            let event = failed(device, "at the source").record().unwrap();
+            let (stream, buffer) = (other.create_stream().unwrap(), filled(other, b"."));
+            stream.wait(&event).unwrap();
+            stream.write(&buffer, 0, b"x").unwrap();
+            assert!(told(stream.synchronize()).ends_with("at the source"));
+            assert_eq!(content(&buffer), b".");
+        }
+        let _ = device.synchronize();
+    });
+}
+
+#[test]
+fn the_error_of_a_stream_that_is_gone_is_told_by_the_device() {
+    ends(|| {
+        let (device, control) = plain();
+        control.close();
+        let buffer = device.allocate(1).unwrap();
+        let stream = device.create_stream().unwrap();
+        stream.write(&buffer, 0, b"x").unwrap();
+        control.fail(BackendError::other("too late"));
+        drop(stream);
+        control.open();
+        let error = loop {
+            match device.synchronize() {
+                Ok(()) => thread::yield_now(),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().ends_with("write: too late"), "{error}");
+        device.synchronize().expect("it is told once");
+    });
+}
+
+#[test]
+fn a_read_that_fails_when_its_stream_is_gone_is_told_by_the_device_as_well() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
+        control.close();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        control.fail(BackendError::other("too late"));
+        drop(stream);
+        control.open();
+        assert!(told(read.wait()).ends_with("read: too late"));
+        // This looks for streams that are gone and have no more work.
+        device.memory_statistics().unwrap();
+        assert!(told(device.synchronize()).ends_with("read: too late"));
+        device.synchronize().expect("it is told once");
+    });
+}
+
+#[test]
+fn every_failure_in_a_queue_of_the_drivers_is_told_once() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
+        for why in ["one", "two"] {
+            control.close();
+            let read = stream.read(&buffer, 0..1).unwrap();
+            control.fail(BackendError::other(why));
+            control.open();
+            assert!(told(read.wait()).ends_with(why));
+            assert!(told(stream.synchronize()).ends_with(why));
+            stream.synchronize().unwrap();
+        }
+        // What the queue says when it is waited for.
+        control.fail(BackendError::other("three"));
+        assert!(told(stream.synchronize()).ends_with("synchronize: three"));
+        stream.synchronize().unwrap();
+        control.fail(BackendError::other("four"));
+        assert!(told(device.synchronize()).ends_with("synchronize: four"));
+        device.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn of_two_streams_that_failed_both_errors_are_told() {
+    ends(|| {
+        let (device, _) = plain();
+        let (first, second) = (failed(device, "one"), failed(device, "two"));
+        assert!(told(device.synchronize()).ends_with("one"));
+        first.synchronize().unwrap();
+        assert!(told(device.synchronize()).ends_with("two"));
+        second.synchronize().unwrap();
+        device.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn work_behind_a_host_call_that_failed_never_comes_to_the_drivers_queue() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
+        let before = stream.record().unwrap();
+        stream.call(|| panic!("on purpose")).unwrap();
+        let skipped = stream.record().unwrap();
+        assert!(told(skipped.synchronize()).ends_with("on purpose"));
+        before.synchronize().unwrap();
+        control.log();
+        // The thread has nothing more to do, so that this would be submitted from here.
+        stream.write(&buffer, 0, b"x").unwrap();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        assert!(told(read.wait()).ends_with("on purpose"));
+        assert_eq!(control.log(), [""; 0]);
+        assert!(told(stream.synchronize()).ends_with("on purpose"));
+        stream.write(&buffer, 0, b"y").unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(content(&buffer), b"y");
+    });
+}
+
+#[test]
+fn a_host_call_behind_a_read_that_failed_is_skipped_and_the_first_error_told() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+        control.close();
+        control.fail(BackendError::other("first"));
+        let read = stream.read(&buffer, 0..4).unwrap();
+        stream.call(|| panic!("second")).unwrap();
+        control.open();
+        assert!(told(read.wait()).ends_with("first"));
+        assert!(told(stream.synchronize()).ends_with("first"));
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn a_read_that_a_driver_gives_up_is_an_error() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        control.gives_up_reads.store(true, Ordering::SeqCst);
+        control.close();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        control.open();
+        assert!(told(read.wait()).ends_with("read: the backend dropped the work unfinished"));
+    });
+}

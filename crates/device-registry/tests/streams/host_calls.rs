@@ -1,0 +1,197 @@
+//! Host calls and kernels: code of others, in a stream's order.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use device_registry::{BackendError, BackendErrorKind, DeviceError, Stream};
+
+use crate::backends::{ObedientStream, plain, queued};
+use crate::{content, ends, filled, kind, on_both, told};
+
+#[test]
+fn a_host_call_runs_in_its_place() {
+    on_both(|device, control| {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        let log = Arc::new(Mutex::new(Vec::new()));
+        control.close();
+        stream.write(&buffer, 0, b"x").unwrap();
+        let early = Arc::clone(&log);
+        stream.call(move || early.lock().unwrap().push("call")).unwrap();
+        stream.write(&buffer, 0, b"y").unwrap();
+        let event = stream.record().unwrap();
+        thread::sleep(Duration::from_millis(10));
+        assert!(log.lock().unwrap().is_empty(), "what comes before it is not done");
+        control.open();
+        event.synchronize().unwrap();
+        assert_eq!(*log.lock().unwrap(), ["call"]);
+        assert_eq!(content(&buffer), b"y");
+    });
+}
+
+#[test]
+fn what_comes_behind_a_host_call_waits_for_it() {
+    on_both(|device, _| {
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
+        let (go, wait) = mpsc::channel::<()>();
+        stream.call(move || wait.recv().unwrap()).unwrap();
+        stream.write(&buffer, 0, b"x").unwrap();
+        let event = stream.record().unwrap();
+        thread::sleep(Duration::from_millis(20));
+        assert!(!stream.query().unwrap() && !event.query().unwrap());
+        assert_eq!(content(&buffer), b".");
+        go.send(()).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(content(&buffer), b"x");
+    });
+}
+
+#[test]
+fn a_host_call_may_not_use_devices_and_what_it_drops_is_freed_afterwards() {
+    on_both(|device, control| {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        let pinned = device.allocate_host(8).unwrap();
+        assert!(pinned.is_pinned());
+        let (tell, answers) = mpsc::channel();
+        let (used, event) = (stream.clone(), stream.record().unwrap());
+        stream
+            .call(move || {
+                let answers = [
+                    buffer.write(0, b"x"),
+                    device.allocate(1).map(drop),
+                    used.synchronize(),
+                    used.record().map(drop),
+                    event.synchronize(),
+                    device.synchronize(),
+                    device.count().map(drop),
+                ];
+                // Allowed, and does not look after the streams.
+                device.memory_statistics().unwrap();
+                drop((buffer, pinned, event));
+                tell.send((answers, control.live.load(Ordering::SeqCst))).unwrap();
+            })
+            .unwrap();
+        let (answers, live) = answers.recv().unwrap();
+        for answer in answers {
+            assert!(matches!(answer, Err(DeviceError::InHostCall { .. })), "{answer:?}");
+        }
+        assert_eq!(live, 2, "a driver's free is a call to it as well");
+        stream.synchronize().unwrap();
+        device.memory_statistics().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_panic_in_a_host_call_is_an_error_of_queued_work() {
+    on_both(|device, _| {
+        let stream = device.create_stream().unwrap();
+        stream.call(|| panic!("on purpose")).unwrap();
+        assert!(told(stream.synchronize()).ends_with("host call: it panicked: on purpose"));
+        stream.call(|| ()).unwrap();
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn a_kernel_is_given_its_buffers_and_where_there_is_one_the_drivers_stream() {
+    ends(|| {
+        let (device, _) = plain();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(8).unwrap());
+        let empty = device.allocate(0).unwrap();
+        let part = buffer.slice(2..6).unwrap();
+        stream
+            .launch(&[&part, &empty], move |launch| {
+                assert_eq!(launch.device(), device);
+                assert_eq!(launch.spans()[0].as_ref().unwrap().range(), 2..6);
+                assert!(launch.spans()[1].is_none());
+                launch.stream_as::<ObedientStream>().map(drop)
+            })
+            .unwrap();
+        assert_eq!(kind(&stream.synchronize().unwrap_err()), BackendErrorKind::Unsupported);
+
+        let (device, control) = queued();
+        let stream = device.create_stream().unwrap();
+        control.close();
+        let gone = device.allocate(1).unwrap();
+        let (tell, ran) = mpsc::channel();
+        stream
+            .launch(&[&gone], move |launch| {
+                launch.stream_as::<ObedientStream>()?.submit(move || tell.send(()).unwrap());
+                Ok(())
+            })
+            .unwrap();
+        ran.recv().unwrap();
+        drop(gone);
+        let marked = stream.record().unwrap();
+        assert_eq!(
+            control.live.load(Ordering::SeqCst),
+            1,
+            "nobody knows when the kernel is done before an event is"
+        );
+        control.open();
+        marked.synchronize().unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(control.live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_kernel_may_not_use_devices_either() {
+    on_both(|device, _| {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        let (tell, answer) = mpsc::channel();
+        let used = buffer.clone();
+        stream
+            .launch(&[&buffer], move |_| {
+                tell.send(used.write(0, b"x")).unwrap();
+                Ok(())
+            })
+            .unwrap();
+        assert!(matches!(answer.recv().unwrap(), Err(DeviceError::InHostCall { .. })));
+    });
+}
+
+#[test]
+fn what_a_user_drops_may_panic_or_use_devices_and_the_stream_goes_on() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            assert!(thread::panicking(), "on purpose");
+        }
+    }
+    struct Waits(Stream);
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            assert!(matches!(self.0.synchronize(), Err(DeviceError::InHostCall { .. })));
+        }
+    }
+    on_both(|device, control| {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+        stream.call(|| panic!("on purpose")).unwrap();
+        let (panics, waits) = (Panics, Waits(stream.clone()));
+        // Skipped.
+        stream.call(move || drop(panics)).unwrap();
+        stream.call(move || drop(waits)).unwrap();
+        assert!(told(stream.synchronize()).ends_with("on purpose"));
+        let _ = stream.synchronize();
+        // Refused by the device, which is lost meanwhile.
+        let ((go, gate), (begin, begun)) = (mpsc::channel::<()>(), mpsc::channel());
+        stream
+            .call(move || {
+                begin.send(()).unwrap();
+                gate.recv().unwrap();
+            })
+            .unwrap();
+        begun.recv().unwrap();
+        let panics = Panics;
+        stream.call(move || drop(panics)).unwrap();
+        control.fail(BackendError::lost("gone"));
+        buffer.write(0, b"x").unwrap_err();
+        let waiting = stream.record();
+        go.send(()).unwrap();
+        assert_eq!(kind(&waiting.unwrap_err()), BackendErrorKind::Lost);
+        assert_eq!(kind(&stream.synchronize().unwrap_err()), BackendErrorKind::Lost);
+    });
+}

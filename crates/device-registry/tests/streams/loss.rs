@@ -1,0 +1,203 @@
+//! Devices that are lost, reset and closed.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use device_registry::{BackendError, BackendErrorKind, Device, DeviceError};
+
+use crate::backends::{plain, queued};
+use crate::{content, ends, failed, filled, kind, on_both, told};
+
+#[test]
+fn a_device_that_is_lost_says_so_in_every_later_call_and_others_go_on() {
+    on_both(|device, control| {
+        let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+        let (other_device, _) = queued();
+        let event = stream.record().unwrap();
+        stream.synchronize().unwrap();
+        control.fail(BackendError::lost("it fell off the bus"));
+        buffer.write(0, b"x").unwrap_err();
+        let calls: [Result<(), DeviceError>; 14] = [
+            buffer.write(0, b"x"),
+            buffer.read(0, &mut [0]),
+            buffer.copy_from(0, &buffer, 1..2),
+            buffer.fill(0..4, b"x"),
+            device.allocate(1).map(drop),
+            device.allocate(0).map(drop),
+            device.create_stream().map(drop),
+            device.memory_info().map(drop),
+            device.synchronize(),
+            device.open(),
+            stream.write(&buffer, 0, b"x"),
+            stream.synchronize(),
+            stream.query().map(drop),
+            event.query().map(drop),
+        ];
+        for (at, call) in calls.into_iter().enumerate() {
+            let error = call.unwrap_err();
+            assert_eq!(kind(&error), BackendErrorKind::Lost, "{at}: {error}");
+            assert!(error.to_string().contains("it fell off the bus"), "{error}");
+        }
+        filled(other_device, b"x");
+        filled(Device::cpu(), b"x");
+    });
+}
+
+#[test]
+fn a_read_that_a_lost_device_forgets_is_an_error_and_no_hang() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+        control.forgets_reads.store(true, Ordering::SeqCst);
+        let read = stream.read(&buffer, 0..4).unwrap();
+        assert!(!read.is_ready());
+        stream.synchronize().expect("the driver says that all is done");
+        let waits = thread::spawn(move || read.wait());
+        control.fail(BackendError::lost("gone"));
+        buffer.write(0, b"x").unwrap_err();
+        assert_eq!(kind(&waits.join().unwrap().unwrap_err()), BackendErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_loss_that_only_a_queued_read_sees_is_one_of_the_device() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+        control.close();
+        let read = stream.read(&buffer, 0..1).unwrap();
+        control.fail(BackendError::lost("gone"));
+        control.open();
+        assert_eq!(kind(&read.wait().unwrap_err()), BackendErrorKind::Lost);
+        assert_eq!(kind(&device.open().unwrap_err()), BackendErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_reset_lets_the_device_be_opened_afresh_and_what_is_old_stays_lost() {
+    on_both(|device, control| {
+        let (buffer, stream) = (filled(device, b"x"), device.create_stream().unwrap());
+        assert_eq!(kind(&device.reset().unwrap_err()), BackendErrorKind::Invalid, "it is not lost");
+        control.fail(BackendError::lost("gone"));
+        buffer.read(0, &mut [0]).unwrap_err();
+        assert_eq!(kind(&device.reset().unwrap_err()), BackendErrorKind::Unsupported);
+        assert_eq!(kind(&device.open().unwrap_err()), BackendErrorKind::Lost);
+        control.can_reset.store(true, Ordering::SeqCst);
+        device.reset().unwrap();
+        control.log();
+        let fresh = filled(device, b"y");
+        assert!(control.log().contains(&"open".to_owned()));
+        assert_eq!(content(&fresh), b"y");
+        for old in [
+            buffer.write(0, b"x"),
+            stream.synchronize(),
+            stream.copy(&fresh, 0..1, &buffer, 0),
+            stream.write(&fresh, 0, b"z"),
+            fresh.copy_from(0, &buffer, 0..1),
+        ] {
+            assert_eq!(kind(&old.unwrap_err()), BackendErrorKind::Lost);
+        }
+        assert_eq!(device.memory_statistics().unwrap().live, 1, "the old ones are not the new device's");
+    });
+}
+
+#[test]
+fn a_device_that_is_closed_is_done_with_its_work_and_opens_afresh() {
+    on_both(|device, control| {
+        device.close().expect("it is not open");
+        let (buffer, stream) = (filled(device, b"x"), device.create_stream().unwrap());
+        let read = stream.read(&buffer, 0..1).unwrap();
+        let event = stream.record().unwrap();
+        device.close().unwrap();
+        assert!(read.is_ready(), "its work is waited for");
+        assert_eq!(*read.wait().unwrap(), *b"x");
+        assert_eq!(control.log().last().unwrap(), "close");
+        for old in [
+            buffer.write(0, b"x"),
+            stream.synchronize(),
+            stream.write(&buffer, 0, b"x"),
+            event.query().map(drop),
+            stream.write(&filled(device, b"y"), 0, b"z"),
+        ] {
+            let error = old.unwrap_err();
+            assert!(matches!(error, DeviceError::Closed { .. }), "{error}");
+            assert!(error.to_string().contains("the device was closed"), "{error}");
+        }
+        assert_eq!(control.log()[0], "open");
+        drop((buffer, stream, event));
+        assert_eq!(control.live.load(Ordering::SeqCst), 0, "memory of a closed device is dropped");
+    });
+}
+
+#[test]
+fn closing_tells_what_nobody_was_told_and_what_the_driver_says() {
+    ends(|| {
+        let (device, control) = plain();
+        let _stream = failed(device, "on purpose");
+        assert!(told(device.close()).ends_with("launch: on purpose"));
+        device.open().unwrap();
+        control.fail(BackendError::other("the door is stuck"));
+        assert!(told(device.close()).ends_with("close: the door is stuck"));
+        device.allocate(1).expect("it was closed all the same");
+    });
+}
+
+#[test]
+fn a_read_is_answered_when_its_stream_is_gone_and_its_device_lost_or_closed() {
+    for close in [false, true] {
+        ends(move || {
+            let (device, control) = queued();
+            let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+            control.forgets_reads.store(true, Ordering::SeqCst);
+            let read = stream.read(&buffer, 0..4).unwrap();
+            drop(stream);
+            device.memory_statistics().unwrap();
+            if close {
+                device.close().unwrap();
+                assert!(matches!(read.wait(), Err(DeviceError::Closed { .. })));
+            } else {
+                control.fail(BackendError::lost("gone"));
+                buffer.write(0, b"x").unwrap_err();
+                assert_eq!(kind(&read.wait().unwrap_err()), BackendErrorKind::Lost);
+            }
+        });
+    }
+}
+
+#[test]
+fn memory_and_events_of_a_device_that_is_closed_never_reach_the_one_that_is_opened_anew() {
+    on_both(|device, _| {
+        let (old, event) = (filled(device, b"old."), device.create_stream().unwrap().record().unwrap());
+        device.close().unwrap();
+        let (new, stream) = (filled(device, b"new."), device.create_stream().unwrap());
+        for result in [
+            new.copy_from(0, &old, 0..4),
+            stream.copy(&old, 0..4, &new, 0).and_then(|()| stream.synchronize()),
+            stream.wait(&event).and_then(|()| stream.synchronize()),
+        ] {
+            assert!(matches!(result, Err(DeviceError::Closed { .. })), "{result:?}");
+        }
+        assert_eq!(content(&new), b"new.");
+    });
+}
+
+#[test]
+fn a_device_is_closed_when_no_call_is_in_it() {
+    ends(|| {
+        let (device, control) = plain();
+        let buffer = device.allocate(4).unwrap();
+        control.close();
+        let writes = thread::spawn(move || buffer.write(0, b"x"));
+        while !control.log().contains(&"write".to_owned()) {
+            thread::yield_now();
+        }
+        let closes = thread::spawn(move || device.close());
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(control.log(), [""; 0], "the write is still in the driver");
+        control.open();
+        closes.join().unwrap().unwrap();
+        writes.join().unwrap().unwrap();
+        assert_eq!(control.log(), ["close"]);
+    });
+}

@@ -1,0 +1,88 @@
+//! Queues of a driver's own: how work comes there, and what becomes of refusals.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use device_registry::{BackendError, Buffer, Device, DeviceError, Stream};
+
+use crate::backends::queued;
+use crate::{ends, filled, told};
+
+#[test]
+fn a_call_that_a_queue_refuses_is_returned_and_leaves_no_failure() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+        type Put = fn(&Stream, &Buffer) -> Result<(), DeviceError>;
+        let refusals: [Put; 5] = [
+            |stream, buffer| stream.write(buffer, 0, b"x"),
+            |stream, buffer| stream.read(buffer, 0..1).map(drop),
+            |stream, buffer| stream.copy(buffer, 0..1, buffer, 1),
+            |stream, buffer| stream.fill(buffer, 0..1, b"x"),
+            |stream, _| stream.record().map(drop),
+        ];
+        for refused in refusals {
+            control.refuse(BackendError::invalid("not this"));
+            assert!(told(refused(&stream, &buffer)).ends_with(": not this"));
+            stream.synchronize().unwrap();
+            refused(&stream, &buffer).unwrap();
+        }
+    });
+}
+
+#[test]
+fn one_thread_at_a_time_submits_to_a_queue_and_no_work_comes_between_the_parts_of_another() {
+    const LEN: usize = 4 << 20;
+    ends(|| {
+        let (device, control) = queued();
+        control.has_no_fill.store(true, Ordering::SeqCst);
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(LEN).unwrap());
+        for _ in 0..10 {
+            thread::scope(|scope| {
+                scope.spawn(|| stream.fill(&buffer, 0..LEN, b"x").unwrap());
+                scope.spawn(|| (0..8).for_each(|_| stream.write(&buffer, 0, b"y").unwrap()));
+                scope.spawn(|| (0..8).for_each(|_| drop(stream.record().unwrap())));
+            });
+            let bytes = stream.read(&buffer, 0..LEN).unwrap().wait().unwrap();
+            assert!(!bytes[1..].contains(&b'y'), "the first byte was copied on after it was written to");
+        }
+        assert_eq!(control.most_submitting.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_copy_from_elsewhere_goes_by_the_way_that_there_is_and_in_its_place() {
+    ends(|| {
+        let ((device, control), (peer, _)) = (queued(), queued());
+        let (stream, destination) = (device.create_stream().unwrap(), filled(device, b"...."));
+        for (source, way) in [
+            (filled(peer, b"abcd"), &["queue copy", "queue fill", "queue read", "queue flush"][..]),
+            (filled(Device::cpu(), b"abcd"), &["queue flush", "write"]),
+        ] {
+            control.log();
+            stream.copy(&source, 1..3, &destination, 1).unwrap();
+            stream.fill(&destination, 0..1, b"x").unwrap();
+            assert_eq!(*stream.read(&destination, 0..4).unwrap().wait().unwrap(), *b"xbc.");
+            assert_eq!(control.log()[..way.len()], *way);
+            stream.fill(&destination, 0..4, b".").unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_queue_of_the_drivers_is_told_to_begin_behind_events_and_reads_and_before_it_is_left_or_waited_for() {
+    let (device, control) = queued();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
+    control.log();
+    stream.record().unwrap();
+    assert_eq!(control.log(), ["queue record", "queue flush"]);
+    drop(stream.read(&buffer, 0..1).unwrap());
+    assert_eq!(control.log(), ["queue read", "queue flush"]);
+    stream.synchronize().unwrap();
+    assert_eq!(control.log(), ["queue flush"]);
+    stream.query().unwrap();
+    assert_eq!(control.log(), ["queue flush"]);
+    drop(stream);
+    // Perhaps more than once: any thread may look whether it is done.
+    assert_eq!(control.log()[0], "queue flush");
+}

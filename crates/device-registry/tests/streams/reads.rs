@@ -1,0 +1,61 @@
+//! Reads: awaited, with an end, and into memory that is given.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use crate::{filled, on_both, told};
+
+#[test]
+fn a_read_can_be_awaited() {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    on_both(|device, control| {
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
+        control.close();
+        let mut read = pin!(stream.read(&buffer, 1..3).unwrap());
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        assert!(read.as_mut().poll(&mut context).is_pending());
+        control.open();
+        let bytes = loop {
+            match read.as_mut().poll(&mut context) {
+                Poll::Ready(bytes) => break bytes.unwrap(),
+                Poll::Pending => thread::park_timeout(Duration::from_secs(30)),
+            }
+        };
+        assert_eq!(*bytes, *b"us");
+        let Poll::Ready(again) = read.as_mut().poll(&mut context) else { panic!("it is ready") };
+        assert!(told(again).contains("taken already"));
+    });
+}
+
+#[test]
+fn a_wait_may_have_an_end() {
+    on_both(|device, control| {
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
+        control.close();
+        let read = stream.read(&buffer, ..).unwrap();
+        let read = read.wait_timeout(Duration::from_millis(20)).expect_err("it stands at the gate");
+        control.open();
+        assert_eq!(*read.wait_timeout(Duration::from_secs(60)).unwrap().unwrap(), *b"rust");
+    });
+}
+
+#[test]
+fn a_read_goes_into_the_memory_that_it_is_given() {
+    on_both(|device, _| {
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
+        let pinned = device.allocate_host(2).unwrap();
+        let read = stream.read_to(&buffer, 1, pinned).unwrap().wait().unwrap();
+        assert!(read.is_pinned() && *read == *b"us");
+        stream.write(&buffer, 0, read).unwrap();
+        assert_eq!(*stream.read(&buffer, 0..4).unwrap().wait().unwrap(), *b"usst");
+    });
+}
