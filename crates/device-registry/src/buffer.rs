@@ -112,9 +112,9 @@ fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, 
         Err(DeviceError::Call { error, .. })
             if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }) =>
         {
-            // Memory of buffers that are gone may wait for somebody to see that the work on it is done, which may be
-            // another device's.
-            match open::collect() {
+            // Memory of buffers that are gone may wait for somebody to see that the work on it is done. (Streams of other
+            // devices may hold some too. To look at those as well would make what becomes of this depend on them.)
+            match device.collect() {
                 true => attempt(),
                 false => fail(error),
             }

@@ -159,16 +159,6 @@ pub(crate) fn all() -> Vec<Device> {
     cells.iter().filter(|(_, cell)| cell.get().is_some()).map(|(&device, _)| device).collect()
 }
 
-/// Lets go of what finished work has used, on all devices. Does not wait. Returns whether there was any.
-pub(crate) fn collect() -> bool {
-    let open: Vec<_> = {
-        let cells = CELLS.read().unwrap_or_else(PoisonError::into_inner);
-        cells.values().filter_map(|cell| cell.get()).collect()
-    };
-    // Each of them, whatever the first has.
-    open.into_iter().fold(false, |any, device| device.collect() | any)
-}
-
 /// Another thread may have opened it anew.
 fn forget(device: Device, open: &'static OpenDevice) {
     let mut cells = CELLS.write().unwrap_or_else(PoisonError::into_inner);
