@@ -256,7 +256,8 @@ impl EventOptions {
 /// A queue of a device's own: what is submitted is done in that order, beside the host.
 ///
 /// Every function submits from the caller's thread and does not wait for the work, except where it says so. It may be
-/// called from any thread; for one stream the core never calls two of the submitting functions at once. An error is a
+/// called from any thread; for one stream the core never calls two of the submitting functions at once, which are all but
+/// [`flush`](Self::flush), [`query`](Self::query) and [`synchronize`](Self::synchronize). An error is a
 /// refusal, after which the queue goes on as if it had not been asked. What fails later is reported by the
 /// [`EventDriver`]s behind it, [`query`](Self::query) and [`synchronize`](Self::synchronize), once or each time; if the
 /// device cannot go on, as [`BackendError::lost`]. A driver need not skip what is behind a failure.

@@ -16,8 +16,8 @@
 //!   [`Span`], which only this crate can make. So drivers are short, and all of them refuse the same things with
 //!   the same words.
 //! - *A backend is not trusted to behave.* Every call into one is isolated: a panic becomes an error of that call.
-//!   No lock of this crate is held meanwhile, and backends that need each other, to load or to open a device, get
-//!   an error where they would wait for ever.
+//!   No lock of this crate is held meanwhile, but for the turn of a stream that submits to a driver's queue. Backends
+//!   that need each other, to load or to open a device, get an error where they would wait for ever.
 //! - *Errors are values, and complete.* A [`DeviceError`] says what was asked, what there is, and what to do; a
 //!   backend reports a [`BackendError`], to which the device and the call are added.
 //! - *Work beside the host goes into streams*, which own what they touch. A driver need not have any: the core has a

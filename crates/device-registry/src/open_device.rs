@@ -79,7 +79,8 @@ struct Later {
     values: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
-/// No code of others runs under the locks of this crate, so that a poisoned one holds nothing half changed.
+/// No code of others runs under the locks of this crate, but for one that guards no value; so a poisoned one holds nothing
+/// half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -127,11 +127,17 @@ impl Queue {
             return self.give_to_thread(state, operation);
         }
         drop(state);
-        match self.submit(driver, operation)? {
+        let (submitted, marked) = self.submit(driver, operation);
+        let accepted = match submitted {
             // Before anybody else has a turn, as it has its place here.
-            Some(for_the_host) => self.give_to_thread(lock(&self.state), for_the_host),
-            None => Ok(()),
+            Ok(Some(for_the_host)) => self.give_to_thread(lock(&self.state), for_the_host),
+            other => other.map(drop),
+        };
+        drop(turn);
+        if marked {
+            self.collect();
         }
+        accepted
     }
 
     fn give_to_thread(
@@ -147,7 +153,8 @@ impl Queue {
                 let error = BackendError::other("the stream's thread does not start").with_source(error);
                 let (device, call) = (self.device.device(), operation.name());
                 let error = DeviceError::Call { device, call, error };
-                operation.skip(device, error.clone());
+                // Somebody's turn may last, which what is dropped here could wait for.
+                host_call::run(|| operation.skip(device, error.clone()));
                 return Err(error);
             }
             state.has_thread = true;
@@ -222,8 +229,13 @@ impl Queue {
         };
         let for_the_host = match operation.is_submittable(self.device) {
             true => {
-                let _turn = lock(&self.submitting);
-                self.submit(driver, operation)?
+                let turn = lock(&self.submitting);
+                let (submitted, marked) = self.submit(driver, operation);
+                drop(turn);
+                if marked {
+                    self.collect();
+                }
+                submitted?
             }
             false => Some(operation),
         };
@@ -241,12 +253,13 @@ impl Queue {
     }
 
     /// Submits work to the driver's queue, and keeps what it uses. Returns it if only the host can do it. The caller has
-    /// its turn.
+    /// its turn, and afterwards [collects](Self::collect) if the second value says so: what is let go may be a user's,
+    /// whose `drop` may wait for a turn.
     fn submit(
         &self,
         driver: &dyn StreamDriver,
         operation: Operation,
-    ) -> Result<Option<Operation>, DeviceError> {
+    ) -> (Result<Option<Operation>, DeviceError>, bool) {
         if let Operation::Read { completion, .. } = &operation {
             self.device.add_open_read(completion.shared());
         }
@@ -258,9 +271,8 @@ impl Queue {
         drop(in_flight);
         if full {
             self.mark(driver);
-            self.collect();
         }
-        submitted
+        (submitted, full)
     }
 
     /// Records an event behind what is in flight. Without it, nothing is let go before the stream is waited for.

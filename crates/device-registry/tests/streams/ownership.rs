@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use device_registry::{BackendError, BackendErrorKind, Device, Launch};
+use device_registry::{BackendError, BackendErrorKind, Device, Launch, Stream};
 
 use crate::backends::{ObedientStream, plain, queued};
 use crate::{content, ends, filled, kind, on_both, told};
@@ -194,4 +194,29 @@ fn an_allocation_longer_than_the_device_can_make_is_told_the_limit() {
             .ends_with("1099511627777 bytes asked for, and one allocation can have 1099511627776")
     );
     assert_eq!(control.log(), [""; 0]);
+}
+
+#[test]
+fn what_a_kernel_keeps_may_use_the_stream_when_it_is_dropped() {
+    struct Records(Stream);
+    impl Drop for Records {
+        fn drop(&mut self) {
+            self.0.record().unwrap();
+        }
+    }
+    ends(|| {
+        let (device, _) = queued();
+        let stream = device.create_stream().unwrap();
+        // Some are let go while more is put in, and the others by waiting.
+        for _ in 0..1000 {
+            let value = Records(stream.clone());
+            stream
+                .launch(&[], move |launch| {
+                    launch.keep(value);
+                    Ok(())
+                })
+                .unwrap();
+        }
+        stream.synchronize().unwrap();
+    });
 }
