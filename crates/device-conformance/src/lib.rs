@@ -11,6 +11,7 @@ mod lanes;
 mod lists;
 mod mirrored;
 mod outcome;
+mod present;
 mod programs;
 mod standing;
 mod suite;
@@ -18,4 +19,5 @@ mod summary;
 
 pub use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
 pub use crate::outcome::Outcome;
+pub use crate::present::device_or_skip;
 pub use crate::suite::{Suite, run};

@@ -20,7 +20,7 @@ use crate::summary::Summary;
 use crate::{faults, isolate};
 
 /// The variable that lists backends which must not be skipped.
-const REQUIRE: &str = "DEVICE_CONFORMANCE_REQUIRE";
+pub(crate) const REQUIRE: &str = "DEVICE_CONFORMANCE_REQUIRE";
 /// The variable with the seconds that a check may take.
 const TIME_LIMIT: &str = "DEVICE_CONFORMANCE_TIME_LIMIT";
 
@@ -294,7 +294,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// The names of a comma list.
-fn names(list: &str) -> BTreeSet<String> {
+pub(crate) fn names(list: &str) -> BTreeSet<String> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
