@@ -106,10 +106,10 @@ impl DeviceProperties {
         Self { largest_allocation: Some(bytes), ..self }
     }
 
-    /// Adds the UUID.
+    /// Adds the UUID. One of nothing but zeros is none (RFC 9562, section 5.9): some drivers have it for "unknown".
     #[must_use]
     pub fn with_uuid(self, uuid: DeviceUuid) -> Self {
-        Self { uuid: Some(uuid), ..self }
+        Self { uuid: (uuid.0 != [0; 16]).then_some(uuid), ..self }
     }
 
     /// Adds where it is plugged in.
@@ -140,6 +140,32 @@ impl DeviceProperties {
     #[must_use]
     pub fn with_pinned_memory(self, pinned: bool) -> Self {
         Self { pinned_memory: pinned, ..self }
+    }
+
+    /// Whether both say that they are the same hardware: one card that two backends show, say. Their UUIDs are the
+    /// same, or their PCI addresses. Where neither is known to both it is `false`, as nothing is guessed.
+    ///
+    /// Parts of a card that are devices of their own share its address; where it matters, compare the UUIDs.
+    ///
+    /// ```
+    /// use device_registry::{Device, devices};
+    ///
+    /// // All devices, each card once.
+    /// let mut cards: Vec<(Device, _)> = Vec::new();
+    /// for device in devices().flat_map(|(_, devices)| devices.unwrap_or_default()) {
+    ///     let Ok(properties) = device.properties() else { continue };
+    ///     if !cards.iter().any(|(_, other)| properties.is_same_hardware(other)) {
+    ///         cards.push((device, properties));
+    ///     }
+    /// }
+    /// # assert_eq!(cards[0].0, Device::parse("cpu:0")?);
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    #[must_use]
+    pub fn is_same_hardware(&self, other: &Self) -> bool {
+        let same_uuid = self.uuid.is_some() && self.uuid == other.uuid;
+        let same_address = self.pci.is_some() && self.pci == other.pci;
+        same_uuid || same_address
     }
 }
 
@@ -338,6 +364,26 @@ impl MemoryInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hardware_is_the_same_by_what_both_know() {
+        let card = |uuid: u8, pci: Option<&str>| {
+            let card = DeviceProperties::new("card").with_uuid(DeviceUuid::from_bytes([uuid; 16]));
+            pci.iter().fold(card, |card, pci| card.with_pci(pci.parse().unwrap()))
+        };
+        let (first, second) = (Some("3b:00.0"), Some("5e:00.0"));
+        for (one, other, same) in [
+            (card(1, None), card(1, second), true),
+            (card(1, None), card(2, None), false),
+            (card(0, first), card(2, first), true),
+            (card(0, first), card(0, second), false),
+            (card(0, None), card(0, None), false),
+            (card(1, None), card(0, first), false),
+        ] {
+            assert_eq!(one.is_same_hardware(&other), same, "{one}; {other}");
+            assert_eq!(other.is_same_hardware(&one), same, "{one}; {other}");
+        }
+    }
 
     #[test]
     fn a_uuid_is_read_as_it_is_written_and_nothing_else_is() {
