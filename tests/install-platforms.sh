@@ -12,20 +12,9 @@ if ! command -v node >/dev/null; then
     packages="$packages nodejs"
 fi
 
-missing=
-for package in $packages; do
-    status=$(dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null || true)
-    [ "$status" = installed ] || missing="$missing $package"
-done
-if [ -n "$missing" ]; then
-    export DEBIAN_FRONTEND=noninteractive
-    install() {
-        # Word splitting is what makes it a list.
-        # shellcheck disable=SC2086
-        apt-get install --yes --quiet=2 --no-install-recommends $missing >/dev/null
-    }
-    install || { apt-get update --quiet=2 && install; }
-fi
+# Word splitting is what makes it a list.
+# shellcheck disable=SC2086
+sh tests/install-packages.sh $packages
 
 # The tests build offline. What other targets need, and what the standard library needs, is not part of a build for
 # this one.
