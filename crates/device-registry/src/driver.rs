@@ -335,6 +335,10 @@ pub trait StreamDriver: Any + Send + Sync {
         Err(BackendError::unsupported("waiting for an event"))
     }
 
+    /// A kernel has returned that was given this stream, and may have submitted native work to it, whatever its outcome. By
+    /// default nothing: it is for a driver that counts what is submitted, to answer [`query`](Self::query).
+    fn launched(&self) {}
+
     /// Sees to it that what was submitted begins without further calls. The core calls it before anything that waits,
     /// and after every event and read. By default nothing.
     ///

@@ -313,6 +313,9 @@ fn launch(
         // A panic is the kernel's, and what it has kept may be in use all the same.
         let launched = catch_unwind(AssertUnwindSafe(|| host_call::run(|| kernel(&launch))));
         keep.extend(launch.kept.into_inner().into_iter().map(|held| Keep::Value { _held: held }));
+        if let Some(stream) = stream {
+            stream.launched();
+        }
         launched.unwrap_or_else(|panic| {
             Err(BackendError::other(format_args!("the kernel panicked: {}", panic_message(panic))))
         })

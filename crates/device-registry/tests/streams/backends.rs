@@ -434,6 +434,10 @@ impl StreamDriver for ObedientStream {
         Ok(())
     }
 
+    fn launched(&self) {
+        self.control.note("launched");
+    }
+
     fn flush(&self) -> Result<(), BackendError> {
         self.control.submit("queue flush")
     }

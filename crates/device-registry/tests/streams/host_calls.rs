@@ -138,6 +138,28 @@ fn a_kernel_is_given_its_buffers_and_where_there_is_one_the_drivers_stream() {
 }
 
 #[test]
+fn a_drivers_stream_is_told_when_a_kernel_has_returned_whatever_became_of_it() {
+    ends(|| {
+        type Kernel = fn() -> Result<(), BackendError>;
+        let kernels: [Kernel; 3] =
+            [|| Ok(()), || Err(BackendError::other("on purpose")), || panic!("on purpose")];
+        for kernel in kernels {
+            let (device, control) = queued();
+            let (stream, seen) = (device.create_stream().unwrap(), Arc::new(Mutex::new(Vec::new())));
+            control.log();
+            let inside = Arc::clone(&seen);
+            let launched = stream.launch(&[], move |_| {
+                *inside.lock().unwrap() = control.log();
+                kernel()
+            });
+            drop(launched);
+            assert_eq!(*seen.lock().unwrap(), [""; 0], "it was told too early");
+            assert_eq!(control.log(), ["launched"]);
+        }
+    });
+}
+
+#[test]
 fn a_kernel_may_not_use_devices_either() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
