@@ -431,6 +431,10 @@ impl Queue {
         }
         if self.driver.is_some() {
             self.device.keep_closed(Arc::clone(self));
+            // Of a device that is gone there will be no call any more that looks at it.
+            if self.device.is_gone() {
+                self.device.collect();
+            }
         }
     }
 }

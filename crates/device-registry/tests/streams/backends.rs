@@ -42,6 +42,8 @@ pub(crate) struct Control {
     pub(crate) most_submitting: AtomicUsize,
     /// Memory that is not freed.
     pub(crate) live: AtomicUsize,
+    /// Queues that are not dropped.
+    pub(crate) queues: AtomicUsize,
     /// Allocation fails while so many are not freed.
     pub(crate) at_most: AtomicUsize,
     log: Mutex<Vec<String>>,
@@ -314,6 +316,7 @@ impl ObedientStream {
     fn new(control: &'static Control) -> Self {
         let (work, queue) = channel::<Box<dyn FnOnce() + Send>>();
         std::thread::spawn(move || queue.into_iter().for_each(|work| work()));
+        control.queues.fetch_add(1, Ordering::SeqCst);
         Self { control, work, open: Arc::default() }
     }
 
@@ -346,6 +349,12 @@ impl ObedientStream {
         };
         self.work.send(Box::new(work)).unwrap();
         event
+    }
+}
+
+impl Drop for ObedientStream {
+    fn drop(&mut self) {
+        self.control.queues.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -127,6 +127,7 @@ fn a_device_that_is_closed_is_done_with_its_work_and_opens_afresh() {
         assert_eq!(control.log()[0], "open");
         drop((buffer, stream, event));
         assert_eq!(control.live.load(Ordering::SeqCst), 0, "memory of a closed device is dropped");
+        assert_eq!(control.queues.load(Ordering::SeqCst), 0, "and so are its streams");
     });
 }
 
