@@ -1,0 +1,226 @@
+//! One open device.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cl3::command_queue::*;
+use cl3::ext::{
+    CL_QUEUE_PRIORITY_HIGH_KHR, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR, cl_queue_priority_khr,
+};
+use cl3::memory::{CL_MEM_READ_WRITE, create_buffer};
+use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_int, cl_platform_id};
+use device_registry::{
+    AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Pattern, PinnedMemory, Priority, Span,
+    StreamDriver, StreamOptions,
+};
+
+use crate::context::Context;
+use crate::error::{allocation_error, error_of, native_error};
+use crate::event;
+use crate::handle::Handle;
+use crate::memory::{OpenClMemory, Pinned};
+use crate::program::OpenClProgram;
+use crate::properties::Facts;
+use crate::stream::OpenClStream;
+
+/// An open device: a context of its own with one device in it.
+///
+/// A kernel gets it by [`Launch::driver_as`](device_registry::Launch::driver_as).
+pub struct OpenClDevice {
+    context: Arc<Context>,
+    facts: Facts,
+    /// Queues for the functions that block, for as many as are called at the same time. None of them waits for another,
+    /// or for a stream.
+    idle: Mutex<Vec<Handle>>,
+}
+
+impl OpenClDevice {
+    pub(crate) fn open(
+        ordinal: usize,
+        platform: cl_platform_id,
+        device: cl_device_id,
+        facts: &Facts,
+    ) -> Result<Self, BackendError> {
+        let context = Arc::new(Context::new(ordinal, platform, device)?);
+        Ok(Self { context, facts: facts.clone(), idle: Mutex::default() })
+    }
+
+    /// The context, which is this device's alone. It is valid for as long as the device is open.
+    #[must_use]
+    pub fn context(&self) -> cl_context {
+        self.context.get()
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device_id(&self) -> cl_device_id {
+        self.context.device()
+    }
+
+    /// Compiles OpenCL C for the device, with options of `clBuildProgram`. It blocks, which may take seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::invalid`] with the compiler's log if it is no program, [`BackendError::unsupported`] if the device
+    /// has no compiler.
+    pub fn build(&self, source: &str, options: &str) -> Result<OpenClProgram, BackendError> {
+        OpenClProgram::build(&self.context, source, options)
+    }
+
+    fn queue(&self, priority: Priority) -> Result<Handle, BackendError> {
+        let profiling = if self.facts.properties.timed_events { CL_QUEUE_PROFILING_ENABLE } else { 0 };
+        let hint: Option<cl_queue_priority_khr> = match priority {
+            _ if !self.facts.priorities => None,
+            Priority::High => Some(CL_QUEUE_PRIORITY_HIGH_KHR),
+            Priority::Low => Some(CL_QUEUE_PRIORITY_LOW_KHR),
+            _ => None,
+        };
+        let (context, device) = (self.context(), self.device_id());
+        let mut list = vec![CL_QUEUE_PROPERTIES as cl_queue_properties, profiling];
+        list.extend(
+            hint.into_iter().flat_map(|hint| [CL_QUEUE_PRIORITY_KHR as cl_queue_properties, hint.into()]),
+        );
+        list.push(0);
+        let created = match self.facts.version >= (2, 0) {
+            // SAFETY: the device is the context's, and the list ends with a zero.
+            true => unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) },
+            // SAFETY: as above.
+            false => unsafe { create_command_queue(context, device, profiling) },
+        };
+        let queue = created.map_err(|status| native_error("clCreateCommandQueue", status))?;
+        // SAFETY: it was just made, with one reference.
+        Ok(unsafe { Handle::queue(queue) })
+    }
+
+    /// Enqueues a command where nothing else is, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// `enqueue` enqueues one command to the queue and returns its event; and what the command touches may be touched
+    /// until this returns.
+    unsafe fn block(
+        &self,
+        call: &'static str,
+        len: usize,
+        enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
+    ) -> Result<(), BackendError> {
+        let queue = self.idle().pop().map_or_else(|| self.queue(Priority::Normal), Ok)?;
+        let done = enqueue(queue.get()).and_then(|event| {
+            // SAFETY: the event is of the command, with one reference.
+            event::wait(&unsafe { Handle::event(event) })
+        });
+        if done.is_err() {
+            // Whatever it was: nothing may touch the caller's bytes when this returns.
+            let _ = finish(queue.get());
+        }
+        self.idle().push(queue);
+        done.map_err(|status| error_of(call, status, len))
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Handle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeviceDriver for OpenClDevice {
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        let total = self.facts.properties.total_memory;
+        Ok(total.map_or_else(MemoryInfo::unknown, |total| MemoryInfo::unknown().with_total(total)))
+    }
+
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        let len = options.len;
+        // SAFETY: no host memory is involved.
+        let buffer = unsafe { create_buffer(self.context(), CL_MEM_READ_WRITE, len, ptr::null_mut()) }
+            .map_err(|status| allocation_error("clCreateBuffer", status, len))?;
+        // SAFETY: it was just made, with one reference.
+        let memory = OpenClMemory::new(unsafe { Handle::buffer(buffer) }, len);
+        // OpenCL promises nothing about what new memory holds, and many implementations take it at its first use only:
+        // that it is not there is to be said here, and not by work in a stream.
+        // SAFETY: the pattern is copied by the call, and the buffer outlives the command, which is waited for.
+        unsafe {
+            self.block("clEnqueueFillBuffer", len, |queue| {
+                enqueue_fill_buffer(queue, buffer, [0u8].as_ptr().cast(), 1, 0, len, 0, ptr::null())
+            })
+        }
+        .map_err(|error| memory.refused(error))?;
+        Ok(Arc::new(memory))
+    }
+
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        let (to, offset, len) = OpenClMemory::place(destination)?;
+        // SAFETY: the core has checked the range, `source` is as long, and lives until this returns.
+        unsafe {
+            self.block("clEnqueueWriteBuffer", len, |queue| {
+                let source = source.as_ptr().cast();
+                enqueue_write_buffer(queue, to, CL_BLOCKING, offset, len, source, 0, ptr::null())
+            })
+        }
+    }
+
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        let (from, offset, len) = OpenClMemory::place(source)?;
+        // SAFETY: as for `write`; and the bytes are borrowed for writing.
+        unsafe {
+            self.block("clEnqueueReadBuffer", len, |queue| {
+                let destination = destination.as_mut_ptr().cast();
+                enqueue_read_buffer(queue, from, CL_BLOCKING, offset, len, destination, 0, ptr::null())
+            })
+        }
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let (from, from_offset, len) = OpenClMemory::place(source)?;
+        let (to, to_offset, _) = OpenClMemory::place(destination)?;
+        // SAFETY: the core has checked that the ranges lie inside, are as long, and do not overlap.
+        unsafe {
+            self.block("clEnqueueCopyBuffer", len, |queue| {
+                enqueue_copy_buffer(queue, from, to, from_offset, to_offset, len, 0, ptr::null())
+            })
+        }
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        let (to, offset, len) = OpenClMemory::place(destination)?;
+        let pattern = pattern.as_bytes();
+        // SAFETY: the core has checked that the range lies inside and consists of whole patterns, and the pattern is
+        // copied by the call.
+        unsafe {
+            self.block("clEnqueueFillBuffer", len, |queue| {
+                let start: *const c_void = pattern.as_ptr().cast();
+                enqueue_fill_buffer(queue, to, start, pattern.len(), offset, len, 0, ptr::null())
+            })
+        }
+    }
+
+    fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
+        let queue = self.queue(options.priority)?;
+        Ok(Box::new(OpenClStream::new(queue, &self.context)))
+    }
+
+    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+        // A queue of its own, which is there when the mapping ends.
+        let queue = self.queue(Priority::Normal)?;
+        Ok(Box::new(Pinned::map(&self.context, queue, len)?))
+    }
+
+    fn reset(&self) -> Result<(), BackendError> {
+        // The next open makes a context of its own, which shares nothing with this one; or fails, if the device is not
+        // back.
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), BackendError> {
+        self.idle().clear();
+        self.context.release();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for OpenClDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenClDevice").field("name", &self.facts.properties.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Errors of OpenCL as errors of a backend, in one place.
+
+use std::error::Error;
+use std::fmt;
+
+use cl3::error_codes::*;
+use cl3::types::cl_int;
+use device_registry::{BackendError, BackendErrorKind};
+
+/// What a call to OpenCL that was refused, or a command that failed, is to a program: for kernels, which make calls of
+/// their own.
+///
+/// `call` is the function's name, and `status` what it returned, or the negative status of a command's event.
+///
+/// | status | kind |
+/// |---|---|
+/// | `CL_DEVICE_NOT_AVAILABLE`, `CL_CONTEXT_TERMINATED_KHR`, and that a device, context or queue is invalid: those of this backend are valid for as long as the device is there | [`Lost`](BackendErrorKind::Lost) |
+/// | a function that the loader does not have, no compiler | [`Unsupported`](BackendErrorKind::Unsupported) |
+/// | other arguments that are invalid, a program that does not build | [`Invalid`](BackendErrorKind::Invalid) |
+/// | anything else | [`Other`](BackendErrorKind::Other) |
+///
+/// ```
+/// use device_opencl::cl3::error_codes::{CL_DEVICE_NOT_AVAILABLE, CL_INVALID_KERNEL_ARGS};
+/// use device_opencl::native_error;
+/// use device_registry::BackendErrorKind;
+///
+/// let error = native_error("clEnqueueNDRangeKernel", CL_INVALID_KERNEL_ARGS);
+/// assert_eq!(error.to_string(), "clEnqueueNDRangeKernel: CL_INVALID_KERNEL_ARGS (-52)");
+/// assert_eq!(error.kind(), BackendErrorKind::Invalid);
+/// assert_eq!(native_error("clFlush", CL_DEVICE_NOT_AVAILABLE).kind(), BackendErrorKind::Lost);
+/// ```
+#[must_use]
+pub fn native_error(call: &str, status: cl_int) -> BackendError {
+    BackendError::new(kind(status), format_args!("{call}: {}", Status(status))).with_source(Status(status))
+}
+
+/// The same for a call that needs `len` bytes of memory, of which there may be too little.
+pub(crate) fn error_of(call: &str, status: cl_int, len: usize) -> BackendError {
+    match status {
+        CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY => out_of_memory(call, status, len),
+        _ => native_error(call, status),
+    }
+}
+
+/// The same for an allocation. What a kernel may fail of as well, and a size that no device has, are want of memory
+/// here.
+pub(crate) fn allocation_error(call: &str, status: cl_int, len: usize) -> BackendError {
+    match status {
+        CL_OUT_OF_RESOURCES | CL_INVALID_BUFFER_SIZE => out_of_memory(call, status, len),
+        _ => error_of(call, status, len),
+    }
+}
+
+fn out_of_memory(call: &str, status: cl_int, len: usize) -> BackendError {
+    let source = format!("{call}: {}", Status(status));
+    BackendError::out_of_memory(len as u64, None).with_source(source)
+}
+
+fn kind(status: cl_int) -> BackendErrorKind {
+    match status {
+        CL_DEVICE_NOT_AVAILABLE
+        | CL_CONTEXT_TERMINATED_KHR
+        | CL_INVALID_DEVICE
+        | CL_INVALID_CONTEXT
+        | CL_INVALID_COMMAND_QUEUE => BackendErrorKind::Lost,
+        DLOPEN_FUNCTION_NOT_AVAILABLE | CL_COMPILER_NOT_AVAILABLE | CL_LINKER_NOT_AVAILABLE => {
+            BackendErrorKind::Unsupported
+        }
+        CL_BUILD_PROGRAM_FAILURE | CL_COMPILE_PROGRAM_FAILURE | CL_LINK_PROGRAM_FAILURE => {
+            BackendErrorKind::Invalid
+        }
+        CL_MAX_SIZE_RESTRICTION_EXCEEDED..=CL_INVALID_VALUE => BackendErrorKind::Invalid,
+        _ => BackendErrorKind::Other,
+    }
+}
+
+/// A status as the headers of OpenCL call it, with its number.
+#[derive(Debug)]
+pub(crate) struct Status(pub(crate) cl_int);
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", error_text(self.0), self.0)
+    }
+}
+
+impl Error for Status {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_what_callers_act_on() {
+        for (status, kind) in [
+            (CL_DEVICE_NOT_AVAILABLE, BackendErrorKind::Lost),
+            (CL_CONTEXT_TERMINATED_KHR, BackendErrorKind::Lost),
+            (CL_INVALID_COMMAND_QUEUE, BackendErrorKind::Lost),
+            (CL_COMPILER_NOT_AVAILABLE, BackendErrorKind::Unsupported),
+            (DLOPEN_FUNCTION_NOT_AVAILABLE, BackendErrorKind::Unsupported),
+            (CL_INVALID_VALUE, BackendErrorKind::Invalid),
+            (CL_MAX_SIZE_RESTRICTION_EXCEEDED, BackendErrorKind::Invalid),
+            (CL_BUILD_PROGRAM_FAILURE, BackendErrorKind::Invalid),
+            (CL_OUT_OF_RESOURCES, BackendErrorKind::Other),
+            (CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, BackendErrorKind::Other),
+            (-7777, BackendErrorKind::Other),
+        ] {
+            assert_eq!(native_error("clFinish", status).kind(), kind, "{}", Status(status));
+        }
+    }
+
+    #[test]
+    fn want_of_memory_names_what_was_asked_for() {
+        let asked = |asked| BackendErrorKind::OutOfMemory { asked, free: None };
+        for status in [CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY] {
+            assert_eq!(error_of("clEnqueueFillBuffer", status, 7).kind(), asked(7));
+            assert_eq!(allocation_error("clCreateBuffer", status, 7).kind(), asked(7));
+        }
+        // Of a queued command it may be anything.
+        assert_eq!(error_of("clEnqueueFillBuffer", CL_OUT_OF_RESOURCES, 7).kind(), BackendErrorKind::Other);
+        assert_eq!(allocation_error("clCreateBuffer", CL_OUT_OF_RESOURCES, 7).kind(), asked(7));
+        assert_eq!(
+            allocation_error("clCreateBuffer", CL_DEVICE_NOT_AVAILABLE, 7).kind(),
+            BackendErrorKind::Lost
+        );
+    }
+}

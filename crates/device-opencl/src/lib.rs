@@ -1,0 +1,36 @@
+#![doc = include_str!("../README.md")]
+
+mod backend;
+mod commands;
+mod context;
+mod device;
+mod error;
+mod event;
+mod handle;
+mod loader;
+mod memory;
+mod program;
+mod properties;
+mod stream;
+
+use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+
+/// The functions, types and constants of OpenCL, as this crate uses them, for kernels.
+pub use cl3;
+
+pub use crate::device::OpenClDevice;
+pub use crate::error::native_error;
+pub use crate::memory::OpenClMemory;
+pub use crate::program::OpenClProgram;
+pub use crate::stream::OpenClStream;
+
+device_registry::entry_points! {
+    /// The backend `opencl`, for programs that register it by hand.
+    #[distributed_slice(BACKENDS)]
+    pub static OPENCL: BackendDescriptor = BackendDescriptor::new("opencl", load);
+}
+
+fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+    loader::open()?;
+    Ok(Box::new(backend::OpenCl::new(loader::platforms()?)))
+}

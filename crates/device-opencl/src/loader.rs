@@ -1,0 +1,87 @@
+//! The ICD loader, which is opened at run time, and its platforms.
+
+use std::env;
+
+use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE};
+use cl3::types::cl_platform_id;
+use device_registry::LoadFailure;
+
+use crate::error::{Status, native_error};
+
+/// Libraries to try before the system's, with `;` between them.
+const PATHS: &str = "OPENCL_DYLIB_PATH";
+/// Where Linux' loaders look for drivers, in place of `/etc/OpenCL/vendors`: ocl-icd and Khronos'.
+const VENDORS: [&str; 2] = ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"];
+
+/// What `cl3` opens.
+const LIBRARY: &str = if cfg!(windows) {
+    "OpenCL.dll"
+} else if cfg!(target_os = "macos") {
+    "/System/Library/Frameworks/OpenCL.framework/OpenCL"
+} else {
+    "libOpenCL.so.1"
+};
+
+const INSTALL: &str = if cfg!(windows) {
+    "install your GPU's driver, which brings it"
+} else if cfg!(target_os = "macos") {
+    "it is part of macOS"
+} else {
+    "install ocl-icd-libopencl1 (Debian) or ocl-icd (Fedora)"
+};
+
+/// Opens the loader, for good.
+pub(crate) fn open() -> Result<(), LoadFailure> {
+    if cfg!(all(windows, target_arch = "x86")) {
+        // There OpenCL's functions clear their own arguments away, and `cl3` calls them as if they did not.
+        return Err(LoadFailure::unavailable("OpenCL cannot be called on Windows with 32 bits"));
+    }
+    open_named()?;
+    match cl3::load_library() {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let reason = format!("no OpenCL loader: `{LIBRARY}` does not open ({error}); {INSTALL}");
+            Err(LoadFailure::unavailable(reason))
+        }
+    }
+}
+
+/// If a library is asked for by name, one of them has to open: `cl3` would go on with the system's without a word.
+fn open_named() -> Result<(), LoadFailure> {
+    let Ok(paths) = env::var(PATHS) else { return Ok(()) };
+    let mut reason = format!("no OpenCL loader: {PATHS} is set, and none of it opens");
+    for path in paths.split(';') {
+        match dlopen2::raw::Library::open(path) {
+            Ok(library) => {
+                // It stays open for `cl3`, which opens it once more.
+                std::mem::forget(library);
+                return Ok(());
+            }
+            Err(error) => reason += &format!("; `{path}`: {error}"),
+        }
+    }
+    Err(LoadFailure::unavailable(reason))
+}
+
+/// All platforms, in the loader's order, of which there is at least one.
+pub(crate) fn platforms() -> Result<Vec<cl_platform_id>, LoadFailure> {
+    match cl3::platform::get_platform_ids() {
+        Ok(platforms) if !platforms.is_empty() => Ok(platforms),
+        Ok(_) | Err(CL_PLATFORM_NOT_FOUND_KHR) => Err(LoadFailure::unavailable(no_platform())),
+        Err(status @ DLOPEN_FUNCTION_NOT_AVAILABLE) => {
+            let reason = format!("the library that opens is no OpenCL loader: {}", Status(status));
+            Err(LoadFailure::unavailable(reason))
+        }
+        Err(status) => Err(native_error("clGetPlatformIDs", status).into()),
+    }
+}
+
+fn no_platform() -> String {
+    let mut reason = String::from("the OpenCL loader is there, but no platform (ICD)");
+    for name in VENDORS {
+        if let Some(value) = env::var_os(name) {
+            reason += &format!("; {name} is set to `{}`", value.display());
+        }
+    }
+    reason + "; install your GPU's driver, or pocl-opencl-icd (Debian) or pocl (Fedora) for the processor"
+}

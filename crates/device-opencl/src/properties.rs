@@ -1,0 +1,210 @@
+//! What OpenCL says of a device.
+
+use cl3::device::*;
+use cl3::types::{cl_device_id, cl_device_info, cl_int, cl_platform_id, cl_platform_info};
+use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
+
+// Of `cl_nv_device_attribute_query`, in NVIDIA's headers only.
+const CL_DEVICE_PCI_DOMAIN_ID_NV: cl_device_info = 0x400a;
+
+/// A version of OpenCL: major and minor number.
+pub(crate) type Version = (u32, u32);
+
+/// What is known of a device without opening it.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) properties: DeviceProperties,
+    pub(crate) version: Version,
+    pub(crate) priorities: bool,
+}
+
+impl Facts {
+    /// Asks the device. What it does not know is left out; only without a name it is none.
+    pub(crate) fn ask(platform: &str, device: cl_device_id) -> Result<Self, cl_int> {
+        let device = Device(device);
+        let name = text(&device.bytes(CL_DEVICE_NAME)?);
+        let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
+        let has = |extension: &str| extensions.split_whitespace().any(|name| name == extension);
+        let queues = device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES).unwrap_or(0);
+        let profiles = queues & cl3::command_queue::CL_QUEUE_PROFILING_ENABLE != 0;
+        let mut properties = DeviceProperties::new(name)
+            .with_kind(device.kind())
+            .with_timed_events(profiles)
+            .with_pinned_memory(true);
+        properties.vendor = device.text(CL_DEVICE_VENDOR);
+        properties.driver = device.text(CL_DRIVER_VERSION).map(|version| format!("{platform} {version}"));
+        properties.total_memory = device.number(CL_DEVICE_GLOBAL_MEM_SIZE);
+        properties.largest_allocation =
+            device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE).filter(|&bytes| bytes > 0);
+        properties.uuid = has("cl_khr_device_uuid").then(|| device.uuid()).flatten();
+        properties.pci = [
+            ("cl_khr_pci_bus_info", Device::pci_khr as fn(&Device) -> Option<PciAddress>),
+            ("cl_nv_device_attribute_query", Device::pci_nv),
+            ("cl_amd_device_attribute_query", Device::pci_amd),
+        ]
+        .into_iter()
+        .find_map(|(extension, address)| has(extension).then(|| address(&device)).flatten());
+        let version = device.text(CL_DEVICE_VERSION).and_then(|text| version(&text)).unwrap_or((1, 0));
+        Ok(Self { properties, version, priorities: has("cl_khr_priority_hints") && version >= (2, 0) })
+    }
+}
+
+/// What a platform says of itself, if it does.
+pub(crate) fn platform_text(platform: cl_platform_id, what: cl_platform_info) -> Result<String, cl_int> {
+    cl3::platform::get_platform_data(platform, what).map(|bytes| text(&bytes))
+}
+
+/// Whether the device can be used now.
+pub(crate) fn is_available(device: cl_device_id) -> Result<bool, cl_int> {
+    Device(device).bytes(CL_DEVICE_AVAILABLE).map(|bytes| bytes.iter().any(|&byte| byte != 0))
+}
+
+struct Device(cl_device_id);
+
+/// Sizes are looked at here, as drivers differ from the specification, and from each other, in those of numbers; what
+/// has another than is expected is unknown.
+impl Device {
+    fn bytes(&self, what: cl_device_info) -> Result<Vec<u8>, cl_int> {
+        cl3::device::get_device_data(self.0, what)
+    }
+
+    /// A text, unless it is empty.
+    fn text(&self, what: cl_device_info) -> Option<String> {
+        self.bytes(what).ok().map(|bytes| text(&bytes)).filter(|text| !text.is_empty())
+    }
+
+    /// A number of 32 or 64 bits.
+    fn number(&self, what: cl_device_info) -> Option<u64> {
+        number(&self.bytes(what).ok()?)
+    }
+
+    fn kind(&self) -> DeviceKind {
+        let bits = self.number(CL_DEVICE_TYPE).unwrap_or(0);
+        let is = |kind| bits & kind != 0;
+        let shares_memory = || self.number(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0;
+        if is(CL_DEVICE_TYPE_GPU) {
+            if shares_memory() { DeviceKind::IntegratedGpu } else { DeviceKind::Gpu }
+        } else if is(CL_DEVICE_TYPE_CPU) {
+            DeviceKind::Cpu
+        } else if is(CL_DEVICE_TYPE_ACCELERATOR) {
+            DeviceKind::Accelerator
+        } else {
+            DeviceKind::Other
+        }
+    }
+
+    fn uuid(&self) -> Option<DeviceUuid> {
+        let mut bytes = [0; CL_UUID_SIZE_KHR];
+        // A size of its own is not asked for: it is always the same.
+        let known = self.bytes(CL_DEVICE_UUID_KHR).ok()?;
+        bytes.copy_from_slice(known.get(..CL_UUID_SIZE_KHR)?);
+        // Of a driver that has none to give.
+        (bytes != [0; CL_UUID_SIZE_KHR]).then(|| DeviceUuid::from_bytes(bytes))
+    }
+
+    fn pci_khr(&self) -> Option<PciAddress> {
+        pci_of_khr(&self.bytes(CL_DEVICE_PCI_BUS_INFO_KHR).ok()?)
+    }
+
+    fn pci_nv(&self) -> Option<PciAddress> {
+        let domain = self.number(CL_DEVICE_PCI_DOMAIN_ID_NV).unwrap_or(0);
+        pci_of_nv(domain, self.number(CL_DEVICE_PCI_BUS_ID_NV)?, self.number(CL_DEVICE_PCI_SLOT_ID_NV)?)
+    }
+
+    fn pci_amd(&self) -> Option<PciAddress> {
+        pci_of_amd(&self.bytes(CL_DEVICE_TOPOLOGY_AMD).ok()?)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    if let Ok(bytes) = bytes.try_into() {
+        return Some(u64::from_ne_bytes(bytes));
+    }
+    bytes.try_into().ok().map(u32::from_ne_bytes).map(u64::from)
+}
+
+/// `OpenCL 1.2 and what the vendor adds`, as the specification has it.
+fn version(text: &str) -> Option<Version> {
+    let (major, minor) = text.strip_prefix("OpenCL ")?.split_whitespace().next()?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Four numbers: domain, bus, device, function.
+fn pci_of_khr(bytes: &[u8]) -> Option<PciAddress> {
+    let (numbers, []) = bytes.as_chunks::<4>() else { return None };
+    let [domain, bus, device, function] = <[[u8; 4]; 4]>::try_from(numbers).ok()?.map(u32::from_ne_bytes);
+    let byte = |number: u32| u8::try_from(number).ok();
+    PciAddress::new(domain, byte(bus)?, byte(device)?, byte(function)?)
+}
+
+/// The slot is the device, and below it three bits for the function.
+fn pci_of_nv(domain: u64, bus: u64, slot: u64) -> Option<PciAddress> {
+    let (bus, slot) = (u8::try_from(bus).ok()?, u8::try_from(slot).ok()?);
+    PciAddress::new(u32::try_from(domain).ok()?, bus, slot >> 3, slot & 7)
+}
+
+/// A number that is 1 for PCI, 17 bytes of nothing, then bus, device, function.
+fn pci_of_amd(bytes: &[u8]) -> Option<PciAddress> {
+    let (kind, place) = bytes.split_first_chunk()?;
+    match (u32::from_ne_bytes(*kind), place) {
+        (1, &[.., bus, device, function]) if place.len() == 20 => PciAddress::new(0, bus, device, function),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_whatever_the_vendor_adds() {
+        assert_eq!(version("OpenCL 3.0 PoCL HSTR: pthread"), Some((3, 0)));
+        assert_eq!(version("OpenCL 1.1"), Some((1, 1)));
+        assert_eq!(version("OpenCL 1.2 "), Some((1, 2)));
+        for bad in ["", "OpenCL", "OpenCL 1", "1.2", "OpenCL x.y"] {
+            assert_eq!(version(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_the_size_that_the_driver_gives_them() {
+        assert_eq!(number(&7u32.to_ne_bytes()), Some(7));
+        assert_eq!(number(&(1u64 << 40).to_ne_bytes()), Some(1 << 40));
+        assert_eq!(number(&[1, 2, 3]), None);
+        assert_eq!(number(&[]), None);
+    }
+
+    #[test]
+    fn texts_end_at_their_zero() {
+        assert_eq!(text(b" Intel(R) UHD \0\0"), "Intel(R) UHD");
+        assert_eq!(text(b"no zero"), "no zero");
+        assert_eq!(text(b"\0"), "");
+    }
+
+    #[test]
+    fn pci_addresses_are_read_in_the_three_ways_there_are() {
+        let expected = PciAddress::new(0, 0x3b, 2, 1);
+        let khr: Vec<u8> = [0u32, 0x3b, 2, 1].into_iter().flat_map(u32::to_ne_bytes).collect();
+        assert_eq!(pci_of_khr(&khr), expected);
+        assert_eq!(pci_of_nv(0, 0x3b, 2 << 3 | 1), expected);
+        let mut amd = [0; 24];
+        amd[..4].copy_from_slice(&1u32.to_ne_bytes());
+        amd[21..].copy_from_slice(&[0x3b, 2, 1]);
+        assert_eq!(pci_of_amd(&amd), expected);
+    }
+
+    #[test]
+    fn what_is_no_pci_address_is_none() {
+        assert_eq!(pci_of_khr(&[0; 15]), None);
+        let large: Vec<u8> = [0u32, 256, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
+        assert_eq!(pci_of_khr(&large), None);
+        assert_eq!(pci_of_nv(0, 256, 0), None);
+        assert_eq!(pci_of_amd(&[0; 24]), None, "of another kind");
+        assert_eq!(pci_of_amd(&[1, 0, 0, 0, 0, 0, 0]), None);
+    }
+}

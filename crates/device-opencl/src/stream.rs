@@ -1,0 +1,222 @@
+//! A queue of the device: in order, and fed from the caller's thread.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::fmt;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+
+use cl3::command_queue::*;
+use cl3::event::{CL_COMPLETE, retain_event, set_event_callback};
+use cl3::types::{cl_command_queue, cl_event, cl_int};
+use device_registry::{
+    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+};
+
+use crate::commands::Commands;
+use crate::context::Context;
+use crate::error::{error_of, native_error};
+use crate::event::{self, OpenClEvent};
+use crate::handle::Handle;
+use crate::memory::OpenClMemory;
+
+/// A stream of the device.
+///
+/// A kernel gets it by [`Launch::stream_as`](device_registry::Launch::stream_as), and enqueues to its
+/// [queue](Self::command_queue).
+pub struct OpenClStream {
+    queue: Handle,
+    context: Arc<Context>,
+    commands: Arc<Commands>,
+}
+
+impl OpenClStream {
+    pub(crate) fn new(queue: Handle, context: &Arc<Context>) -> Self {
+        Self { queue, context: Arc::clone(context), commands: Arc::default() }
+    }
+
+    /// The queue, which is in order, and valid for as long as this is there.
+    ///
+    /// What a kernel enqueues to it, within a [launch](device_registry::Stream::launch), is work of the stream like any
+    /// other. What is enqueued later is not noticed by the stream.
+    #[must_use]
+    pub fn command_queue(&self) -> cl_command_queue {
+        self.queue.get()
+    }
+
+    /// Adds a command that was enqueued. Returns its number.
+    ///
+    /// # Safety
+    ///
+    /// The event is of a command of this queue, and its reference is given away.
+    unsafe fn add(
+        &self,
+        call: &'static str,
+        len: usize,
+        enqueued: Result<cl_event, cl_int>,
+    ) -> Result<u64, BackendError> {
+        let event = enqueued.map_err(|status| error_of(call, status, len))?;
+        // SAFETY: as the caller promises.
+        Ok(self.commands.add(Some(call), unsafe { Handle::event(event) }))
+    }
+
+    fn mark(&self) -> Result<Handle, BackendError> {
+        // SAFETY: no list of events is given.
+        let marker = unsafe { enqueue_marker_with_wait_list(self.command_queue(), 0, ptr::null()) };
+        let marker = marker.map_err(|status| native_error("clEnqueueMarkerWithWaitList", status))?;
+        // SAFETY: it was just made, with one reference.
+        Ok(unsafe { Handle::event(marker) })
+    }
+}
+
+impl StreamDriver for OpenClStream {
+    fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        let (to, offset, len) = OpenClMemory::place(destination)?;
+        let (queue, bytes) = (self.command_queue(), source.as_ptr().cast());
+        // SAFETY: the core has checked the range, to which `source` is as long; and it keeps the memory and the bytes, which
+        // do not change, until an event behind this is done.
+        unsafe {
+            let written =
+                enqueue_write_buffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null());
+            self.add("clEnqueueWriteBuffer", len, written)?;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        source: &Span,
+        destination: HostBuffer,
+        completion: Completion<HostBuffer>,
+    ) -> Result<(), BackendError> {
+        let (from, offset, len) = OpenClMemory::place(source)?;
+        let mut reading = Box::new(Reading { destination, completion });
+        let (queue, bytes) = (self.command_queue(), reading.destination.as_mut_ptr().cast());
+        // SAFETY: the core has checked the range, to which `destination` is as long, and keeps the memory; the bytes stay
+        // where they are when their owner moves, and are let go of only when the command is done.
+        let read =
+            unsafe { enqueue_read_buffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null()) };
+        // Refused: nothing was enqueued, and the completion goes with the error.
+        let event = read.map_err(|status| error_of("clEnqueueReadBuffer", status, len))?;
+        // SAFETY: it is the command's, with one reference.
+        let event = unsafe { Handle::event(event) };
+        let reading = Box::into_raw(reading);
+        if let Err(status) = set_event_callback(event.get(), CL_COMPLETE, Reading::done, reading.cast()) {
+            // Then it is waited for here; what cannot be waited for keeps its bytes for ever.
+            if event::wait(&event).is_ok() {
+                // SAFETY: it was made by `into_raw` above, and no callback has it.
+                drop(unsafe { Box::from_raw(reading) });
+            }
+            return Err(native_error("clSetEventCallback", status));
+        }
+        // Its failure is the completion's to tell.
+        self.commands.add(None, event);
+        Ok(())
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let (from, from_offset, len) = OpenClMemory::place(source)?;
+        let (to, to_offset, _) = OpenClMemory::place(destination)?;
+        // SAFETY: the core has checked that the ranges lie inside, are as long, and do not overlap, and keeps the memory.
+        unsafe {
+            let queue = self.command_queue();
+            let copied = enqueue_copy_buffer(queue, from, to, from_offset, to_offset, len, 0, ptr::null());
+            self.add("clEnqueueCopyBuffer", len, copied)?;
+        }
+        Ok(())
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        let (to, offset, len) = OpenClMemory::place(destination)?;
+        let pattern = pattern.as_bytes();
+        let start: *const c_void = pattern.as_ptr().cast();
+        // SAFETY: the core has checked that the range lies inside and consists of whole patterns, and keeps the memory;
+        // the pattern is copied by the call.
+        unsafe {
+            let queue = self.command_queue();
+            let filled = enqueue_fill_buffer(queue, to, start, pattern.len(), offset, len, 0, ptr::null());
+            self.add("clEnqueueFillBuffer", len, filled)?;
+        }
+        Ok(())
+    }
+
+    /// Every event has a time where the queue has them: it is the queue that is made for it.
+    fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        let marker = self.mark()?;
+        // SAFETY: the event is valid. The second reference is for `commands`.
+        let second = unsafe { retain_event(marker.get()).map(|()| Handle::event(marker.get())) };
+        let second = second.map_err(|status| native_error("clRetainEvent", status))?;
+        let number = self.commands.add(Some("a marker"), second);
+        Ok(Box::new(OpenClEvent::new(marker, number, &self.commands, &self.context)))
+    }
+
+    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+        let event: &dyn Any = event;
+        let event: &OpenClEvent =
+            event.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
+        if !event.is_of(&self.context) {
+            return Err(BackendError::unsupported("waiting for an event of another context"));
+        }
+        let list = [event.get()];
+        // SAFETY: the list has one event, of this context.
+        unsafe {
+            let barrier = enqueue_barrier_with_wait_list(self.command_queue(), 1, list.as_ptr());
+            self.add("clEnqueueBarrierWithWaitList", 0, barrier)?;
+        }
+        Ok(())
+    }
+
+    fn launched(&self) {
+        self.commands.add_unknown();
+    }
+
+    fn flush(&self) -> Result<(), BackendError> {
+        flush(self.command_queue()).map_err(|status| native_error("clFlush", status))
+    }
+
+    fn query(&self) -> Result<bool, BackendError> {
+        self.commands.query(|| {
+            let marker = self.mark()?;
+            self.flush()?;
+            Ok(marker)
+        })
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        let number = self.commands.submitted();
+        finish(self.command_queue()).map_err(|status| native_error("clFinish", status))?;
+        self.commands.finish(number)
+    }
+}
+
+impl fmt::Debug for OpenClStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenClStream").field("command_queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+/// A read in the queue, which its callback owns.
+struct Reading {
+    destination: HostBuffer,
+    completion: Completion<HostBuffer>,
+}
+
+impl Reading {
+    /// Called once, on any thread, when the command is done or has failed. Nothing of OpenCL is called here.
+    extern "C" fn done(_event: cl_event, status: cl_int, reading: *mut c_void) {
+        // SAFETY: it was made by `into_raw` of a box, which is given to this call alone.
+        let Self { destination, completion } = *unsafe { Box::from_raw(reading.cast::<Self>()) };
+        let result = if status < CL_COMPLETE {
+            // Nobody can say when a device that has failed no longer writes there; and pinned memory must not be freed
+            // on this thread.
+            mem::forget(destination);
+            Err(native_error("clEnqueueReadBuffer", status))
+        } else {
+            Ok(destination)
+        };
+        // Nothing may unwind into the driver. What waits for the answer is the core's, which catches by itself.
+        drop(catch_unwind(AssertUnwindSafe(|| completion.finish(result))));
+    }
+}
