@@ -9,11 +9,11 @@ use cl3::command_queue::*;
 use cl3::ext::{
     CL_QUEUE_PRIORITY_HIGH_KHR, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR, cl_queue_priority_khr,
 };
-use cl3::memory::{CL_MEM_READ_WRITE, create_buffer};
+use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, cl_mem_flags, create_buffer};
 use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_int, cl_platform_id};
 use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Pattern, PinnedMemory, Priority, Span,
-    StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, DeviceDriver, DeviceKind, Memory, MemoryInfo, Pattern, PinnedMemory,
+    Priority, Span, StreamDriver, StreamOptions,
 };
 
 use crate::context::Context;
@@ -119,6 +119,16 @@ impl OpenClDevice {
         done.map_err(|status| error_of(call, status, len))
     }
 
+    /// Where memory is to lie.
+    fn placement(&self) -> cl_mem_flags {
+        match self.facts.properties.kind {
+            // It is the host's anyway, and asked for like this PoCL takes it at once: it aborts the process if there is
+            // too little when a command first uses it.
+            DeviceKind::Cpu => CL_MEM_ALLOC_HOST_PTR,
+            _ => 0,
+        }
+    }
+
     fn idle(&self) -> MutexGuard<'_, Vec<Handle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,8 +142,9 @@ impl DeviceDriver for OpenClDevice {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let len = options.len;
-        // SAFETY: no host memory is involved.
-        let buffer = unsafe { create_buffer(self.context(), CL_MEM_READ_WRITE, len, ptr::null_mut()) }
+        let flags = CL_MEM_READ_WRITE | self.placement();
+        // SAFETY: the memory is OpenCL's own.
+        let buffer = unsafe { create_buffer(self.context(), flags, len, ptr::null_mut()) }
             .map_err(|status| allocation_error("clCreateBuffer", status, len))?;
         // SAFETY: it was just made, with one reference.
         let memory = OpenClMemory::new(unsafe { Handle::buffer(buffer) }, len);

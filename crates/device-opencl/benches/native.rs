@@ -1,0 +1,263 @@
+//! The same work through device-registry and directly on OpenCL, taking turns, so that whatever else the machine does
+//! meets both. For each the median of the ratios is printed, ours to the other: below 1.03 a copy has 0.97 of the direct
+//! speed.
+//!
+//! An empty operation is a marker: the one command that does nothing. Opening is what leads to a first marker that is
+//! done: platforms, devices, context, queue. It is measured in processes of its own, as only the first is what a program
+//! waits for; and once more in a process that has done it before.
+
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::process::Command;
+use std::ptr;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
+use device_opencl::cl3::command_queue::*;
+use device_opencl::cl3::context::{CL_CONTEXT_PLATFORM, create_context, release_context};
+use device_opencl::cl3::device::{CL_DEVICE_PLATFORM, CL_DEVICE_TYPE_ALL, get_device_ids, get_device_info};
+use device_opencl::cl3::event::release_event;
+use device_opencl::cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
+use device_opencl::cl3::platform::get_platform_ids;
+use device_opencl::cl3::types::{cl_context, cl_device_id, cl_event, cl_int, cl_mem};
+use device_opencl::{OpenClDevice, native_error};
+use device_registry::{Device, device};
+
+device_registry::autoload!();
+
+const SIZES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+
+/// The same device without the registry.
+struct Direct {
+    context: cl_context,
+    queue: cl_command_queue,
+}
+
+impl Direct {
+    /// The device that `device` is.
+    fn of(device: Device) -> Self {
+        let (tell, told) = mpsc::channel();
+        let stream = device.create_stream().expect("it is open");
+        let launched = stream.launch(&[], move |launch| {
+            let id = launch.driver_as::<OpenClDevice>()?.device_id();
+            tell.send(id.expose_provenance()).expect("it is waited for");
+            Ok(())
+        });
+        launched.expect("it does nothing");
+        Self::open(ptr::with_exposed_provenance_mut(told.recv().expect("the kernel has run")))
+    }
+
+    fn open(device: cl_device_id) -> Self {
+        let platform = expect(get_device_info(device, CL_DEVICE_PLATFORM)).to_ptr();
+        let properties = [CL_CONTEXT_PLATFORM, platform, 0];
+        let context = expect(create_context(&[device], properties.as_ptr(), None, ptr::null_mut()));
+        let list = [CL_QUEUE_PROPERTIES as cl_queue_properties, CL_QUEUE_PROFILING_ENABLE, 0];
+        // SAFETY: the device is the context's, and the list ends with a zero.
+        let queue = expect(unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) });
+        Self { context, queue }
+    }
+
+    fn do_nothing(&self) {
+        // SAFETY: no list of events is given.
+        let marker = expect(unsafe { enqueue_marker_with_wait_list(self.queue, 0, ptr::null()) });
+        expect(finish(self.queue));
+        release(marker);
+    }
+
+    fn buffer(&self, len: usize) -> cl_mem {
+        // SAFETY: no memory of the host is involved.
+        expect(unsafe { create_buffer(self.context, CL_MEM_READ_WRITE, len, ptr::null_mut()) })
+    }
+}
+
+fn expect<T>(result: Result<T, cl_int>) -> T {
+    result.unwrap_or_else(|status| panic!("{}", native_error("OpenCL", status)))
+}
+
+fn release(event: cl_event) {
+    // SAFETY: it is a command's, and of no use here.
+    expect(unsafe { release_event(event) });
+}
+
+fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
+    for len in SIZES {
+        let mut group = criterion.benchmark_group(format!("{}/{len}", device.name()));
+        group.throughput(Throughput::Bytes(len as u64));
+        // All of it written to: pages that nobody has written to are all one page.
+        let (source, mut ours, mut theirs) = (vec![1_u8; len], vec![2_u8; len], vec![3_u8; len]);
+        let buffer = device.allocate(len).expect("there is memory");
+        let plain = direct.buffer(len);
+        let queue = direct.queue;
+        let start: *const c_void = source.as_ptr().cast();
+        let write = || {
+            // SAFETY: `source` is as long, and the call waits.
+            release(expect(unsafe { enqueue_write_buffer(queue, plain, 1, 0, len, start, 0, ptr::null()) }));
+        };
+        beside(&mut group, "write", || buffer.write(0, black_box(&source)).expect("it is all of it"), write);
+        let read = || {
+            let start = black_box(&mut theirs).as_mut_ptr().cast();
+            // SAFETY: as above, for `theirs`.
+            release(expect(unsafe { enqueue_read_buffer(queue, plain, 1, 0, len, start, 0, ptr::null()) }));
+        };
+        beside(&mut group, "read", || buffer.read(0, black_box(&mut ours)).expect("it is all of it"), read);
+
+        let other = device.allocate(len).expect("there is memory");
+        let plain_other = direct.buffer(len);
+        let copy = || {
+            // SAFETY: both are as long, and it is waited for.
+            let event = unsafe { enqueue_copy_buffer(queue, plain, plain_other, 0, 0, len, 0, ptr::null()) };
+            release(expect(event));
+            expect(finish(queue));
+        };
+        beside(&mut group, "copy", || other.copy_from(0, &buffer, 0..len).expect("it is all of both"), copy);
+        for buffer in [plain, plain_other] {
+            // SAFETY: it was made here, and no command uses it.
+            expect(unsafe { release_mem_object(buffer) });
+        }
+        // What the zeros of new memory cost: it is not done directly.
+        let allocate = || drop(black_box(device.allocate(len).expect("there is memory")));
+        let create = || {
+            // SAFETY: it was just made.
+            expect(unsafe { release_mem_object(black_box(direct.buffer(len))) });
+        };
+        beside(&mut group, "allocate", allocate, create);
+    }
+}
+
+fn empty_operations(criterion: &mut Criterion, device: Device, direct: &Direct) {
+    let mut group = criterion.benchmark_group(device.name());
+    let stream = device.create_stream().expect("it is open");
+    let ours = || {
+        let marker = stream.record().expect("it is submitted");
+        stream.synchronize().expect("it is done");
+        drop(marker);
+    };
+    beside(&mut group, "marker and synchronize", ours, || direct.do_nothing());
+}
+
+/// What a program does that has no registry, from the beginning. It takes the first device that it finds.
+fn open_directly() {
+    let platform = expect(get_platform_ids())[0];
+    let device = expect(get_device_ids(platform, CL_DEVICE_TYPE_ALL))[0];
+    let direct = Direct::open(device);
+    direct.do_nothing();
+    // SAFETY: both were just made, and nobody has them any more.
+    unsafe {
+        expect(release_command_queue(direct.queue));
+        expect(release_context(direct.context));
+    }
+}
+
+fn open_by_the_registry(device: Device) {
+    let stream = device.create_stream().expect("it is there");
+    drop(stream.record().expect("it is submitted"));
+    stream.synchronize().expect("it is done");
+    drop(stream);
+    device.close().expect("it has nothing to do");
+}
+
+fn opening(criterion: &mut Criterion, device: Device) {
+    let mut group = criterion.benchmark_group(device.name());
+    beside(&mut group, "open and close again", || open_by_the_registry(device), open_directly);
+}
+
+/// Says which of the two ways a process of its own is to go.
+const FIRST: &str = "OPENCL_BENCH_FIRST";
+
+/// Goes that way, and prints how long it took.
+fn open_first(way: &str) {
+    let start = Instant::now();
+    match way {
+        "registry" => open_by_the_registry(device("opencl").expect("it is linked")),
+        _ => open_directly(),
+    }
+    println!("{}", start.elapsed().as_nanos());
+}
+
+fn opening_first() {
+    let open = |way| {
+        let program = std::env::current_exe().expect("it has a file");
+        let output = Command::new(program).env(FIRST, way).output().expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        printed.trim().parse::<f64>().unwrap_or_else(|_| panic!("{printed}: {output:?}"))
+    };
+    let mut rounds: Vec<_> = (0..40)
+        .map(|round| {
+            let (direct, ours) = match round % 2 {
+                0 => (open("direct"), open("registry")),
+                _ => {
+                    let ours = open("registry");
+                    (open("direct"), ours)
+                }
+            };
+            (ours / direct, ours)
+        })
+        .collect();
+    rounds.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let [low, (ratio, ours), high] = [1, 2, 3].map(|quarter| rounds[rounds.len() * quarter / 4]);
+    println!("opencl/open first       {:.1} ms", ours / 1e6);
+    println!("                        ratio: {ratio:.3} ({:.3} to {:.3})", low.0, high.0);
+}
+
+fn native(criterion: &mut Criterion) {
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let direct = Direct::of(device);
+    copies(criterion, device, &direct);
+    empty_operations(criterion, device, &direct);
+    opening(criterion, device);
+}
+
+/// Measures `ours` as criterion does, and `other` beside it.
+fn beside(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    mut ours: impl FnMut(),
+    mut other: impl FnMut(),
+) {
+    let mut rounds = Vec::new();
+    // Many short rounds say more than few long ones.
+    group.sampling_mode(SamplingMode::Flat);
+    group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
+    group.bench_function(name, |bench| {
+        bench.iter_custom(|times| {
+            // Neither comes sooner than the other, or meets more of what it leaves in the caches.
+            let first = time(times, &mut ours);
+            let other = time(times, &mut other) + time(times, &mut other);
+            let ours = first + time(times, &mut ours);
+            rounds.push((times, ours.as_secs_f64() / other.as_secs_f64()));
+            ours / 2
+        });
+    });
+    // Criterion warms up in rounds of other lengths, and tests in one.
+    let Some(&(last, _)) = rounds.last() else { return };
+    let mut ratios: Vec<f64> =
+        rounds.iter().filter(|(times, _)| *times == last).map(|&(_, ratio)| ratio).collect();
+    if ratios.len() < 4 {
+        return;
+    }
+    ratios.sort_by(f64::total_cmp);
+    let [low, ratio, high] = [1, 2, 3].map(|quarter| ratios[ratios.len() * quarter / 4]);
+    println!("                        ratio: {ratio:.3} ({low:.3} to {high:.3})");
+}
+
+fn time(times: u64, call: &mut impl FnMut()) -> Duration {
+    let start = Instant::now();
+    (0..times).for_each(|_| call());
+    start.elapsed()
+}
+
+criterion_group!(benches, native);
+
+fn main() {
+    if let Ok(way) = std::env::var(FIRST) {
+        return open_first(&way);
+    }
+    benches();
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    if !is_test && device_conformance::device_or_skip("opencl").is_some() {
+        opening_first();
+    }
+    Criterion::default().configure_from_args().final_summary();
+}

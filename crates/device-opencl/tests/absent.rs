@@ -1,0 +1,188 @@
+//! Machines without OpenCL, or with an OpenCL of which nothing can be used.
+#![cfg(target_os = "linux")]
+
+mod child;
+#[allow(dead_code, reason = "not every test program needs all of it")]
+mod standin;
+
+use std::path::{Path, PathBuf};
+
+use device_registry::{Backend, BackendErrorKind, DeviceError, LoadError, backends, device};
+
+device_registry::autoload!();
+
+/// Runs the test of this name in a process with these variables. Returns whether this is that process.
+fn is_here(test: &str, variables: &[(&str, &str)]) -> bool {
+    if !child::is_this() {
+        child::passes(test, variables);
+    }
+    child::is_this()
+}
+
+/// A folder of a test, with a file in it.
+fn folder(test: &str, file: &str, content: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(file), content).unwrap();
+    folder
+}
+
+/// The reason for which the backend is unavailable, which is not the same as broken; and that nothing else of the
+/// program is harmed.
+#[track_caller]
+fn reason() -> String {
+    let error = device("opencl").and_then(|device| device.open()).unwrap_err();
+    let failure = load().map(drop).unwrap_err();
+    assert!(failure.failure().is_some_and(|failure| failure.is_unavailable()), "{failure}");
+    assert!(device("cpu").unwrap().allocate(1).is_ok());
+    // The same again, and not some error that the first one has left.
+    let again = device("opencl").and_then(|device| device.open()).unwrap_err();
+    assert_eq!(error.to_string(), again.to_string());
+    format!("{error:#}: {failure}")
+}
+
+fn load() -> Result<&'static dyn Backend, LoadError> {
+    backends().get("opencl").unwrap().load()
+}
+
+#[track_caller]
+fn expect(reason: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(reason.contains(part), "`{part}` is not in: {reason}");
+    }
+}
+
+#[test]
+fn without_a_platform_the_reason_names_the_folder_and_what_to_install() {
+    let variables = [("OCL_ICD_VENDORS", "/nonexistent")];
+    if is_here("without_a_platform_the_reason_names_the_folder_and_what_to_install", &variables)
+        && cl3_is_there()
+    {
+        let parts = ["but no platform", "OCL_ICD_VENDORS is set to `/nonexistent`", "pocl-opencl-icd"];
+        expect(&reason(), &parts);
+    }
+}
+
+/// Whether this machine has a loader, without which there is no other reason than that.
+fn cl3_is_there() -> bool {
+    let there = device_opencl::cl3::is_opencl_runtime_available();
+    if !there {
+        eprintln!("skipped: there is no OpenCL loader here");
+    }
+    there
+}
+
+#[test]
+fn a_driver_that_is_not_there_is_no_platform() {
+    const NAME: &str = "a_driver_that_is_not_there_is_no_platform";
+    let folder = folder(NAME, "gone.icd", "/nonexistent/libgone.so\n");
+    if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && cl3_is_there() {
+        expect(&reason(), &["but no platform", NAME, "pocl-opencl-icd"]);
+    }
+}
+
+#[test]
+fn a_driver_that_is_no_library_is_no_platform() {
+    const NAME: &str = "a_driver_that_is_no_library_is_no_platform";
+    let driver = folder(NAME, "libtext.so", "this is text").join("libtext.so");
+    let folder = folder(NAME, "text.icd", &format!("{}\n", driver.display()));
+    if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && cl3_is_there() {
+        expect(&reason(), &["but no platform", NAME]);
+    }
+}
+
+#[test]
+fn a_loader_that_is_asked_for_and_not_there_is_said() {
+    let variables = [("OPENCL_DYLIB_PATH", "/nonexistent/libOpenCL.so;/nonexistent/other.so")];
+    if is_here("a_loader_that_is_asked_for_and_not_there_is_said", &variables) {
+        let reason = reason();
+        expect(&reason, &["OPENCL_DYLIB_PATH", "`/nonexistent/libOpenCL.so`", "`/nonexistent/other.so`"]);
+    }
+}
+
+#[test]
+fn a_loader_that_is_no_library_is_said_with_what_to_install() {
+    const NAME: &str = "a_loader_that_is_no_library_is_said_with_what_to_install";
+    // The linker looks here first, and takes what it finds.
+    let folder = folder(NAME, "libOpenCL.so.1", "this is text");
+    if is_here(NAME, &[("LD_LIBRARY_PATH", folder.to_str().unwrap())]) {
+        expect(&reason(), &["no OpenCL loader", "`libOpenCL.so.1`", "ocl-icd-libopencl1"]);
+    }
+}
+
+#[test]
+fn a_library_that_is_no_loader_is_said() {
+    // Any library will do that is there on every Linux.
+    if is_here("a_library_that_is_no_loader_is_said", &[("OPENCL_DYLIB_PATH", "libc.so.6")]) {
+        expect(&reason(), &["is no OpenCL loader"]);
+    }
+}
+
+#[test]
+fn a_loader_with_no_platforms_is_unavailable_and_one_that_fails_is_broken() {
+    if standin::is_here("a_loader_with_no_platforms_is_unavailable_and_one_that_fails_is_broken") {
+        standin::order("refuses", "clGetPlatformIDs:-6");
+        let failure = load().map(drop).unwrap_err();
+        assert!(failure.to_string().contains("clGetPlatformIDs: CL_OUT_OF_HOST_MEMORY (-6)"), "{failure}");
+        assert!(failure.failure().is_some_and(|failure| !failure.is_unavailable()), "{failure}");
+    }
+}
+
+#[test]
+fn a_platform_that_is_broken_hides_no_other() {
+    if standin::is_here("a_platform_that_is_broken_hides_no_other") {
+        assert_eq!(load().unwrap().device_count().unwrap(), 3);
+        device("opencl:2").unwrap().allocate(1).unwrap();
+    }
+}
+
+#[test]
+fn if_all_platforms_are_broken_their_error_is_told() {
+    if standin::is_here("if_all_platforms_are_broken_their_error_is_told") {
+        standin::order("platforms", "Broken");
+        let error = device("opencl:0").and_then(|device| device.open()).unwrap_err();
+        assert!(error.to_string().contains("clGetDeviceIDs"), "{error}");
+        assert!(error.to_string().contains("(-9999)"), "{error}");
+    }
+}
+
+#[test]
+fn devices_are_sorted_by_platform_and_know_where_they_are() {
+    if standin::is_here("devices_are_sorted_by_platform_and_know_where_they_are") {
+        let known = [0, 1, 2].map(|ordinal| {
+            let properties = device(&format!("opencl:{ordinal}")).unwrap().properties().unwrap();
+            (properties.name, properties.uuid.is_some(), properties.pci.unwrap().to_string())
+        });
+        let expected = [("Alpha 1", true, "3b"), ("Alpha 2", false, "3c"), ("Zeta 1", false, "3d")];
+        let expected = expected.map(|(name, uuid, bus)| (name.to_owned(), uuid, format!("0000:{bus}:00.0")));
+        assert_eq!(known, expected);
+        let uuid = device("opencl@uuid=01020304-0506-0708-090a-0b0c0d0e0f10").unwrap();
+        assert_eq!(uuid.properties().unwrap().name, "Alpha 1");
+    }
+}
+
+#[test]
+fn a_device_that_is_too_old_is_listed_and_says_what_is_needed() {
+    if standin::is_here("a_device_that_is_too_old_is_listed_and_says_what_is_needed") {
+        standin::order("version", "OpenCL 1.1 of long ago");
+        let old = device("opencl:2").unwrap();
+        assert_eq!(old.properties().unwrap().name, "Zeta 1");
+        let DeviceError::Call { error, call: "open", .. } = old.open().unwrap_err() else {
+            panic!("another error")
+        };
+        assert_eq!(error.kind(), BackendErrorKind::Unsupported);
+        expect(&error.to_string(), &["OpenCL 1.1", "need 1.2"]);
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_used_now_can_be_used_later() {
+    if standin::is_here("a_device_that_cannot_be_used_now_can_be_used_later") {
+        standin::order("unavailable", "1");
+        let busy = device("opencl:0").unwrap();
+        let DeviceError::Call { error, .. } = busy.open().unwrap_err() else { panic!("another error") };
+        assert_eq!(error.kind(), BackendErrorKind::Unavailable);
+        standin::order("unavailable", "");
+        busy.open().unwrap();
+    }
+}

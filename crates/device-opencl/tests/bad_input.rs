@@ -1,0 +1,360 @@
+//! What goes wrong on a device that is there: each is an error value with its reason, and harms nothing else.
+
+mod child;
+#[allow(dead_code, reason = "not every test program needs all of it")]
+mod standin;
+
+use std::sync::Mutex;
+
+use device_opencl::cl3::error_codes::CL_DEVICE_NOT_AVAILABLE;
+use device_opencl::{OpenClDevice, OpenClMemory, OpenClStream, native_error};
+use device_registry::{
+    BackendErrorKind, Buffer, Device, DeviceError, DeviceKind, EventOptions, Stream, device,
+};
+
+device_registry::autoload!();
+
+#[track_caller]
+fn kind<T>(result: Result<T, DeviceError>) -> BackendErrorKind {
+    match result.map(drop).unwrap_err() {
+        DeviceError::Call { error, .. } => error.kind(),
+        other => panic!("another error: {other}"),
+    }
+}
+
+fn content(buffer: &Buffer) -> Vec<u8> {
+    let mut bytes = vec![0; buffer.len()];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// Lets the process have so many more bytes of addresses than it has.
+#[cfg(target_os = "linux")]
+fn allow_no_more_than(bytes: u64) {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let most = pages * 4096 + bytes;
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: the limit is one, and lives as long as the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_end_of_a_real_devices_memory_is_out_of_memory() {
+    const NAME: &str = "the_end_of_a_real_devices_memory_is_out_of_memory";
+    const PIECE: usize = 64 << 20;
+    if !child::is_this() {
+        return child::passes(NAME, &[]);
+    }
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let properties = device.properties().unwrap();
+    if properties.kind != DeviceKind::Cpu {
+        return eprintln!("skipped {NAME}: the device's memory is not the host's, which can be limited");
+    }
+    // It has started all that it starts.
+    let stream = device.create_stream().unwrap();
+    let buffer = device.allocate(8).unwrap();
+    stream.write(&buffer, 0, *b"contents").unwrap();
+    stream.synchronize().unwrap();
+
+    allow_no_more_than(8 * PIECE as u64);
+    let mut held = Vec::new();
+    let error = loop {
+        match device.allocate(PIECE) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 8, "more was given than there is");
+    };
+    assert!(held.len() >= 2, "{error}");
+    let expected = BackendErrorKind::OutOfMemory { asked: PIECE as u64, free: None };
+    assert_eq!(kind(Err::<(), _>(error)), expected);
+    // Nothing else is harmed, and it is there again once it is let go.
+    assert_eq!(content(&buffer), b"contents");
+    held.clear();
+    device.allocate(PIECE).unwrap().write(0, b"again").unwrap();
+
+    let limit = properties.largest_allocation.unwrap();
+    let error = device.allocate(limit as usize + 1).unwrap_err();
+    assert!(error.to_string().contains(&limit.to_string()), "{error}");
+}
+
+#[test]
+fn ranges_and_buffers_that_do_not_fit_are_refused_before_opencl_sees_them() {
+    let Some(opencl) = device_conformance::device_or_skip("opencl") else { return };
+    let (buffer, foreign) = (opencl.allocate(8).unwrap(), Device::cpu().allocate(8).unwrap());
+    buffer.write(0, b"contents").unwrap();
+    assert!(buffer.write(1, &[0; 8]).is_err());
+    assert!(buffer.read(usize::MAX, &mut [0]).is_err());
+    assert!(buffer.fill(0..9, &[0]).is_err());
+    assert!(buffer.copy_from(0, &foreign, 1..9).is_err());
+    let stream = opencl.create_stream().unwrap();
+    assert!(stream.write(&buffer, 8, [1]).is_err());
+    assert!(stream.write(&foreign, 0, [1]).is_err());
+    assert!(stream.launch(&[&foreign], |_| Ok(())).is_err());
+    stream.synchronize().unwrap();
+    assert_eq!(content(&buffer), b"contents");
+}
+
+#[test]
+fn a_kernel_on_another_device_is_told_that_it_is_no_opencl() {
+    let (cpu, buffer) = (Device::cpu(), Device::cpu().allocate(8).unwrap());
+    let stream = cpu.create_stream().unwrap();
+    stream.launch(&[&buffer], |launch| launch.driver_as::<OpenClDevice>().map(drop)).unwrap();
+    assert_eq!(kind(stream.synchronize()), BackendErrorKind::Unsupported);
+    stream.launch(&[&buffer], |launch| launch.stream_as::<OpenClStream>().map(drop)).unwrap();
+    assert_eq!(kind(stream.synchronize()), BackendErrorKind::Unsupported);
+    let memory = |span: &device_registry::Span| span.memory_as::<OpenClMemory>().map(drop);
+    stream.launch(&[&buffer], move |launch| memory(launch.spans()[0].as_ref().unwrap())).unwrap();
+    assert_eq!(kind(stream.synchronize()), BackendErrorKind::Invalid);
+}
+
+#[test]
+fn options_with_a_zero_are_an_error() {
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let stream = device.create_stream().unwrap();
+    let launched =
+        stream.launch(&[], |launch| launch.driver_as::<OpenClDevice>()?.build("", "a\0b").map(drop));
+    assert_eq!(kind(launched), BackendErrorKind::Invalid);
+}
+
+#[test]
+fn a_device_that_a_kernel_finds_lost_can_be_reset() {
+    const NAME: &str = "a_device_that_a_kernel_finds_lost_can_be_reset";
+    if !child::is_this() {
+        return child::passes(NAME, &[]);
+    }
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let (buffer, pinned) = (device.allocate(4).unwrap(), device.allocate_host(4).unwrap());
+    let stream = device.create_stream().unwrap();
+    stream.write(&buffer, 0, [1; 4]).unwrap();
+    let event = stream.record().unwrap();
+    let lost = native_error("clEnqueueNDRangeKernel", CL_DEVICE_NOT_AVAILABLE);
+    assert_eq!(kind(stream.launch(&[&buffer], move |_| Err(lost))), BackendErrorKind::Lost);
+    for outcome in [
+        buffer.write(0, &[2]),
+        stream.synchronize(),
+        event.synchronize(),
+        stream.write(&buffer, 0, [3]),
+        device.allocate(1).map(drop),
+    ] {
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("CL_DEVICE_NOT_AVAILABLE (-2)"), "{error}");
+    }
+
+    device.reset().unwrap();
+    let anew = device.allocate(4).unwrap();
+    anew.write(0, b"anew").unwrap();
+    assert_eq!(content(&anew), b"anew");
+    assert!(buffer.read(0, &mut [0; 4]).is_err(), "it was of the device that is lost");
+    // What belongs to the old context can still be dropped.
+    drop((buffer, pinned, event, stream));
+    assert_eq!(content(&anew), b"anew");
+}
+
+/// Every call that a driver can refuse with a loss.
+type Call = fn(&Device, &Buffer) -> Result<(), DeviceError>;
+
+#[test]
+fn each_call_that_finds_the_device_lost_says_so() {
+    if !standin::is_here("each_call_that_finds_the_device_lost_says_so") {
+        return;
+    }
+    let calls: [(&str, Call); 11] = [
+        ("clCreateBuffer", |device, _| device.allocate(4).map(drop)),
+        ("clEnqueueFillBuffer", |device, _| device.allocate(4).map(drop)),
+        ("clEnqueueWriteBuffer", |_, buffer| buffer.write(0, &[1])),
+        ("clEnqueueReadBuffer", |_, buffer| buffer.read(0, &mut [1])),
+        ("clEnqueueFillBuffer", |_, buffer| buffer.fill(.., &[1])),
+        ("clCreateCommandQueue", |device, _| device.create_stream().map(drop)),
+        ("clEnqueueWriteBuffer", |device, buffer| device.create_stream()?.write(buffer, 0, [1])),
+        ("clEnqueueReadBuffer", |device, buffer| device.create_stream()?.read(buffer, ..)?.wait().map(drop)),
+        ("clEnqueueMarkerWithWaitList", |device, _| device.create_stream()?.record().map(drop)),
+        ("clFlush", |device, _| device.create_stream()?.record().map(drop)),
+        ("clFinish", |device, _| device.create_stream()?.synchronize()),
+    ];
+    let device = device("opencl:1").unwrap();
+    for (function, call) in calls {
+        for status in [-2, -1121, -36] {
+            let buffer = device.allocate(4).unwrap();
+            standin::order("refuses", &format!("{function}:{status}"));
+            let error = call(&device, &buffer).unwrap_err();
+            standin::order("refuses", "");
+            assert!(error.to_string().contains(function), "{error}");
+            assert_eq!(kind(Err::<(), _>(error)), BackendErrorKind::Lost, "{function} says {status}");
+            assert_eq!(kind(buffer.write(0, &[1])), BackendErrorKind::Lost, "{function}: it is for good");
+            device.reset().unwrap();
+            device.allocate(4).unwrap();
+        }
+    }
+    // And another device was not harmed by any of it.
+    device_registry::device("opencl:0").unwrap().allocate(4).unwrap();
+}
+
+/// A command to the first buffer, which a copy takes from the second.
+type Submit = fn(&Stream, &Buffer, &Buffer);
+
+#[test]
+fn commands_that_fail_are_told_by_what_is_behind_them() {
+    if !standin::is_here("commands_that_fail_are_told_by_what_is_behind_them") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (buffer, other) = (device.allocate(4).unwrap(), device.allocate(4).unwrap());
+    let commands: [(&str, Submit); 3] = [
+        ("clEnqueueWriteBuffer", |stream, buffer, _| stream.write(buffer, 0, [1]).unwrap()),
+        ("clEnqueueCopyBuffer", |stream, buffer, other| stream.copy(other, .., buffer, 0).unwrap()),
+        ("clEnqueueFillBuffer", |stream, buffer, _| stream.fill(buffer, .., &[1]).unwrap()),
+    ];
+    for (function, submit) in commands {
+        let stream = device.create_stream().unwrap();
+        let before = stream.record().unwrap();
+        standin::order("fails", &format!("{function}:-9999"));
+        submit(&stream, &buffer, &other);
+        standin::order("fails", "");
+        let behind = stream.record().unwrap();
+        before.synchronize().unwrap();
+        let expected = format!("{function}: UNKNOWN_ERROR (-9999)");
+        for error in [behind.synchronize().unwrap_err(), behind.query().unwrap_err()] {
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
+        let error = stream.synchronize().unwrap_err();
+        assert!(error.to_string().contains(&expected), "{error}");
+        // Once told, it is over; but for the event that was behind it.
+        stream.synchronize().unwrap();
+        assert!(stream.query().unwrap());
+        stream.record().unwrap().synchronize().unwrap();
+        assert!(behind.query().is_err());
+    }
+
+    let stream = device.create_stream().unwrap();
+    standin::order("fails", "clEnqueueWriteBuffer:-9999");
+    stream.write(&buffer, 0, [1]).unwrap();
+    standin::order("fails", "");
+    assert!(stream.query().unwrap_err().to_string().contains("(-9999)"));
+    assert!(stream.query().unwrap());
+}
+
+#[test]
+fn what_blocks_tells_of_its_own_command() {
+    if !standin::is_here("what_blocks_tells_of_its_own_command") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let buffer = device.allocate(4).unwrap();
+    let calls: [(&str, Call); 4] = [
+        ("clEnqueueWriteBuffer", |_, buffer| buffer.write(0, &[1])),
+        ("clEnqueueReadBuffer", |_, buffer| buffer.read(0, &mut [1])),
+        ("clEnqueueFillBuffer", |_, buffer| buffer.fill(.., &[1])),
+        ("clEnqueueCopyBuffer", |device, buffer| buffer.copy_from(0, &device.allocate(4)?, ..)),
+    ];
+    for (function, call) in calls {
+        // The fill of an allocation is not meant.
+        let spare = device.allocate(4).unwrap();
+        drop(spare);
+        standin::order("fails", &format!("{function}:-9999"));
+        let error = call(&device, &buffer).unwrap_err();
+        standin::order("fails", "");
+        assert!(error.to_string().contains(&format!("{function}: UNKNOWN_ERROR (-9999)")), "{error}");
+        call(&device, &buffer).unwrap();
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_at_its_first_use_is_an_allocation_that_fails() {
+    if !standin::is_here("memory_that_is_not_there_at_its_first_use_is_an_allocation_that_fails") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let out_of_memory = BackendErrorKind::OutOfMemory { asked: 7, free: None };
+    for status in [-4, -5, -6, -61] {
+        standin::order("refuses", &format!("clCreateBuffer:{status}"));
+        assert_eq!(kind(device.allocate(7)), out_of_memory, "clCreateBuffer: {status}");
+        standin::order("refuses", "");
+    }
+    for (order, status) in [("refuses", -4), ("refuses", -5), ("fails", -4), ("fails", -5)] {
+        standin::order(order, &format!("clEnqueueFillBuffer:{status}"));
+        assert_eq!(kind(device.allocate(7)), out_of_memory, "clEnqueueFillBuffer {order}: {status}");
+        standin::order(order, "");
+    }
+    assert_eq!(content(&device.allocate(7).unwrap()), [0; 7], "it has something else in it when it is new");
+}
+
+#[test]
+fn a_read_that_fails_is_told_to_who_waits_for_it_and_to_the_stream_once() {
+    if !standin::is_here("a_read_that_fails_is_told_to_who_waits_for_it_and_to_the_stream_once") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let buffer = device.allocate(4).unwrap();
+    let stream = device.create_stream().unwrap();
+    standin::order("fails", "clEnqueueReadBuffer:-9999");
+    let read = stream.read(&buffer, ..);
+    standin::order("fails", "");
+    // What has failed before the call returns is refused, and then nothing of the stream's.
+    let (error, of_the_stream) = match read {
+        Ok(read) => (read.wait().unwrap_err(), true),
+        Err(error) => (error, false),
+    };
+    assert!(error.to_string().contains("clEnqueueReadBuffer: UNKNOWN_ERROR (-9999)"), "{error}");
+    assert_eq!(stream.synchronize().is_err(), of_the_stream);
+    stream.synchronize().unwrap();
+
+    // A driver that does not call back is no reason to wait for ever.
+    standin::order("refuses", "clSetEventCallback:-6");
+    let error = stream.read(&buffer, ..).map(drop).unwrap_err();
+    standin::order("refuses", "");
+    assert!(error.to_string().contains("clSetEventCallback"), "{error}");
+    assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), [0; 4]);
+}
+
+#[test]
+fn a_queue_without_times_says_so_when_one_is_asked_for() {
+    if !standin::is_here("a_queue_without_times_says_so_when_one_is_asked_for") {
+        return;
+    }
+    standin::order("queues", "0");
+    let device = device("opencl").unwrap();
+    assert!(!device.properties().unwrap().timed_events);
+    let stream = device.create_stream().unwrap();
+    assert_eq!(kind(stream.record_with(&EventOptions::new().timed())), BackendErrorKind::Unsupported);
+    stream.record().unwrap().synchronize().unwrap();
+}
+
+struct Logged(Mutex<Vec<String>>);
+
+impl log::Log for Logged {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        self.0.lock().unwrap().push(format!("{}: {}", record.level(), record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn what_a_driver_reports_beside_its_statuses_is_logged() {
+    static LOGGED: Logged = Logged(Mutex::new(Vec::new()));
+    if !standin::is_here("what_a_driver_reports_beside_its_statuses_is_logged") {
+        return;
+    }
+    log::set_logger(&LOGGED).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    standin::order("reports", "1");
+    let held = device("opencl:2").unwrap().allocate(4).unwrap();
+    // A release that fails is no panic.
+    standin::order("refuses", "clReleaseMemObject:-38");
+    drop(held);
+    let logged = LOGGED.0.lock().unwrap();
+    for expected in [
+        "WARN: the OpenCL platform `Broken` does not list its devices: clGetDeviceIDs: UNKNOWN_ERROR (-9999)",
+        "WARN: `opencl:2` reports: a report",
+        "WARN: clReleaseMemObject: CL_INVALID_MEM_OBJECT (-38)",
+    ] {
+        assert!(logged.iter().any(|line| line == expected), "`{expected}` is not in {logged:?}");
+    }
+}

@@ -1,0 +1,53 @@
+//! The library that stands in for OpenCL's loader, for tests that run once more in a process of their own.
+
+use std::env;
+use std::ffi::{CString, c_char};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::child;
+
+/// Runs the test of this name in a process in which OpenCL is the stand-in. Returns whether this is that process.
+pub(crate) fn is_here(test: &str) -> bool {
+    if !child::is_this() {
+        let library = library().to_str().expect("the folder's name is text");
+        child::passes(test, &[("OPENCL_DYLIB_PATH", library)]);
+    }
+    child::is_this()
+}
+
+/// Orders something of the stand-in; nothing, with an empty value.
+pub(crate) fn order(what: &str, value: &str) {
+    type Order = unsafe extern "C" fn(*const c_char, *const c_char);
+    static ORDER: OnceLock<Order> = OnceLock::new();
+    let order = ORDER.get_or_init(|| {
+        let path = env::var_os("OPENCL_DYLIB_PATH").expect("it is set by `is_here`");
+        let library = dlopen2::raw::Library::open(path).expect("it opens");
+        // SAFETY: the function is of this type, and stays there, as the library does.
+        let order = unsafe { library.symbol("standin_order") }.expect("it is there");
+        std::mem::forget(library);
+        order
+    });
+    let [what, value] = [what, value].map(|text| CString::new(text).expect("it has no zero"));
+    // SAFETY: both are texts that end with a zero.
+    unsafe { order(what.as_ptr(), value.as_ptr()) };
+}
+
+/// The library, compiled once for a program of tests.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        let library = folder.join(format!("{}standin{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/opencl.rs");
+        let compiled = Command::new("rustc")
+            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=standin", "-o"])
+            .args([&library, &source])
+            .status()
+            .expect("rustc is there, as this was compiled by it");
+        assert!(compiled.success(), "the stand-in does not compile");
+        library
+    })
+}

@@ -1,0 +1,450 @@
+//! A library that stands in for OpenCL's loader, so that tests see what no driver does to order: several platforms of which
+//! one is broken, devices that are too old, and calls and commands that fail.
+//!
+//! It is compiled by the tests that need it, and named to the backend by `OPENCL_DYLIB_PATH`. Commands are done when they
+//! are enqueued. The platforms are, in this order, `Zeta` with one device, `Broken`, which does not list its devices, and
+//! `Alpha` with two. What goes wrong is ordered by `standin_order`, at any time:
+//!
+//! - `platforms`, `Alpha,Broken`: these alone, by name.
+//! - `version`, `OpenCL 1.1`: of all devices.
+//! - `refuses`, `clFinish:-36`: what these functions return.
+//! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
+//! - `unavailable`: no device can be used now.
+//! - `queues`, `0`: what their queues can do, 2 being times.
+//! - `reports`: a context reports something when it is made.
+
+#![allow(non_snake_case)]
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::slice;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+type Info = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
+type Callback = unsafe extern "C" fn(*mut c_void, i32, *mut c_void);
+
+const INVALID_VALUE: i32 = -30;
+
+struct Device {
+    name: &'static str,
+    extensions: &'static str,
+    /// By the numbers of `clGetDeviceInfo`.
+    facts: &'static [(u32, &'static [u8])],
+}
+
+struct Platform {
+    name: &'static str,
+    devices: &'static [Device],
+}
+
+static PLATFORMS: [Platform; 3] = [
+    Platform {
+        name: "Zeta",
+        devices: &[Device {
+            name: "Zeta 1",
+            extensions: "cl_amd_device_attribute_query",
+            facts: &[(0x4037, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3d, 0, 0])],
+        }],
+    },
+    Platform { name: "Broken", devices: &[] },
+    Platform {
+        name: "Alpha",
+        devices: &[
+            Device {
+                name: "Alpha 1",
+                extensions: "cl_khr_device_uuid cl_khr_pci_bus_info",
+                facts: &[
+                    (0x106a, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]),
+                    (0x410f, &[0, 0, 0, 0, 0x3b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                ],
+            },
+            Device {
+                name: "Alpha 2",
+                extensions: "cl_nv_device_attribute_query",
+                facts: &[(0x4008, &[0x3c, 0, 0, 0]), (0x4009, &[0, 0, 0, 0])],
+            },
+        ],
+    },
+];
+
+static ORDERS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Orders something, or takes the order back, with an empty value.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn standin_order(what: *const c_char, value: *const c_char) {
+    let [what, value] =
+        [what, value].map(|text| unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned());
+    ORDERS.lock().unwrap().insert(what, value);
+}
+
+fn ordered(what: &str) -> Option<String> {
+    ORDERS.lock().unwrap().get(what).cloned().filter(|value| !value.is_empty())
+}
+
+/// What an order says of a function.
+fn status(what: &str, function: &str) -> i32 {
+    let statuses = ordered(what).unwrap_or_default();
+    let status = statuses.split(',').find_map(|order| {
+        let (name, status) = order.split_once(':')?;
+        (name == function).then(|| status.parse().unwrap())
+    });
+    status.unwrap_or(0)
+}
+
+fn refusal(function: &str) -> i32 {
+    status("refuses", function)
+}
+
+fn platforms() -> Vec<&'static Platform> {
+    let names = ordered("platforms").unwrap_or_else(|| "Zeta,Broken,Alpha".into());
+    PLATFORMS.iter().filter(|platform| names.split(',').any(|name| name == platform.name)).collect()
+}
+
+unsafe fn answer(value: &[u8], size: usize, to: *mut c_void, size_out: *mut usize) -> i32 {
+    unsafe {
+        if !size_out.is_null() {
+            *size_out = value.len();
+        }
+        if to.is_null() {
+            return 0;
+        }
+        if size < value.len() {
+            return INVALID_VALUE;
+        }
+        to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len());
+    }
+    0
+}
+
+fn text(value: &str) -> Vec<u8> {
+    [value.as_bytes(), &[0]].concat()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clGetPlatformIDs(count: u32, to: *mut *const c_void, count_out: *mut u32) -> i32 {
+    let found = platforms();
+    if found.is_empty() {
+        return -1001;
+    }
+    unsafe {
+        if !count_out.is_null() {
+            *count_out = found.len() as u32;
+        }
+        if !to.is_null() {
+            for (place, platform) in found.into_iter().take(count as usize).enumerate() {
+                *to.add(place) = ptr::from_ref(platform).cast();
+            }
+        }
+    }
+    refusal("clGetPlatformIDs")
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clGetPlatformInfo(
+    platform: *const Platform,
+    what: u32,
+    size: usize,
+    to: *mut c_void,
+    size_out: *mut usize,
+) -> i32 {
+    let value = match what {
+        0x0902 => unsafe { (*platform).name },
+        _ => "a stand-in",
+    };
+    unsafe { answer(&text(value), size, to, size_out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clGetDeviceIDs(
+    platform: *const Platform,
+    _kinds: u64,
+    count: u32,
+    to: *mut *const c_void,
+    count_out: *mut u32,
+) -> i32 {
+    let platform = unsafe { &*platform };
+    if platform.name == "Broken" {
+        return -9999;
+    }
+    unsafe {
+        if !count_out.is_null() {
+            *count_out = platform.devices.len() as u32;
+        }
+        if !to.is_null() {
+            for (place, device) in platform.devices.iter().take(count as usize).enumerate() {
+                *to.add(place) = ptr::from_ref(device).cast();
+            }
+        }
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clGetDeviceInfo(
+    device: *const Device,
+    what: u32,
+    size: usize,
+    to: *mut c_void,
+    size_out: *mut usize,
+) -> i32 {
+    let device = unsafe { &*device };
+    let value = match what {
+        0x1000 => 4_u64.to_ne_bytes().into(),
+        0x1010 => (1_u64 << 28).to_ne_bytes().into(),
+        0x101f => (1_u64 << 30).to_ne_bytes().into(),
+        0x1027 => u32::from(ordered("unavailable").is_none()).to_ne_bytes().into(),
+        0x102a => ordered("queues").map_or(2_u64, |bits| bits.parse().unwrap()).to_ne_bytes().into(),
+        0x102b => text(device.name),
+        0x102c => text("nobody"),
+        0x102d => text("7"),
+        0x102f => text(&ordered("version").unwrap_or_else(|| "OpenCL 1.2".into())),
+        0x1030 => text(device.extensions),
+        _ => match device.facts.iter().find(|(number, _)| *number == what) {
+            Some((_, value)) => value.to_vec(),
+            None => return INVALID_VALUE,
+        },
+    };
+    unsafe { answer(&value, size, to, size_out) }
+}
+
+unsafe fn made(function: &str, status: *mut i32, object: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    let refusal = refusal(function);
+    unsafe { *status = refusal };
+    if refusal == 0 { object() } else { ptr::null_mut() }
+}
+
+fn boxed<T>(value: T) -> *mut c_void {
+    Box::into_raw(Box::new(value)).cast()
+}
+
+/// Contexts and queues: an address, and that they are there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clCreateContext(
+    _properties: *const isize,
+    _count: u32,
+    _devices: *const *const Device,
+    notify: Option<Info>,
+    user_data: *mut c_void,
+    status: *mut i32,
+) -> *mut c_void {
+    if let (Some(notify), Some(_)) = (notify, ordered("reports")) {
+        unsafe { notify(c"a report".as_ptr(), ptr::null(), 0, user_data) };
+    }
+    unsafe { made("clCreateContext", status, || boxed(0_u64)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clReleaseContext(context: *mut u64) -> i32 {
+    drop(unsafe { Box::from_raw(context) });
+    refusal("clReleaseContext")
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clCreateCommandQueue(
+    _context: *mut c_void,
+    _device: *const Device,
+    _properties: u64,
+    status: *mut i32,
+) -> *mut c_void {
+    unsafe { made("clCreateCommandQueue", status, || boxed(0_u64)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clReleaseCommandQueue(queue: *mut u64) -> i32 {
+    drop(unsafe { Box::from_raw(queue) });
+    refusal("clReleaseCommandQueue")
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clFlush(_queue: *mut c_void) -> i32 {
+    refusal("clFlush")
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clFinish(_queue: *mut c_void) -> i32 {
+    refusal("clFinish")
+}
+
+type Buffer = Vec<u8>;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clCreateBuffer(
+    _context: *mut c_void,
+    _flags: u64,
+    len: usize,
+    _host: *mut c_void,
+    status: *mut i32,
+) -> *mut c_void {
+    // Not zeros, as nobody promises them.
+    unsafe { made("clCreateBuffer", status, || boxed::<Buffer>(vec![0xaa; len])) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clReleaseMemObject(buffer: *mut Buffer) -> i32 {
+    drop(unsafe { Box::from_raw(buffer) });
+    refusal("clReleaseMemObject")
+}
+
+struct Event {
+    status: i32,
+    references: AtomicI32,
+}
+
+/// Does a command at once, unless it is to fail, and makes its event.
+unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce()) -> i32 {
+    let refusal = refusal(function);
+    if refusal != 0 {
+        return refusal;
+    }
+    let status = status("fails", function);
+    if status == 0 {
+        run();
+    }
+    unsafe { *event = boxed(Event { status, references: AtomicI32::new(1) }) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueFillBuffer(
+    _queue: *mut c_void,
+    buffer: *mut Buffer,
+    pattern: *const u8,
+    pattern_len: usize,
+    offset: usize,
+    len: usize,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+) -> i32 {
+    unsafe {
+        command("clEnqueueFillBuffer", event, || {
+            let pattern = slice::from_raw_parts(pattern, pattern_len);
+            let bytes = &mut (&mut *buffer)[offset..offset + len];
+            bytes.chunks_mut(pattern_len).for_each(|chunk| chunk.copy_from_slice(pattern));
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueWriteBuffer(
+    _queue: *mut c_void,
+    buffer: *mut Buffer,
+    _blocking: u32,
+    offset: usize,
+    len: usize,
+    from: *const u8,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+) -> i32 {
+    unsafe {
+        command("clEnqueueWriteBuffer", event, || {
+            (&mut *buffer)[offset..offset + len].copy_from_slice(slice::from_raw_parts(from, len));
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueReadBuffer(
+    _queue: *mut c_void,
+    buffer: *mut Buffer,
+    _blocking: u32,
+    offset: usize,
+    len: usize,
+    to: *mut u8,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+) -> i32 {
+    unsafe {
+        command("clEnqueueReadBuffer", event, || {
+            slice::from_raw_parts_mut(to, len).copy_from_slice(&(&*buffer)[offset..offset + len]);
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueCopyBuffer(
+    _queue: *mut c_void,
+    from: *mut Buffer,
+    to: *mut Buffer,
+    from_offset: usize,
+    to_offset: usize,
+    len: usize,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+) -> i32 {
+    unsafe {
+        command("clEnqueueCopyBuffer", event, || {
+            let bytes = (&*from)[from_offset..from_offset + len].to_vec();
+            (&mut *to)[to_offset..to_offset + len].copy_from_slice(&bytes);
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueMarkerWithWaitList(
+    _queue: *mut c_void,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+) -> i32 {
+    unsafe { command("clEnqueueMarkerWithWaitList", event, || ()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clGetEventInfo(
+    event: *const Event,
+    _what: u32,
+    size: usize,
+    to: *mut c_void,
+    size_out: *mut usize,
+) -> i32 {
+    unsafe { answer(&(*event).status.to_ne_bytes(), size, to, size_out) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clWaitForEvents(count: u32, events: *const *const Event) -> i32 {
+    let failed = (0..count as usize).any(|place| unsafe { (**events.add(place)).status < 0 });
+    if failed { -14 } else { refusal("clWaitForEvents") }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clRetainEvent(event: *const Event) -> i32 {
+    unsafe { (*event).references.fetch_add(1, Ordering::SeqCst) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clReleaseEvent(event: *mut Event) -> i32 {
+    if unsafe { (*event).references.fetch_sub(1, Ordering::SeqCst) } == 1 {
+        drop(unsafe { Box::from_raw(event) });
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clSetEventCallback(
+    event: *mut Event,
+    _status: i32,
+    callback: Callback,
+    user_data: *mut c_void,
+) -> i32 {
+    let refusal = refusal("clSetEventCallback");
+    if refusal == 0 {
+        let (status, event, user_data) =
+            unsafe { ((*event).status, event.expose_provenance(), user_data.expose_provenance()) };
+        // On a thread of its own, as drivers do.
+        std::thread::spawn(move || unsafe {
+            callback(
+                ptr::with_exposed_provenance_mut(event),
+                status,
+                ptr::with_exposed_provenance_mut(user_data),
+            );
+        });
+    }
+    refusal
+}
