@@ -6,6 +6,7 @@
 //! done: platforms, devices, context, queue. It is measured in processes of its own, as only the first is what a program
 //! waits for; and once more in a process that has done it before.
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::process::Command;
@@ -22,41 +23,34 @@ use device_opencl::cl3::event::release_event;
 use device_opencl::cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
 use device_opencl::cl3::platform::get_platform_ids;
 use device_opencl::cl3::types::{cl_context, cl_device_id, cl_event, cl_int, cl_mem};
-use device_opencl::{OpenClDevice, native_error};
-use device_registry::{Device, device};
+use device_opencl::{OpenClDevice, OpenClMemory, native_error};
+use device_registry::{BackendError, Buffer, Device, Launch, device};
 
 device_registry::autoload!();
 
 const SIZES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
-/// The same device without the registry.
+/// OpenCL without the registry.
 struct Direct {
     context: cl_context,
     queue: cl_command_queue,
 }
 
 impl Direct {
-    /// The device that `device` is.
-    fn of(device: Device) -> Self {
-        let (tell, told) = mpsc::channel();
-        let stream = device.create_stream().expect("it is open");
-        let launched = stream.launch(&[], move |launch| {
-            let id = launch.driver_as::<OpenClDevice>()?.device_id();
-            tell.send(id.expose_provenance()).expect("it is waited for");
-            Ok(())
+    /// A queue beside those of the registry, in the same context, so that both copy from and to the same memory.
+    fn beside(device: Device) -> Self {
+        let [context, device] = native(device, &[], |launch| {
+            let driver = launch.driver_as::<OpenClDevice>()?;
+            Ok([driver.context(), driver.device_id()])
         });
-        launched.expect("it does nothing");
-        Self::open(ptr::with_exposed_provenance_mut(told.recv().expect("the kernel has run")))
+        Self { context, queue: queue(context, device) }
     }
 
     fn open(device: cl_device_id) -> Self {
         let platform = expect(get_device_info(device, CL_DEVICE_PLATFORM)).to_ptr();
         let properties = [CL_CONTEXT_PLATFORM, platform, 0];
         let context = expect(create_context(&[device], properties.as_ptr(), None, ptr::null_mut()));
-        let list = [CL_QUEUE_PROPERTIES as cl_queue_properties, CL_QUEUE_PROFILING_ENABLE, 0];
-        // SAFETY: the device is the context's, and the list ends with a zero.
-        let queue = expect(unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) });
-        Self { context, queue }
+        Self { context, queue: queue(context, device) }
     }
 
     fn do_nothing(&self) {
@@ -65,11 +59,36 @@ impl Direct {
         expect(finish(self.queue));
         release(marker);
     }
+}
 
-    fn buffer(&self, len: usize) -> cl_mem {
-        // SAFETY: no memory of the host is involved.
-        expect(unsafe { create_buffer(self.context, CL_MEM_READ_WRITE, len, ptr::null_mut()) })
-    }
+fn queue(context: cl_context, device: cl_device_id) -> cl_command_queue {
+    let list = [CL_QUEUE_PROPERTIES as cl_queue_properties, CL_QUEUE_PROFILING_ENABLE, 0];
+    // SAFETY: the device is the context's, and the list ends with a zero.
+    expect(unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) })
+}
+
+/// Pointers that only a kernel is given.
+fn native<const N: usize>(
+    device: Device,
+    buffers: &[&Buffer],
+    find: fn(&Launch<'_>) -> Result<[*mut c_void; N], BackendError>,
+) -> [*mut c_void; N] {
+    let (tell, told) = mpsc::channel();
+    let stream = device.create_stream().expect("it is open");
+    let launched = stream.launch(buffers, move |launch| {
+        tell.send(find(launch)?.map(|pointer| pointer.expose_provenance())).expect("it is waited for");
+        Ok(())
+    });
+    launched.expect("it asks for what is there");
+    told.recv().expect("the kernel has run").map(ptr::with_exposed_provenance_mut)
+}
+
+fn memory(buffer: &Buffer) -> cl_mem {
+    let [memory] = native(buffer.device(), &[buffer], |launch| {
+        let span = launch.spans()[0].as_ref().expect("it has bytes");
+        Ok([span.memory_as::<OpenClMemory>()?.buffer()])
+    });
+    memory
 }
 
 fn expect<T>(result: Result<T, cl_int>) -> T {
@@ -86,43 +105,48 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         let mut group = criterion.benchmark_group(format!("{}/{len}", device.name()));
         group.throughput(Throughput::Bytes(len as u64));
         // All of it written to: pages that nobody has written to are all one page.
-        let (source, mut ours, mut theirs) = (vec![1_u8; len], vec![2_u8; len], vec![3_u8; len]);
-        let buffer = device.allocate(len).expect("there is memory");
-        let plain = direct.buffer(len);
+        let (source, destination) = (vec![1_u8; len], RefCell::new(vec![2_u8; len]));
+        let [buffer, other] = [(), ()].map(|()| device.allocate(len).expect("there is memory"));
+        let [plain, plain_other] = [&buffer, &other].map(memory);
         let queue = direct.queue;
-        let start: *const c_void = source.as_ptr().cast();
-        let write = || {
+
+        let write = || buffer.write(0, black_box(&source)).expect("it is all of it");
+        let direct_write = || {
+            let start = black_box(&source).as_ptr().cast();
             // SAFETY: `source` is as long, and the call waits.
             release(expect(unsafe { enqueue_write_buffer(queue, plain, 1, 0, len, start, 0, ptr::null()) }));
         };
-        beside(&mut group, "write", || buffer.write(0, black_box(&source)).expect("it is all of it"), write);
-        let read = || {
-            let start = black_box(&mut theirs).as_mut_ptr().cast();
-            // SAFETY: as above, for `theirs`.
+        beside(&mut group, "write", write, direct_write);
+
+        let read = || buffer.read(0, black_box(&mut destination.borrow_mut())).expect("it is all of it");
+        let direct_read = || {
+            let start = black_box(&mut destination.borrow_mut()).as_mut_ptr().cast();
+            // SAFETY: as above, for `destination`.
             release(expect(unsafe { enqueue_read_buffer(queue, plain, 1, 0, len, start, 0, ptr::null()) }));
         };
-        beside(&mut group, "read", || buffer.read(0, black_box(&mut ours)).expect("it is all of it"), read);
+        beside(&mut group, "read", read, direct_read);
 
-        let other = device.allocate(len).expect("there is memory");
-        let plain_other = direct.buffer(len);
-        let copy = || {
+        let copy = || other.copy_from(0, &buffer, 0..len).expect("it is all of both");
+        let direct_copy = || {
             // SAFETY: both are as long, and it is waited for.
             let event = unsafe { enqueue_copy_buffer(queue, plain, plain_other, 0, 0, len, 0, ptr::null()) };
             release(expect(event));
             expect(finish(queue));
         };
-        beside(&mut group, "copy", || other.copy_from(0, &buffer, 0..len).expect("it is all of both"), copy);
-        for buffer in [plain, plain_other] {
-            // SAFETY: it was made here, and no command uses it.
-            expect(unsafe { release_mem_object(buffer) });
-        }
-        // What the zeros of new memory cost: it is not done directly.
+        beside(&mut group, "copy", copy, direct_copy);
+
+        // What the zeros of new memory cost, which many drivers take only when a command uses it.
         let allocate = || drop(black_box(device.allocate(len).expect("there is memory")));
-        let create = || {
-            // SAFETY: it was just made.
-            expect(unsafe { release_mem_object(black_box(direct.buffer(len))) });
+        let direct_allocate = || {
+            // SAFETY: the memory is OpenCL's own; the pattern is copied; and nobody else has the buffer.
+            unsafe {
+                let buffer = expect(create_buffer(direct.context, CL_MEM_READ_WRITE, len, ptr::null_mut()));
+                let zero = [0_u8].as_ptr().cast();
+                release(expect(enqueue_write_buffer(queue, buffer, 1, 0, 1, zero, 0, ptr::null())));
+                expect(release_mem_object(buffer));
+            }
         };
-        beside(&mut group, "allocate", allocate, create);
+        beside(&mut group, "allocate and use", allocate, direct_allocate);
     }
 }
 
@@ -201,9 +225,9 @@ fn opening_first() {
     println!("                        ratio: {ratio:.3} ({:.3} to {:.3})", low.0, high.0);
 }
 
-fn native(criterion: &mut Criterion) {
+fn beside_opencl(criterion: &mut Criterion) {
     let Some(device) = device_conformance::device_or_skip("opencl") else { return };
-    let direct = Direct::of(device);
+    let direct = Direct::beside(device);
     copies(criterion, device, &direct);
     empty_operations(criterion, device, &direct);
     opening(criterion, device);
@@ -248,7 +272,7 @@ fn time(times: u64, call: &mut impl FnMut()) -> Duration {
     start.elapsed()
 }
 
-criterion_group!(benches, native);
+criterion_group!(benches, beside_opencl);
 
 fn main() {
     if let Ok(way) = std::env::var(FIRST) {

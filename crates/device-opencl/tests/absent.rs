@@ -6,6 +6,8 @@ mod child;
 mod standin;
 
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::thread;
 
 use device_registry::{Backend, BackendErrorKind, DeviceError, LoadError, backends, device};
 
@@ -133,6 +135,25 @@ fn a_platform_that_is_broken_hides_no_other() {
     if standin::is_here("a_platform_that_is_broken_hides_no_other") {
         assert_eq!(load().unwrap().device_count().unwrap(), 3);
         device("opencl:2").unwrap().allocate(1).unwrap();
+    }
+}
+
+#[test]
+fn threads_that_ask_at_once_see_the_same_devices() {
+    if standin::is_here("threads_that_ask_at_once_see_the_same_devices") {
+        load().unwrap();
+        let barrier = Barrier::new(8);
+        thread::scope(|scope| {
+            let counts: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        load().unwrap().device_count().unwrap()
+                    })
+                })
+                .collect();
+            assert_eq!(counts.into_iter().map(|count| count.join().unwrap()).collect::<Vec<_>>(), [3; 8]);
+        });
     }
 }
 

@@ -322,6 +322,49 @@ fn a_queue_without_times_says_so_when_one_is_asked_for() {
     stream.record().unwrap().synchronize().unwrap();
 }
 
+#[test]
+fn events_are_waited_for_in_the_queue_within_a_device_and_by_the_host_elsewhere() {
+    if !standin::is_here("events_are_waited_for_in_the_queue_within_a_device_and_by_the_host_elsewhere") {
+        return;
+    }
+    let [one, other] = ["opencl:0", "opencl:1"].map(|name| device(name).unwrap().create_stream().unwrap());
+    let [here, elsewhere] = [one.record().unwrap(), other.record().unwrap()];
+    standin::order("refuses", "clEnqueueBarrierWithWaitList:-9999");
+    assert_eq!(kind(one.wait(&here)), BackendErrorKind::Other, "the queue was not asked");
+    one.wait(&elsewhere).unwrap();
+    one.synchronize().unwrap();
+}
+
+#[test]
+fn whatever_was_made_is_released_also_where_it_failed() {
+    if !standin::is_here("whatever_was_made_is_released_also_where_it_failed") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    for orders in ["", "clEnqueueFillBuffer:-4", "clEnqueueReadBuffer:-9999", "clEnqueueWriteBuffer:-9999"] {
+        for what in ["refuses", "fails"] {
+            standin::order(what, orders);
+            let all = || {
+                let (buffer, pinned) = (device.allocate(4)?, device.allocate_host(4)?);
+                let stream = device.create_stream()?;
+                for _ in 0..100 {
+                    stream.write(&buffer, 0, [1; 4]).unwrap_or(());
+                    drop(stream.read(&buffer, ..));
+                    stream.wait(&stream.record()?)?;
+                }
+                buffer.write(0, &pinned)?;
+                stream.synchronize()
+            };
+            let outcome = all();
+            assert!(outcome.is_ok() || !orders.is_empty(), "{outcome:?}");
+            standin::order(what, "");
+            let _ = device.synchronize();
+            device.close().unwrap_or_default();
+            assert_eq!(standin::live(), 0, "after {orders} {what}");
+        }
+    }
+}
+
 struct Logged(Mutex<Vec<String>>);
 
 impl log::Log for Logged {

@@ -3,7 +3,8 @@
 use std::env;
 use std::process::{Command, Output};
 
-const CHILD: &str = "OPENCL_TEST_CHILD";
+/// Set in a process that a test has started.
+pub(crate) const CHILD: &str = "OPENCL_TEST_CHILD";
 
 /// What decides which OpenCL there is.
 const VARIABLES: [&str; 4] =

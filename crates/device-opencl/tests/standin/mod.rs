@@ -19,23 +19,34 @@ pub(crate) fn is_here(test: &str) -> bool {
 
 /// Orders something of the stand-in; nothing, with an empty value.
 pub(crate) fn order(what: &str, value: &str) {
-    type Order = unsafe extern "C" fn(*const c_char, *const c_char);
-    static ORDER: OnceLock<Order> = OnceLock::new();
-    let order = ORDER.get_or_init(|| {
-        let path = env::var_os("OPENCL_DYLIB_PATH").expect("it is set by `is_here`");
-        let library = dlopen2::raw::Library::open(path).expect("it opens");
-        // SAFETY: the function is of this type, and stays there, as the library does.
-        let order = unsafe { library.symbol("standin_order") }.expect("it is there");
-        std::mem::forget(library);
-        order
-    });
     let [what, value] = [what, value].map(|text| CString::new(text).expect("it has no zero"));
-    // SAFETY: both are texts that end with a zero.
-    unsafe { order(what.as_ptr(), value.as_ptr()) };
+    // SAFETY: the function is of this type, and both are texts that end with a zero.
+    unsafe {
+        let order = symbol::<unsafe extern "C" fn(*const c_char, *const c_char)>("standin_order");
+        order(what.as_ptr(), value.as_ptr());
+    }
+}
+
+/// How many of its objects were not released.
+pub(crate) fn live() -> usize {
+    // SAFETY: the function is of this type.
+    unsafe { symbol::<extern "C" fn() -> usize>("standin_live")() }
+}
+
+/// # Safety
+///
+/// It is of this type.
+unsafe fn symbol<T: Copy>(name: &str) -> T {
+    let path = env::var_os("OPENCL_DYLIB_PATH").expect("it is set by `is_here`");
+    let library = dlopen2::raw::Library::open(path).expect("it opens");
+    // SAFETY: as the caller promises; and it stays open.
+    let symbol = unsafe { library.symbol(name) }.expect("it is there");
+    std::mem::forget(library);
+    symbol
 }
 
 /// The library, compiled once for a program of tests.
-fn library() -> &'static Path {
+pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
@@ -43,7 +54,7 @@ fn library() -> &'static Path {
         let library = folder.join(format!("{}standin{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/opencl.rs");
         let compiled = Command::new("rustc")
-            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=standin", "-o"])
+            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=standin", "-O", "-o"])
             .args([&library, &source])
             .status()
             .expect("rustc is there, as this was compiled by it");

@@ -19,8 +19,10 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::slice;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 type Info = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
 type Callback = unsafe extern "C" fn(*mut c_void, i32, *mut c_void);
@@ -164,6 +166,16 @@ unsafe extern "C" fn clGetDeviceIDs(
     to: *mut *const c_void,
     count_out: *mut u32,
 ) -> i32 {
+    // As PoCL: the first question takes a while, and who asks meanwhile is told that there are none.
+    static QUESTIONS: AtomicUsize = AtomicUsize::new(0);
+    static ANSWERED: AtomicBool = AtomicBool::new(false);
+    if QUESTIONS.fetch_add(1, Ordering::SeqCst) == 0 {
+        thread::sleep(Duration::from_millis(50));
+        ANSWERED.store(true, Ordering::SeqCst);
+    } else if !ANSWERED.load(Ordering::SeqCst) {
+        unsafe { *count_out = 0 };
+        return 0;
+    }
     let platform = unsafe { &*platform };
     if platform.name == "Broken" {
         return -9999;
@@ -215,8 +227,22 @@ unsafe fn made(function: &str, status: *mut i32, object: impl FnOnce() -> *mut c
     if refusal == 0 { object() } else { ptr::null_mut() }
 }
 
+/// Objects that were made and not released.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+#[unsafe(no_mangle)]
+extern "C" fn standin_live() -> usize {
+    LIVE.load(Ordering::SeqCst)
+}
+
 fn boxed<T>(value: T) -> *mut c_void {
+    LIVE.fetch_add(1, Ordering::SeqCst);
     Box::into_raw(Box::new(value)).cast()
+}
+
+unsafe fn unboxed<T>(object: *mut T) {
+    LIVE.fetch_sub(1, Ordering::SeqCst);
+    drop(unsafe { Box::from_raw(object) });
 }
 
 /// Contexts and queues: an address, and that they are there.
@@ -237,7 +263,7 @@ unsafe extern "C" fn clCreateContext(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clReleaseContext(context: *mut u64) -> i32 {
-    drop(unsafe { Box::from_raw(context) });
+    unsafe { unboxed(context) };
     refusal("clReleaseContext")
 }
 
@@ -253,7 +279,7 @@ unsafe extern "C" fn clCreateCommandQueue(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clReleaseCommandQueue(queue: *mut u64) -> i32 {
-    drop(unsafe { Box::from_raw(queue) });
+    unsafe { unboxed(queue) };
     refusal("clReleaseCommandQueue")
 }
 
@@ -283,13 +309,20 @@ unsafe extern "C" fn clCreateBuffer(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clReleaseMemObject(buffer: *mut Buffer) -> i32 {
-    drop(unsafe { Box::from_raw(buffer) });
+    unsafe { unboxed(buffer) };
     refusal("clReleaseMemObject")
 }
 
 struct Event {
     status: i32,
+    time: u64,
     references: AtomicI32,
+}
+
+/// Nanoseconds since the first event.
+fn now() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 /// Does a command at once, unless it is to fail, and makes its event.
@@ -302,7 +335,7 @@ unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce()) -
     if status == 0 {
         run();
     }
-    unsafe { *event = boxed(Event { status, references: AtomicI32::new(1) }) };
+    unsafe { *event = boxed(Event { status, time: now(), references: AtomicI32::new(1) }) };
     0
 }
 
@@ -396,6 +429,58 @@ unsafe extern "C" fn clEnqueueMarkerWithWaitList(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueBarrierWithWaitList(
+    _queue: *mut c_void,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+) -> i32 {
+    unsafe { command("clEnqueueBarrierWithWaitList", event, || ()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueMapBuffer(
+    _queue: *mut c_void,
+    buffer: *mut Buffer,
+    _blocking: u32,
+    _access: u64,
+    offset: usize,
+    _len: usize,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+    status: *mut i32,
+) -> *mut c_void {
+    unsafe {
+        *status = command("clEnqueueMapBuffer", event, || ());
+        (&mut *buffer).as_mut_ptr().add(offset).cast()
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clEnqueueUnmapMemObject(
+    _queue: *mut c_void,
+    _buffer: *mut Buffer,
+    _start: *mut c_void,
+    _count: u32,
+    _events: *const *mut c_void,
+    event: *mut *mut c_void,
+) -> i32 {
+    unsafe { command("clEnqueueUnmapMemObject", event, || ()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clGetEventProfilingInfo(
+    event: *const Event,
+    _what: u32,
+    size: usize,
+    to: *mut c_void,
+    size_out: *mut usize,
+) -> i32 {
+    unsafe { answer(&(*event).time.to_ne_bytes(), size, to, size_out) }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn clGetEventInfo(
     event: *const Event,
     _what: u32,
@@ -421,7 +506,7 @@ unsafe extern "C" fn clRetainEvent(event: *const Event) -> i32 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clReleaseEvent(event: *mut Event) -> i32 {
     if unsafe { (*event).references.fetch_sub(1, Ordering::SeqCst) } == 1 {
-        drop(unsafe { Box::from_raw(event) });
+        unsafe { unboxed(event) };
     }
     0
 }
@@ -438,7 +523,7 @@ unsafe extern "C" fn clSetEventCallback(
         let (status, event, user_data) =
             unsafe { ((*event).status, event.expose_provenance(), user_data.expose_provenance()) };
         // On a thread of its own, as drivers do.
-        std::thread::spawn(move || unsafe {
+        thread::spawn(move || unsafe {
             callback(
                 ptr::with_exposed_provenance_mut(event),
                 status,
