@@ -274,7 +274,21 @@ fn time(times: u64, call: &mut impl FnMut()) -> Duration {
 
 criterion_group!(benches, beside_opencl);
 
+/// One processor for this thread and those that the driver starts. The work of a driver on the processor is done by
+/// another thread, and what it costs to wake that one depends on where it runs: more than all that is measured here.
+#[cfg(target_os = "linux")]
+fn stay_on_one_processor() {
+    // SAFETY: the set is one of nothing but zeros before a bit is set, and lives as long as the calls.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
 fn main() {
+    #[cfg(target_os = "linux")]
+    stay_on_one_processor();
     if let Ok(way) = std::env::var(FIRST) {
         return open_first(&way);
     }

@@ -34,6 +34,8 @@ pub struct OpenClDevice {
     /// Queues for the functions that block, for as many as are called at the same time. None of them waits for another,
     /// or for a stream.
     idle: Mutex<Vec<Handle>>,
+    /// The queue in which pinned memory is mapped, once there is any.
+    mapping: Mutex<Option<Arc<Handle>>>,
 }
 
 impl OpenClDevice {
@@ -44,7 +46,7 @@ impl OpenClDevice {
         facts: &Facts,
     ) -> Result<Self, BackendError> {
         let context = Arc::new(Context::new(ordinal, platform, device)?);
-        Ok(Self { context, facts: facts.clone(), idle: Mutex::default() })
+        Ok(Self { context, facts: facts.clone(), idle: Mutex::default(), mapping: Mutex::default() })
     }
 
     /// The context, which is this device's alone. It is valid for as long as the device is open.
@@ -106,7 +108,8 @@ impl OpenClDevice {
         len: usize,
         enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
     ) -> Result<(), BackendError> {
-        let queue = self.idle().pop().map_or_else(|| self.queue(Priority::Normal), Ok)?;
+        let idle = lock(&self.idle).pop();
+        let queue = idle.map_or_else(|| self.queue(Priority::Normal), Ok)?;
         let done = enqueue(queue.get()).and_then(|event| {
             // SAFETY: the event is of the command, with one reference.
             event::wait(&unsafe { Handle::event(event) })
@@ -115,7 +118,7 @@ impl OpenClDevice {
             // Whatever it was: nothing may touch the caller's bytes when this returns.
             let _ = finish(queue.get());
         }
-        self.idle().push(queue);
+        lock(&self.idle).push(queue);
         done.map_err(|status| error_of(call, status, len))
     }
 
@@ -128,10 +131,11 @@ impl OpenClDevice {
             _ => 0,
         }
     }
+}
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Handle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Nothing that is held here can be left half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DeviceDriver for OpenClDevice {
@@ -212,19 +216,24 @@ impl DeviceDriver for OpenClDevice {
     }
 
     fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
-        // A queue of its own, which is there when the mapping ends.
-        let queue = self.queue(Priority::Normal)?;
+        let mut mapping = lock(&self.mapping);
+        let queue = match &*mapping {
+            Some(queue) => Arc::clone(queue),
+            None => Arc::clone(mapping.insert(Arc::new(self.queue(Priority::Normal)?))),
+        };
+        drop(mapping);
         Ok(Box::new(Pinned::map(&self.context, queue, len)?))
     }
 
     fn reset(&self) -> Result<(), BackendError> {
         // The next open makes a context of its own, which shares nothing with this one; or fails, if the device is not
-        // back.
+        // back. This one is not released: other threads may be in calls that were given it.
         Ok(())
     }
 
     fn close(&self) -> Result<(), BackendError> {
-        self.idle().clear();
+        lock(&self.idle).clear();
+        lock(&self.mapping).take();
         self.context.release();
         Ok(())
     }

@@ -48,7 +48,10 @@ pub(crate) fn open() -> Result<(), LoadFailure> {
 
 /// If a library is asked for by name, one of them has to open: `cl3` would go on with the system's without a word.
 fn open_named() -> Result<(), LoadFailure> {
-    let Ok(paths) = env::var(PATHS) else { return Ok(()) };
+    let Some(paths) = env::var_os(PATHS) else { return Ok(()) };
+    let Some(paths) = paths.to_str() else {
+        return Err(LoadFailure::unavailable(format!("no OpenCL loader: {PATHS} is set, and not to a text")));
+    };
     let mut reason = format!("no OpenCL loader: {PATHS} is set, and none of it opens");
     for path in paths.split(';') {
         match dlopen2::raw::Library::open(path) {

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 
 use cl3::command_queue::{CL_BLOCKING, enqueue_map_buffer, enqueue_unmap_mem_object, flush};
 use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer};
@@ -63,7 +64,8 @@ pub(crate) struct Pinned {
     start: NonNull<u8>,
     len: usize,
     buffer: Handle,
-    queue: Handle,
+    /// It is there when the mapping ends, also after the device was closed.
+    queue: Arc<Handle>,
 }
 
 // SAFETY: the bytes are reached through references to this value only.
@@ -72,7 +74,7 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    pub(crate) fn map(context: &Context, queue: Handle, len: usize) -> Result<Self, BackendError> {
+    pub(crate) fn map(context: &Context, queue: Arc<Handle>, len: usize) -> Result<Self, BackendError> {
         let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
         // SAFETY: the memory is OpenCL's own.
         let buffer = unsafe { create_buffer(context.get(), flags, len, ptr::null_mut()) }

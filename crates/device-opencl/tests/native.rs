@@ -1,5 +1,7 @@
 //! Kernels, through the native handles.
 
+mod child;
+
 use std::ffi::CStr;
 use std::mem::size_of_val;
 use std::ptr;
@@ -128,4 +130,20 @@ fn a_malformed_kernel_is_an_error_with_the_compilers_log() {
     let built = stream.launch(&[], |launch| launch.driver_as::<OpenClDevice>()?.build(SCALE, "").map(drop));
     built.unwrap();
     stream.synchronize().unwrap();
+}
+
+#[test]
+fn a_program_ends_while_its_device_works() {
+    const NAME: &str = "a_program_ends_while_its_device_works";
+    if !child::is_this() {
+        return child::passes(NAME, &[]);
+    }
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(16 << 20).unwrap());
+    for _ in 0..50 {
+        stream.write(&buffer, 0, vec![1; 16 << 20]).unwrap();
+    }
+    let read = stream.read(&buffer, ..).unwrap();
+    // Nothing is dropped or waited for, and the harness' other thread ends the process.
+    std::mem::forget((stream, buffer, read));
 }
