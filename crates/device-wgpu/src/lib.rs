@@ -1,0 +1,41 @@
+#![doc = include_str!("../README.md")]
+
+mod apis;
+mod backend;
+mod context;
+mod device;
+mod error;
+mod event;
+mod loss;
+mod mapping;
+mod memory;
+mod properties;
+mod reads;
+mod staging;
+mod stream;
+mod submission;
+mod transfer;
+
+use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+
+/// The crate that all native handles are of.
+pub use wgpu;
+
+pub use crate::device::WgpuDevice;
+pub use crate::memory::WgpuMemory;
+pub use crate::stream::WgpuStream;
+
+device_registry::entry_points! {
+    /// The backend `wgpu`, for programs that register it by hand.
+    #[distributed_slice(BACKENDS)]
+    pub static WGPU: BackendDescriptor = BackendDescriptor::new("wgpu", load);
+}
+
+fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+    let chosen = apis::Apis::from_env()?;
+    let adapters = chosen.adapters();
+    match adapters.is_empty() {
+        true => Err(LoadFailure::unavailable(chosen.why_there_is_none())),
+        false => Ok(Box::new(backend::Wgpu::new(adapters))),
+    }
+}

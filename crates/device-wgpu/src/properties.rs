@@ -1,0 +1,138 @@
+//! What an adapter is.
+
+use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
+use wgpu::{AdapterInfo, Backend, COPY_BUFFER_ALIGNMENT, DeviceType};
+
+use crate::context::TIMESTAMPS;
+
+/// What an adapter says of itself without being opened.
+pub(crate) struct Facts {
+    info: AdapterInfo,
+    uuid: Option<DeviceUuid>,
+    pci: Option<PciAddress>,
+}
+
+impl Facts {
+    pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
+        let info = adapter.get_info();
+        // Empty where it is not known.
+        let pci = info.device_pci_bus_id.parse().ok();
+        Self { uuid: uuid(adapter), pci, info }
+    }
+
+    /// Its place in the order of devices, which does not depend on the order in which a driver lists them: cards before
+    /// what is part of a processor, an interface before another, and then the place in the machine.
+    pub(crate) fn place(&self) -> impl Ord {
+        let kind = match self.info.device_type {
+            DeviceType::DiscreteGpu => 0,
+            DeviceType::IntegratedGpu => 1,
+            DeviceType::VirtualGpu => 2,
+            DeviceType::Other => 3,
+            DeviceType::Cpu => 4,
+        };
+        let api = match self.info.backend {
+            Backend::Vulkan => 0,
+            Backend::Metal => 1,
+            Backend::Dx12 => 2,
+            _ => 3,
+        };
+        // What has no address comes last.
+        let place = (self.pci.is_none(), self.pci, self.info.name.clone(), self.uuid);
+        (kind, api, place)
+    }
+}
+
+pub(crate) fn of(adapter: &wgpu::Adapter, facts: &Facts) -> DeviceProperties {
+    let Facts { info, uuid, pci } = facts;
+    // Whole words, as memory is rounded up to them.
+    let largest = adapter.limits().max_buffer_size & !(COPY_BUFFER_ALIGNMENT - 1);
+    let properties = DeviceProperties::new(&info.name)
+        .with_kind(kind(info.device_type))
+        .with_driver(driver(info))
+        .with_largest_allocation(largest)
+        .with_copy_alignment(COPY_BUFFER_ALIGNMENT as usize)
+        .with_concurrent_streams(false)
+        .with_timed_events(adapter.features().contains(TIMESTAMPS));
+    let properties = vendor(info.vendor).into_iter().fold(properties, DeviceProperties::with_vendor);
+    let properties = uuid.iter().fold(properties, |properties, uuid| properties.with_uuid(*uuid));
+    pci.iter().fold(properties, |properties, pci| properties.with_pci(*pci))
+}
+
+fn kind(kind: DeviceType) -> DeviceKind {
+    match kind {
+        DeviceType::DiscreteGpu | DeviceType::VirtualGpu => DeviceKind::Gpu,
+        DeviceType::IntegratedGpu => DeviceKind::IntegratedGpu,
+        DeviceType::Cpu => DeviceKind::Cpu,
+        DeviceType::Other => DeviceKind::Other,
+    }
+}
+
+/// With the interface, as one card has a driver for each.
+fn driver(info: &AdapterInfo) -> String {
+    let api = match info.backend {
+        Backend::Vulkan => "Vulkan",
+        Backend::Metal => "Metal",
+        Backend::Dx12 => "DX12",
+        Backend::Gl => "OpenGL",
+        Backend::Noop | Backend::BrowserWebGpu => "",
+    };
+    let parts = [api, info.driver.trim(), info.driver_info.trim()];
+    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
+}
+
+/// By PCI's numbers, and those that Vulkan gives to makers without one. `None` for none.
+fn vendor(id: u32) -> Option<String> {
+    let name = match id {
+        0 => return None,
+        0x1002 | 0x1022 => "AMD",
+        0x1010 => "Imagination Technologies",
+        0x106b => "Apple",
+        0x10de => "NVIDIA",
+        0x13b5 => "Arm",
+        0x1414 => "Microsoft",
+        0x144d => "Samsung",
+        0x14e4 => "Broadcom",
+        0x15ad => "VMware",
+        0x19e5 => "Huawei",
+        0x1ae0 => "Google",
+        0x1af4 => "Red Hat",
+        0x5143 => "Qualcomm",
+        0x8086 => "Intel",
+        0x1_0001 => "Vivante",
+        0x1_0002 => "VeriSilicon",
+        0x1_0003 => "Kazan",
+        0x1_0004 => "Codeplay",
+        0x1_0005 => "Mesa",
+        0x1_0006 => "PoCL",
+        id => return Some(format!("vendor {id:#06x}")),
+    };
+    Some(name.into())
+}
+
+/// Of Vulkan only: the others have none.
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn uuid(adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
+    use ash::vk;
+
+    // SAFETY: what it gives is not destroyed here, and not used beyond this function.
+    let adapter = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
+    let instance = adapter.shared_instance();
+    let device = adapter.raw_physical_device();
+    // SAFETY: the device is one of this instance's, and both live as long as `adapter`.
+    let version = unsafe { instance.raw_instance().get_physical_device_properties(device) }.api_version;
+    if instance.instance_api_version().min(version) < vk::API_VERSION_1_1 {
+        return None;
+    }
+    let mut ids = vk::PhysicalDeviceIDProperties::default();
+    let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
+    // SAFETY: as above; and both the instance and the device are of Vulkan 1.1, which has the function and the structure.
+    unsafe { instance.raw_instance().get_physical_device_properties2(device, &mut properties) };
+    // No device has this one.
+    (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid))
+}
+
+#[cfg(not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn uuid(_adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
+    None
+}

@@ -1,0 +1,116 @@
+//! Buffers between the host and the device, kept for the next copy: what is new has to be found, mapped and zeroed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use device_registry::BackendError;
+use wgpu::{BufferDescriptor, BufferUsages, MapMode};
+
+use crate::context::Context;
+use crate::mapping::Mapping;
+use crate::memory::whole_words;
+
+/// Longer copies go in pieces, so that the host copies one while the device copies another.
+pub(crate) const PIECE: usize = 4 << 20;
+
+/// The shortest buffer. The others are powers of two up to a piece.
+const SHORTEST: u64 = 4 << 10;
+
+/// So many bytes of each kind are kept while nobody needs them.
+const KEPT: u64 = 32 << 20;
+
+#[derive(Default)]
+pub(crate) struct Staging {
+    /// To be written by the host, oldest first: each is mapped again when the device has read it.
+    up: Mutex<VecDeque<(wgpu::Buffer, Arc<Mapping>)>>,
+    /// To be written by the device. Not mapped.
+    down: Mutex<Vec<wgpu::Buffer>>,
+}
+
+/// The length of the buffer for so many bytes.
+fn class(len: usize) -> u64 {
+    whole_words(len).next_power_of_two().max(SHORTEST)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Context {
+    /// A buffer that begins with these bytes, of which there are at most a [`PIECE`]. Behind them come zeros, up to
+    /// whole words.
+    pub(crate) fn stage(&self, bytes: &[u8]) -> Result<wgpu::Buffer, BackendError> {
+        let buffer = match self.staging.take_up(class(bytes.len())) {
+            Some(buffer) => buffer,
+            None => {
+                self.create_staging(class(bytes.len()), BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?
+            }
+        };
+        let len = whole_words(bytes.len());
+        let mut view = buffer
+            .get_mapped_range_mut(0..len)
+            .map_err(|error| BackendError::other("a staging buffer is not mapped").with_source(error))?;
+        let mut to = view.slice(..);
+        to.slice(..bytes.len()).copy_from_slice(bytes);
+        to.slice(bytes.len()..).fill(0);
+        drop(view);
+        buffer.unmap();
+        Ok(buffer)
+    }
+
+    /// Keeps a buffer that [`stage`](Self::stage) gave, for when what was submitted has read it.
+    pub(crate) fn keep_staged(&self, buffer: wgpu::Buffer) {
+        let mut up = lock(&self.staging.up);
+        // With those that the device has not read yet, as nobody needs more of them than are in use at once.
+        if up.iter().map(|(buffer, _)| buffer.size()).sum::<u64>() + buffer.size() > KEPT {
+            return;
+        }
+        let mapping = Mapping::begin(&buffer, MapMode::Write, buffer.size());
+        up.push_back((buffer, mapping));
+    }
+
+    /// A buffer for the device to write `len` bytes to, at most a [`PIECE`].
+    pub(crate) fn landing(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
+        let mut down = lock(&self.staging.down);
+        let kept = down.iter().position(|buffer| buffer.size() == class(len));
+        let kept = kept.map(|place| down.swap_remove(place));
+        drop(down);
+        match kept {
+            Some(buffer) => Ok(buffer),
+            None => self.create_staging(class(len), BufferUsages::MAP_READ | BufferUsages::COPY_DST),
+        }
+    }
+
+    /// Copies what has landed in a mapped buffer, and keeps that.
+    pub(crate) fn unload(&self, buffer: wgpu::Buffer, destination: &mut [u8]) -> Result<(), BackendError> {
+        let view = buffer
+            .get_mapped_range(0..whole_words(destination.len()))
+            .map_err(|error| BackendError::other("a staging buffer is not mapped").with_source(error))?;
+        destination.copy_from_slice(&view[..destination.len()]);
+        drop(view);
+        buffer.unmap();
+        let mut down = lock(&self.staging.down);
+        if down.iter().map(wgpu::Buffer::size).sum::<u64>() + buffer.size() <= KEPT {
+            down.push(buffer);
+        }
+        Ok(())
+    }
+
+    fn create_staging(&self, len: u64, usage: BufferUsages) -> Result<wgpu::Buffer, BackendError> {
+        let mapped_at_creation = usage.contains(BufferUsages::MAP_WRITE);
+        let descriptor = BufferDescriptor { label: Some("staging"), size: len, usage, mapped_at_creation };
+        self.create_buffer(&descriptor)
+    }
+}
+
+impl Staging {
+    /// One that the device has read, and that is mapped.
+    fn take_up(&self, class: u64) -> Option<wgpu::Buffer> {
+        let mut up = lock(&self.up);
+        up.retain(|(_, mapping)| !matches!(mapping.outcome(), Some(Err(_))));
+        let place = up.iter().position(|(buffer, mapping)| {
+            buffer.size() == class && matches!(mapping.outcome(), Some(Ok(())))
+        })?;
+        up.remove(place).map(|(buffer, _)| buffer)
+    }
+}

@@ -1,0 +1,109 @@
+//! A stream: its own place in the one queue of its device.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use device_registry::{
+    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+};
+use wgpu::CommandBuffer;
+
+use crate::context::Context;
+use crate::event::WgpuEvent;
+use crate::reads::{Read, Reads};
+use crate::submission::Submission;
+
+/// A stream on a device of `wgpu`, for kernels that submit to it.
+///
+/// All streams of a device share its one queue, and their work is done in the order of the submissions; but each waits
+/// for its own only.
+pub struct WgpuStream {
+    context: Arc<Context>,
+    reads: Arc<Reads>,
+    last: Mutex<Option<Arc<Submission>>>,
+}
+
+impl WgpuStream {
+    pub(crate) fn new(context: &Arc<Context>, reads: &Arc<Reads>) -> Self {
+        Self { context: Arc::clone(context), reads: Arc::clone(reads), last: Mutex::default() }
+    }
+
+    /// Submits commands as the work of this stream, so that events and waits of the stream know of them. What is
+    /// submitted by [`WgpuDevice::queue`](crate::WgpuDevice::queue) runs in its order too, and nobody waits for it.
+    ///
+    /// Does not wait. It may be called from any thread.
+    ///
+    /// # Errors
+    ///
+    /// What wgpu has against the commands; none of them runs then. [`BackendError::lost`] if the device is known to be
+    /// lost.
+    pub fn submit(&self, commands: impl IntoIterator<Item = CommandBuffer>) -> Result<(), BackendError> {
+        let mut last = self.last();
+        *last = Some(self.context.submit(commands)?);
+        Ok(())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Submission>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the submission of an operation as the last one.
+    fn submitted(&self, submission: Result<Arc<Submission>, BackendError>) -> Result<(), BackendError> {
+        *self.last() = Some(submission?);
+        Ok(())
+    }
+}
+
+impl StreamDriver for WgpuStream {
+    fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        self.submitted(self.context.write(destination, source))
+    }
+
+    fn read(
+        &self,
+        source: &Span,
+        destination: HostBuffer,
+        completion: Completion<HostBuffer>,
+    ) -> Result<(), BackendError> {
+        let reading = self.context.begin_read_of(source)?;
+        *self.last() = Some(Arc::clone(reading.submission()));
+        self.reads.add(Read { reading, destination, completion })
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.submitted(self.context.copy(source, destination))
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        self.submitted(self.context.fill(destination, pattern))
+    }
+
+    fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        if !options.timed {
+            self.context.check()?;
+            return Ok(Box::new(WgpuEvent::new(&self.context, self.last().clone())));
+        }
+        let event = WgpuEvent::timed(&self.context)?;
+        *self.last() = event.submission().cloned();
+        Ok(Box::new(event))
+    }
+
+    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+        let event: &dyn Any = event;
+        match event.downcast_ref::<WgpuEvent>() {
+            // What it stands for was submitted, and what comes now is behind it in the one queue.
+            Some(event) if event.is_of(&self.context) => self.context.check(),
+            _ => Err(BackendError::unsupported("waiting in the queue for an event of another device")),
+        }
+    }
+
+    fn query(&self) -> Result<bool, BackendError> {
+        let last = self.last().clone();
+        last.map_or(Ok(true), |submission| self.context.is_done(&submission))
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        let last = self.last().clone();
+        last.map_or(Ok(()), |submission| self.context.wait(&submission))
+    }
+}
