@@ -3,6 +3,7 @@
 use std::env;
 use std::fmt::Write;
 
+use crate::ready::ready;
 use device_registry::LoadFailure;
 use wgpu::{Backends, Instance, InstanceDescriptor, InstanceFlags};
 
@@ -76,7 +77,7 @@ impl Apis {
         // keeps an indirect dispatch within the limits.
         descriptor.flags = InstanceFlags::VALIDATION_INDIRECT_CALL.with_env();
         let instance = Instance::new(descriptor);
-        pollster::block_on(instance.enumerate_adapters(self.asked))
+        ready(instance.enumerate_adapters(self.asked)).unwrap_or_default()
     }
 
     /// What to say if there is no adapter: what was tried, and what to do.

@@ -11,6 +11,7 @@ use wgpu::{
 use crate::error;
 use crate::loss::Loss;
 use crate::mapping::Mapping;
+use crate::ready::ready;
 use crate::staging::Staging;
 use crate::submission::Submission;
 
@@ -40,7 +41,7 @@ pub(crate) struct Context {
     pub(crate) staging: Staging,
     /// What copies within one buffer go through. The queue's order lets all streams share it.
     pub(crate) between: Mutex<Option<wgpu::Buffer>>,
-    loss: Arc<Loss>,
+    pub(crate) loss: Arc<Loss>,
 }
 
 impl Context {
@@ -52,7 +53,8 @@ impl Context {
             required_limits: adapter.limits(),
             ..DeviceDescriptor::default()
         };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+        let (device, queue) = ready(adapter.request_device(&descriptor))
+            .ok_or_else(|| BackendError::other("wgpu has not opened the device when it returned"))?
             .map_err(|error| BackendError::other("the adapter gives no device").with_source(error))?;
         let loss = Arc::new(Loss::default());
         let told = Arc::clone(&loss);
@@ -83,9 +85,9 @@ impl Context {
         let validation = self.device.push_error_scope(ErrorFilter::Validation);
         let value = run(&self.device);
         let errors = [
-            pollster::block_on(validation.pop()),
-            pollster::block_on(internal.pop()),
-            pollster::block_on(out_of_memory.pop()),
+            ready(validation.pop()).flatten(),
+            ready(internal.pop()).flatten(),
+            ready(out_of_memory.pop()).flatten(),
         ];
         // What made the others is the last: a buffer that there was no memory for is also an invalid one.
         let error = errors.into_iter().flatten().last();
@@ -107,12 +109,21 @@ impl Context {
         &self,
         encode: impl FnOnce(&mut CommandEncoder),
     ) -> Result<Arc<Submission>, BackendError> {
-        let index = self.checked(|device| {
+        self.encode_then(encode, || ()).map(|(submission, ())| submission)
+    }
+
+    /// The same, and makes the calls that come behind it, in the same scopes: to take others costs time.
+    pub(crate) fn encode_then<T>(
+        &self,
+        encode: impl FnOnce(&mut CommandEncoder),
+        then: impl FnOnce() -> T,
+    ) -> Result<(Arc<Submission>, T), BackendError> {
+        self.checked(|device| {
             let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
             encode(&mut encoder);
-            self.queue.submit([encoder.finish()])
-        })?;
-        Ok(Submission::new(index))
+            let index = self.queue.submit([encoder.finish()]);
+            (Submission::new(index), then())
+        })
     }
 
     /// Whether a submission is done. Does not wait.

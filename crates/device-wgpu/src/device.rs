@@ -33,7 +33,8 @@ impl WgpuDevice {
 
     /// The native handle, with the limits of the adapter, and of its features those that kernels use.
     ///
-    /// Its callbacks for errors and for the loss of the device are in use. To destroy it loses the device.
+    /// Its callbacks for errors and for the loss of the device are in use. To destroy it loses the device; not while other
+    /// threads copy, as wgpu frees memory then that they copy from.
     #[must_use]
     pub fn device(&self) -> &wgpu::Device {
         &self.context.device
@@ -66,10 +67,10 @@ impl WgpuDevice {
         self.context.checked(run)
     }
 
-    /// Gives the device up. What it has in memory is freed when the last handle is gone.
+    /// Ends the thread, and lets go of what is kept for the next copy.
     fn end(&self) {
-        self.context.device.destroy();
         self.reads.close();
+        self.context.staging.clear();
     }
 }
 
@@ -107,12 +108,16 @@ impl DeviceDriver for WgpuDevice {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
+        // Not destroyed, if it was not: calls of other threads may still copy from what is mapped, which that frees.
         self.end();
         Ok(())
     }
 
     fn close(&self) -> Result<(), BackendError> {
         self.end();
+        self.context.device.destroy();
+        // All work is done, so that this frees what the device has. What it returns is the end of the device.
+        let _ = self.context.look();
         Ok(())
     }
 }

@@ -86,9 +86,7 @@ impl WgpuEvent {
     fn fetch(&self, buffer: &Buffer, submission: &Submission) -> Result<u64, BackendError> {
         let mapping = self.context.checked(|_| Mapping::begin(buffer, MapMode::Read, TIME))?;
         self.context.wait_mapped(submission, &mapping)?;
-        let view = buffer
-            .get_mapped_range(..)
-            .map_err(|error| BackendError::other("the time is not mapped").with_source(error))?;
+        let view = buffer.get_mapped_range(..).map_err(|error| self.context.loss.unmapped(error))?;
         let bytes = view.first_chunk().ok_or_else(|| BackendError::other("the time is too short"))?;
         Ok(u64::from_le_bytes(*bytes))
     }

@@ -11,6 +11,7 @@ mod mapping;
 mod memory;
 mod properties;
 mod reads;
+mod ready;
 mod staging;
 mod stream;
 mod submission;

@@ -47,26 +47,13 @@ impl Context {
             }
         };
         let len = whole_words(bytes.len());
-        let mut view = buffer
-            .get_mapped_range_mut(0..len)
-            .map_err(|error| BackendError::other("a staging buffer is not mapped").with_source(error))?;
+        let mut view = buffer.get_mapped_range_mut(0..len).map_err(|error| self.loss.unmapped(error))?;
         let mut to = view.slice(..);
         to.slice(..bytes.len()).copy_from_slice(bytes);
         to.slice(bytes.len()..).fill(0);
         drop(view);
         buffer.unmap();
         Ok(buffer)
-    }
-
-    /// Keeps a buffer that [`stage`](Self::stage) gave, for when what was submitted has read it.
-    pub(crate) fn keep_staged(&self, buffer: wgpu::Buffer) {
-        let mut up = lock(&self.staging.up);
-        // With those that the device has not read yet, as nobody needs more of them than are in use at once.
-        if up.iter().map(|(buffer, _)| buffer.size()).sum::<u64>() + buffer.size() > KEPT {
-            return;
-        }
-        let mapping = Mapping::begin(&buffer, MapMode::Write, buffer.size());
-        up.push_back((buffer, mapping));
     }
 
     /// A buffer for the device to write `len` bytes to, at most a [`PIECE`].
@@ -83,9 +70,8 @@ impl Context {
 
     /// Copies what has landed in a mapped buffer, and keeps that.
     pub(crate) fn unload(&self, buffer: wgpu::Buffer, destination: &mut [u8]) -> Result<(), BackendError> {
-        let view = buffer
-            .get_mapped_range(0..whole_words(destination.len()))
-            .map_err(|error| BackendError::other("a staging buffer is not mapped").with_source(error))?;
+        let len = whole_words(destination.len());
+        let view = buffer.get_mapped_range(0..len).map_err(|error| self.loss.unmapped(error))?;
         destination.copy_from_slice(&view[..destination.len()]);
         drop(view);
         buffer.unmap();
@@ -104,6 +90,22 @@ impl Context {
 }
 
 impl Staging {
+    /// Lets go of what is kept.
+    pub(crate) fn clear(&self) {
+        lock(&self.up).clear();
+        lock(&self.down).clear();
+    }
+
+    /// Keeps a buffer that [`stage`](Context::stage) gave, for when what was submitted has read it.
+    pub(crate) fn keep_up(&self, buffer: &wgpu::Buffer) {
+        let mut up = lock(&self.up);
+        // With those that the device has not read yet, as nobody needs more of them than are in use at once.
+        if up.iter().map(|(buffer, _)| buffer.size()).sum::<u64>() + buffer.size() > KEPT {
+            return;
+        }
+        up.push_back((buffer.clone(), Mapping::begin(buffer, MapMode::Write, buffer.size())));
+    }
+
     /// One that the device has read, and that is mapped.
     fn take_up(&self, class: u64) -> Option<wgpu::Buffer> {
         let mut up = lock(&self.up);

@@ -58,10 +58,11 @@ impl Context {
         for (number, piece) in bytes.chunks(PIECE).enumerate() {
             let staged = self.stage(piece)?;
             let to = to.part((number * PIECE) as u64, whole_words(piece.len()));
-            last = Ok(self.encode(|encoder| {
-                encoder.copy_buffer_to_buffer(&staged, 0, to.buffer, to.offset, to.len);
-            })?);
-            self.keep_staged(staged);
+            let (submission, ()) = self.encode_then(
+                |encoder| encoder.copy_buffer_to_buffer(&staged, 0, to.buffer, to.offset, to.len),
+                || self.staging.keep_up(&staged),
+            )?;
+            last = Ok(submission);
         }
         last
     }
@@ -72,19 +73,20 @@ impl Context {
         let landings: Vec<_> = lens
             .map(|len| Ok((self.landing(len)?, whole_words(len))))
             .collect::<Result<_, BackendError>>()?;
-        let submission = self.encode(|encoder| {
-            for (number, (landing, len)) in landings.iter().enumerate() {
-                let from = source.part((number * PIECE) as u64, *len);
-                encoder.copy_buffer_to_buffer(from.buffer, from.offset, landing, 0, *len);
-            }
-        })?;
-        let pieces = self.checked(|_| {
-            let map = |(landing, len)| {
-                let mapping = Mapping::begin(&landing, MapMode::Read, len);
-                (landing, mapping)
-            };
-            landings.into_iter().map(map).collect()
-        })?;
+        let (submission, pieces) = self.encode_then(
+            |encoder| {
+                for (number, (landing, len)) in landings.iter().enumerate() {
+                    let from = source.part((number * PIECE) as u64, *len);
+                    encoder.copy_buffer_to_buffer(from.buffer, from.offset, landing, 0, *len);
+                }
+            },
+            || {
+                let map = |(landing, len): &(wgpu::Buffer, u64)| {
+                    (landing.clone(), Mapping::begin(landing, MapMode::Read, *len))
+                };
+                landings.iter().map(map).collect()
+            },
+        )?;
         Ok(Reading { pieces, submission })
     }
 
@@ -152,7 +154,7 @@ impl Context {
             true => Some(self.between(to.len)?),
             false => None,
         };
-        let submission = self.encode(|encoder| {
+        let encode = |encoder: &mut CommandEncoder| {
             let mut done = first.len() as u64;
             encoder.copy_buffer_to_buffer(&staged, 0, to.buffer, to.offset, done);
             let Some(between) = &between else { return };
@@ -167,8 +169,8 @@ impl Context {
                 copy(encoder, Place { buffer: between, offset: 0, len }, to.part(done, len));
                 done += len;
             }
-        })?;
-        self.keep_staged(staged);
+        };
+        let (submission, ()) = self.encode_then(encode, || self.staging.keep_up(&staged))?;
         Ok(submission)
     }
 

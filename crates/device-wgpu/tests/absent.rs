@@ -1,0 +1,140 @@
+//! No driver, a broken one, and what the environment asks for: each in a process of its own.
+
+#![cfg(target_os = "linux")]
+
+mod child;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use device_registry::{DeviceError, LoadError, device};
+
+device_registry::autoload!();
+
+const ERROR: &str = "the error: ";
+
+/// What the child does: uses a device, and prints why it cannot.
+fn tell() {
+    let device = device("wgpu").unwrap();
+    match device.open() {
+        Ok(()) => println!("opened: {}", device.properties().unwrap()),
+        Err(DeviceError::Backend(error)) => {
+            let unavailable = matches!(error, LoadError::Unavailable { .. });
+            println!("{ERROR}{} {error}", if unavailable { "unavailable:" } else { "broken:" });
+        }
+        Err(error) => println!("{ERROR}other: {error}"),
+    }
+}
+
+/// What the child of this test prints of its error, or else of its device.
+fn told(test: &str, variables: &[(&str, &str)]) -> String {
+    let output = child::again(test, variables);
+    let (printed, complaints) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {printed} {complaints}", output.status);
+    assert!(!complaints.contains("panicked"), "{complaints}");
+    let line = printed.lines().find_map(|line| line.split_once(ERROR).or(line.split_once("opened: ")));
+    line.unwrap_or_else(|| panic!("it told nothing: {printed}")).1.to_owned()
+}
+
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+#[test]
+fn without_a_driver_it_is_unavailable_and_says_what_was_tried_and_what_to_install() {
+    if child::is_this() {
+        return tell();
+    }
+    for name in ["VK_ICD_FILENAMES", "VK_DRIVER_FILES"] {
+        let told = told(
+            "without_a_driver_it_is_unavailable_and_says_what_was_tried_and_what_to_install",
+            // An older loader knows the first name only, and a newer one prefers the second.
+            &[("VK_ICD_FILENAMES", "/nonexistent"), (name, "/nonexistent")],
+        );
+        assert!(told.starts_with("unavailable: "), "{told}");
+        for part in [
+            "no adapter was found by `vulkan`",
+            "`mesa-vulkan-drivers`",
+            &format!("{name} is `/nonexistent`"),
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(!told.contains("WGPU_BACKEND"), "it is not set: {told}");
+    }
+}
+
+#[test]
+fn a_driver_that_names_a_library_that_does_not_exist_is_none() {
+    if child::is_this() {
+        return tell();
+    }
+    let manifest = directory("no_library").join("none.json");
+    let icd = r#"{ "library_path": "/nonexistent/libvulkan_none.so", "api_version": "1.3.0" }"#;
+    fs::write(&manifest, format!(r#"{{ "file_format_version": "1.0.0", "ICD": {icd} }}"#)).unwrap();
+    let manifest = manifest.to_str().unwrap();
+    let told = told(
+        "a_driver_that_names_a_library_that_does_not_exist_is_none",
+        &[("VK_ICD_FILENAMES", manifest), ("VK_DRIVER_FILES", manifest)],
+    );
+    assert!(told.starts_with("unavailable: ") && told.contains(manifest), "{told}");
+}
+
+#[test]
+fn a_loader_that_cannot_be_opened_is_named() {
+    if child::is_this() {
+        return tell();
+    }
+    let directory = directory("no_loader");
+    for name in ["libvulkan.so.1", "libvulkan.so"] {
+        fs::write(directory.join(name), "no library").unwrap();
+    }
+    let told =
+        told("a_loader_that_cannot_be_opened_is_named", &[("LD_LIBRARY_PATH", directory.to_str().unwrap())]);
+    assert!(told.starts_with("unavailable: "), "{told}");
+    assert!(told.contains("Vulkan's loader cannot be opened (") && told.contains("libvulkan.so"), "{told}");
+}
+
+#[test]
+fn an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are() {
+    if child::is_this() {
+        return tell();
+    }
+    let told = told(
+        "an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are",
+        &[("WGPU_BACKEND", "nonsense")],
+    );
+    assert!(told.starts_with("broken: "), "{told}");
+    assert!(
+        told.contains("`nonsense` means nothing") && told.contains("`vulkan`, `metal`, `dx12`, `gl`"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_interface_of_another_system_is_unavailable() {
+    if child::is_this() {
+        return tell();
+    }
+    let told = told("an_interface_of_another_system_is_unavailable", &[("WGPU_BACKEND", "metal,dx12")]);
+    assert!(told.starts_with("unavailable: ") && told.contains("it has `vulkan`, `gl`"), "{told}");
+}
+
+#[test]
+fn opengl_is_there_when_it_is_asked_for_and_only_then() {
+    if child::is_this() {
+        return tell();
+    }
+    let test = "opengl_is_there_when_it_is_asked_for_and_only_then";
+    let asked = told(test, &[("WGPU_BACKEND", "gl")]);
+    // Whether the machine has it is not known here.
+    assert!(
+        asked.contains("OpenGL")
+            || asked.contains("no adapter was found by `gl`, which WGPU_BACKEND asks for"),
+        "{asked}"
+    );
+    assert!(!asked.contains("Vulkan"), "{asked}");
+    assert!(!told(test, &[]).contains("OpenGL"));
+}

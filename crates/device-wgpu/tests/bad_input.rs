@@ -1,0 +1,218 @@
+//! What is refused, what there is no memory for, and a device that is lost.
+
+mod child;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Launch, Stream};
+use device_wgpu::{WgpuDevice, WgpuMemory};
+
+device_registry::autoload!();
+
+/// More than any wait here lasts, on a machine that does much else.
+const LONG: Duration = Duration::from_secs(30);
+
+fn open() -> Option<Device> {
+    device_conformance::device_or_skip("wgpu")
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, DeviceError>) -> BackendErrorKind {
+    let error = result.expect_err("it is refused");
+    println!("{error}");
+    error.kind().unwrap_or_else(|| panic!("it is the backend's: {error:?}"))
+}
+
+#[test]
+fn memory_of_another_backend_is_refused() {
+    let Some(device) = open() else { return };
+    let stream = device.create_stream().unwrap();
+    let foreign = Device::cpu().allocate(16).unwrap();
+    let launched = stream.launch(&[&foreign], |_| panic!("it is never called"));
+    assert!(matches!(launched, Err(DeviceError::OtherDevice { .. })), "{launched:?}");
+
+    let stream = Device::cpu().create_stream().unwrap();
+    let look = |launch: &Launch<'_>| {
+        let [Some(span)] = launch.spans() else { panic!("it has one buffer") };
+        span.memory_as::<WgpuMemory>().map(drop)
+    };
+    stream.launch(&[&foreign], look).unwrap();
+    let error = stream.synchronize().unwrap_err().to_string();
+    assert!(error.contains("the memory is no `device_wgpu::memory::WgpuMemory`"), "{error}");
+}
+
+#[test]
+fn ranges_outside_and_places_within_a_word_are_refused() {
+    let Some(device) = open() else { return };
+    let stream = device.create_stream().unwrap();
+    let (buffer, other) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
+    assert!(matches!(buffer.write(60, &[0; 8]), Err(DeviceError::OutOfRange { .. })));
+    assert!(matches!(stream.read(&buffer, 0..65), Err(DeviceError::OutOfRange { .. })));
+    let error = buffer.write(1, &[0; 4]).unwrap_err().to_string();
+    assert!(error.contains("4"), "it names the alignment: {error}");
+    assert!(stream.copy(&buffer, 0..3, &other, 0).is_err());
+    // A whole memory has any length.
+    let odd = device.allocate(3).unwrap();
+    odd.write(0, b"abc").unwrap();
+    let copy = device.allocate(3).unwrap();
+    copy.copy_from(0, &odd, 0..3).unwrap();
+    let mut bytes = [0; 3];
+    copy.read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"abc");
+}
+
+#[test]
+fn an_allocation_above_the_largest_is_refused_with_the_limit() {
+    let Some(device) = open() else { return };
+    let largest = device.properties().unwrap().largest_allocation.unwrap();
+    let error = device.allocate(largest as usize + 1).unwrap_err();
+    assert!(error.to_string().contains(&largest.to_string()), "{error}");
+    assert!(matches!(kind(Err::<(), _>(error)), BackendErrorKind::OutOfMemory { .. }));
+}
+
+/// Within so much address space that nobody's memory is used up, as llvmpipe's is the host's.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used() {
+    const TEST: &str = "memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used";
+    const EACH: usize = 256 << 20;
+    if !child::is_this() {
+        let Some(device) = open() else { return };
+        if device.properties().unwrap().kind != device_registry::DeviceKind::Cpu {
+            // A card's memory is not limited by the address space.
+            return eprintln!("skipped {TEST}: the device has memory of its own");
+        }
+        let output = child::again_within(4 << 20, TEST);
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && printed.contains("it ended after "),
+            "{}: {printed}",
+            output.status
+        );
+        return;
+    }
+    let device = device_registry::device("wgpu").unwrap();
+    let small = device.allocate(1 << 16).unwrap();
+    let mut held = Vec::new();
+    let error = loop {
+        match device.allocate(EACH) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 64, "a limit of 4 GiB has no place for it");
+    };
+    println!("it ended after {}: {error}", held.len());
+    assert!(!held.is_empty());
+    match kind(Err::<(), _>(error)) {
+        BackendErrorKind::OutOfMemory { asked, .. } => assert_eq!(asked, EACH as u64),
+        other => panic!("{other:?}"),
+    }
+    // The device goes on, with what it has.
+    small.write(0, &[7; 1 << 16]).unwrap();
+    let mut bytes = vec![0; 1 << 16];
+    small.read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 7));
+    let before = held.len();
+    held.pop();
+    held.push(device.allocate(EACH).unwrap());
+    assert_eq!(held.len(), before);
+}
+
+/// Destroys it by its native handle.
+fn destroy(stream: &Stream) {
+    let destroy = |launch: &Launch<'_>| {
+        launch.driver_as::<WgpuDevice>()?.device().destroy();
+        Ok(())
+    };
+    stream.launch(&[], destroy).unwrap();
+}
+
+/// Runs it on a thread of its own, and fails if it does not end.
+fn ends<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(run()));
+    receiver.recv_timeout(LONG).unwrap_or_else(|_| panic!("{what} does not end"))
+}
+
+/// One test, as it is one device that is lost.
+#[test]
+fn a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back() {
+    const TEST: &str = "a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back";
+    if !child::is_this() {
+        if open().is_none() {
+            return;
+        }
+        // The other tests use the device.
+        let output = child::again(TEST, &[]);
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {printed}", output.status);
+        assert!(!printed.contains("panicked"), "{printed}");
+        return;
+    }
+    let device = device_registry::device("wgpu").unwrap();
+    for waits in [Waits::NoMore, Waits::InARead, Waits::InAnEvent, Waits::InTheStream, Waits::InACopy] {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(32 << 20).unwrap());
+        lose(&stream, &buffer, waits);
+        // Nobody finds anything else any more, whatever was under way.
+        assert_eq!(kind(device.allocate(16)), BackendErrorKind::Lost, "{waits:?}");
+        assert_eq!(kind(buffer.write(0, &[1; 4])), BackendErrorKind::Lost);
+        assert_eq!(kind(buffer.read(0, &mut [1; 4])), BackendErrorKind::Lost);
+        assert_eq!(kind(stream.synchronize()), BackendErrorKind::Lost);
+        assert_eq!(kind(stream.fill(&buffer, .., &[1])), BackendErrorKind::Lost);
+        assert_eq!(kind(stream.record()), BackendErrorKind::Lost);
+        assert_eq!(kind(device.create_stream()), BackendErrorKind::Lost);
+        drop((stream, buffer));
+
+        device.reset().unwrap();
+        let buffer = device.allocate(16).unwrap();
+        buffer.write(0, &[9; 16]).unwrap();
+        let stream = device.create_stream().unwrap();
+        assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), [9; 16]);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Waits {
+    NoMore,
+    InARead,
+    InAnEvent,
+    InTheStream,
+    InACopy,
+}
+
+/// Has work under way and a thread that waits for it, and destroys the device. The thread ends.
+fn lose(stream: &Stream, buffer: &Buffer, waits: Waits) {
+    if waits == Waits::NoMore {
+        return destroy(stream);
+    }
+    let other = buffer.device().allocate(buffer.len()).unwrap();
+    stream.fill(buffer, .., &[5]).unwrap();
+    for _ in 0..10 {
+        stream.copy(buffer, .., &other, 0).unwrap();
+    }
+    let event = stream.record().unwrap();
+    // The last that is submitted: to destroy a device while a thread copies what was read is forbidden.
+    let read = (waits != Waits::InACopy).then(|| stream.read(buffer, ..).unwrap());
+    let (waits_for, from) = (stream.clone(), buffer.clone());
+    let (begun, begins) = mpsc::channel();
+    let waiter = thread::spawn(move || {
+        begun.send(()).unwrap();
+        let waited = match waits {
+            Waits::InAnEvent => event.synchronize(),
+            Waits::InTheStream => waits_for.synchronize(),
+            _ => Ok(()),
+        };
+        match read {
+            Some(read) => waited.and(read.wait().map(|bytes| assert!(bytes.iter().all(|byte| *byte == 5)))),
+            None => from.read(0, &mut [0; 4]),
+        }
+    });
+    begins.recv().unwrap();
+    thread::sleep(Duration::from_millis(2));
+    destroy(stream);
+    // It may have been done just before.
+    if let Err(error) = ends("the thread that waits", move || waiter.join().unwrap()) {
+        assert_eq!(kind(Err::<(), _>(error)), BackendErrorKind::Lost);
+    }
+}

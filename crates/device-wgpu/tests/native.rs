@@ -1,0 +1,246 @@
+//! Kernels through the native handles.
+
+use device_registry::{
+    BackendError, BackendErrorKind, Buffer, Device, DeviceError, EventOptions, Launch, Span, Stream,
+};
+use device_wgpu::wgpu::{
+    BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, BufferUsages, CommandBuffer,
+    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
+    ShaderModuleDescriptor, ShaderSource,
+};
+use device_wgpu::{WgpuDevice, WgpuMemory, WgpuStream};
+
+device_registry::autoload!();
+
+const DOUBLE: &str = "
+    @group(0) @binding(0) var<storage, read_write> numbers: array<u32>;
+
+    @compute @workgroup_size(64)
+    fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&numbers) { numbers[id.x] = numbers[id.x] * 2u; }
+    }
+";
+
+fn pipeline(device: &WgpuDevice, wgsl: &str) -> Result<ComputePipeline, BackendError> {
+    device.checked(|device| {
+        let source = ShaderSource::Wgsl(wgsl.into());
+        let module = device.create_shader_module(ShaderModuleDescriptor { label: Some("double"), source });
+        device.create_compute_pipeline(&ComputePipelineDescriptor {
+            label: Some("double"),
+            layout: None,
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: Default::default(),
+            cache: None,
+        })
+    })
+}
+
+/// The commands that run a pipeline on a span, as one array of numbers.
+fn commands(
+    device: &WgpuDevice,
+    pipeline: &ComputePipeline,
+    span: &Span,
+) -> Result<CommandBuffer, BackendError> {
+    let memory: &WgpuMemory = span.memory_as()?;
+    let binding = BufferBinding {
+        buffer: memory.buffer(),
+        offset: span.offset() as u64,
+        size: (span.len() as u64).try_into().ok(),
+    };
+    device.checked(|device| {
+        let group = device.create_bind_group(&BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &[BindGroupEntry { binding: 0, resource: BindingResource::Buffer(binding) }],
+        });
+        let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
+        let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+        pass.set_pipeline(pipeline);
+        pass.set_bind_group(0, &group, &[]);
+        pass.dispatch_workgroups((span.len() as u32 / 4).div_ceil(64), 1, 1);
+        drop(pass);
+        encoder.finish()
+    })
+}
+
+fn double(launch: &Launch<'_>) -> Result<(), BackendError> {
+    let device: &WgpuDevice = launch.driver_as()?;
+    let pipeline = pipeline(device, DOUBLE)?;
+    let stream: &WgpuStream = launch.stream_as()?;
+    let commands = launch.spans().iter().flatten().map(|span| commands(device, &pipeline, span));
+    stream.submit(commands.collect::<Result<Vec<_>, _>>()?)
+}
+
+fn numbers(device: Device, numbers: &[u32]) -> Buffer {
+    let buffer = device.allocate(numbers.len() * 4).unwrap();
+    buffer.write(0, &bytes(numbers)).unwrap();
+    buffer
+}
+
+fn bytes(numbers: &[u32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+}
+
+fn stream() -> Option<(Device, Stream)> {
+    let device = device_conformance::device_or_skip("wgpu")?;
+    Some((device, device.create_stream().unwrap()))
+}
+
+#[test]
+fn a_kernel_works_on_the_memory_of_its_buffers_in_the_order_of_its_stream() {
+    let Some((device, stream)) = stream() else { return };
+    let all: Vec<u32> = (0..1000).collect();
+    let (left, right) = (numbers(device, &all), device.allocate(4000).unwrap());
+    stream.write(&right, 0, bytes(&all)).unwrap();
+    for _ in 0..3 {
+        stream.launch(&[&left, &right], double).unwrap();
+    }
+    let eightfold: Vec<u32> = all.iter().map(|number| number * 8).collect();
+    // Queued behind them, and read back without a wait between.
+    let read = stream.read(&right, ..).unwrap();
+    assert_eq!(*read.wait().unwrap(), *bytes(&eightfold));
+    stream.synchronize().unwrap();
+    let mut back = vec![0; 4000];
+    left.read(0, &mut back).unwrap();
+    assert_eq!(back, bytes(&eightfold));
+}
+
+#[test]
+fn a_kernel_on_a_part_leaves_the_rest_alone() {
+    let Some((device, stream)) = stream() else { return };
+    let buffer = numbers(device, &[1; 256]);
+    // Bindings begin at multiples of 256 bytes at most.
+    let part = buffer.slice(256..512).unwrap();
+    stream.launch(&[&part], double).unwrap();
+    stream.synchronize().unwrap();
+    let mut back = vec![0; 1024];
+    buffer.read(0, &mut back).unwrap();
+    let expected: Vec<u32> = (0..256).map(|place| if (64..128).contains(&place) { 2 } else { 1 }).collect();
+    assert_eq!(back, bytes(&expected));
+}
+
+#[test]
+fn an_event_behind_a_kernel_waits_for_it_and_has_its_time() {
+    let Some((device, stream)) = stream() else { return };
+    let buffer = numbers(device, &vec![1; 1 << 20]);
+    let timed = device.properties().unwrap().timed_events;
+    let record = || match timed {
+        true => stream.record_with(&EventOptions::new().timed()).unwrap(),
+        false => stream.record().unwrap(),
+    };
+    let before = record();
+    for _ in 0..20 {
+        stream.launch(&[&buffer], double).unwrap();
+    }
+    let after = record();
+    after.synchronize().unwrap();
+    assert!(after.query().unwrap() && before.query().unwrap() && stream.query().unwrap());
+    if timed {
+        let taken = after.elapsed_since(&before).unwrap();
+        assert!(taken.as_nanos() > 0 && taken.as_secs() < 60, "{taken:?}");
+        assert!(before.elapsed_since(&after).is_err());
+    }
+}
+
+#[test]
+fn memory_can_be_used_in_all_the_ways_that_kernels_need() {
+    let Some((device, stream)) = stream() else { return };
+    let buffer = device.allocate(5).unwrap();
+    let uses = |launch: &Launch<'_>| {
+        let [Some(span)] = launch.spans() else { return Err(BackendError::invalid("one buffer")) };
+        let buffer = span.memory_as::<WgpuMemory>()?.buffer();
+        let needed = BufferUsages::STORAGE
+            | BufferUsages::UNIFORM
+            | BufferUsages::INDIRECT
+            | BufferUsages::COPY_SRC
+            | BufferUsages::COPY_DST;
+        match (buffer.usage().contains(needed), buffer.size()) {
+            (true, 8) => Ok(()),
+            (_, size) => Err(BackendError::other(format!("{:?} of {size} bytes", buffer.usage()))),
+        }
+    };
+    stream.launch(&[&buffer], uses).unwrap();
+}
+
+#[test]
+fn a_device_is_opened_with_all_that_its_adapter_can_do() {
+    let Some((_, stream)) = stream() else { return };
+    let limits = |launch: &Launch<'_>| {
+        let device: &WgpuDevice = launch.driver_as()?;
+        assert_eq!(device.device().limits(), device.adapter().limits());
+        Ok(())
+    };
+    stream.launch(&[], limits).unwrap();
+}
+
+/// The kind and the message of what a kernel returned.
+fn refused(launched: Result<(), DeviceError>) -> (BackendErrorKind, String) {
+    match launched {
+        Err(DeviceError::Call { call: "launch", error, .. }) => (error.kind(), error.to_string()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_malformed_kernel_is_an_error_with_the_compilers_message() {
+    let Some((device, stream)) = stream() else { return };
+    let compile = |wgsl: &'static str| {
+        let compile = move |launch: &Launch<'_>| pipeline(launch.driver_as()?, wgsl).map(drop);
+        refused(stream.launch(&[], compile))
+    };
+    let (kind, message) = compile("@compute @workgroup_size(1) fn main() { let x: f32 = 1u; }");
+    assert_eq!(kind, BackendErrorKind::Invalid);
+    assert!(
+        message.contains("let x: f32 = 1u") && message.contains("f32"),
+        "the place and the reason: {message}"
+    );
+    let (_, message) = compile("@compute fn main( {");
+    assert!(message.contains("expected"), "{message}");
+    let (kind, message) = compile("@compute @workgroup_size(1) fn other() {}");
+    assert_eq!(kind, BackendErrorKind::Invalid);
+    assert!(message.contains("main"), "no entry point of that name: {message}");
+    // The stream goes on.
+    let buffer = numbers(device, &[21]);
+    stream.launch(&[&buffer], double).unwrap();
+    assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), 42_u32.to_ne_bytes());
+}
+
+#[test]
+fn commands_that_wgpu_refuses_are_not_submitted_and_harm_nobody() {
+    let Some((device, stream)) = stream() else { return };
+    let buffer = numbers(device, &[21]);
+    let beyond = |launch: &Launch<'_>| {
+        let (device, stream): (&WgpuDevice, &WgpuStream) = (launch.driver_as()?, launch.stream_as()?);
+        let [Some(span)] = launch.spans() else { return Err(BackendError::invalid("one buffer")) };
+        let memory: &WgpuMemory = span.memory_as()?;
+        // Without a scope of its own: `submit` has one, for what comes of it there.
+        let mut encoder = device.device().create_command_encoder(&CommandEncoderDescriptor::default());
+        encoder.clear_buffer(memory.buffer(), 0, Some(4096));
+        stream.submit([encoder.finish()])
+    };
+    let (kind, message) = refused(stream.launch(&[&buffer], beyond));
+    assert_eq!(kind, BackendErrorKind::Invalid, "{message}");
+    assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), 21_u32.to_ne_bytes());
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn what_no_scope_has_caught_is_no_panic() {
+    let Some((_, stream)) = stream() else { return };
+    let careless = |launch: &Launch<'_>| {
+        let device = launch.driver_as::<WgpuDevice>()?.device();
+        let source = ShaderSource::Wgsl("nonsense".into());
+        drop(device.create_shader_module(ShaderModuleDescriptor { label: None, source }));
+        Ok(())
+    };
+    stream.launch(&[], careless).unwrap();
+}
+
+#[test]
+fn a_kernel_for_another_device_is_unsupported() {
+    let stream = Device::cpu().create_stream().unwrap();
+    stream.launch(&[], double).unwrap();
+    let error = stream.synchronize().unwrap_err().to_string();
+    assert!(error.contains("the driver is no `device_wgpu::device::WgpuDevice`"), "{error}");
+}
