@@ -153,6 +153,16 @@ fn submissions(criterion: &mut Criterion) {
     });
 }
 
+fn allocations(criterion: &mut Criterion) {
+    let Some((device, native)) = found() else { return };
+    let mut group = criterion.benchmark_group("wgpu/allocations");
+    let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+    for len in [1 << 10, 1 << 20] {
+        let ours = || drop(device.allocate(len).expect("there is memory"));
+        beside(&mut group, &format!("{len}"), ours, || drop(native.buffer(len as u64, usage)));
+    }
+}
+
 fn opening(criterion: &mut Criterion) {
     let Some((_, native)) = found() else { return };
     let mut group = criterion.benchmark_group("wgpu/opening");
@@ -186,5 +196,5 @@ fn time(run: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-criterion_group!(benches, copies, submissions, opening);
+criterion_group!(benches, copies, submissions, allocations, opening);
 criterion_main!(benches);

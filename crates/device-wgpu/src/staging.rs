@@ -1,6 +1,6 @@
 //! Buffers between the host and the device, kept for the next copy: what is new has to be found, mapped and zeroed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device_registry::BackendError;
@@ -19,12 +19,42 @@ const SHORTEST: u64 = 4 << 10;
 /// So many bytes of each kind are kept while nobody needs them.
 const KEPT: u64 = 32 << 20;
 
+/// What is kept of one kind, by length. All are looked at in an instant, however many there are.
+struct Kept<T> {
+    by_class: BTreeMap<u64, VecDeque<T>>,
+    bytes: u64,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { by_class: BTreeMap::new(), bytes: 0 }
+    }
+}
+
+impl<T> Kept<T> {
+    /// The oldest of a length, if it is fit for use.
+    fn take(&mut self, class: u64, is_fit: impl FnOnce(&T) -> bool) -> Option<T> {
+        let taken = self.by_class.get_mut(&class)?.pop_front_if(|oldest| is_fit(oldest))?;
+        self.bytes -= class;
+        Some(taken)
+    }
+
+    fn has_room(&self, class: u64) -> bool {
+        self.bytes + class <= KEPT
+    }
+
+    fn put(&mut self, class: u64, value: T) {
+        self.by_class.entry(class).or_default().push_back(value);
+        self.bytes += class;
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Staging {
-    /// To be written by the host, oldest first: each is mapped again when the device has read it.
-    up: Mutex<VecDeque<(wgpu::Buffer, Arc<Mapping>)>>,
+    /// To be written by the host. Each is mapped again when the device has read it, the oldest first.
+    up: Mutex<Kept<(wgpu::Buffer, Arc<Mapping>)>>,
     /// To be written by the device. Not mapped.
-    down: Mutex<Vec<wgpu::Buffer>>,
+    down: Mutex<Kept<wgpu::Buffer>>,
 }
 
 /// The length of the buffer for so many bytes.
@@ -58,10 +88,7 @@ impl Context {
 
     /// A buffer for the device to write `len` bytes to, at most a [`PIECE`].
     pub(crate) fn landing(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
-        let mut down = lock(&self.staging.down);
-        let kept = down.iter().position(|buffer| buffer.size() == class(len));
-        let kept = kept.map(|place| down.swap_remove(place));
-        drop(down);
+        let kept = lock(&self.staging.down).take(class(len), |_| true);
         match kept {
             Some(buffer) => Ok(buffer),
             None => self.create_staging(class(len), BufferUsages::MAP_READ | BufferUsages::COPY_DST),
@@ -76,8 +103,8 @@ impl Context {
         drop(view);
         buffer.unmap();
         let mut down = lock(&self.staging.down);
-        if down.iter().map(wgpu::Buffer::size).sum::<u64>() + buffer.size() <= KEPT {
-            down.push(buffer);
+        if down.has_room(buffer.size()) {
+            down.put(buffer.size(), buffer);
         }
         Ok(())
     }
@@ -92,27 +119,28 @@ impl Context {
 impl Staging {
     /// Lets go of what is kept.
     pub(crate) fn clear(&self) {
-        lock(&self.up).clear();
-        lock(&self.down).clear();
+        *lock(&self.up) = Kept::default();
+        *lock(&self.down) = Kept::default();
     }
 
     /// Keeps a buffer that [`stage`](Context::stage) gave, for when what was submitted has read it.
     pub(crate) fn keep_up(&self, buffer: &wgpu::Buffer) {
         let mut up = lock(&self.up);
-        // With those that the device has not read yet, as nobody needs more of them than are in use at once.
-        if up.iter().map(|(buffer, _)| buffer.size()).sum::<u64>() + buffer.size() > KEPT {
-            return;
+        // With those that the device has not read yet: there is no use for more than are in use at once.
+        if up.has_room(buffer.size()) {
+            let mapping = Mapping::begin(buffer, MapMode::Write, buffer.size());
+            up.put(buffer.size(), (buffer.clone(), mapping));
         }
-        up.push_back((buffer.clone(), Mapping::begin(buffer, MapMode::Write, buffer.size())));
     }
 
     /// One that the device has read, and that is mapped.
     fn take_up(&self, class: u64) -> Option<wgpu::Buffer> {
-        let mut up = lock(&self.up);
-        up.retain(|(_, mapping)| !matches!(mapping.outcome(), Some(Err(_))));
-        let place = up.iter().position(|(buffer, mapping)| {
-            buffer.size() == class && matches!(mapping.outcome(), Some(Ok(())))
-        })?;
-        up.remove(place).map(|(buffer, _)| buffer)
+        loop {
+            let (buffer, mapping) = lock(&self.up).take(class, |(_, mapping)| mapping.outcome().is_some())?;
+            // What could not be mapped is dropped.
+            if let Some(Ok(())) = mapping.outcome() {
+                return Some(buffer);
+            }
+        }
     }
 }
