@@ -1,0 +1,221 @@
+//! Streams: queues of a device.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUstream, CUstream_flags};
+use device_registry::{
+    BackendError, BackendErrorKind, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Priority,
+    Span, StreamDriver, StreamOptions,
+};
+
+use crate::context::Context;
+use crate::event::{self, CudaEvent};
+use crate::memory::place;
+
+/// A queue of a device `cuda:…`: what a kernel gets from
+/// [`Launch::stream_as`](device_registry::Launch::stream_as).
+pub struct CudaStream {
+    context: Arc<Context>,
+    stream: CUstream,
+}
+
+// SAFETY: a stream is no thread's own, and the driver's functions may be called from several threads at once.
+unsafe impl Send for CudaStream {}
+// SAFETY: as above.
+unsafe impl Sync for CudaStream {}
+
+impl CudaStream {
+    pub(crate) fn create(context: &Arc<Context>, options: &StreamOptions) -> Result<Self, BackendError> {
+        let current = context.enter()?;
+        // Numbers of which the smaller is the more urgent, and both 0 where there is nothing to choose.
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: the context is current, and the places are there.
+        unsafe { current.cuda().cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }?;
+        let priority = match options.priority {
+            Priority::Low => least,
+            Priority::High => greatest,
+            // What streams have that ask for nothing, those of other libraries among them.
+            _ => 0,
+        };
+        let mut stream = ptr::null_mut();
+        // Not blocking: else it would wait for all that others put into the null stream of this context.
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: as above.
+        unsafe { current.cuda().cuStreamCreateWithPriority(&mut stream, flags, priority) }?;
+        Ok(Self { context: Arc::clone(context), stream })
+    }
+
+    /// The driver's handle. Work that a kernel submits to it is in the stream's order.
+    #[must_use]
+    pub fn stream(&self) -> CUstream {
+        self.stream
+    }
+
+    /// Submits a copy from the host.
+    ///
+    /// # Safety
+    ///
+    /// The bytes, as many as the destination has, neither move nor change until it is done.
+    pub(crate) unsafe fn write_from(
+        &self,
+        destination: &Span,
+        source: *const u8,
+    ) -> Result<(), BackendError> {
+        let (_, to) = place(destination)?;
+        let current = self.context.enter()?;
+        // SAFETY: the span lies within memory of this device, which the core keeps until the work is done, and the
+        // caller keeps the source.
+        Ok(unsafe { current.cuda().cuMemcpyHtoDAsync_v2(to, source.cast(), destination.len(), self.stream) }?)
+    }
+
+    /// Submits a copy to the host.
+    ///
+    /// # Safety
+    ///
+    /// The bytes, as many as the source has, are there and nobody else's until it is done.
+    pub(crate) unsafe fn read_into(&self, source: &Span, destination: *mut u8) -> Result<(), BackendError> {
+        let (_, from) = place(source)?;
+        let current = self.context.enter()?;
+        // SAFETY: as above, the other way around.
+        Ok(unsafe {
+            current.cuda().cuMemcpyDtoHAsync_v2(destination.cast(), from, source.len(), self.stream)
+        }?)
+    }
+
+    /// Submits the filling of new memory with zeros.
+    pub(crate) fn clear(&self, pointer: u64, len: usize) -> Result<(), BackendError> {
+        let current = self.context.enter()?;
+        // SAFETY: the caller has allocated so much there, on this device, and waits before it frees that.
+        Ok(unsafe { current.cuda().cuMemsetD8Async(pointer, 0, len, self.stream) }?)
+    }
+}
+
+/// What a read owns until it is done.
+struct Reading {
+    destination: HostBuffer,
+    completion: Completion<HostBuffer>,
+}
+
+/// What the driver calls, on a thread of its own, when a read is done; not if the context has failed.
+///
+/// # Safety
+///
+/// `reading` is a box of a [`Reading`], of which nobody else knows any more.
+unsafe extern "C" fn finish_read(reading: *mut c_void) {
+    // SAFETY: the caller's.
+    let Reading { destination, completion } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
+    // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. Nothing may unwind
+    // into the driver.
+    let finish = AssertUnwindSafe(|| completion.finish(Ok(destination)));
+    if catch_unwind(finish).is_err() {
+        log::error!("a panic while a read was finished");
+    }
+}
+
+impl StreamDriver for CudaStream {
+    fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        // SAFETY: the core keeps the bytes until the work is done.
+        unsafe { self.write_from(destination, source.as_ptr()) }
+    }
+
+    fn read(
+        &self,
+        source: &Span,
+        mut destination: HostBuffer,
+        completion: Completion<HostBuffer>,
+    ) -> Result<(), BackendError> {
+        // SAFETY: the bytes stay where they are when the buffer is moved, and it is kept until they are written.
+        if let Err(error) = unsafe { self.read_into(source, destination.as_mut_ptr()) } {
+            // An error may be one of earlier work, which does not say that this has not begun.
+            if error.kind() == BackendErrorKind::Lost {
+                std::mem::forget(destination);
+            }
+            return Err(error);
+        }
+        let reading = Box::into_raw(Box::new(Reading { destination, completion })).cast::<c_void>();
+        let launched = self.context.enter().and_then(|current| {
+            // SAFETY: the function gets its box once. If it is never called, the box is leaked: the device may still
+            // write into what it holds.
+            Ok(unsafe { current.cuda().cuLaunchHostFunc(self.stream, Some(finish_read), reading) }?)
+        });
+        launched.inspect_err(|_| {
+            // The copy is under way, and nobody will say when it is done.
+            if self.synchronize().is_ok() {
+                // SAFETY: the driver has refused it, and does not know it.
+                drop(unsafe { Box::from_raw(reading.cast::<Reading>()) });
+            }
+        })
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let ((_, from), (_, to)) = (place(source)?, place(destination)?);
+        let current = self.context.enter()?;
+        // SAFETY: both lie within memory of this device, which the core keeps until the work is done.
+        Ok(unsafe { current.cuda().cuMemcpyDtoDAsync_v2(to, from, source.len(), self.stream) }?)
+    }
+
+    /// Patterns of 8 and 16 bytes are left to the core, which writes some and doubles them by copies. The driver has no
+    /// function for them, and whether a pitch of 8 bytes is allowed everywhere where it fills rows is not determined.
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        let (_, to) = place(destination)?;
+        let current = self.context.enter()?;
+        let (cuda, stream, len) = (current.cuda(), self.stream, destination.len());
+        // SAFETY: the span lies within memory of this device, which the core keeps until the work is done. It begins and
+        // ends at multiples of the pattern, and the memory at a multiple of more.
+        Ok(unsafe {
+            match *pattern.as_bytes() {
+                [a] => cuda.cuMemsetD8Async(to, a, len, stream),
+                [a, b] => cuda.cuMemsetD16Async(to, u16::from_ne_bytes([a, b]), len / 2, stream),
+                [a, b, c, d] => cuda.cuMemsetD32Async(to, u32::from_ne_bytes([a, b, c, d]), len / 4, stream),
+                _ => return Err(BackendError::unsupported("filling with more than 4 bytes")),
+            }
+        }?)
+    }
+
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let ((memory, from), (_, to)) = (place(source)?, place(destination)?);
+        let current = self.context.enter()?;
+        let (from_context, to_context) = (memory.context(), self.context.handle());
+        // SAFETY: each lies within memory of its context, which the core keeps until the work is done.
+        Ok(unsafe {
+            current.cuda().cuMemcpyPeerAsync(to, to_context, from, from_context, source.len(), self.stream)
+        }?)
+    }
+
+    fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        Ok(Box::new(CudaEvent::record(&self.context, self.stream, options)?))
+    }
+
+    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+        let event: &dyn Any = event;
+        let event: &CudaEvent = event
+            .downcast_ref()
+            .ok_or_else(|| BackendError::unsupported("waiting for an event of another backend"))?;
+        let current = self.context.enter()?;
+        // SAFETY: both are there. The event may be another device's; only recording asks for the same context.
+        Ok(unsafe { current.cuda().cuStreamWaitEvent(self.stream, event.event(), 0) }?)
+    }
+
+    fn query(&self) -> Result<bool, BackendError> {
+        let current = self.context.enter()?;
+        // SAFETY: the stream is there until `self` is dropped.
+        event::is_done(unsafe { current.cuda().cuStreamQuery(self.stream) })
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        let current = self.context.enter()?;
+        // SAFETY: as above.
+        Ok(unsafe { current.cuda().cuStreamSynchronize(self.stream) }?)
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        // SAFETY: it is destroyed once. It does not wait: what is queued is still done.
+        self.context.dispose(|cuda| unsafe { cuda.cuStreamDestroy_v2(self.stream) });
+    }
+}
