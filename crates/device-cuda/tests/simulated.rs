@@ -1,0 +1,41 @@
+//! The suite on the **simulated** driver of `tests/simulated_driver`, which is no hardware: it shows that the backend
+//! keeps to the interface as the reference describes it, the strict simulation being its judge. `tests/conformance.rs`
+//! runs the same suite on the GPUs of this machine.
+
+device_registry::autoload!();
+
+#[cfg(target_os = "linux")]
+mod child;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("skipped: the simulated driver is found by LD_LIBRARY_PATH, which is Linux's");
+}
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    if child::is_this() {
+        return run();
+    }
+    let driver = child::simulated_driver();
+    let mut again = child::program(driver.parent().expect("it is in a folder"));
+    // Nothing passes by skipping.
+    again.args(std::env::args_os().skip(1)).env("DEVICE_CONFORMANCE_REQUIRE", "cuda");
+    let status = again.status().expect("it starts");
+    match status.code() {
+        Some(0) => std::process::ExitCode::SUCCESS,
+        Some(_) => std::process::ExitCode::FAILURE,
+        None => {
+            eprintln!("the suite on the simulated driver ended by a signal: {status}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn run() -> std::process::ExitCode {
+    let name = device_registry::device("cuda").and_then(|device| device.properties()).map(|found| found.name);
+    assert_eq!(name.as_deref().ok(), Some("Simulated CUDA device"), "{name:?}");
+    eprintln!("note: each `cuda` below is a device of the simulated driver, and no hardware");
+    device_conformance::Suite::new().backend("cuda").run()
+}

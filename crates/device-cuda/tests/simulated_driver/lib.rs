@@ -1,0 +1,426 @@
+//! A simulation of the CUDA driver's interface, for tests on machines without a GPU. **It is not hardware and not NVIDIA's
+//! code**: it was written from the CUDA driver API reference, and what passes on it has been shown to keep to that, as far
+//! as it was understood, and nothing more.
+//!
+//! It is a library with the driver's file name and the functions that the backend calls, so that tests go the whole way
+//! from a `Buffer` through `cudarc`'s loading and a C call to bytes and back. It has two devices of 256 MiB, whose
+//! memory has addresses that mean nothing to the host. A stream is a thread with a queue. It runs no kernels.
+//!
+//! It is **strict**: what the reference forbids or leaves undefined ends the process with a message, where hardware may
+//! go on, or write into memory of others. See `misuse` and who calls it.
+//!
+//! | variable | what it does |
+//! |---|---|
+//! | `SIMULATED_CUDA_INIT=100` | `cuInit` returns this code |
+//! | `SIMULATED_CUDA_FAULT=700@5` | the fifth copy or memset that is executed fails with this code, and from then on everything in its context |
+
+#![allow(non_snake_case, reason = "the names are the driver's")]
+
+mod errors;
+mod memory;
+mod state;
+mod stream;
+
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
+use std::slice;
+
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUjit_option, CUmodule,
+    CUresult, CUstream, CUuuid,
+};
+
+use crate::memory::Place;
+use crate::state::{DEVICES, MEMORY, misuse, state};
+use crate::stream::{Event, HostPlace, Stream, Work};
+
+/// Results that are given here.
+const INVALID_VALUE: u32 = 1;
+const NOT_INITIALIZED: u32 = 3;
+const INVALID_DEVICE: u32 = 101;
+const INVALID_PTX: u32 = 218;
+const JIT_COMPILER_NOT_FOUND: u32 = 221;
+const NOT_READY: u32 = 600;
+
+type Answer = Result<(), u32>;
+
+/// Goes around each function.
+fn call(name: &str, run: impl FnOnce() -> Answer) -> u32 {
+    if stream::is_in_host_function() {
+        misuse(format_args!("`{name}` is called within a host function"));
+    }
+    state::set_call(name);
+    run().err().unwrap_or(0)
+}
+
+/// Writes to a place of the caller's.
+fn put<T>(place: *mut T, value: T) {
+    if place.is_null() {
+        misuse("a place to write to is null");
+    }
+    // SAFETY: the caller of the driver's function vouches for the place.
+    unsafe { place.write(value) };
+}
+
+/// Writes a text with a zero at its end into a buffer of the caller's.
+fn put_text(buffer: *mut c_char, len: c_int, text: &str) {
+    let len = usize::try_from(len).unwrap_or(0);
+    if buffer.is_null() || len <= text.len() {
+        misuse(format_args!("a buffer of {len} bytes for `{text}`"));
+    }
+    // SAFETY: the caller vouches for so many bytes.
+    let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), len) };
+    buffer[..text.len()].copy_from_slice(text.as_bytes());
+    buffer[text.len()] = 0;
+}
+
+fn known(device: CUdevice) -> Result<usize, u32> {
+    state::started()?;
+    usize::try_from(device).ok().filter(|&device| device < DEVICES).ok_or(INVALID_DEVICE)
+}
+
+/// The functions, each with the arguments that `cudarc` has for it, or it does not compile.
+macro_rules! driver {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) $body:block)*) => {
+        $(
+            /// # Safety
+            ///
+            /// As the driver's.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
+                call(stringify!($name), || $body)
+            }
+
+            const _: unsafe fn($($type),*) -> CUresult = sys::$name;
+        )*
+    };
+}
+
+driver! {
+    fn cuInit(flags: c_uint) {
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        state::start()
+    }
+
+    fn cuDriverGetVersion(version: *mut c_int) {
+        put(version, 11040);
+        Ok(())
+    }
+
+    fn cuDeviceGetCount(count: *mut c_int) {
+        state::started()?;
+        put(count, DEVICES as c_int);
+        Ok(())
+    }
+
+    fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) {
+        known(ordinal)?;
+        put(device, ordinal);
+        Ok(())
+    }
+
+    fn cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice) {
+        known(device)?;
+        put_text(name, len, "Simulated CUDA device");
+        Ok(())
+    }
+
+    fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice) {
+        let device = known(device)? as u8;
+        // In the form that RFC 9562 leaves to those who make it (version 8).
+        let bytes = [device, 0, b's', b'i', b'm', b'u', 0x80, b'l', 0x80, b'a', b't', b'e', b'd', 0, 0, 0xff];
+        put(uuid, CUuuid { bytes: bytes.map(|byte| byte as c_char) });
+        Ok(())
+    }
+
+    fn cuDeviceGetPCIBusId(text: *mut c_char, len: c_int, device: CUdevice) {
+        // Digits in capitals, as the driver has them.
+        put_text(text, len, &format!("FFFE:0{:X}:00.0", 0xA + known(device)?));
+        Ok(())
+    }
+
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice) {
+        known(device)?;
+        put(value, match attribute {
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED => 0,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS => 1,
+            other => misuse(format_args!("the attribute {other:?} is not simulated")),
+        });
+        Ok(())
+    }
+
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) {
+        known(device)?;
+        put(bytes, MEMORY);
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
+        put(context, state().retain(known(device)?)?);
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) {
+        state().release(known(device)?);
+        Ok(())
+    }
+
+    fn cuCtxPushCurrent_v2(context: CUcontext) {
+        state::push(state().context(context));
+        Ok(())
+    }
+
+    fn cuCtxPopCurrent_v2(context: *mut CUcontext) {
+        put(context, state::pop());
+        Ok(())
+    }
+
+    fn cuCtxSetCurrent(context: CUcontext) {
+        state::set((!context.is_null()).then(|| state().context(context)));
+        Ok(())
+    }
+
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
+        state::current()?;
+        put(least, 0);
+        put(greatest, -5);
+        Ok(())
+    }
+
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        let device = state::current()?;
+        put(free, state().free_memory(device));
+        put(total, MEMORY);
+        Ok(())
+    }
+
+    fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, len: usize) {
+        if len == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let device = state::current()?;
+        put(pointer, state().allocate(device, len)?);
+        Ok(())
+    }
+
+    fn cuMemFree_v2(pointer: CUdeviceptr) {
+        let device = state::current()?;
+        state().free(device, pointer);
+        Ok(())
+    }
+
+    fn cuMemHostAlloc(pointer: *mut *mut c_void, len: usize, flags: c_uint) {
+        if len == 0 || flags != sys::CU_MEMHOSTALLOC_PORTABLE {
+            misuse(format_args!("{len} bytes of pinned memory with the flags {flags}"));
+        }
+        let device = state::current()?;
+        put(pointer, state().allocate_pinned(device, len)?);
+        Ok(())
+    }
+
+    fn cuMemFreeHost(pointer: *mut c_void) {
+        let device = state::current()?;
+        state().free_pinned(device, pointer);
+        Ok(())
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, len: usize, stream: CUstream) {
+        let stream = Stream::of(stream)?;
+        let (from, to) = (HostPlace::new(from.cast_mut(), len), Place::new(stream.device(), to, len));
+        stream.submit(Work::Write { from, to });
+        Ok(())
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, len: usize, stream: CUstream) {
+        let stream = Stream::of(stream)?;
+        let (from, to) = (Place::new(stream.device(), from, len), HostPlace::new(to, len));
+        let is_pinned = to.is_pinned();
+        stream.submit(Work::Read { from, to });
+        // To memory that is not pinned it returns when the copy is done.
+        if is_pinned { Ok(()) } else { stream.synchronize() }
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: CUstream) {
+        let stream = Stream::of(stream)?;
+        let (from, to) = (Place::new(stream.device(), from, len), Place::new(stream.device(), to, len));
+        if from.overlaps(&to) {
+            misuse("a copy of memory over itself");
+        }
+        stream.submit(Work::Copy { from, to });
+        Ok(())
+    }
+
+    fn cuMemcpyPeerAsync(
+        to: CUdeviceptr,
+        to_context: CUcontext,
+        from: CUdeviceptr,
+        from_context: CUcontext,
+        len: usize,
+        stream: CUstream
+    ) {
+        let stream = Stream::of(stream)?;
+        let to_device = state().context(to_context);
+        let from_device = state().context(from_context);
+        state::alive(from_device)?;
+        let (from, to) = (Place::new(from_device, from, len), Place::new(to_device, to, len));
+        stream.submit(Work::Copy { from, to });
+        Ok(())
+    }
+
+    fn cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, count: usize, stream: CUstream) {
+        stream::set(to, &[value], count, stream)
+    }
+
+    fn cuMemsetD16Async(to: CUdeviceptr, value: c_ushort, count: usize, stream: CUstream) {
+        stream::set(to, &value.to_ne_bytes(), count, stream)
+    }
+
+    fn cuMemsetD32Async(to: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) {
+        stream::set(to, &value.to_ne_bytes(), count, stream)
+    }
+
+    fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) {
+        if flags != sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint {
+            misuse("a stream that waits for the null stream, and it for the stream");
+        }
+        if !(-5..=0).contains(&priority) {
+            misuse(format_args!("the priority {priority}, where there are -5 to 0"));
+        }
+        put(stream, Stream::create(state::current()?));
+        Ok(())
+    }
+
+    fn cuStreamDestroy_v2(stream: CUstream) {
+        Stream::destroy(stream)
+    }
+
+    fn cuStreamQuery(stream: CUstream) {
+        let stream = Stream::of(stream)?;
+        let done = stream.is_done();
+        state::alive(stream.device())?;
+        if done { Ok(()) } else { Err(NOT_READY) }
+    }
+
+    fn cuStreamSynchronize(stream: CUstream) {
+        Stream::of(stream)?.synchronize()
+    }
+
+    fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) {
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        // The event may be of any context.
+        let stream = Stream::of(stream)?;
+        if let Some(record) = Event::of(event).recorded() {
+            stream.submit(Work::Wait(record));
+        }
+        Ok(())
+    }
+
+    fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) {
+        let function = function.ok_or(INVALID_VALUE)?;
+        Stream::of(stream)?.submit(Work::Host { function, data: data.expose_provenance() });
+        Ok(())
+    }
+
+    fn cuEventCreate(event: *mut CUevent, flags: c_uint) {
+        let timed = flags & sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint == 0;
+        put(event, Event::create(state::current()?, timed));
+        Ok(())
+    }
+
+    fn cuEventDestroy_v2(event: CUevent) {
+        state::current()?;
+        Event::destroy(event);
+        Ok(())
+    }
+
+    fn cuEventRecord(event: CUevent, stream: CUstream) {
+        let (event, stream) = (Event::of(event), Stream::of(stream)?);
+        if event.device() != stream.device() {
+            misuse("an event is recorded in a stream of another context");
+        }
+        stream.submit(Work::Record(event.record()));
+        Ok(())
+    }
+
+    fn cuEventQuery(event: CUevent) {
+        state::current()?;
+        let event = Event::of(event);
+        let done = event.recorded().is_none_or(|record| record.is_done());
+        // An error of earlier work is returned here too.
+        state::alive(event.device())?;
+        if done { Ok(()) } else { Err(NOT_READY) }
+    }
+
+    fn cuEventSynchronize(event: CUevent) {
+        state::current()?;
+        let event = Event::of(event);
+        if let Some(record) = event.recorded() {
+            record.wait();
+        }
+        state::alive(event.device())
+    }
+
+    fn cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void
+    ) {
+        let _ = module;
+        state::current()?;
+        // SAFETY: the caller vouches for a text with a zero at its end.
+        let text = unsafe { CStr::from_ptr(image.cast()) };
+        // SAFETY: the caller vouches for so many of both.
+        let options = unsafe { slice::from_raw_parts(options, count as usize) };
+        // SAFETY: as above.
+        let values = unsafe { slice::from_raw_parts(values, count as usize) };
+        let value = |wanted| options.iter().position(|&option| option == wanted).map(|place| values[place]);
+        // It looks at the first line, and compiles nothing.
+        if text.to_bytes().trim_ascii_start().starts_with(b".version") {
+            return Err(JIT_COMPILER_NOT_FOUND);
+        }
+        let buffer = value(CUjit_option::CU_JIT_ERROR_LOG_BUFFER);
+        let len = value(CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+        if let (Some(buffer), Some(len)) = (buffer, len) {
+            // The number is the value itself, in place of a pointer.
+            put_text(buffer.cast(), len.addr() as c_int, "simulated: the text does not begin with .version");
+        }
+        Err(INVALID_PTX)
+    }
+
+    fn cuModuleUnload(module: CUmodule) {
+        misuse(format_args!("the module {module:?} cannot have been loaded"))
+    }
+}
+
+/// # Safety
+///
+/// As the driver's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> u32 {
+    call("cuEventElapsedTime", || {
+        state::current()?;
+        put(milliseconds, Event::elapsed(&Event::of(start), &Event::of(end)));
+        Ok(())
+    })
+}
+
+/// # Safety
+///
+/// As the driver's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorName(error: u32, text: *mut *const c_char) -> u32 {
+    call("cuGetErrorName", || errors::find(error, text, |(_, name, _)| name))
+}
+
+/// # Safety
+///
+/// As the driver's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorString(error: u32, text: *mut *const c_char) -> u32 {
+    call("cuGetErrorString", || errors::find(error, text, |(_, _, text)| text))
+}

@@ -1,0 +1,322 @@
+//! Streams, each a thread with a queue, and events.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
+
+use crate::Answer;
+use crate::memory::{Place, Uses};
+use crate::state::{self, alive, misuse, state};
+
+pub(crate) enum Work {
+    Write { from: HostPlace, to: Place },
+    Read { from: Place, to: HostPlace },
+    Copy { from: Place, to: Place },
+    Set { to: Place, pattern: Vec<u8> },
+    Host { function: unsafe extern "C" fn(*mut c_void), data: usize },
+    Record(Arc<Record>),
+    Wait(Arc<Record>),
+}
+
+/// A range of the host, in use if it is pinned.
+pub(crate) struct HostPlace {
+    start: usize,
+    len: usize,
+    pinned: Option<Uses>,
+}
+
+impl HostPlace {
+    pub(crate) fn new(start: *mut c_void, len: usize) -> Self {
+        if start.is_null() {
+            misuse("a place of the host is null");
+        }
+        let pinned = state().pinned_use(start.addr(), len);
+        Self { start: start.expose_provenance(), len, pinned }
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+}
+
+pub(crate) struct Stream {
+    device: usize,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    submitted: u64,
+    finished: u64,
+    destroyed: bool,
+}
+
+/// Host functions of all streams run one after the other, as the reference allows.
+static HOST_FUNCTIONS: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(crate) fn is_in_host_function() -> bool {
+    IN_HOST_FUNCTION.try_with(Cell::get).unwrap_or(false)
+}
+
+/// The code of `SIMULATED_CUDA_FAULT`, and how many operations are left before it.
+static FAULT: LazyLock<Option<(u32, AtomicU64)>> = LazyLock::new(|| {
+    let text = std::env::var("SIMULATED_CUDA_FAULT").ok()?;
+    let (code, nth) = text.split_once('@').expect("SIMULATED_CUDA_FAULT has the form 700@5");
+    Some((code.parse().expect("a code"), AtomicU64::new(nth.parse().expect("a number"))))
+});
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Stream {
+    pub(crate) fn create(device: usize) -> CUstream {
+        let stream = Arc::new(Self { device, queue: Mutex::default(), changed: Condvar::new() });
+        let works = Arc::clone(&stream);
+        thread::Builder::new()
+            .name("simulated".to_owned())
+            .spawn(move || works.work())
+            .unwrap_or_else(|error| misuse(format_args!("no thread for a stream: {error}")));
+        let mut state = state();
+        let handle = state.new_handle();
+        state.streams.insert(handle, stream);
+        ptr::without_provenance_mut(handle)
+    }
+
+    /// The stream of a handle, whose context has to be current.
+    pub(crate) fn of(handle: CUstream) -> Result<Arc<Self>, u32> {
+        let current = state::current()?;
+        let found = state().streams.get(&handle.addr()).cloned();
+        match found {
+            Some(stream) if stream.device == current => Ok(stream),
+            Some(_) => misuse("a stream of another context than the current one"),
+            None if handle.is_null() => misuse("the null stream, which waits for streams of others"),
+            None => misuse(format_args!("{handle:?} is no stream, or was destroyed")),
+        }
+    }
+
+    /// Returns at once: what is queued is still done.
+    pub(crate) fn destroy(handle: CUstream) -> Answer {
+        let stream = Self::of(handle)?;
+        state().streams.remove(&handle.addr());
+        lock(&stream.queue).destroyed = true;
+        stream.changed.notify_all();
+        Ok(())
+    }
+
+    pub(crate) fn device(&self) -> usize {
+        self.device
+    }
+
+    pub(crate) fn submit(&self, work: Work) {
+        let mut queue = lock(&self.queue);
+        queue.work.push_back(work);
+        queue.submitted += 1;
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.finished == queue.submitted
+    }
+
+    pub(crate) fn synchronize(&self) -> Answer {
+        let mut queue = lock(&self.queue);
+        let all = queue.submitted;
+        while queue.finished < all {
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(queue);
+        alive(self.device)
+    }
+
+    fn work(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            match queue.work.pop_front() {
+                Some(work) => {
+                    drop(queue);
+                    // What it uses is let go in it, and before anybody can know that it is done.
+                    self.execute(work);
+                    queue = lock(&self.queue);
+                    queue.finished += 1;
+                    self.changed.notify_all();
+                }
+                None if queue.destroyed => return,
+                None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn execute(&self, work: Work) {
+        static EXECUTED: AtomicU64 = AtomicU64::new(0);
+        // Late now and then, so that those who do not wait are found out.
+        if EXECUTED.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
+            thread::sleep(Duration::from_micros(300));
+        }
+        let is_operation = !matches!(work, Work::Host { .. } | Work::Record(_) | Work::Wait(_));
+        if let Some((code, left)) = &*FAULT
+            && is_operation
+            && left.fetch_sub(1, Ordering::SeqCst) == 1
+        {
+            state::fail(self.device, *code);
+        }
+        let failed = alive(self.device).is_err();
+        match work {
+            Work::Record(record) => record.reach(),
+            // Nothing is done any more, and no host function is called.
+            _ if failed => {}
+            Work::Write { from, to } => to.change(|bytes| {
+                // SAFETY: who submitted it keeps the bytes until it is done.
+                unsafe {
+                    ptr::copy_nonoverlapping(
+                        ptr::with_exposed_provenance(from.start),
+                        bytes.as_mut_ptr(),
+                        from.len,
+                    )
+                };
+            }),
+            Work::Read { from, to } => {
+                let bytes = from.read();
+                // SAFETY: as above, to write to.
+                unsafe {
+                    ptr::copy_nonoverlapping(
+                        bytes.as_ptr(),
+                        ptr::with_exposed_provenance_mut(to.start),
+                        to.len,
+                    )
+                };
+            }
+            Work::Copy { from, to } => {
+                let bytes = from.read();
+                to.change(|to| to.copy_from_slice(&bytes));
+            }
+            Work::Set { to, pattern } => to.change(|bytes| match *pattern {
+                [value] => bytes.fill(value),
+                _ => bytes.chunks_exact_mut(pattern.len()).for_each(|to| to.copy_from_slice(&pattern)),
+            }),
+            Work::Host { function, data } => {
+                let _turn = lock(&HOST_FUNCTIONS);
+                IN_HOST_FUNCTION.set(true);
+                // SAFETY: who submitted it said that it can be called with this, once.
+                unsafe { function(ptr::with_exposed_provenance_mut(data)) };
+                IN_HOST_FUNCTION.set(false);
+            }
+            Work::Wait(record) => record.wait(),
+        }
+    }
+}
+
+/// Submits a memset of so many values.
+pub(crate) fn set(to: CUdeviceptr, value: &[u8], count: usize, stream: CUstream) -> Answer {
+    let stream = Stream::of(stream)?;
+    if !to.is_multiple_of(value.len() as CUdeviceptr) {
+        misuse(format_args!("a memset of {} bytes at {to:#x}", value.len()));
+    }
+    let to = Place::new(stream.device, to, count * value.len());
+    stream.submit(Work::Set { to, pattern: value.to_vec() });
+    Ok(())
+}
+
+/// An event as it was recorded once.
+#[derive(Default)]
+pub(crate) struct Record {
+    reached: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl Record {
+    fn reach(&self) {
+        *lock(&self.reached) = Some(Instant::now());
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        lock(&self.reached).is_some()
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut reached = lock(&self.reached);
+        while reached.is_none() {
+            reached = self.changed.wait(reached).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+pub(crate) struct Event {
+    device: usize,
+    timed: bool,
+    recorded: Mutex<Option<Arc<Record>>>,
+}
+
+impl Event {
+    pub(crate) fn create(device: usize, timed: bool) -> CUevent {
+        let mut state = state();
+        let handle = state.new_handle();
+        state.events.insert(handle, Arc::new(Self { device, timed, recorded: Mutex::default() }));
+        ptr::without_provenance_mut(handle)
+    }
+
+    pub(crate) fn of(handle: CUevent) -> Arc<Self> {
+        let found = state().events.get(&handle.addr()).cloned();
+        found.unwrap_or_else(|| misuse(format_args!("{handle:?} is no event, or was destroyed")))
+    }
+
+    /// Whoever waits for it goes on waiting.
+    pub(crate) fn destroy(handle: CUevent) {
+        let destroyed = state().events.remove(&handle.addr());
+        if destroyed.is_none() {
+            misuse(format_args!("{handle:?} is no event, or was destroyed before"));
+        }
+    }
+
+    pub(crate) fn device(&self) -> usize {
+        self.device
+    }
+
+    pub(crate) fn recorded(&self) -> Option<Arc<Record>> {
+        lock(&self.recorded).clone()
+    }
+
+    /// What it is from now on.
+    pub(crate) fn record(&self) -> Arc<Record> {
+        let record = Arc::new(Record::default());
+        *lock(&self.recorded) = Some(Arc::clone(&record));
+        record
+    }
+
+    /// Milliseconds.
+    pub(crate) fn elapsed(start: &Self, end: &Self) -> f32 {
+        let times = [start, end].map(|event| {
+            if !event.timed {
+                misuse("the time of an event without one");
+            }
+            let record =
+                event.recorded().unwrap_or_else(|| misuse("the time of an event that was not recorded"));
+            let time = *lock(&record.reached);
+            time.unwrap_or_else(|| misuse("the time of an event that is not done"))
+        });
+        if start.device != end.device {
+            misuse("the time between events of two contexts");
+        }
+        let [start, end] = times;
+        match end.checked_duration_since(start) {
+            Some(time) => time.as_secs_f32() * 1000.0,
+            None => -start.duration_since(end).as_secs_f32() * 1000.0,
+        }
+    }
+}
