@@ -3,12 +3,14 @@
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr;
+use std::sync::Arc;
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use device_registry::{BackendError, BackendErrorKind};
 
 use crate::error::CudaError;
 use crate::library::Functions;
+use crate::reads::{Asked, Reads};
 
 /// The device's primary context, which all users of CUDA in the process share, so that handles of one fit the others.
 ///
@@ -18,6 +20,8 @@ pub(crate) struct Context {
     cuda: &'static Functions,
     device: CUdevice,
     handle: CUcontext,
+    reads: Arc<Reads>,
+    asked: Asked,
 }
 
 // SAFETY: a context is no thread's own: the reference has it current to any number of threads at a time.
@@ -32,11 +36,20 @@ impl Context {
         let mut handle = ptr::null_mut();
         // SAFETY: the device is one of the driver's, and the place is there.
         unsafe { cuda.cuDevicePrimaryCtxRetain(&mut handle, device) }?;
-        Ok(Self { cuda, device, handle })
+        Ok(Self { cuda, device, handle, reads: Arc::default(), asked: Asked::default() })
     }
 
     pub(crate) fn handle(&self) -> CUcontext {
         self.handle
+    }
+
+    /// The reads in its streams that are not done.
+    pub(crate) fn reads(&self) -> &Arc<Reads> {
+        &self.reads
+    }
+
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.asked
     }
 
     /// Makes it current to this thread until the result is dropped, and then what was current before.

@@ -8,6 +8,7 @@ mod event;
 mod library;
 mod memory;
 mod properties;
+mod reads;
 mod stream;
 
 use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};

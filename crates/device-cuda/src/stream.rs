@@ -1,10 +1,9 @@
 //! Streams: queues of a device.
 
 use std::any::Any;
-use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{CUstream, CUstream_flags};
 use device_registry::{
@@ -15,12 +14,15 @@ use device_registry::{
 use crate::context::Context;
 use crate::event::{self, CudaEvent};
 use crate::memory::place;
+use crate::reads::{Reading, finish_read};
 
 /// A queue of a device `cuda:…`: what a kernel gets from
 /// [`Launch::stream_as`](device_registry::Launch::stream_as).
 pub struct CudaStream {
     context: Arc<Context>,
     stream: CUstream,
+    /// Whether a read was ever put into it.
+    has_reads: AtomicBool,
 }
 
 // SAFETY: a stream is no thread's own, and the driver's functions may be called from several threads at once.
@@ -46,7 +48,7 @@ impl CudaStream {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: as above.
         unsafe { current.cuda().cuStreamCreateWithPriority(&mut stream, flags, priority) }?;
-        Ok(Self { context: Arc::clone(context), stream })
+        Ok(Self { context: Arc::clone(context), stream, has_reads: AtomicBool::new(false) })
     }
 
     /// The driver's handle. Work that a kernel submits to it is in the stream's order.
@@ -94,28 +96,6 @@ impl CudaStream {
     }
 }
 
-/// What a read owns until it is done.
-struct Reading {
-    destination: HostBuffer,
-    completion: Completion<HostBuffer>,
-}
-
-/// What the driver calls, on a thread of its own, when a read is done; not if the context has failed.
-///
-/// # Safety
-///
-/// `reading` is a box of a [`Reading`], of which nobody else knows any more.
-unsafe extern "C" fn finish_read(reading: *mut c_void) {
-    // SAFETY: the caller's.
-    let Reading { destination, completion } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
-    // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. Nothing may unwind
-    // into the driver.
-    let finish = AssertUnwindSafe(|| completion.finish(Ok(destination)));
-    if catch_unwind(finish).is_err() {
-        log::error!("a panic while a read was finished");
-    }
-}
-
 impl StreamDriver for CudaStream {
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         // SAFETY: the core keeps the bytes until the work is done.
@@ -125,28 +105,35 @@ impl StreamDriver for CudaStream {
     fn read(
         &self,
         source: &Span,
-        mut destination: HostBuffer,
+        destination: HostBuffer,
         completion: Completion<HostBuffer>,
     ) -> Result<(), BackendError> {
-        // SAFETY: the bytes stay where they are when the buffer is moved, and it is kept until they are written.
-        if let Err(error) = unsafe { self.read_into(source, destination.as_mut_ptr()) } {
+        if !self.has_reads.swap(true, Ordering::Relaxed) {
+            self.context.asked().add(self.stream);
+        }
+        let mut reading = Reading::open(&self.context, destination, completion)?;
+        // SAFETY: the bytes stay where they are, and are kept until they are written.
+        if let Err(error) = unsafe { self.read_into(source, reading.start()) } {
             // An error may be one of earlier work, which does not say that this has not begun.
-            if error.kind() == BackendErrorKind::Lost {
-                std::mem::forget(destination);
+            match error.kind() {
+                BackendErrorKind::Lost => reading.leak(),
+                _ => reading.refuse(),
             }
             return Err(error);
         }
-        let reading = Box::into_raw(Box::new(Reading { destination, completion })).cast::<c_void>();
+        let reading = Box::into_raw(Box::new(reading));
         let launched = self.context.enter().and_then(|current| {
             // SAFETY: the function gets its box once. If it is never called, the box is leaked: the device may still
             // write into what it holds.
-            Ok(unsafe { current.cuda().cuLaunchHostFunc(self.stream, Some(finish_read), reading) }?)
+            Ok(unsafe { current.cuda().cuLaunchHostFunc(self.stream, Some(finish_read), reading.cast()) }?)
         });
         launched.inspect_err(|_| {
+            // SAFETY: the driver has refused it, and does not know it.
+            let reading = *unsafe { Box::from_raw(reading) };
             // The copy is under way, and nobody will say when it is done.
-            if self.synchronize().is_ok() {
-                // SAFETY: the driver has refused it, and does not know it.
-                drop(unsafe { Box::from_raw(reading.cast::<Reading>()) });
+            match self.synchronize() {
+                Ok(()) => reading.refuse(),
+                Err(_) => reading.leak(),
             }
         })
     }
@@ -215,6 +202,9 @@ impl StreamDriver for CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
+        if *self.has_reads.get_mut() {
+            self.context.asked().remove(self.stream);
+        }
         // SAFETY: it is destroyed once. It does not wait: what is queued is still done.
         self.context.dispose(|cuda| unsafe { cuda.cuStreamDestroy_v2(self.stream) });
     }

@@ -17,8 +17,7 @@ fn main() -> std::process::ExitCode {
     if child::is_this() {
         return run();
     }
-    let driver = child::simulated_driver();
-    let mut again = child::program(driver.parent().expect("it is in a folder"));
+    let mut again = child::program(Some(&child::simulated()));
     // Nothing passes by skipping.
     again.args(std::env::args_os().skip(1)).env("DEVICE_CONFORMANCE_REQUIRE", "cuda");
     let status = again.status().expect("it starts");

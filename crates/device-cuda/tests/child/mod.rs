@@ -1,13 +1,18 @@
-//! Test programs that run once more in a process of their own, on the simulated driver of `tests/simulated_driver`.
+//! Tests that run once more in a process of their own, on the simulated driver of `tests/simulated_driver`, on what is
+//! left of it, or on this machine's.
+#![allow(dead_code, reason = "not every test program needs all of it")]
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
 
 const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
 
-/// Whether this process is one that [`program`] has prepared.
+/// Whether this process is one that was started here.
 pub(crate) fn is_this() -> bool {
     env::var_os(CHILD).is_some()
 }
@@ -17,27 +22,78 @@ pub(crate) fn simulated_driver() -> PathBuf {
     let program = env::current_exe().expect("the test has a file");
     let profile = program.parent().and_then(Path::parent).expect("it lies in target/<profile>/deps");
     let library = profile.join("examples").join("libcuda.so");
+    let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());
+    let sources =
+        fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/simulated_driver")).expect("they are there");
+    let newest =
+        sources.map(|entry| changed(&entry.expect("it is there").path()).expect("it has a time")).max();
     assert!(
-        library.is_file(),
-        "{} is not there; `cargo build -p device-cuda --example cuda` makes it, and so does `cargo test`",
+        changed(&library).is_ok_and(|built| newest.is_some_and(|newest| newest <= built)),
+        "{} is not there, or is older than its sources: `cargo test -p device-cuda` makes it, but not with `--test`; \
+         `cargo build -p device-cuda --example cuda` does",
         library.display()
     );
     library
 }
 
-/// This program, to be run with the driver's library looked for in `folder` first, and without what the environment
-/// says to CUDA.
-pub(crate) fn program(folder: &Path) -> Command {
+/// The folder that it is in.
+pub(crate) fn simulated() -> PathBuf {
+    simulated_driver().parent().expect("it is in a folder").to_owned()
+}
+
+/// A folder in which whatever file the driver's library is looked for in is there, and is none. The loader does not go on
+/// to others then, so that a machine with a driver is one without.
+pub(crate) fn no_driver() -> TempDir {
+    let folder = TempDir::new().expect("there is room");
+    let names = ["cuda", "nvcuda"].into_iter().flat_map(device_cuda::cudarc::get_lib_name_candidates);
+    names.for_each(|name| fs::write(folder.path().join(name), "no library").expect("there is room"));
+    folder
+}
+
+/// A folder with a simulated driver that has not this function: the library with another name in its place.
+pub(crate) fn driver_without(function: &str) -> TempDir {
+    let mut library = fs::read(simulated_driver()).expect("it can be read");
+    let wanted = [b"\0", function.as_bytes(), b"\0"].concat();
+    let places: Vec<_> = (0..library.len() - wanted.len())
+        .filter(|&place| library[place] == 0 && library[place..].starts_with(&wanted))
+        .collect();
+    assert!(!places.is_empty(), "it has no `{function}`");
+    places.into_iter().for_each(|place| library[place + 1] = b'x');
+    let folder = TempDir::new().expect("there is room");
+    fs::write(folder.path().join("libcuda.so"), library).expect("there is room");
+    folder
+}
+
+/// This program, to be run with the driver's library looked for in `folder` first, and without what the environment says
+/// to drivers.
+pub(crate) fn program(folder: Option<&Path>) -> Command {
     let mut command = Command::new(env::current_exe().expect("the test has a file"));
-    let before = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders =
-        [folder.as_os_str().to_owned()].into_iter().chain(Some(before).filter(|path| !path.is_empty()));
+    if let Some(folder) = folder {
+        let before = env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
+        let folders: Vec<_> = [folder.as_os_str().to_owned()].into_iter().chain(before).collect();
+        command.env("LD_LIBRARY_PATH", folders.join(OsStr::new(":"))).env_remove("CUDA_VISIBLE_DEVICES");
+    }
     command
-        .env("LD_LIBRARY_PATH", folders.collect::<Vec<_>>().join(OsStr::new(":")))
         .env(CHILD, "1")
         .env("RUST_BACKTRACE", "0")
-        .env_remove("CUDA_VISIBLE_DEVICES")
         .env_remove("SIMULATED_CUDA_INIT")
         .env_remove("SIMULATED_CUDA_FAULT");
     command
+}
+
+/// Runs the test of this name once more, with these variables besides.
+pub(crate) fn again(test: &str, folder: Option<&Path>, variables: &[(&str, &str)]) -> Output {
+    let mut command = program(folder);
+    command.args([test, "--exact", "--nocapture"]).envs(variables.iter().copied());
+    let output = command.output().expect("it starts");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("running 1 test"), "there is no test `{test}`: {printed}");
+    output
+}
+
+/// The same, and fails if the test does.
+pub(crate) fn passes(test: &str, folder: Option<&Path>, variables: &[(&str, &str)]) {
+    let output = again(test, folder, variables);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{test} with {variables:?} ends with {}: {printed}", output.status);
 }

@@ -45,10 +45,10 @@ type Answer = Result<(), u32>;
 
 /// Goes around each function.
 fn call(name: &str, run: impl FnOnce() -> Answer) -> u32 {
-    if stream::is_in_host_function() {
-        misuse(format_args!("`{name}` is called within a host function"));
-    }
     state::set_call(name);
+    if stream::is_in_host_function() {
+        misuse("it is called within a host function");
+    }
     run().err().unwrap_or(0)
 }
 
