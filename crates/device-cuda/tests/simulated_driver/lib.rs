@@ -166,6 +166,13 @@ driver! {
         Ok(())
     }
 
+    fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int) {
+        let device = known(device)?;
+        put(flags, 0);
+        put(active, c_int::from(state().is_retained(device)));
+        Ok(())
+    }
+
     fn cuCtxPushCurrent_v2(context: CUcontext) {
         state::push(state().context(context));
         Ok(())

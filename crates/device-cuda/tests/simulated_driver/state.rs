@@ -160,10 +160,14 @@ impl State {
         }
     }
 
+    pub(crate) fn is_retained(&self, device: usize) -> bool {
+        self.contexts[device].retained > 0
+    }
+
     /// The device of a context that is retained.
     pub(crate) fn context(&self, context: CUcontext) -> usize {
         match context.addr().checked_sub(CONTEXTS) {
-            Some(device) if device < DEVICES && self.contexts[device].retained > 0 => device,
+            Some(device) if device < DEVICES && self.is_retained(device) => device,
             _ => misuse(format_args!("{context:?} is no context, or one that was released")),
         }
     }

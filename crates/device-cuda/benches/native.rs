@@ -1,0 +1,195 @@
+//! The same work through device-registry and directly by `cudarc`, taking turns, so that whatever else the machine does
+//! meets both. For each the median of the ratios is printed, ours to the other: below 1.03 a copy has 0.97 of the direct
+//! speed.
+//!
+//! An empty operation is an event that is recorded in a stream and waited for. Opening is retaining the primary context
+//! and releasing it, when nobody else in the process has it. Without a GPU it says so and measures nothing.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use device_cuda::cudarc::driver::{DriverError, result, sys};
+use device_registry::{Device, HostBuffer, device};
+
+device_registry::autoload!();
+
+const SIZES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+
+/// The first device without the registry. It stays open.
+struct Direct {
+    stream: sys::CUstream,
+}
+
+fn expect<T>(result: Result<T, DriverError>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn retain() -> sys::CUcontext {
+    // SAFETY: the driver is started, and there is a first device.
+    expect(unsafe { result::primary_ctx::retain(0) })
+}
+
+impl Direct {
+    fn new() -> Self {
+        // SAFETY: the context is retained for good.
+        expect(unsafe { result::ctx::set_current(retain()) });
+        Self {
+            stream: expect(result::stream::create_with_priority(result::stream::StreamKind::NonBlocking, 0)),
+        }
+    }
+
+    fn finish(&self) {
+        // SAFETY: it is there.
+        expect(unsafe { result::stream::synchronize(self.stream) });
+    }
+
+    fn allocate(&self, len: usize) -> sys::CUdeviceptr {
+        // SAFETY: the context is current.
+        expect(unsafe { result::malloc_sync(len) })
+    }
+}
+
+fn free(pointer: sys::CUdeviceptr) {
+    // SAFETY: it was allocated here, and no work uses it.
+    expect(unsafe { result::free_sync(pointer) });
+}
+
+fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
+    for len in SIZES {
+        let pageable = || HostBuffer::zeroed(len).expect("there is memory");
+        let pinned = || device.allocate_host(len).expect("there is memory");
+        copies_of(criterion, device, direct, "", [pageable(), pageable(), pageable()]);
+        copies_of(criterion, device, direct, "/pinned", [pinned(), pinned(), pinned()]);
+    }
+}
+
+fn copies_of(
+    criterion: &mut Criterion,
+    device: Device,
+    direct: &Direct,
+    kind: &str,
+    [mut source, mut ours, mut theirs]: [HostBuffer; 3],
+) {
+    let len = source.len();
+    let mut group = criterion.benchmark_group(format!("{}/{len}{kind}", device.name()));
+    group.throughput(Throughput::Bytes(len as u64));
+    // All of it written to: pages that nobody has written to are all one page.
+    for (number, bytes) in [&mut source, &mut ours, &mut theirs].into_iter().enumerate() {
+        bytes.fill(number as u8 + 1);
+    }
+    let [buffer, other] = [0; 2].map(|_| device.allocate(len).expect("there is memory"));
+    let [plain, plain_other] = [0; 2].map(|_| direct.allocate(len));
+    let stream = direct.stream;
+    let write = || {
+        // SAFETY: here and below: it is as long, and waited for.
+        expect(unsafe { result::memcpy_htod_async(plain, black_box(&source[..]), stream) });
+        direct.finish();
+    };
+    beside(&mut group, "write", || buffer.write(0, black_box(&source)).expect("it is all of it"), write);
+    let read = || {
+        // SAFETY: as above.
+        expect(unsafe { result::memcpy_dtoh_async(black_box(&mut theirs[..]), plain, stream) });
+        direct.finish();
+    };
+    beside(&mut group, "read", || buffer.read(0, black_box(&mut ours)).expect("it is all of it"), read);
+    let copy = || {
+        // SAFETY: as above.
+        expect(unsafe { result::memcpy_dtod_async(plain_other, plain, len, stream) });
+        direct.finish();
+    };
+    beside(&mut group, "copy", || other.copy_from(0, &buffer, 0..len).expect("it is all of both"), copy);
+    [plain, plain_other].into_iter().for_each(free);
+    // What the zeros of new memory cost: it is not done directly.
+    let allocate = || drop(black_box(device.allocate(len).expect("there is memory")));
+    beside(&mut group, "allocate", allocate, || free(black_box(direct.allocate(len))));
+}
+
+fn empty_operations(criterion: &mut Criterion, device: Device, direct: &Direct) {
+    let mut group = criterion.benchmark_group(device.name());
+    let stream = device.create_stream().expect("it is open");
+    let ours = || {
+        let event = stream.record().expect("it is submitted");
+        stream.synchronize().expect("it is done");
+        drop(event);
+    };
+    let theirs = || {
+        let event = expect(result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING));
+        // SAFETY: both are of the context that is current.
+        expect(unsafe { result::event::record(event, direct.stream) });
+        direct.finish();
+        // SAFETY: it was made here.
+        expect(unsafe { result::event::destroy(event) });
+    };
+    beside(&mut group, "event and synchronize", ours, theirs);
+}
+
+/// Before anything else has the context.
+fn opening(criterion: &mut Criterion, device: Device) {
+    let mut group = criterion.benchmark_group(device.name());
+    let ours = || {
+        device.open().expect("it is there");
+        device.close().expect("it has nothing to do");
+    };
+    let theirs = || {
+        retain();
+        // SAFETY: it was just retained.
+        expect(unsafe { result::primary_ctx::release(0) });
+    };
+    device.close().expect("it has nothing to do");
+    beside(&mut group, "open and close", ours, theirs);
+}
+
+fn native(criterion: &mut Criterion) {
+    if device_conformance::device_or_skip("cuda").is_none() {
+        return;
+    }
+    let device = device("cuda:0").expect("it is there");
+    opening(criterion, device);
+    let direct = Direct::new();
+    copies(criterion, device, &direct);
+    empty_operations(criterion, device, &direct);
+}
+
+/// Measures `ours` as criterion does, and `other` beside it.
+fn beside(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    mut ours: impl FnMut(),
+    mut other: impl FnMut(),
+) {
+    let mut rounds = Vec::new();
+    // Many short rounds say more than few long ones.
+    group.sampling_mode(SamplingMode::Flat);
+    group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_secs(1));
+    group.bench_function(name, |bench| {
+        bench.iter_custom(|times| {
+            // Neither comes sooner than the other, or meets more of what it leaves in the caches.
+            let first = time(times, &mut ours);
+            let other = time(times, &mut other) + time(times, &mut other);
+            let ours = first + time(times, &mut ours);
+            rounds.push((times, ours.as_secs_f64() / other.as_secs_f64()));
+            ours / 2
+        });
+    });
+    // Criterion warms up in rounds of other lengths, and tests in one.
+    let Some(&(last, _)) = rounds.last() else { return };
+    let mut ratios: Vec<f64> =
+        rounds.iter().filter(|(times, _)| *times == last).map(|&(_, ratio)| ratio).collect();
+    if ratios.len() < 4 {
+        return;
+    }
+    ratios.sort_by(f64::total_cmp);
+    let [low, ratio, high] = [1, 2, 3].map(|quarter| ratios[ratios.len() * quarter / 4]);
+    println!("                        ratio: {ratio:.3} ({low:.3} to {high:.3})");
+}
+
+fn time(times: u64, call: &mut impl FnMut()) -> Duration {
+    let start = Instant::now();
+    (0..times).for_each(|_| call());
+    start.elapsed()
+}
+
+criterion_group!(benches, native);
+criterion_main!(benches);
