@@ -1,0 +1,61 @@
+//! What can go wrong, beside what the devices report.
+
+use std::io;
+use std::path::PathBuf;
+
+use device_registry::{BackendErrorKind, Device, DeviceError, LoadError};
+
+/// Why something was not computed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The device could not be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Nothing is registered for the backend, or it is switched off.
+    #[error("there are no kernels for `{device}`")]
+    NoKernels {
+        device: Device,
+        #[source]
+        error: LoadError,
+    },
+    /// A text was given to a device that compiles none.
+    #[error(
+        "`{origin}` cannot be compiled for `{device}`, whose kernels are {language} and were compiled with this program"
+    )]
+    NoText { device: Device, origin: String, language: &'static str },
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        error: io::Error,
+    },
+    /// The compiler's log is that of the source.
+    #[error("`{origin}` does not compile as {language}")]
+    Compile {
+        origin: String,
+        language: &'static str,
+        // Boxed, for it is large.
+        #[source]
+        error: Box<DeviceError>,
+    },
+    #[error("{what} have {found:?} bytes, and {expected:?} were expected")]
+    Lengths { what: &'static str, found: [usize; 3], expected: [usize; 3] },
+    /// The device computes something else than the cpu.
+    #[error(
+        "the result is wrong: element {index} is {found} and on the cpu {expected}, and rounding explains no more than \
+         {allowed:e}; so it is with {count} of {len} elements"
+    )]
+    Wrong { index: usize, found: f32, expected: f32, allowed: f32, count: usize, len: usize },
+}
+
+impl Error {
+    /// An error of compiling: the text's, unless the device says otherwise.
+    pub(crate) fn of_compiling(origin: &str, language: &'static str, error: DeviceError) -> Self {
+        match error.kind() {
+            Some(BackendErrorKind::Invalid) => {
+                Self::Compile { origin: origin.to_owned(), language, error: Box::new(error) }
+            }
+            _ => Self::Device(error),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Kernels: what they are, who has them, and how they are launched.
+//!
+//! ```text
+//! let kernels = Kernels::compile(device, None)?;          // once for a device
+//! kernels.add(&stream, [&a, &b, &sum])?;                  // as often as wanted, in any stream of the device
+//! stream.synchronize()?;
+//! ```
+//!
+//! Each backend's kernels stand in a module of their own, and register in the group `compute.kernels` by the name of the
+//! backend: see the block `entry_points!` in main.rs. Nothing here asks for one by name.
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) mod host;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use device_registry::{BackendError, Buffer, Device, DeviceError, Launch, Span, Stream};
+use entry_points::EntryPoint;
+
+use crate::error::Error;
+
+/// The kernels of one backend: the language that they are written in, and how they are compiled for its devices.
+pub trait Language: Send + Sync {
+    /// Such as `OpenCL C`.
+    fn name(&self) -> &'static str;
+
+    /// What is compiled unless the user gives something else; `None` where kernels are part of this program.
+    fn text(&self) -> Option<&'static str>;
+
+    /// Compiles for a device.
+    ///
+    /// # Errors
+    ///
+    /// Of the kind [`Invalid`](device_registry::BackendErrorKind::Invalid), with the compiler's log, if the text is at
+    /// fault.
+    fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError>;
+}
+
+/// Kernels that are compiled for one device. They are called in a launch, and submit to its stream.
+///
+/// The bytes of the spans are as many as the lengths say, and begin wherever they like in their memory, which may be
+/// one for all three.
+pub trait NativeKernels: Send + Sync {
+    /// `sum[i] = a[i] + b[i]`, with `len` elements.
+    fn add(&self, launch: &Launch<'_>, spans: [&Span; 3], len: u32) -> Result<(), BackendError>;
+
+    /// `product = a * b`: matrices by rows.
+    fn matmul(&self, launch: &Launch<'_>, spans: [&Span; 3], shape: Shape) -> Result<(), BackendError>;
+}
+
+entry_points::group! {
+    /// The distributed slice that kernels register in.
+    pub static KERNELS: [EntryPoint<dyn Language>];
+
+    /// The group `compute.kernels`, by the names of the backends. Variables with the prefix `COMPUTE_KERNELS` switch
+    /// its entries on and off.
+    pub fn kernel_sets() -> Group<dyn Language> {
+        entry_points::Group::new("compute.kernels").noun("kernel set").switches("COMPUTE_KERNELS")
+    }
+}
+
+/// Kernels for one device, compiled.
+///
+/// Whoever compiled them keeps them, and a launch that uses them keeps them until the device is done. The last one frees
+/// them. (A framework would keep those of each device in a map, and forget them when the device is reset or closed.)
+pub(crate) struct Kernels {
+    device: Device,
+    language: &'static dyn Language,
+    native: Arc<dyn NativeKernels>,
+}
+
+impl Kernels {
+    /// Compiles `text`, or what is built in, for a device. Opens the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoKernels`], [`Error::NoText`], [`Error::Compile`], or that of the device.
+    pub(crate) fn compile(device: Device, text: Option<Text>) -> Result<Self, Error> {
+        // First, for why there is no such device is the better answer. Opens nothing.
+        device.properties()?;
+        let language =
+            kernel_sets().load(device.name()).map_err(|error| Error::NoKernels { device, error })?;
+        let name = language.name();
+        let text = match (text, language.text()) {
+            (Some(text), None) => return Err(Error::NoText { device, origin: text.origin, language: name }),
+            (Some(text), Some(_)) => text,
+            (None, built_in) => Text::built_in(built_in.unwrap_or_default()),
+        };
+        let native = language
+            .compile(device, &text.text)
+            .map_err(|error| Error::of_compiling(&text.origin, name, error))?;
+        Ok(Self { device, language, native })
+    }
+
+    /// The device that they are for.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// What they are written in.
+    pub(crate) fn language(&self) -> &'static str {
+        self.language.name()
+    }
+
+    /// Puts `sum = a + b` in a stream: vectors of `f32`, all of one length. `sum` overlaps neither.
+    pub(crate) fn add(&self, stream: &Stream, [a, b, sum]: [&Buffer; 3]) -> Result<(), Error> {
+        let len = u32::try_from(sum.len() / 4).unwrap_or(u32::MAX);
+        check_lengths("vectors", [a, b, sum], [bytes(len); 3])?;
+        self.launch(stream, [a, b, sum], move |native, launch, spans| native.add(launch, spans, len))
+    }
+
+    /// Puts `product = a * b` in a stream: matrices of `f32`, by rows. `product` overlaps neither.
+    pub(crate) fn matmul(
+        &self,
+        stream: &Stream,
+        [a, b, product]: [&Buffer; 3],
+        shape: Shape,
+    ) -> Result<(), Error> {
+        check_lengths("matrices", [a, b, product], shape.lens().map(bytes))?;
+        self.launch(stream, [a, b, product], move |native, launch, spans| native.matmul(launch, spans, shape))
+    }
+
+    fn launch(
+        &self,
+        stream: &Stream,
+        buffers: [&Buffer; 3],
+        kernel: impl FnOnce(&dyn NativeKernels, &Launch<'_>, [&Span; 3]) -> Result<(), BackendError>
+        + Send
+        + 'static,
+    ) -> Result<(), Error> {
+        let native = Arc::clone(&self.native);
+        let launched = stream.launch(&buffers, move |launch| {
+            // Without bytes there is nothing to compute.
+            let [Some(a), Some(b), Some(result)] = launch.spans() else { return Ok(()) };
+            // The device may still run it when everybody else has dropped it.
+            launch.keep(Arc::clone(&native));
+            kernel(&*native, launch, [a, b, result])
+        });
+        Ok(launched?)
+    }
+}
+
+/// The shapes of a product: `rows` x `inner` times `inner` x `columns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub(crate) rows: u32,
+    pub(crate) inner: u32,
+    pub(crate) columns: u32,
+    // Made by `new` only.
+    _checked: (),
+}
+
+impl Shape {
+    /// `None` if a matrix has more elements than kernels can count.
+    pub(crate) fn new(rows: u32, inner: u32, columns: u32) -> Option<Self> {
+        let largest = [(rows, inner), (inner, columns), (rows, columns)];
+        let fits = largest.iter().all(|&(m, n)| m.checked_mul(n).is_some());
+        fits.then_some(Self { rows, inner, columns, _checked: () })
+    }
+
+    /// The elements of both factors and the product.
+    pub(crate) fn lens(self) -> [u32; 3] {
+        [self.rows * self.inner, self.inner * self.columns, self.rows * self.columns]
+    }
+}
+
+/// How many bytes so many `f32` have.
+pub(crate) fn bytes(len: u32) -> usize {
+    len as usize * size_of::<f32>()
+}
+
+/// The only place that stands between a wrong length and a device that reads beyond its memory.
+fn check_lengths(what: &'static str, buffers: [&Buffer; 3], expected: [usize; 3]) -> Result<(), Error> {
+    let found = buffers.map(Buffer::len);
+    match found == expected {
+        true => Ok(()),
+        false => Err(Error::Lengths { what, found, expected }),
+    }
+}
+
+/// Kernels as they are written.
+pub(crate) struct Text {
+    text: String,
+    /// Where it is from.
+    origin: String,
+}
+
+impl Text {
+    /// The text of a file, in UTF-8.
+    pub(crate) fn from_file(path: &Path) -> Result<Self, Error> {
+        let text =
+            fs::read_to_string(path).map_err(|error| Error::Unreadable { path: path.to_owned(), error })?;
+        Ok(Self { text, origin: path.display().to_string() })
+    }
+
+    fn built_in(text: &str) -> Self {
+        Self { text: text.to_owned(), origin: "the built-in text".to_owned() }
+    }
+}

@@ -1,0 +1,124 @@
+//! Multiplies two matrices and adds two vectors on any device that offers a kernel language; see README.md.
+
+#![deny(unsafe_code)]
+
+mod arguments;
+mod check;
+mod choice;
+mod error;
+pub mod kernels;
+mod measure;
+mod work;
+
+use std::error::Error;
+use std::io::{self, Write, stdout};
+use std::process::ExitCode;
+
+use clap::Parser;
+use device_registry::{Device, backends, devices};
+use entry_points::EntryPoint;
+
+use crate::arguments::Arguments;
+use crate::choice::Choice;
+use crate::kernels::{KERNELS, Kernels, Language, Text, kernel_sets};
+use crate::work::Work;
+
+// Links every backend in Cargo.toml. The kernels for them are modules of this crate.
+device_registry::autoload!();
+
+entry_points::entry_points! {
+    #[distributed_slice(KERNELS)]
+    static CPU: EntryPoint<dyn Language> = EntryPoint::new("cpu", kernels::host::cpu);
+
+    #[distributed_slice(KERNELS)]
+    static OPENREG: EntryPoint<dyn Language> = EntryPoint::new("openreg", kernels::host::openreg);
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not `eprintln!` and `println!`, which panic when the reader of a pipe has left.
+            let mut err = io::stderr();
+            let _ = writeln!(err, "error: {error}");
+            for cause in std::iter::successors(error.source(), |&error| error.source()).take(16) {
+                let _ = writeln!(err, "caused by: {cause}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    // A switch that was mistyped, say: without a logger nobody would see the warning.
+    for note in backends().report().notes().iter().chain(kernel_sets().report().notes()) {
+        writeln!(io::stderr(), "note: {note}")?;
+    }
+    if arguments.list {
+        return Ok(list()?);
+    }
+    let text = arguments.source.as_deref().map(Text::from_file).transpose()?;
+    let Choice { device, passed_over } = Choice::of(&arguments.device)?;
+    let mut out = stdout();
+    for (text, reason) in passed_over {
+        // In short; who asks for that device alone is told all.
+        writeln!(out, "not {text}: {}", reason.to_string().lines().next().unwrap_or_default())?;
+    }
+    writeln!(out, "device {device}: {}", device.properties()?)?;
+
+    let kernels = Kernels::compile(device, text)?;
+    writeln!(out, "kernels: {}", kernels.language())?;
+    // What the results are compared with.
+    let reference = Kernels::compile(Device::cpu(), None)?;
+    for work in [Work::Add { len: arguments.length }, Work::Matmul(arguments.size)] {
+        writeln!(out, "{work}")?;
+        let problem = work.problem()?;
+        let (result, time) = problem.measure(&kernels, arguments.runs)?;
+        writeln!(out, "  {}, {}", time, work.rate(time.median))?;
+        if device.is_cpu() {
+            writeln!(out, "  not compared: this is the cpu, with which the others are compared")?;
+        } else {
+            let expected = problem.compute(&reference)?;
+            let magnitudes = problem.magnitudes()?.compute(&reference)?;
+            let difference = check::compare(&result, &expected, &magnitudes, work.roundings())?;
+            writeln!(out, "  as on the cpu: {difference}")?;
+        }
+    }
+    Ok(())
+}
+
+/// All devices, and what their kernels are written in. Loads each backend and opens no device.
+fn list() -> io::Result<()> {
+    let mut out = stdout();
+    for (backend, devices) in devices() {
+        let devices = match devices {
+            Ok(devices) if devices.is_empty() => {
+                writeln!(out, "{}: no devices", backend.name())?;
+                continue;
+            }
+            Ok(devices) => devices,
+            Err(error) => {
+                writeln!(out, "{}: {}", backend.name(), indented(&error.to_string()))?;
+                continue;
+            }
+        };
+        match kernel_sets().load(backend.name()) {
+            Ok(language) => writeln!(out, "{}: kernels in {}", backend.name(), language.name())?,
+            Err(error) => {
+                writeln!(out, "{}: no kernels: {}", backend.name(), indented(&error.to_string()))?;
+            }
+        }
+        for device in devices {
+            match device.properties() {
+                Ok(properties) => writeln!(out, "  {device:<12}  {properties}")?,
+                Err(error) => writeln!(out, "  {device:<12}  {}", indented(&error.to_string()))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A message of several lines as a part of a line.
+fn indented(message: &str) -> String {
+    message.replace('\n', "\n    ")
+}

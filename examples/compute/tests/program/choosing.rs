@@ -1,0 +1,61 @@
+//! Which device is taken, and which there are.
+
+use crate::compute;
+
+#[test]
+fn the_first_of_a_list_that_is_there_is_taken_and_the_others_are_accounted_for() {
+    let run = compute(&["--device", "no_such,openreg:9,openreg:1,cpu"], &[]);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert_eq!(lines[0], "not no_such: no backend called `no_such` is linked into this program");
+    assert_eq!(
+        lines[1],
+        "not openreg:9: there is no device `openreg:9`: `openreg` has 2 devices, `openreg:0` to `openreg:1`"
+    );
+    assert!(lines[2].starts_with("device openreg:1: OpenReg"), "{}", run.stdout);
+}
+
+#[test]
+fn a_list_of_which_none_is_there_is_an_error_and_does_not_fall_back_to_the_cpu() {
+    let run = compute(&["--device", "no_such,openreg"], &[("DEVICE_BACKEND_DISABLE", "openreg")]);
+    run.fails_with("none of these devices can be used");
+    run.fails_with("no backend called `no_such` is linked");
+    run.fails_with("is disabled by DEVICE_BACKEND_DISABLE=openreg");
+    assert_eq!(run.stdout, "");
+}
+
+#[test]
+fn devices_that_are_not_there_are_errors() {
+    compute(&["--device", "no_such"], &[])
+        .fails_with("no backend called `no_such` is linked into this program");
+    compute(&["--device", "openreg:9"], &[]).fails_with("there is no device `openreg:9`");
+    compute(&["--device", ""], &[]).fails_with("the device string is empty");
+    compute(&["--device", "cpu,"], &[]).fails_with("the device string is empty");
+}
+
+#[test]
+fn a_device_without_kernels_is_an_error_also_in_a_list() {
+    for device in ["openreg", "openreg,cpu"] {
+        let run = compute(&["--device", device], &[("COMPUTE_KERNELS_DISABLE", "openreg")]);
+        run.fails_with("there are no kernels for `openreg:0`");
+        run.fails_with("is disabled by COMPUTE_KERNELS_DISABLE=openreg");
+    }
+}
+
+#[test]
+fn the_list_shows_each_device_and_the_language_of_its_kernels() {
+    let run = compute(&["--list"], &[("OPENREG_DEVICES", "3")]);
+    run.prints("cpu: kernels in Rust\n  cpu           host");
+    run.prints("openreg: kernels in Rust\n  openreg:0     OpenReg");
+    run.prints("  openreg:2     OpenReg");
+    let run = compute(&["--list"], &[("COMPUTE_KERNELS_DISABLE", "openreg"), ("OPENREG_DEVICES", "1")]);
+    run.prints("openreg: no kernels: kernel set `openreg` (compute ");
+    run.prints("is disabled by COMPUTE_KERNELS_DISABLE=openreg\n  openreg:0     OpenReg");
+    compute(&["--list"], &[("OPENREG_DEVICES", "0")]).prints("openreg: no devices\n");
+    compute(&["--list"], &[("OPENREG_DEVICES", "no")]).prints("openreg: backend `openreg` (device-openreg");
+}
+
+#[test]
+fn a_switch_that_means_nothing_is_noted() {
+    let run = compute(&["--list"], &[("COMPUTE_KERNELS_DISABLE", "opnreg")]);
+    assert!(run.stderr.starts_with("note: ") && run.stderr.contains("opnreg"), "{}", run.stderr);
+}
