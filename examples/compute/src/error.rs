@@ -38,6 +38,9 @@ pub(crate) enum Error {
         #[source]
         error: Box<DeviceError>,
     },
+    /// Native handles of one device mean nothing to another.
+    #[error("the kernels were compiled for `{device}`, and the stream is of `{stream}`")]
+    OtherDevice { device: Device, stream: Device },
     #[error("{what} have {found:?} bytes, and {expected:?} were expected")]
     Lengths { what: &'static str, found: [usize; 3], expected: [usize; 3] },
     /// The device computes something else than the cpu.

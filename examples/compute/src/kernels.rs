@@ -12,7 +12,16 @@
 #[cfg(test)]
 mod tests;
 
+// Native handles are what they are about; each says why what it does with them holds.
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code)]
+pub(crate) mod cuda;
 pub(crate) mod host;
+#[cfg(feature = "opencl")]
+#[allow(unsafe_code)]
+pub(crate) mod opencl;
+#[cfg(feature = "wgpu")]
+pub(crate) mod wgpu;
 
 use std::fs;
 use std::path::Path;
@@ -97,6 +106,7 @@ impl Kernels {
     }
 
     /// The device that they are for.
+    #[cfg(test)]
     pub(crate) fn device(&self) -> Device {
         self.device
     }
@@ -132,6 +142,9 @@ impl Kernels {
         + Send
         + 'static,
     ) -> Result<(), Error> {
+        if stream.device() != self.device {
+            return Err(Error::OtherDevice { device: self.device, stream: stream.device() });
+        }
         let native = Arc::clone(&self.native);
         let launched = stream.launch(&buffers, move |launch| {
             // Without bytes there is nothing to compute.
@@ -200,4 +213,33 @@ impl Text {
     fn built_in(text: &str) -> Self {
         Self { text: text.to_owned(), origin: "the built-in text".to_owned() }
     }
+}
+
+/// Where the first element of a span is in its memory, counted in elements.
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn first_element(span: &Span) -> Result<usize, BackendError> {
+    let offset = span.offset();
+    match offset.is_multiple_of(size_of::<f32>()) {
+        true => Ok(offset / size_of::<f32>()),
+        false => Err(BackendError::invalid(format_args!(
+            "an operand begins at byte {offset} of its memory, and a device reads `f32` at multiples of 4"
+        ))),
+    }
+}
+
+/// Calls `make` with the driver of a device at hand, which is so in a launch, and returns what it makes. Blocks.
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn on_driver<T: Send + 'static>(
+    device: Device,
+    make: impl FnOnce(&Launch<'_>) -> Result<T, BackendError> + Send + 'static,
+) -> Result<T, DeviceError> {
+    let stream = device.create_stream()?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    stream.launch(&[], move |launch| {
+        // Whoever waits for it is below.
+        let _ = sender.send(make(launch)?);
+        Ok(())
+    })?;
+    stream.synchronize()?;
+    Ok(receiver.recv().expect("a launch that succeeded has sent it"))
 }

@@ -32,6 +32,18 @@ entry_points::entry_points! {
 
     #[distributed_slice(KERNELS)]
     static OPENREG: EntryPoint<dyn Language> = EntryPoint::new("openreg", kernels::host::openreg);
+
+    #[cfg(feature = "opencl")]
+    #[distributed_slice(KERNELS)]
+    static OPENCL: EntryPoint<dyn Language> = EntryPoint::new("opencl", kernels::opencl::load);
+
+    #[cfg(feature = "wgpu")]
+    #[distributed_slice(KERNELS)]
+    static WGPU: EntryPoint<dyn Language> = EntryPoint::new("wgpu", kernels::wgpu::load);
+
+    #[cfg(feature = "cuda")]
+    #[distributed_slice(KERNELS)]
+    static CUDA: EntryPoint<dyn Language> = EntryPoint::new("cuda", kernels::cuda::load);
 }
 
 fn main() -> ExitCode {
@@ -69,20 +81,23 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let kernels = Kernels::compile(device, text)?;
     writeln!(out, "kernels: {}", kernels.language())?;
     // What the results are compared with.
-    let reference = Kernels::compile(Device::cpu(), None)?;
+    let cpu = Kernels::compile(Device::cpu(), None)?;
     for work in [Work::Add { len: arguments.length }, Work::Matmul(arguments.size)] {
         writeln!(out, "{work}")?;
-        let problem = work.problem()?;
-        let (result, time) = problem.measure(&kernels, arguments.runs)?;
+        // Before anything is computed, as it may not fit.
+        let place = work.place(device)?;
+        let operands = work.operands()?;
+        let (result, time) = place.measure(&operands, &kernels, arguments.runs)?;
         writeln!(out, "  {}, {}", time, work.rate(time.median))?;
         if device.is_cpu() {
             writeln!(out, "  not compared: this is the cpu, with which the others are compared")?;
-        } else {
-            let expected = problem.compute(&reference)?;
-            let magnitudes = problem.magnitudes()?.compute(&reference)?;
-            let difference = check::compare(&result, &expected, &magnitudes, work.roundings())?;
-            writeln!(out, "  as on the cpu: {difference}")?;
+            continue;
         }
+        let reference = work.place(Device::cpu())?;
+        let expected = reference.compute(&operands, &cpu)?;
+        let magnitudes = reference.compute(&operands.magnitudes()?, &cpu)?;
+        let difference = check::compare(&result, &expected, &magnitudes, work.roundings())?;
+        writeln!(out, "  as on the cpu: {difference}")?;
     }
     Ok(())
 }

@@ -47,17 +47,22 @@ impl Work {
     }
 
     /// The operands: numbers between -1 and 1, the same every time.
-    pub(crate) fn problem(self) -> Result<Problem, Error> {
-        let [a, b, _] = self.lens();
+    pub(crate) fn operands(self) -> Result<Operands, Error> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut number = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // The upper 24 bits, as many as an `f32` holds.
             ((state >> 40) as f32 - (1 << 23) as f32) / (1 << 23) as f32
         };
-        let a = floats(bytes(a), &mut number)?;
-        let b = floats(bytes(b), &mut number)?;
-        Ok(Problem { work: self, operands: [a, b] })
+        let [a, b, _] = self.lens();
+        Ok(Operands([floats(bytes(a), &mut number)?, floats(bytes(b), &mut number)?]))
+    }
+
+    /// Memory for it on a device, and a stream to do it in.
+    pub(crate) fn place(self, device: Device) -> Result<Place, Error> {
+        let [a, b, result] = self.lens().map(|len| device.allocate(bytes(len)));
+        let (a, b, result) = (a?, b?, result?);
+        Ok(Place { work: self, stream: device.create_stream()?, a, b, result })
     }
 }
 
@@ -88,52 +93,24 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Work with its operands, on the host.
-pub(crate) struct Problem {
-    work: Work,
-    operands: [HostBuffer; 2],
-}
+/// Two vectors, or two matrices by rows, on the host.
+pub(crate) struct Operands([HostBuffer; 2]);
 
-impl Problem {
-    /// The same with all numbers positive. Its result says how large the numbers are that were added up for each element,
-    /// and thereby how much rounding can do.
+impl Operands {
+    /// The same with all numbers positive. What comes of them says how large the numbers are that are added up for each
+    /// element, and thereby how much rounding can do.
     pub(crate) fn magnitudes(&self) -> Result<Self, Error> {
         let positive = |operand: &HostBuffer| {
             let mut numbers = elements(operand).map(f32::abs);
             floats(operand.len(), || numbers.next().unwrap_or_default())
         };
-        let [a, b] = &self.operands;
-        Ok(Self { work: self.work, operands: [positive(a)?, positive(b)?] })
-    }
-
-    /// The result.
-    pub(crate) fn compute(&self, kernels: &Kernels) -> Result<HostBuffer, Error> {
-        let prepared = self.prepare(kernels.device())?;
-        prepared.launch(kernels)?;
-        prepared.result()
-    }
-
-    /// The result and the time of a run, without the copies to and from the device.
-    pub(crate) fn measure(&self, kernels: &Kernels, runs: u16) -> Result<(HostBuffer, Time), Error> {
-        let prepared = self.prepare(kernels.device())?;
-        let time = measure::median(&prepared.stream, runs, || prepared.launch(kernels))?;
-        Ok((prepared.result()?, time))
-    }
-
-    fn prepare(&self, device: Device) -> Result<Prepared, Error> {
-        let [a, b, result] = self.work.lens().map(|len| device.allocate(bytes(len)));
-        let (a, b, result) = (a?, b?, result?);
-        let stream = device.create_stream()?;
-        a.write(0, &self.operands[0])?;
-        b.write(0, &self.operands[1])?;
-        // An element that no kernel writes is not to look like one.
-        result.fill(.., &f32::NAN.to_ne_bytes())?;
-        Ok(Prepared { work: self.work, stream, a, b, result })
+        let [a, b] = &self.0;
+        Ok(Self([positive(a)?, positive(b)?]))
     }
 }
 
-/// Work with its operands on a device.
-struct Prepared {
+/// Where work is done on a device.
+pub(crate) struct Place {
     work: Work,
     stream: Stream,
     a: Buffer,
@@ -141,7 +118,33 @@ struct Prepared {
     result: Buffer,
 }
 
-impl Prepared {
+impl Place {
+    /// Does it once, and returns the result.
+    pub(crate) fn compute(&self, operands: &Operands, kernels: &Kernels) -> Result<HostBuffer, Error> {
+        self.write(operands)?;
+        self.launch(kernels)?;
+        self.read()
+    }
+
+    /// Does it several times. The time is that of the kernel without the copies to and from the device.
+    pub(crate) fn measure(
+        &self,
+        operands: &Operands,
+        kernels: &Kernels,
+        runs: u16,
+    ) -> Result<(HostBuffer, Time), Error> {
+        self.write(operands)?;
+        let time = measure::median(&self.stream, runs, || self.launch(kernels))?;
+        Ok((self.read()?, time))
+    }
+
+    fn write(&self, Operands([a, b]): &Operands) -> Result<(), Error> {
+        self.a.write(0, a)?;
+        self.b.write(0, b)?;
+        // An element that no kernel writes is not to look like one.
+        Ok(self.result.fill(.., &f32::NAN.to_ne_bytes())?)
+    }
+
     fn launch(&self, kernels: &Kernels) -> Result<(), Error> {
         let buffers = [&self.a, &self.b, &self.result];
         match self.work {
@@ -150,7 +153,7 @@ impl Prepared {
         }
     }
 
-    fn result(&self) -> Result<HostBuffer, Error> {
+    fn read(&self) -> Result<HostBuffer, Error> {
         Ok(self.stream.read(&self.result, ..)?.wait()?)
     }
 }

@@ -4,7 +4,7 @@
 use std::thread;
 
 use device_conformance::device_or_skip;
-use device_registry::{Buffer, Device, Stream};
+use device_registry::{Buffer, Device, Stream, device};
 
 use super::{Kernels, Shape, bytes};
 use crate::error::Error;
@@ -18,6 +18,27 @@ fn cpu() {
 #[test]
 fn openreg() {
     has_good_kernels("openreg");
+}
+
+#[test]
+#[cfg(feature = "opencl")]
+fn opencl() {
+    has_good_kernels("opencl");
+    operands_between_two_numbers_are_refused("opencl");
+}
+
+#[test]
+#[cfg(feature = "wgpu")]
+fn wgpu() {
+    has_good_kernels("wgpu");
+    operands_between_two_numbers_are_refused("wgpu");
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn cuda() {
+    has_good_kernels("cuda");
+    operands_between_two_numbers_are_refused("cuda");
 }
 
 fn has_good_kernels(backend: &str) {
@@ -174,6 +195,33 @@ fn wrong_lengths_are_refused(device: Device) {
     assert!(matches!(kernels.add(&stream, odd.each_ref()), Err(Error::Lengths { .. })));
     // No elements are no work.
     kernels.add(&stream, [&d, &d, &d]).unwrap();
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn kernels_of_another_device_are_refused() {
+    let kernels = Kernels::compile(device("openreg:0").unwrap(), None).unwrap();
+    for other in ["openreg:1", "cpu"] {
+        let other = device(other).unwrap();
+        let stream = other.create_stream().unwrap();
+        let buffer = other.allocate(4).unwrap();
+        let refused = kernels.add(&stream, [&buffer, &buffer, &buffer]);
+        assert!(matches!(refused, Err(Error::OtherDevice { .. })), "{refused:?}");
+    }
+}
+
+/// The host reads an `f32` wherever it is, and devices do not.
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn operands_between_two_numbers_are_refused(backend: &str) {
+    let Some(device) = device_or_skip(backend) else { return };
+    let kernels = Kernels::compile(device, None).unwrap();
+    let stream = device.create_stream().unwrap();
+    let (good, all) = (device.allocate(4).unwrap(), device.allocate(8).unwrap());
+    let bad = all.slice(2..6).unwrap();
+    for buffers in [[&bad, &good, &good], [&good, &bad, &good], [&good, &good, &bad]] {
+        let error = kernels.add(&stream, buffers).unwrap_err().to_string();
+        assert!(error.contains("begins at byte 2 of its memory"), "{error}");
+    }
     stream.synchronize().unwrap();
 }
 

@@ -59,3 +59,63 @@ fn a_switch_that_means_nothing_is_noted() {
     let run = compute(&["--list"], &[("COMPUTE_KERNELS_DISABLE", "opnreg")]);
     assert!(run.stderr.starts_with("note: ") && run.stderr.contains("opnreg"), "{}", run.stderr);
 }
+
+/// A machine without drivers, or so it seems to the libraries that look for them.
+#[test]
+#[cfg(all(feature = "cuda", feature = "opencl", feature = "wgpu", target_os = "linux"))]
+fn without_drivers_each_device_says_what_was_looked_for_and_the_list_ends_at_the_cpu() {
+    let nowhere = [
+        ("OCL_ICD_VENDORS", "/nonexistent"),
+        ("VK_ICD_FILENAMES", "/nonexistent"),
+        ("VK_DRIVER_FILES", "/nonexistent"),
+    ];
+    for backend in ["opencl", "wgpu"] {
+        let run = compute(&["--device", backend], &nowhere);
+        run.fails_with(&format!("backend `{backend}` (device-{backend} "));
+        run.fails_with("is unavailable: ");
+        assert_eq!(run.stdout, "");
+    }
+    let run = compute(&["--device", "wgpu,opencl,cpu"], &nowhere);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert!(lines[0].starts_with("not wgpu: backend `wgpu` (device-wgpu "), "{}", run.stdout);
+    assert!(lines[1].starts_with("not opencl: backend `opencl` (device-opencl "), "{}", run.stdout);
+    assert!(lines[2].starts_with("device cpu: "), "{}", run.stdout);
+    run.prints("kernels: Rust");
+}
+
+/// Where there is one, the other tests have used it.
+#[test]
+#[cfg(feature = "cuda")]
+fn without_a_driver_of_nvidias_cuda_says_what_was_looked_for() {
+    use device_registry::{DeviceError, LoadError, device};
+    match device("cuda").unwrap().properties() {
+        Err(DeviceError::Backend(LoadError::Unavailable { .. })) => {
+            compute(&["--device", "cuda"], &[]).fails_with("is unavailable: ");
+            let run = compute(&["--device", "cuda,cpu"], &[]);
+            run.prints("not cuda: backend `cuda` (device-cuda ");
+            run.prints("\ndevice cpu: ");
+            compute(&["--list"], &[]).prints("cuda: backend `cuda` (device-cuda ");
+        }
+        other => eprintln!("skipped: `cuda` is not unavailable: {other:?}"),
+    }
+}
+
+/// Exactly the backends whose features are on.
+#[test]
+fn features_decide_which_backends_there_are() {
+    let listed = compute(&["--list"], &[]).stdout;
+    for (backend, on) in [
+        ("cpu", true),
+        ("cuda", cfg!(feature = "cuda")),
+        ("opencl", cfg!(feature = "opencl")),
+        ("openreg", true),
+        ("wgpu", cfg!(feature = "wgpu")),
+    ] {
+        let line = format!("{backend}: ");
+        assert_eq!(listed.lines().any(|found| found.starts_with(&line)), on, "{backend}: {listed}");
+        if !on {
+            let run = compute(&["--device", backend], &[]);
+            run.fails_with(&format!("no backend called `{backend}` is linked into this program"));
+        }
+    }
+}

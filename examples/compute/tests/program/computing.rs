@@ -24,6 +24,24 @@ fn on_openreg() {
     computes_on("openreg", "Rust");
 }
 
+#[test]
+#[cfg(feature = "opencl")]
+fn on_opencl() {
+    computes_on("opencl", "OpenCL C");
+}
+
+#[test]
+#[cfg(feature = "wgpu")]
+fn on_wgpu() {
+    computes_on("wgpu", "WGSL");
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn on_cuda() {
+    computes_on("cuda", "PTX");
+}
+
 fn computes_on(backend: &str, language: &str) {
     let Some(device) = device_or_skip(backend) else { return };
     let run = compute(&["--device", backend], &[]);
@@ -57,4 +75,28 @@ fn a_device_that_does_not_copy_is_its_own_error() {
     compute(&["--device", "openreg"], &[("OPENREG_FAIL_COPY", "2")])
         .fails_with("`openreg:0` (device-openreg");
     compute(&["--device", "openreg"], &[("OPENREG_LOSE_DEVICE", "4")]).fails_with("device lost");
+}
+
+#[test]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn more_than_a_real_device_has_is_out_of_memory() {
+    for backend in [
+        #[cfg(feature = "cuda")]
+        "cuda",
+        #[cfg(feature = "opencl")]
+        "opencl",
+        #[cfg(feature = "wgpu")]
+        "wgpu",
+    ] {
+        let Some(device) = device_or_skip(backend) else { continue };
+        // As many as kernels can count, or as the device says that one allocation cannot have.
+        let most = u64::from(u32::MAX);
+        let limit = device.properties().unwrap().largest_allocation;
+        let Some(length) = limit.map(|limit| limit / 4 + 1).filter(|&length| length <= most) else {
+            eprintln!("skipped: {device} may have room for {} bytes", most * 4);
+            continue;
+        };
+        compute(&["--device", backend, "--length", &length.to_string()], &[])
+            .fails_with("allocate: out of memory: ");
+    }
 }

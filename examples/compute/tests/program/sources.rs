@@ -2,16 +2,149 @@
 
 use std::fs;
 
-use crate::compute;
+use crate::{Run, compute};
+
+/// Runs the program with a file of this content.
+fn with_source(device: &str, text: &str) -> Run {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kernels.txt");
+    fs::write(&path, text).unwrap();
+    compute(&["--device", device, "--source", path.to_str().unwrap()], &[])
+}
+
+/// The built-in kernels, changed. Each change is a piece of the text and what comes in its place.
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn changed(text: &str, (piece, other): (&str, &str)) -> String {
+    assert!(text.contains(piece), "{piece:?} in {text}");
+    text.replace(piece, other)
+}
+
+/// What every language does with the user's kernels.
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+struct Changes<'a> {
+    backend: &'a str,
+    language: &'a str,
+    text: &'a str,
+    /// It does not compile any more, and the compiler's log has the last of the three in it.
+    malformed: ((&'a str, &'a str), &'a str),
+    /// `matmul` is called otherwise.
+    renamed: (&'a str, &'a str),
+    /// Computes something else, each.
+    wrong: &'a [(&'a str, &'a str)],
+}
+
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+impl Changes<'_> {
+    fn are_told(&self) {
+        let Some(_) = device_conformance::device_or_skip(self.backend) else { return };
+        let unchanged = with_source(self.backend, self.text);
+        assert_eq!(unchanged.stdout.matches("as on the cpu: ").count(), 2, "{}", unchanged.stderr);
+
+        let (malformed, log) = self.malformed;
+        let run = with_source(self.backend, &changed(self.text, malformed));
+        run.fails_with(&format!("kernels.txt` does not compile as {}\ncaused by: ", self.language));
+        run.fails_with(log);
+
+        let run = with_source(self.backend, &changed(self.text, self.renamed));
+        run.fails_with("kernels.txt` does not compile as ");
+        run.fails_with("matmul");
+        let run = with_source(self.backend, "");
+        run.fails_with("kernels.txt` does not compile as ");
+
+        for &wrong in self.wrong {
+            let run = with_source(self.backend, &changed(self.text, wrong));
+            run.fails_with("error: the result is wrong: element ");
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "opencl")]
+fn opencl_c() {
+    Changes {
+        backend: "opencl",
+        language: "OpenCL C",
+        text: include_str!("../../src/kernels/opencl.cl"),
+        malformed: (("float sum = 0.0f", "float sum = no_such_name"), "no_such_name"),
+        renamed: ("void matmul", "void multiply"),
+        wrong: &[
+            ("[a_start + i] + b", "[a_start + i] - b"),
+            // The last element is left out, and a term of each.
+            ("if (i < len)", "if (i + 1 < len)"),
+            ("k = 0", "k = 1"),
+        ],
+    }
+    .are_told();
+}
+
+#[test]
+#[cfg(feature = "wgpu")]
+fn wgsl() {
+    Changes {
+        backend: "wgpu",
+        language: "WGSL",
+        text: include_str!("../../src/kernels/wgpu.wgsl"),
+        malformed: (("var sum = 0.0", "var sum = no_such_name"), "no_such_name"),
+        renamed: ("fn matmul", "fn multiply"),
+        wrong: &[
+            ("[arguments.a_start + i] + b", "[arguments.a_start + i] - b"),
+            ("if i < arguments.len", "if i + 1 < arguments.len"),
+            ("k = 0u", "k = 1u"),
+        ],
+    }
+    .are_told();
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn ptx() {
+    Changes {
+        backend: "cuda",
+        language: "PTX",
+        text: include_str!("../../src/kernels/cuda.ptx"),
+        malformed: (("add.rn.f32      %x, %x, %y", "add.rn.f32      %x, %x, %no_such_name"), "no_such_name"),
+        renamed: (".entry matmul", ".entry multiply"),
+        wrong: &[
+            ("add.rn.f32", "sub.rn.f32"),
+            ("setp.ge.u32     %done, %i, %len;", "add.u32 %len, %len, -1;\nsetp.ge.u32     %done, %i, %len;"),
+            ("add.u64         %a, %a, 4;", "add.u64         %a, %a, 0;"),
+        ],
+    }
+    .are_told();
+}
+
+#[test]
+#[cfg(feature = "opencl")]
+fn what_there_is_in_place_of_a_kernel_is_told() {
+    let Some(_) = device_conformance::device_or_skip("opencl") else { return };
+    let text = include_str!("../../src/kernels/opencl.cl");
+    let run = with_source("opencl", &changed(text, ("void add", "void sum")));
+    run.fails_with("the program has no kernel `add`; it has ");
+    assert!(
+        run.stderr.contains("it has sum, matmul") || run.stderr.contains("it has matmul, sum"),
+        "{}",
+        run.stderr
+    );
+    with_source("opencl", "").fails_with("the program has no kernel `add`; it has none");
+}
+
+/// A kernel that takes other arguments than it is given.
+#[test]
+#[cfg(feature = "opencl")]
+fn other_arguments_are_an_error_that_names_the_one() {
+    let Some(_) = device_conformance::device_or_skip("opencl") else { return };
+    let text = include_str!("../../src/kernels/opencl.cl");
+    let run = with_source("opencl", &changed(text, ("uint len)\n", "char len)\n")));
+    run.fails_with("argument 6 of `add`: CL_INVALID_ARG_SIZE");
+    let run = with_source("opencl", &changed(text, ("    uint len)\n", "    uint len, uint more)\n")));
+    run.fails_with("clEnqueueNDRangeKernel: CL_INVALID_KERNEL_ARGS");
+}
 
 #[test]
 fn a_device_whose_kernels_are_rust_compiles_no_text() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("kernels.cl");
-    fs::write(&path, "kernel void add() {}").unwrap();
     for device in ["cpu", "openreg"] {
-        let run = compute(&["--device", device, "--source", path.to_str().unwrap()], &[]);
-        run.fails_with("kernels.cl` cannot be compiled for `");
+        let run = with_source(device, "kernel void add() {}");
+        run.fails_with("kernels.txt` cannot be compiled for `");
         run.fails_with("whose kernels are Rust");
     }
 }

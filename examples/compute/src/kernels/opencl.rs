@@ -1,0 +1,159 @@
+//! Kernels in OpenCL C.
+
+use std::ffi::CStr;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
+use device_opencl::cl3::error_codes::CL_INVALID_KERNEL_NAME;
+use device_opencl::cl3::event::release_event;
+use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
+use device_opencl::cl3::program::{CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, get_program_info};
+use device_opencl::cl3::types::{cl_int, cl_kernel};
+use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
+use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
+
+use super::{Language, NativeKernels, Shape, first_element, on_driver};
+
+/// There are a multiple of so many work-items, so that the implementation can choose the size of a group.
+const MULTIPLE: usize = 256;
+
+/// Loads the kernels for `opencl`.
+pub(crate) fn load() -> Result<Box<dyn Language>, LoadFailure> {
+    Ok(Box::new(OpenClC))
+}
+
+struct OpenClC;
+
+impl Language for OpenClC {
+    fn name(&self) -> &'static str {
+        "OpenCL C"
+    }
+
+    fn text(&self) -> Option<&'static str> {
+        Some(include_str!("opencl.cl"))
+    }
+
+    fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
+        let text = text.to_owned();
+        on_driver(device, move |launch| {
+            let program = launch.driver_as::<OpenClDevice>()?.build(&text, "")?;
+            let (add, matmul) = (Kernel::of(&program, c"add")?, Kernel::of(&program, c"matmul")?);
+            Ok(Arc::new(Program { add, matmul }) as Arc<dyn NativeKernels>)
+        })
+    }
+}
+
+/// Its kernels keep the program.
+struct Program {
+    add: Kernel,
+    matmul: Kernel,
+}
+
+impl NativeKernels for Program {
+    fn add(&self, launch: &Launch<'_>, spans: [&Span; 3], len: u32) -> Result<(), BackendError> {
+        self.add.enqueue(launch, spans, &[len])
+    }
+
+    fn matmul(&self, launch: &Launch<'_>, spans: [&Span; 3], shape: Shape) -> Result<(), BackendError> {
+        let [_, _, len] = shape.lens();
+        self.matmul.enqueue(launch, spans, &[len, shape.inner, shape.columns])
+    }
+}
+
+/// A function of a program. Its arguments are a part of it, so that one launch at a time may set them.
+struct Kernel {
+    name: &'static CStr,
+    kernel: Mutex<cl_kernel>,
+}
+
+// SAFETY: a kernel may be used on any thread, by one at a time, which the lock sees to.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    fn of(program: &OpenClProgram, name: &'static CStr) -> Result<Self, BackendError> {
+        match create_kernel(program.program(), name) {
+            Ok(kernel) => Ok(Self { name, kernel: Mutex::new(kernel) }),
+            Err(CL_INVALID_KERNEL_NAME) => {
+                let (name, names) = (name.to_string_lossy(), names(program)?);
+                Err(BackendError::invalid(format_args!("the program has no kernel `{name}`; it has {names}")))
+            }
+            Err(status) => Err(native_error("clCreateKernel", status)),
+        }
+    }
+
+    /// Enqueues it with the buffers, each followed by the place of its first element, and the numbers, of which the first
+    /// is how many elements the result has.
+    fn enqueue(&self, launch: &Launch<'_>, spans: [&Span; 3], numbers: &[u32]) -> Result<(), BackendError> {
+        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+        let kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arguments = Arguments { kernel: *kernel, name: self.name, next: 0 };
+        for span in spans {
+            let start = first_element(span)? as u64;
+            // SAFETY: a buffer is an argument by its handle, and the core keeps the memory until the kernel is done.
+            unsafe { arguments.add(&span.memory_as::<OpenClMemory>()?.buffer()) }?;
+            // SAFETY: it is a number.
+            unsafe { arguments.add(&start) }?;
+        }
+        for number in numbers {
+            // SAFETY: as above.
+            unsafe { arguments.add(number) }?;
+        }
+        let items = (numbers[0] as usize).next_multiple_of(MULTIPLE);
+        let none = ptr::null();
+        // SAFETY: the arguments are set, as OpenCL checks. The built-in kernels touch no other bytes than the spans'; what a
+        // user's do is up to the user.
+        let enqueued =
+            unsafe { enqueue_nd_range_kernel(queue, *kernel, 1, none, &items, none, 0, ptr::null()) };
+        let event = enqueued.map_err(|status| native_error("clEnqueueNDRangeKernel", status))?;
+        // SAFETY: it is the command's, and nobody else has it. The stream has events of its own.
+        unsafe { release_event(event) }.map_err(|status| native_error("clReleaseEvent", status))
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        let kernel = self.kernel.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: it was made once, and is released once; what is enqueued keeps it alive. A release can fail only after
+        // a loss, when nobody can do anything about it.
+        let _: Result<(), cl_int> = unsafe { release_kernel(*kernel) };
+    }
+}
+
+/// The kernels that a program has.
+fn names(program: &OpenClProgram) -> Result<String, BackendError> {
+    let ask = |what| {
+        get_program_info(program.program(), what).map_err(|status| native_error("clGetProgramInfo", status))
+    };
+    // The names of none are not written by every implementation.
+    Ok(match ask(CL_PROGRAM_NUM_KERNELS)?.into() {
+        0_usize => "none".to_owned(),
+        _ => String::from(ask(CL_PROGRAM_KERNEL_NAMES)?).replace(';', ", "),
+    })
+}
+
+/// The arguments of a kernel, one after the other.
+struct Arguments {
+    kernel: cl_kernel,
+    name: &'static CStr,
+    next: u32,
+}
+
+impl Arguments {
+    /// # Safety
+    ///
+    /// The value is what OpenCL takes for an argument: a number, or the handle of a buffer that is valid.
+    unsafe fn add<T>(&mut self, value: &T) -> Result<(), BackendError> {
+        // SAFETY: the value has the size that is said, and is copied by the call. OpenCL compares it with the kernel's.
+        let set =
+            unsafe { set_kernel_arg(self.kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast()) };
+        set.map_err(|status| {
+            let call = format!("argument {} of `{}`", self.next, self.name.to_string_lossy());
+            native_error(&call, status)
+        })?;
+        self.next += 1;
+        Ok(())
+    }
+}

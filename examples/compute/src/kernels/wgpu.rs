@@ -1,0 +1,177 @@
+//! Kernels in WGSL, the language of WebGPU.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
+use device_wgpu::wgpu::{
+    BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
+    BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferUsages,
+    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
+    PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource, ShaderStages,
+};
+use device_wgpu::{WgpuDevice, WgpuMemory, WgpuStream, wgpu};
+
+use super::{Language, NativeKernels, Shape, first_element, on_driver};
+
+/// The invocations of a workgroup, as the text has it.
+const WORKGROUP: u32 = 64;
+
+/// The numbers of the struct `Arguments`.
+const NUMBERS: usize = 6;
+
+/// Loads the kernels for `wgpu`.
+pub(crate) fn load() -> Result<Box<dyn Language>, LoadFailure> {
+    Ok(Box::new(Wgsl))
+}
+
+struct Wgsl;
+
+impl Language for Wgsl {
+    fn name(&self) -> &'static str {
+        "WGSL"
+    }
+
+    fn text(&self) -> Option<&'static str> {
+        Some(include_str!("wgpu.wgsl"))
+    }
+
+    fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
+        let text = text.to_owned();
+        on_driver(device, move |launch| {
+            let program = Program::compile(launch.driver_as()?, &text)?;
+            Ok(Arc::new(program) as Arc<dyn NativeKernels>)
+        })
+    }
+}
+
+struct Program {
+    bindings: BindGroupLayout,
+    add: ComputePipeline,
+    matmul: ComputePipeline,
+    limits: wgpu::Limits,
+}
+
+impl Program {
+    fn compile(driver: &WgpuDevice, text: &str) -> Result<Self, BackendError> {
+        let module = driver.checked(|device| {
+            let source = ShaderSource::Wgsl(text.into());
+            device.create_shader_module(ShaderModuleDescriptor { label: None, source })
+        })?;
+        let (bindings, layout) = driver.checked(|device| {
+            let entries = [0, 1, 2, 3].map(|binding| BindGroupLayoutEntry {
+                binding,
+                visibility: ShaderStages::COMPUTE,
+                ty: BindingType::Buffer {
+                    ty: match binding {
+                        3 => BufferBindingType::Uniform,
+                        _ => BufferBindingType::Storage { read_only: false },
+                    },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            });
+            let bindings = device
+                .create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries });
+            let layout = device.create_pipeline_layout(&PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: &[Some(&bindings)],
+                immediate_size: 0,
+            });
+            (bindings, layout)
+        })?;
+        let pipeline = |name| {
+            let descriptor = ComputePipelineDescriptor {
+                label: Some(name),
+                layout: Some(&layout),
+                module: &module,
+                entry_point: Some(name),
+                compilation_options: PipelineCompilationOptions::default(),
+                cache: None,
+            };
+            driver.checked(|device| device.create_compute_pipeline(&descriptor))
+        };
+        let (add, matmul) = (pipeline("add")?, pipeline("matmul")?);
+        Ok(Self { bindings, add, matmul, limits: driver.device().limits() })
+    }
+
+    /// Submits a pipeline with the buffers and the numbers, of which the first is how many elements the result has.
+    fn submit(
+        &self,
+        launch: &Launch<'_>,
+        pipeline: &ComputePipeline,
+        spans: [&Span; 3],
+        [len, inner, columns]: [u32; 3],
+    ) -> Result<(), BackendError> {
+        let driver: &WgpuDevice = launch.driver_as()?;
+        let [(a, a_start), (b, b_start), (result, result_start)] =
+            [self.bind(spans[0])?, self.bind(spans[1])?, self.bind(spans[2])?];
+        let arguments = uniform(driver, [a_start, b_start, result_start, len, inner, columns])?;
+        let resources = [a, b, result].map(BindingResource::Buffer);
+        let resources = resources.into_iter().chain([arguments.as_entire_binding()]);
+        let entries: Vec<_> =
+            (0..).zip(resources).map(|(binding, resource)| BindGroupEntry { binding, resource }).collect();
+        let groups = len.div_ceil(WORKGROUP);
+        let x = groups.min(self.limits.max_compute_workgroups_per_dimension);
+        let commands = driver.checked(|device| {
+            let group = device.create_bind_group(&BindGroupDescriptor {
+                label: None,
+                layout: &self.bindings,
+                entries: &entries,
+            });
+            let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
+            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+            pass.set_pipeline(pipeline);
+            pass.set_bind_group(0, &group, &[]);
+            pass.dispatch_workgroups(x, groups.div_ceil(x), 1);
+            drop(pass);
+            encoder.finish()
+        })?;
+        // What the commands use, wgpu keeps until they are done.
+        launch.stream_as::<WgpuStream>()?.submit([commands])
+    }
+
+    /// The bytes of a span as something to bind, and where in it the first element is. A binding begins at a multiple of
+    /// an alignment, and a span where it likes.
+    fn bind<'a>(&self, span: &'a Span) -> Result<(BufferBinding<'a>, u32), BackendError> {
+        let buffer = span.memory_as::<WgpuMemory>()?.buffer();
+        let start = first_element(span)? * size_of::<f32>();
+        let before = start % self.limits.min_storage_buffer_offset_alignment as usize;
+        let binding = BufferBinding {
+            buffer,
+            offset: (start - before) as u64,
+            size: NonZero::new((before + span.len()) as u64),
+        };
+        Ok((binding, (before / size_of::<f32>()) as u32))
+    }
+}
+
+impl NativeKernels for Program {
+    fn add(&self, launch: &Launch<'_>, spans: [&Span; 3], len: u32) -> Result<(), BackendError> {
+        self.submit(launch, &self.add, spans, [len, 0, 0])
+    }
+
+    fn matmul(&self, launch: &Launch<'_>, spans: [&Span; 3], shape: Shape) -> Result<(), BackendError> {
+        let [_, _, len] = shape.lens();
+        self.submit(launch, &self.matmul, spans, [len, shape.inner, shape.columns])
+    }
+}
+
+/// A buffer of its own for the arguments of one launch.
+fn uniform(driver: &WgpuDevice, numbers: [u32; NUMBERS]) -> Result<Buffer, BackendError> {
+    let descriptor = BufferDescriptor {
+        label: None,
+        size: size_of_val(&numbers) as u64,
+        usage: BufferUsages::UNIFORM,
+        mapped_at_creation: true,
+    };
+    let buffer = driver.checked(|device| device.create_buffer(&descriptor))?;
+    let mut mapped = buffer
+        .get_mapped_range_mut(..)
+        .map_err(|error| BackendError::other("the arguments are not mapped").with_source(error))?;
+    mapped.slice(..).copy_from_slice(numbers.map(u32::to_ne_bytes).as_flattened());
+    drop(mapped);
+    buffer.unmap();
+    Ok(buffer)
+}
