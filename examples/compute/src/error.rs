@@ -46,7 +46,7 @@ pub(crate) enum Error {
     /// The device computes something else than the cpu.
     #[error(
         "the result is wrong: element {index} is {found} and on the cpu {expected}, and rounding explains no more than \
-         {allowed:e}; so it is with {count} of {len} elements"
+         {allowed:.1e}; so it is with {count} of {len} elements"
     )]
     Wrong { index: usize, found: f32, expected: f32, allowed: f32, count: usize, len: usize },
 }

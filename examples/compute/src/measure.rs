@@ -7,7 +7,7 @@ use device_registry::{EventOptions, Stream};
 
 use crate::error::Error;
 
-/// The median of several runs.
+/// The median of several runs; of the two in the middle, the longer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     pub(crate) median: Duration,

@@ -1,6 +1,8 @@
 //! Every backend's kernels have to do the same. The numbers are small integers, so that no device rounds and every
 //! result is known to the bit.
 
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+use std::sync::Arc;
 use std::thread;
 
 use device_conformance::device_or_skip;
@@ -25,6 +27,7 @@ fn openreg() {
 fn opencl() {
     has_good_kernels("opencl");
     operands_between_two_numbers_are_refused("opencl");
+    kept_until_the_device_is_done("opencl");
 }
 
 #[test]
@@ -32,6 +35,7 @@ fn opencl() {
 fn wgpu() {
     has_good_kernels("wgpu");
     operands_between_two_numbers_are_refused("wgpu");
+    kept_until_the_device_is_done("wgpu");
 }
 
 #[test]
@@ -39,6 +43,7 @@ fn wgpu() {
 fn cuda() {
     has_good_kernels("cuda");
     operands_between_two_numbers_are_refused("cuda");
+    kept_until_the_device_is_done("cuda");
 }
 
 fn has_good_kernels(backend: &str) {
@@ -208,6 +213,22 @@ fn kernels_of_another_device_are_refused() {
         let refused = kernels.add(&stream, [&buffer, &buffer, &buffer]);
         assert!(matches!(refused, Err(Error::OtherDevice { .. })), "{refused:?}");
     }
+}
+
+/// Where the device has queues of its own, the kernel goes on when its launch has returned.
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn kept_until_the_device_is_done(backend: &str) {
+    let Some(device) = device_or_skip(backend) else { return };
+    let kernels = Kernels::compile(device, None).unwrap();
+    let native = Arc::downgrade(&kernels.native);
+    let stream = device.create_stream().unwrap();
+    let buffer = device.allocate(4).unwrap();
+    let result = device.allocate(4).unwrap();
+    kernels.add(&stream, [&buffer, &buffer, &result]).unwrap();
+    drop(kernels);
+    assert!(native.upgrade().is_some(), "nobody has waited for the launch");
+    stream.synchronize().unwrap();
+    assert!(native.upgrade().is_none(), "and now somebody has");
 }
 
 /// The host reads an `f32` wherever it is, and devices do not.

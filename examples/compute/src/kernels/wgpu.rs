@@ -56,7 +56,7 @@ impl Program {
     fn compile(driver: &WgpuDevice, text: &str) -> Result<Self, BackendError> {
         let module = driver.checked(|device| {
             let source = ShaderSource::Wgsl(text.into());
-            device.create_shader_module(ShaderModuleDescriptor { label: None, source })
+            device.create_shader_module(ShaderModuleDescriptor { label: Some("kernels"), source })
         })?;
         let (bindings, layout) = driver.checked(|device| {
             let entries = [0, 1, 2, 3].map(|binding| BindGroupLayoutEntry {

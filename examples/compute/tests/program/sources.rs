@@ -29,6 +29,8 @@ struct Changes<'a> {
     malformed: ((&'a str, &'a str), &'a str),
     /// `matmul` is called otherwise.
     renamed: (&'a str, &'a str),
+    /// The last element is not written.
+    left_out: (&'a str, &'a str),
     /// Computes something else, each.
     wrong: &'a [(&'a str, &'a str)],
 }
@@ -51,6 +53,10 @@ impl Changes<'_> {
         let run = with_source(self.backend, "");
         run.fails_with("kernels.txt` does not compile as ");
 
+        // It is not taken for what was in the memory before.
+        let run = with_source(self.backend, &changed(self.text, self.left_out));
+        run.fails_with("error: the result is wrong: element 999 is NaN and on the cpu ");
+        run.fails_with("so it is with 1 of 1000 elements");
         for &wrong in self.wrong {
             let run = with_source(self.backend, &changed(self.text, wrong));
             run.fails_with("error: the result is wrong: element ");
@@ -67,12 +73,8 @@ fn opencl_c() {
         text: include_str!("../../src/kernels/opencl.cl"),
         malformed: (("float sum = 0.0f", "float sum = no_such_name"), "no_such_name"),
         renamed: ("void matmul", "void multiply"),
-        wrong: &[
-            ("[a_start + i] + b", "[a_start + i] - b"),
-            // The last element is left out, and a term of each.
-            ("if (i < len)", "if (i + 1 < len)"),
-            ("k = 0", "k = 1"),
-        ],
+        left_out: ("if (i < len)", "if (i + 1 < len)"),
+        wrong: &[("[a_start + i] + b", "[a_start + i] - b"), ("k = 0", "k = 1")],
     }
     .are_told();
 }
@@ -86,11 +88,8 @@ fn wgsl() {
         text: include_str!("../../src/kernels/wgpu.wgsl"),
         malformed: (("var sum = 0.0", "var sum = no_such_name"), "no_such_name"),
         renamed: ("fn matmul", "fn multiply"),
-        wrong: &[
-            ("[arguments.a_start + i] + b", "[arguments.a_start + i] - b"),
-            ("if i < arguments.len", "if i + 1 < arguments.len"),
-            ("k = 0u", "k = 1u"),
-        ],
+        left_out: ("if i < arguments.len", "if i + 1 < arguments.len"),
+        wrong: &[("[arguments.a_start + i] + b", "[arguments.a_start + i] - b"), ("k = 0u", "k = 1u")],
     }
     .are_told();
 }
@@ -104,11 +103,8 @@ fn ptx() {
         text: include_str!("../../src/kernels/cuda.ptx"),
         malformed: (("add.rn.f32      %x, %x, %y", "add.rn.f32      %x, %x, %no_such_name"), "no_such_name"),
         renamed: (".entry matmul", ".entry multiply"),
-        wrong: &[
-            ("add.rn.f32", "sub.rn.f32"),
-            ("setp.ge.u32     %done, %i, %len;", "add.u32 %len, %len, -1;\nsetp.ge.u32     %done, %i, %len;"),
-            ("add.u64         %a, %a, 4;", "add.u64         %a, %a, 0;"),
-        ],
+        left_out: ("setp.ge.u32     %done", "sub.u32 %len, %len, 1;\nsetp.ge.u32 %done"),
+        wrong: &[("add.rn.f32", "sub.rn.f32"), ("add.u64         %a, %a, 4;", "add.u64 %a, %a, 0;")],
     }
     .are_told();
 }
