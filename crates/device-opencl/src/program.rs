@@ -22,7 +22,8 @@ impl OpenClProgram {
     pub(crate) fn build(context: &Context, source: &str, options: &str) -> Result<Self, BackendError> {
         let options = CString::new(options)
             .map_err(|error| BackendError::invalid("options with a zero in them").with_source(error))?;
-        let program = create_program_with_source(context.get(), &[source])
+        // Never without a byte: `cl3` passes the length, and OpenCL takes 0 for a text that ends with a zero.
+        let program = create_program_with_source(context.get(), &[&format!("{source}\n")])
             .map_err(|status| native_error("clCreateProgramWithSource", status))?;
         // SAFETY: it was just made, with one reference.
         let program = unsafe { Handle::program(program) };

@@ -147,3 +147,17 @@ fn a_program_ends_while_its_device_works() {
     // Nothing is dropped or waited for, and the harness' other thread ends the process.
     std::mem::forget((stream, buffer, read));
 }
+
+#[test]
+fn an_empty_program_has_no_kernels() {
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let stream = device.create_stream().unwrap();
+    let launched = stream.launch(&[], |launch| {
+        let program = launch.driver_as::<OpenClDevice>()?.build("", "")?;
+        create_kernel(program.program(), c"scale")
+            .map(drop)
+            .map_err(|status| native_error("clCreateKernel", status))
+    });
+    let error = launched.unwrap_err();
+    assert_eq!(error.kind(), Some(BackendErrorKind::Invalid), "{error}");
+}
