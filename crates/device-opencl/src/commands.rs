@@ -4,7 +4,7 @@
 //! and asked then. As the queue is in order, a command that is done says that all before it are.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cl3::event::CL_COMPLETE;
 use cl3::types::cl_int;
@@ -32,7 +32,8 @@ struct Command {
     number: u64,
     /// What it is, for its error; `None` if somebody else is told of that.
     call: Option<&'static str>,
-    event: Handle,
+    /// Shared with the stream's event, if it is a marker of one.
+    event: Arc<Handle>,
 }
 
 struct Failure {
@@ -44,7 +45,7 @@ struct Failure {
 
 impl Commands {
     /// Adds a command that was enqueued, by its event. Returns its number.
-    pub(crate) fn add(&self, call: Option<&'static str>, event: Handle) -> u64 {
+    pub(crate) fn add(&self, call: Option<&'static str>, event: Arc<Handle>) -> u64 {
         let mut state = self.lock();
         // So that they do not pile up in a stream that nobody waits for.
         state.collect();
@@ -75,7 +76,7 @@ impl Commands {
     /// Whether all are done. If only an event behind the last one can tell, `mark` enqueues it.
     pub(crate) fn query(
         &self,
-        mark: impl FnOnce() -> Result<Handle, BackendError>,
+        mark: impl FnOnce() -> Result<Arc<Handle>, BackendError>,
     ) -> Result<bool, BackendError> {
         let mut state = self.lock();
         state.collect();

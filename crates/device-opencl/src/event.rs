@@ -19,7 +19,7 @@ use crate::handle::Handle;
 
 /// A marker that a stream has enqueued.
 pub(crate) struct OpenClEvent {
-    marker: Handle,
+    marker: Arc<Handle>,
     /// The marker's number among the commands of its stream.
     number: u64,
     commands: Arc<Commands>,
@@ -27,7 +27,12 @@ pub(crate) struct OpenClEvent {
 }
 
 impl OpenClEvent {
-    pub(crate) fn new(marker: Handle, number: u64, commands: &Arc<Commands>, context: &Arc<Context>) -> Self {
+    pub(crate) fn new(
+        marker: Arc<Handle>,
+        number: u64,
+        commands: &Arc<Commands>,
+        context: &Arc<Context>,
+    ) -> Self {
         Self { marker, number, commands: Arc::clone(commands), context: Arc::clone(context) }
     }
 

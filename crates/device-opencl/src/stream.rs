@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use cl3::command_queue::*;
-use cl3::event::{CL_COMPLETE, retain_event, set_event_callback};
+use cl3::event::{CL_COMPLETE, set_event_callback};
 use cl3::types::{cl_command_queue, cl_event, cl_int};
 use device_registry::{
     BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
@@ -59,7 +59,7 @@ impl OpenClStream {
     ) -> Result<u64, BackendError> {
         let event = enqueued.map_err(|status| error_of(call, status, len))?;
         // SAFETY: as the caller promises.
-        Ok(self.commands.add(Some(call), unsafe { Handle::event(event) }))
+        Ok(self.commands.add(Some(call), Arc::new(unsafe { Handle::event(event) })))
     }
 
     fn mark(&self) -> Result<Handle, BackendError> {
@@ -112,7 +112,7 @@ impl StreamDriver for OpenClStream {
             return Err(native_error("clSetEventCallback", status));
         }
         // Its failure is the completion's to tell.
-        self.commands.add(None, event);
+        self.commands.add(None, Arc::new(event));
         Ok(())
     }
 
@@ -144,11 +144,8 @@ impl StreamDriver for OpenClStream {
 
     /// Every event has a time where the queue has them: it is the queue that is made for it.
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
-        let marker = self.mark()?;
-        // SAFETY: the event is valid. The second reference is for `commands`.
-        let second = unsafe { retain_event(marker.get()).map(|()| Handle::event(marker.get())) };
-        let second = second.map_err(|status| native_error("clRetainEvent", status))?;
-        let number = self.commands.add(Some("a marker"), second);
+        let marker = Arc::new(self.mark()?);
+        let number = self.commands.add(Some("a marker"), Arc::clone(&marker));
         Ok(Box::new(OpenClEvent::new(marker, number, &self.commands, &self.context)))
     }
 
@@ -180,7 +177,7 @@ impl StreamDriver for OpenClStream {
         self.commands.query(|| {
             let marker = self.mark()?;
             self.flush()?;
-            Ok(marker)
+            Ok(Arc::new(marker))
         })
     }
 
