@@ -10,4 +10,9 @@ mod project;
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
 
+/// The recipes for real devices.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/hardware.md")]
+pub struct Hardware;
+
 pub use crate::project::{LIST, Outcome, Project, artifacts, files_in, run};

@@ -91,12 +91,12 @@ const REFUSED: &[(&str, &str)] = &[
     ("openreg@pci=3b:00.0", "fits none of the devices of `openreg`:\n  openreg:0  "),
     ("cpu@uuid=0", "no uuid  no pci"),
     ("openrag@uuid=0", "is `openreg` meant?"),
-    ("cuda@uuid=0", "a crate `device-cuda` in Cargo.toml would add it; this is a guess"),
+    ("rocm@uuid=0", "a crate `device-rocm` in Cargo.toml would add it; this is a guess"),
     ("a23456789012345678901234567890123", "at most 32 bytes"),
     ("openrag", "is `openreg` meant?"),
     ("openreg0", "is `openreg` meant?"),
-    ("cuda", "a crate `device-cuda` in Cargo.toml would add it; this is a guess"),
-    ("cuda:1", "no backend called `cuda` is linked into this program"),
+    ("rocm", "a crate `device-rocm` in Cargo.toml would add it; this is a guess"),
+    ("rocm:1", "no backend called `rocm` is linked into this program"),
     ("privateuseone", "device.backends: "),
 ];
 
