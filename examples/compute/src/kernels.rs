@@ -75,7 +75,8 @@ entry_points::group! {
 /// Kernels for one device, compiled.
 ///
 /// Whoever compiled them keeps them, and a launch that uses them keeps them until the device is done. The last one frees
-/// them. (A framework would keep those of each device in a map, and forget them when the device is reset or closed.)
+/// them. They are for the device as it is open: once it was closed or reset and is used again, they have to be compiled
+/// again. (A framework would keep those of each device in a map, and forget them then.)
 pub(crate) struct Kernels {
     device: Device,
     language: &'static dyn Language,
@@ -89,6 +90,8 @@ impl Kernels {
     ///
     /// [`Error::NoKernels`], [`Error::NoText`], [`Error::Compile`], or that of the device.
     pub(crate) fn compile(device: Device, text: Option<Text>) -> Result<Self, Error> {
+        // The current device may be another one later.
+        let device = device.resolve();
         // First, for why there is no such device is the better answer. Opens nothing.
         device.properties()?;
         let language =

@@ -8,7 +8,7 @@ use device_cuda::cudarc::driver::sys::{
     self, CUcontext, CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult,
 };
 use device_cuda::{CudaDevice, CudaMemory, CudaStream, check};
-use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
+use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span, Stream};
 
 use super::{Language, NativeKernels, Shape, first_element, on_driver};
 
@@ -33,10 +33,11 @@ impl Language for Ptx {
 
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
         let text = CString::new(text);
+        let keeps_context = device.create_stream()?;
         on_driver(device, move |launch| {
             let text =
                 text.map_err(|error| BackendError::invalid("the text has a zero in it").with_source(error))?;
-            let module = Module::load(launch.driver_as()?, &text)?;
+            let module = Module::load(launch.driver_as()?, &text, keeps_context)?;
             let (add, matmul) = (module.function(c"add")?, module.function(c"matmul")?);
             Ok(Arc::new(Program { add, matmul, _module: module }) as Arc<dyn NativeKernels>)
         })
@@ -47,10 +48,12 @@ impl Language for Ptx {
 struct Module {
     context: CUcontext,
     module: CUmodule,
+    /// A context is there as long as a stream is, also when the device was closed.
+    _keeps_context: Stream,
 }
 
 impl Module {
-    fn load(driver: &CudaDevice, text: &CStr) -> Result<Self, BackendError> {
+    fn load(driver: &CudaDevice, text: &CStr, keeps_context: Stream) -> Result<Self, BackendError> {
         driver.make_current()?;
         let mut log = vec![0_u8; 16 << 10];
         let mut options =
@@ -70,7 +73,9 @@ impl Module {
             )
         };
         let error = match check("cuModuleLoadDataEx", result) {
-            Ok(()) => return Ok(Self { context: driver.context(), module }),
+            Ok(()) => {
+                return Ok(Self { context: driver.context(), module, _keeps_context: keeps_context });
+            }
             Err(error) => error,
         };
         match result {
@@ -105,8 +110,8 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the module was loaded into this context, and no launch uses it any more: each keeps it until it is done.
-        // If the device was closed meanwhile, the driver says that there is no such context.
+        // SAFETY: the module was loaded into this context, which is there; and no launch uses it any more: each keeps it
+        // until it is done. What cannot be unloaded, after a loss, goes with the context.
         unsafe {
             let mut popped = ptr::null_mut();
             if sys::cuCtxPushCurrent_v2(self.context) == CUresult::CUDA_SUCCESS {

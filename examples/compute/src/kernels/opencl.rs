@@ -9,7 +9,7 @@ use device_opencl::cl3::error_codes::CL_INVALID_KERNEL_NAME;
 use device_opencl::cl3::event::release_event;
 use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
 use device_opencl::cl3::program::{CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, get_program_info};
-use device_opencl::cl3::types::{cl_int, cl_kernel};
+use device_opencl::cl3::types::{cl_context, cl_int, cl_kernel};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
 use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
 
@@ -37,8 +37,10 @@ impl Language for OpenClC {
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
         let text = text.to_owned();
         on_driver(device, move |launch| {
-            let program = launch.driver_as::<OpenClDevice>()?.build(&text, "")?;
-            let (add, matmul) = (Kernel::of(&program, c"add")?, Kernel::of(&program, c"matmul")?);
+            let driver: &OpenClDevice = launch.driver_as()?;
+            let program = driver.build(&text, "")?;
+            let [add, matmul] = [c"add", c"matmul"].map(|name| Kernel::of(&program, driver, name));
+            let (add, matmul) = (add?, matmul?);
             Ok(Arc::new(Program { add, matmul }) as Arc<dyn NativeKernels>)
         })
     }
@@ -65,6 +67,8 @@ impl NativeKernels for Program {
 struct Kernel {
     name: &'static CStr,
     kernel: Mutex<cl_kernel>,
+    /// That of the device as it was opened then.
+    context: cl_context,
 }
 
 // SAFETY: a kernel may be used on any thread, by one at a time, which the lock sees to.
@@ -73,9 +77,9 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    fn of(program: &OpenClProgram, name: &'static CStr) -> Result<Self, BackendError> {
+    fn of(program: &OpenClProgram, driver: &OpenClDevice, name: &'static CStr) -> Result<Self, BackendError> {
         match create_kernel(program.program(), name) {
-            Ok(kernel) => Ok(Self { name, kernel: Mutex::new(kernel) }),
+            Ok(kernel) => Ok(Self { name, kernel: Mutex::new(kernel), context: driver.context() }),
             Err(CL_INVALID_KERNEL_NAME) => {
                 let (name, names) = (name.to_string_lossy(), names(program)?);
                 Err(BackendError::invalid(format_args!("the program has no kernel `{name}`; it has {names}")))
@@ -87,6 +91,12 @@ impl Kernel {
     /// Enqueues it with the buffers, each followed by the place of its first element, and the numbers, of which the first
     /// is how many elements the result has.
     fn enqueue(&self, launch: &Launch<'_>, spans: [&Span; 3], numbers: &[u32]) -> Result<(), BackendError> {
+        // The device was closed or reset since, and opened again; OpenCL would say that the context is invalid, and that is
+        // what it says of a device that is lost.
+        if launch.driver_as::<OpenClDevice>()?.context() != self.context {
+            let message = "the kernels were compiled before the device was opened anew: compile them again";
+            return Err(BackendError::invalid(message));
+        }
         let queue = launch.stream_as::<OpenClStream>()?.command_queue();
         let kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);
         let mut arguments = Arguments { kernel: *kernel, name: self.name, next: 0 };

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::thread;
 
-use device_conformance::device_or_skip;
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+use device_registry::DeviceError;
 use device_registry::{Buffer, Device, Stream, device};
 
 use super::{Kernels, Shape, bytes};
@@ -14,40 +15,42 @@ use crate::work::elements;
 
 #[test]
 fn cpu() {
-    has_good_kernels("cpu");
+    has_good_kernels(device("cpu").unwrap());
 }
 
 #[test]
 fn openreg() {
-    has_good_kernels("openreg");
+    has_good_kernels(device("openreg").unwrap());
 }
 
 #[test]
 #[cfg(feature = "opencl")]
 fn opencl() {
-    has_good_kernels("opencl");
-    operands_between_two_numbers_are_refused("opencl");
-    kept_until_the_device_is_done("opencl");
+    has_good_native_kernels("opencl");
 }
 
 #[test]
 #[cfg(feature = "wgpu")]
 fn wgpu() {
-    has_good_kernels("wgpu");
-    operands_between_two_numbers_are_refused("wgpu");
-    kept_until_the_device_is_done("wgpu");
+    has_good_native_kernels("wgpu");
 }
 
 #[test]
 #[cfg(feature = "cuda")]
 fn cuda() {
-    has_good_kernels("cuda");
-    operands_between_two_numbers_are_refused("cuda");
-    kept_until_the_device_is_done("cuda");
+    has_good_native_kernels("cuda");
 }
 
-fn has_good_kernels(backend: &str) {
-    let Some(device) = device_or_skip(backend) else { return };
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn has_good_native_kernels(backend: &str) {
+    let Some(device) = device_conformance::device_or_skip(backend) else { return };
+    has_good_kernels(device);
+    operands_between_two_numbers_are_refused(device);
+    kept_until_the_device_is_done(device);
+    dropped_after_their_device_was_closed(device);
+}
+
+fn has_good_kernels(device: Device) {
     let kernels = Kernels::compile(device, None).unwrap();
     a_product_by_hand(&kernels);
     // One, a work-group and its neighbours, and more than one of them.
@@ -217,8 +220,7 @@ fn kernels_of_another_device_are_refused() {
 
 /// Where the device has queues of its own, the kernel goes on when its launch has returned.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
-fn kept_until_the_device_is_done(backend: &str) {
-    let Some(device) = device_or_skip(backend) else { return };
+fn kept_until_the_device_is_done(device: Device) {
     let kernels = Kernels::compile(device, None).unwrap();
     let native = Arc::downgrade(&kernels.native);
     let stream = device.create_stream().unwrap();
@@ -231,10 +233,31 @@ fn kept_until_the_device_is_done(backend: &str) {
     assert!(native.upgrade().is_none(), "and now somebody has");
 }
 
+/// The last of the tests of a device, which takes it from all others.
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+fn dropped_after_their_device_was_closed(device: Device) {
+    let kernels = Kernels::compile(device, None).unwrap();
+    let stream = device.create_stream().unwrap();
+    let buffer = device.allocate(4).unwrap();
+    device.close().unwrap();
+    let refused = kernels.add(&stream, [&buffer, &buffer, &buffer]);
+    assert!(matches!(refused, Err(Error::Device(DeviceError::Closed { .. }))), "{refused:?}");
+    drop((stream, buffer));
+    // The next use has opened it afresh, and kernels of before are refused, unless the two share what they belong to.
+    let (a, b, sum) = (on(device, &[2]), on(device, &[3]), device.allocate(4).unwrap());
+    let stream = device.create_stream().unwrap();
+    match kernels.add(&stream, [&a, &b, &sum]) {
+        Ok(()) => assert_eq!(read(&stream, &sum), [5.0]),
+        Err(error) => assert!(matches!(&error, Error::Device(DeviceError::Call { .. })), "{error}"),
+    }
+    drop(kernels);
+    // And nothing is left of them that is in the way.
+    a_product_by_hand(&Kernels::compile(device, None).unwrap());
+}
+
 /// The host reads an `f32` wherever it is, and devices do not.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
-fn operands_between_two_numbers_are_refused(backend: &str) {
-    let Some(device) = device_or_skip(backend) else { return };
+fn operands_between_two_numbers_are_refused(device: Device) {
     let kernels = Kernels::compile(device, None).unwrap();
     let stream = device.create_stream().unwrap();
     let (good, all) = (device.allocate(4).unwrap(), device.allocate(8).unwrap());
@@ -283,7 +306,7 @@ mod without_kernels {
         backends().register(&BARE).unwrap();
         let error = Kernels::compile(device("bare").unwrap(), None).err().unwrap();
         let Error::NoKernels { error: cause, .. } = &error else { panic!("{error}") };
-        assert_eq!(error.to_string(), "there are no kernels for `bare`");
+        assert_eq!(error.to_string(), "there are no kernels for `bare:0`");
         let cause = cause.to_string();
         assert!(cause.starts_with("no kernel set is called `bare`"), "{cause}");
         for name in kernel_sets().names() {
