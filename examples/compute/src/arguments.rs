@@ -63,6 +63,8 @@ mod tests {
         for bad in ["", "x", "2x3", "2x3x5x7", "-1", "1.5", "0", "2x0x5", "4294967296", "70000"] {
             assert!(shape(bad).is_err(), "{bad:?}");
         }
+        // Kernels divide by the number of columns, and leave alone what has no bytes.
+        assert!([(0, 3, 3), (3, 0, 3), (3, 3, 0)].iter().all(|&(m, k, n)| Shape::new(m, k, n).is_none()));
         // The largest matrix there can be, in either place.
         assert!(shape("65536x65535x1").is_ok() && shape("65536x1x65536").is_err());
     }

@@ -171,10 +171,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// `None` if a matrix has more elements than kernels can count.
+    /// `None` if a matrix has no elements, or more than kernels can count.
     pub(crate) fn new(rows: u32, inner: u32, columns: u32) -> Option<Self> {
-        let largest = [(rows, inner), (inner, columns), (rows, columns)];
-        let fits = largest.iter().all(|&(m, n)| m.checked_mul(n).is_some());
+        let matrices = [(rows, inner), (inner, columns), (rows, columns)];
+        let fits = matrices.iter().all(|&(m, n)| m.checked_mul(n).is_some_and(|len| len > 0));
         fits.then_some(Self { rows, inner, columns, _checked: () })
     }
 
@@ -186,7 +186,8 @@ impl Shape {
 
 /// How many bytes so many `f32` have.
 pub(crate) fn bytes(len: u32) -> usize {
-    len as usize * size_of::<f32>()
+    // Where `usize` has 32 bits, some are more than there can be: no device has so many.
+    (len as usize).saturating_mul(size_of::<f32>())
 }
 
 /// The only place that stands between a wrong length and a device that reads beyond its memory.

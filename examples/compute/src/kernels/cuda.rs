@@ -84,8 +84,11 @@ impl Module {
             | CUresult::CUDA_ERROR_INVALID_SOURCE
             | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
             | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
-                let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
-                let log = if log.trim().is_empty() { "the compiler does not say why" } else { log.trim() };
+                let log = String::from_utf8_lossy(&log);
+                let log = match log.trim_matches(['\0', '\n', ' ']) {
+                    "" => "the compiler does not say why",
+                    log => log,
+                };
                 let message = format_args!("the module does not compile:\n{log}");
                 Err(BackendError::invalid(message).with_source(error))
             }
