@@ -82,7 +82,7 @@ impl Program {
     /// How long it takes from its start to its end.
     fn run(&self) -> Duration {
         let start = Instant::now();
-        run(&mut Command::new(&self.file)).success();
+        let _ = run(&mut Command::new(&self.file)).success();
         start.elapsed()
     }
 
@@ -117,11 +117,9 @@ fn an_unused_backend_costs_next_to_nothing() {
 fn an_unused_backend_for_hardware_costs_next_to_nothing() {
     let without = program("costs-none", REGISTRY, WITH_A_REGISTRY);
     // wgpu's shader compiler has tables of pointers, to which the loader writes where the program lies.
-    for (name, project, limit) in [
-        ("cuda", "costs-cuda", 20_000),
-        ("opencl", "costs-opencl", 20_000),
-        ("wgpu", "costs-wgpu", 250_000),
-    ] {
+    for (name, project, limit) in
+        [("cuda", "costs-cuda", 20_000), ("opencl", "costs-opencl", 20_000), ("wgpu", "costs-wgpu", 250_000)]
+    {
         let with = program(project, &with_backend(name), WITH_A_REGISTRY);
         // Else nothing is compared.
         let symbol = name.to_uppercase();
@@ -135,7 +133,9 @@ fn an_unused_backend_for_hardware_costs_next_to_nothing() {
         longer.sort_by(f64::total_cmp);
         let loaded = with.loaded_bytes() - without.loaded_bytes();
         let microseconds = longer[longer.len() / 2] * 1e6;
-        println!("{name} adds {loaded} loaded bytes, {touched} touched ones, and {microseconds:.0} µs to a start");
+        println!(
+            "{name} adds {loaded} loaded bytes, {touched} touched ones, and {microseconds:.0} µs to a start"
+        );
         assert!(touched <= limit, "{name} adds {touched} bytes of touched memory");
     }
 }

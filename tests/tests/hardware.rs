@@ -39,7 +39,8 @@ fn row<'a>(outcome: &'a Outcome, backend: &str) -> &'a str {
 #[test]
 fn a_list_has_all_backends_and_opens_no_library_of_a_driver() {
     // The C library says there which libraries it looks for.
-    let looked_for = |arguments: &[&str]| run(all_backends().args(arguments).env("LD_DEBUG", "libs")).success();
+    let looked_for =
+        |arguments: &[&str]| run(all_backends().args(arguments).env("LD_DEBUG", "libs")).success();
     let list = looked_for(&["--list"]);
     let probe = looked_for(&["--list", "--probe"]);
     for (backend, library) in HARDWARE {
@@ -82,7 +83,8 @@ fn a_tensor_on_each_device_that_is_here() {
         let Some(device) = device_or_skip(backend) else { continue };
         // Without it a layer of Mesa's that sorts Vulkan's devices complains where no desktop is.
         let mut program = all_backends();
-        let tensor = run(program.env("NODEVICE_SELECT", "1").args(["--device", backend, "0.5", "-2"])).success();
+        let tensor =
+            run(program.env("NODEVICE_SELECT", "1").args(["--device", backend, "0.5", "-2"])).success();
         assert_eq!(tensor.stdout, format!("tensor([ 0.5000, -2.0000], device='{}')\n", device.resolve()));
         assert_eq!(tensor.stderr, "", "nothing prints but the program");
     }
