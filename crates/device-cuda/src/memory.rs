@@ -25,14 +25,19 @@ impl CudaMemory {
         // SAFETY: the context is current, and the place is there.
         match unsafe { current.cuda().cuMemAlloc_v2(&mut pointer, len) } {
             Ok(()) => Ok(Self { context: Arc::clone(context), pointer }),
-            Err(error) if error.code == OUT_OF_MEMORY => {
+            Err(error) => {
                 let (mut free, mut total) = (0, 0);
                 // SAFETY: the context is current, and the places are there.
-                let told = unsafe { current.cuda().cuMemGetInfo_v2(&mut free, &mut total) };
-                let free = told.is_ok().then_some(free as u64);
-                Err(BackendError::out_of_memory(len as u64, free).with_source(error))
+                let told = unsafe { current.cuda().cuMemGetInfo_v2(&mut free, &mut total) }.is_ok();
+                // What is longer than all memory does not fit either, whatever the driver says of such a number.
+                match error.code == OUT_OF_MEMORY || told && len > total {
+                    true => {
+                        let free = told.then_some(free as u64);
+                        Err(BackendError::out_of_memory(len as u64, free).with_source(error))
+                    }
+                    false => Err(error.into()),
+                }
             }
-            Err(error) => Err(error.into()),
         }
     }
 

@@ -1,11 +1,12 @@
 //! What goes wrong on a device: on the GPU of this machine, if there is one, and on the simulated driver.
 
+use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use device_conformance::device_or_skip;
-use device_cuda::check;
-use device_cuda::cudarc::driver::sys::cuDevicePrimaryCtxGetState;
+use device_cuda::cudarc::driver::sys::{CUcontext, cuCtxGetCurrent, cuDevicePrimaryCtxGetState};
+use device_cuda::{CudaDevice, check};
 use device_registry::{BackendErrorKind, Device, DeviceError, EventOptions, device};
 
 mod child;
@@ -202,6 +203,42 @@ fn the_log_of_a_compiler_is_in_the_error() {
         sound.contains("the kernel does not compile") && !sound.contains("simulated: the text"),
         "{sound}"
     );
+}
+
+fn current() -> CUcontext {
+    let mut context = ptr::null_mut();
+    // SAFETY: the driver is started, and the place is there.
+    check("cuCtxGetCurrent", unsafe { cuCtxGetCurrent(&mut context) }).unwrap();
+    context
+}
+
+#[test]
+fn the_context_that_others_made_current_to_a_thread_stays_so() {
+    on_both("the_context_that_others_made_current_to_a_thread_stays_so", |device| {
+        let use_it = || {
+            let (buffer, stream) = (device.allocate(8).unwrap(), device.create_stream().unwrap());
+            buffer.write(0, &[1; 8]).unwrap();
+            let event = stream.record().unwrap();
+            stream.read(&buffer, ..).unwrap().wait().unwrap();
+            stream.wait(&event).unwrap();
+            assert!(stream.query().is_ok() && device.memory_info().is_ok());
+            drop((buffer, stream, event, device.allocate_host(8).unwrap()));
+            // What is due is dropped by a call.
+            device.synchronize().unwrap();
+            device.allocate(8).unwrap().fill(.., &[2]).unwrap();
+        };
+        use_it();
+        assert!(current().is_null(), "a context was left behind");
+        let made_current = device
+            .create_stream()
+            .unwrap()
+            .launch(&[], |launch| launch.driver_as::<CudaDevice>()?.make_current());
+        made_current.unwrap();
+        let context = current();
+        assert!(!context.is_null());
+        use_it();
+        assert_eq!(current(), context);
+    });
 }
 
 /// Whether anybody in the process has the context of the device with this ordinal.

@@ -188,6 +188,12 @@ driver! {
         Ok(())
     }
 
+    fn cuCtxGetCurrent(context: *mut CUcontext) {
+        state::started()?;
+        put(context, state::top());
+        Ok(())
+    }
+
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
         state::current()?;
         put(least, 0);
@@ -203,7 +209,8 @@ driver! {
     }
 
     fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, len: usize) {
-        if len == 0 {
+        // Of lengths that no memory has, the reference does not say which error they are.
+        if len == 0 || len > usize::MAX / 4 {
             return Err(INVALID_VALUE);
         }
         let device = state::current()?;

@@ -115,6 +115,11 @@ pub(crate) fn pop() -> CUcontext {
     popped.unwrap_or_else(|| misuse("no context was pushed")).map_or(ptr::null_mut(), handle)
 }
 
+/// The context that is current to this thread, or null.
+pub(crate) fn top() -> CUcontext {
+    CURRENT.with_borrow(|stack| stack.last().copied().flatten()).map_or(ptr::null_mut(), handle)
+}
+
 pub(crate) fn set(device: Option<usize>) {
     CURRENT.with_borrow_mut(|stack| {
         stack.pop();
