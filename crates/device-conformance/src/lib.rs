@@ -12,6 +12,7 @@ mod lists;
 mod mirrored;
 mod outcome;
 mod present;
+pub mod process;
 mod programs;
 mod standing;
 mod suite;

@@ -4,26 +4,13 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::sync::Barrier;
 use std::thread;
 
+use device_conformance::process::{libraries, threads};
 use device_registry::{Device, backends, device};
 
 device_registry::autoload!();
-
-/// The files of which code is there.
-fn libraries() -> BTreeSet<String> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-    files.filter(|file| file.contains(".so")).map(str::to_owned).collect()
-}
-
-fn threads() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let count = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
-    count.trim().parse().unwrap()
-}
 
 fn is_of_opencl(file: &str) -> bool {
     ["OpenCL", "pocl", "LLVM", "amdocl", "nvidia"].iter().any(|name| file.contains(name))

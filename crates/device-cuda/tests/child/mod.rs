@@ -8,14 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use device_conformance::process;
+pub(crate) use device_conformance::process::is_child as is_this;
 use tempfile::TempDir;
-
-const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
-
-/// Whether this process is one that was started here.
-pub(crate) fn is_this() -> bool {
-    env::var_os(CHILD).is_some()
-}
 
 /// The simulated driver, which is built as an example, beside this program.
 pub(crate) fn simulated_driver() -> PathBuf {
@@ -64,36 +59,29 @@ pub(crate) fn driver_without(function: &str) -> TempDir {
     folder
 }
 
-/// This program, to be run with the driver's library looked for in `folder` first, and without what the environment says
-/// to drivers.
+/// This program, to be run with the driver's library looked for in `folder` first.
 pub(crate) fn program(folder: Option<&Path>) -> Command {
-    let mut command = Command::new(env::current_exe().expect("the test has a file"));
-    if let Some(folder) = folder {
-        let before = env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
-        let folders: Vec<_> = [folder.as_os_str().to_owned()].into_iter().chain(before).collect();
-        command.env("LD_LIBRARY_PATH", folders.join(OsStr::new(":"))).env_remove("CUDA_VISIBLE_DEVICES");
-    }
-    command
-        .env(CHILD, "1")
-        .env("RUST_BACKTRACE", "0")
-        .env_remove("SIMULATED_CUDA_INIT")
-        .env_remove("SIMULATED_CUDA_FAULT");
-    command
+    let mut program = process::program();
+    prepare(&mut program, folder);
+    program
 }
 
 /// Runs the test of this name once more, with these variables besides.
 pub(crate) fn again(test: &str, folder: Option<&Path>, variables: &[(&str, &str)]) -> Output {
-    let mut command = program(folder);
-    command.args([test, "--exact", "--nocapture"]).envs(variables.iter().copied());
-    let output = command.output().expect("it starts");
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(printed.contains("running 1 test"), "there is no test `{test}`: {printed}");
-    output
+    process::again(test, |child| prepare(child, folder).envs(variables.iter().copied()))
 }
 
 /// The same, and fails if the test does.
 pub(crate) fn passes(test: &str, folder: Option<&Path>, variables: &[(&str, &str)]) {
-    let output = again(test, folder, variables);
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{test} with {variables:?} ends with {}: {printed}", output.status);
+    process::passes(test, |child| prepare(child, folder).envs(variables.iter().copied()));
+}
+
+/// Has the driver's library looked for in `folder` first, and takes away what the environment says to drivers.
+fn prepare<'a>(child: &'a mut Command, folder: Option<&Path>) -> &'a mut Command {
+    if let Some(folder) = folder {
+        let before = env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
+        let folders: Vec<_> = [folder.as_os_str().to_owned()].into_iter().chain(before).collect();
+        child.env("LD_LIBRARY_PATH", folders.join(OsStr::new(":"))).env_remove("CUDA_VISIBLE_DEVICES");
+    }
+    child.env_remove("SIMULATED_CUDA_INIT").env_remove("SIMULATED_CUDA_FAULT")
 }
