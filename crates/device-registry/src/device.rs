@@ -8,6 +8,7 @@ use entry_points::Entry;
 
 use crate::grammar::{DeviceString, Which};
 use crate::open_device::OpenDevice;
+use crate::operation::driver_as;
 use crate::{
     Backend, BackendError, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
     MemoryStatistics, backends, cpu, current, open,
@@ -312,6 +313,43 @@ impl Device {
     /// As [`properties`](Self::properties), or if the device cannot say.
     pub fn memory_info(self) -> Result<MemoryInfo, DeviceError> {
         open::device(self)?.call("memory info", |driver| driver.memory_info())
+    }
+
+    /// Calls native code with the device's driver, outside of any stream: to compile kernels, say. Opens the device at the
+    /// first use, and returns what the code returns.
+    ///
+    /// It runs on this thread, beside whatever the device's streams do. What is to happen in the order of a stream is
+    /// [launched](crate::Stream::launch) there.
+    ///
+    /// ```no_run
+    /// # struct AcmeDevice;
+    /// # struct Program;
+    /// # impl AcmeDevice {
+    /// #     fn compile(&self, text: &str) -> Result<Program, device_registry::BackendError> { Ok(Program) }
+    /// # }
+    /// # use std::sync::Arc;
+    /// # use device_registry::{AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Span};
+    /// # impl DeviceDriver for AcmeDevice {
+    /// #     fn memory_info(&self) -> Result<MemoryInfo, BackendError> { Ok(MemoryInfo::unknown()) }
+    /// #     fn allocate(&self, _: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> { unreachable!() }
+    /// #     fn write(&self, _: &Span, _: &[u8]) -> Result<(), BackendError> { Ok(()) }
+    /// #     fn read(&self, _: &Span, _: &mut [u8]) -> Result<(), BackendError> { Ok(()) }
+    /// #     fn copy(&self, _: &Span, _: &Span) -> Result<(), BackendError> { Ok(()) }
+    /// # }
+    /// let device = device_registry::device("acme")?;
+    /// let program = device.with_driver(|driver: &AcmeDevice| driver.compile("…"))?;
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of the code, or that it panicked; [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the
+    /// driver is of another type; or why the device cannot be used.
+    pub fn with_driver<D: DeviceDriver, T>(
+        self,
+        code: impl FnOnce(&D) -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
+        open::device(self)?.call("native code", |driver| code(driver_as(driver)?))
     }
 
     /// The place among the backend's devices, once resolved.

@@ -78,17 +78,22 @@ impl Launch<'_> {
     ///
     /// [`BackendError::unsupported`] if it is of another type.
     pub fn driver_as<D: DeviceDriver>(&self) -> Result<&D, BackendError> {
-        let driver: &dyn Any = self.driver;
-        driver.downcast_ref().ok_or_else(|| {
-            let name = std::any::type_name::<D>();
-            BackendError::unsupported(format_args!("native work: the driver is no `{name}`"))
-        })
+        driver_as(self.driver)
     }
 
     /// Keeps a value, such as arguments or scratch memory, until the native work that the kernel submits is done.
     pub fn keep(&self, value: impl Send + 'static) {
         self.kept.borrow_mut().push(Box::new(value));
     }
+}
+
+/// The driver as the type that it is of.
+pub(crate) fn driver_as<D: DeviceDriver>(driver: &dyn DeviceDriver) -> Result<&D, BackendError> {
+    let driver: &dyn Any = driver;
+    driver.downcast_ref().ok_or_else(|| {
+        let name = std::any::type_name::<D>();
+        BackendError::unsupported(format_args!("native work: the driver is no `{name}`"))
+    })
 }
 
 impl fmt::Debug for Launch<'_> {

@@ -230,20 +230,3 @@ fn first_element(span: &Span) -> Result<usize, BackendError> {
         ))),
     }
 }
-
-/// Calls `make` with the driver of a device at hand, which is so in a launch, and returns what it makes. Blocks.
-#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
-fn on_driver<T: Send + 'static>(
-    device: Device,
-    make: impl FnOnce(&Launch<'_>) -> Result<T, BackendError> + Send + 'static,
-) -> Result<T, DeviceError> {
-    let stream = device.create_stream()?;
-    let (sender, receiver) = std::sync::mpsc::channel();
-    stream.launch(&[], move |launch| {
-        // Whoever waits for it is below.
-        let _ = sender.send(make(launch)?);
-        Ok(())
-    })?;
-    stream.synchronize()?;
-    Ok(receiver.recv().expect("a launch that succeeded has sent it"))
-}

@@ -166,7 +166,7 @@ impl Backend for Obedient {
     }
 }
 
-struct ObedientDevice {
+pub(crate) struct ObedientDevice {
     control: &'static Control,
     queues: bool,
     in_words: bool,

@@ -7,6 +7,7 @@ mod checks;
 mod failures;
 mod host_calls;
 mod loss;
+mod native;
 mod order;
 mod ownership;
 mod queues;

@@ -10,7 +10,7 @@ use device_cuda::cudarc::driver::sys::{
 use device_cuda::{CudaDevice, CudaMemory, CudaStream, check};
 use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span, Stream};
 
-use super::{Language, NativeKernels, Shape, first_element, on_driver};
+use super::{Language, NativeKernels, Shape, first_element};
 
 /// The threads of a block.
 const BLOCK: u32 = 256;
@@ -34,10 +34,10 @@ impl Language for Ptx {
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
         let text = CString::new(text);
         let keeps_context = device.create_stream()?;
-        on_driver(device, move |launch| {
+        device.with_driver(|driver| {
             let text =
                 text.map_err(|error| BackendError::invalid("the text has a zero in it").with_source(error))?;
-            let module = Module::load(launch.driver_as()?, &text, keeps_context)?;
+            let module = Module::load(driver, &text, keeps_context)?;
             let (add, matmul) = (module.function(c"add")?, module.function(c"matmul")?);
             Ok(Arc::new(Program { add, matmul, _module: module }) as Arc<dyn NativeKernels>)
         })

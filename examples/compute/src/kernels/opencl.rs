@@ -13,7 +13,7 @@ use device_opencl::cl3::types::{cl_context, cl_int, cl_kernel};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
 use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
 
-use super::{Language, NativeKernels, Shape, first_element, on_driver};
+use super::{Language, NativeKernels, Shape, first_element};
 
 /// There are a multiple of so many work-items, so that the implementation can choose the size of a group.
 const MULTIPLE: usize = 256;
@@ -35,10 +35,8 @@ impl Language for OpenClC {
     }
 
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
-        let text = text.to_owned();
-        on_driver(device, move |launch| {
-            let driver: &OpenClDevice = launch.driver_as()?;
-            let program = driver.build(&text, "")?;
+        device.with_driver(|driver: &OpenClDevice| {
+            let program = driver.build(text, "")?;
             let [add, matmul] = [c"add", c"matmul"].map(|name| Kernel::of(&program, driver, name));
             let (add, matmul) = (add?, matmul?);
             Ok(Arc::new(Program { add, matmul }) as Arc<dyn NativeKernels>)

@@ -12,7 +12,7 @@ use device_wgpu::wgpu::{
 };
 use device_wgpu::{WgpuDevice, WgpuMemory, WgpuStream, wgpu};
 
-use super::{Language, NativeKernels, Shape, first_element, on_driver};
+use super::{Language, NativeKernels, Shape, first_element};
 
 /// The invocations of a workgroup, as the text has it.
 const WORKGROUP: u32 = 64;
@@ -37,9 +37,8 @@ impl Language for Wgsl {
     }
 
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
-        let text = text.to_owned();
-        on_driver(device, move |launch| {
-            let program = Program::compile(launch.driver_as()?, &text)?;
+        device.with_driver(|driver| {
+            let program = Program::compile(driver, text)?;
             Ok(Arc::new(program) as Arc<dyn NativeKernels>)
         })
     }

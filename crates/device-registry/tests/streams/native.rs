@@ -1,0 +1,63 @@
+//! Native code outside of any stream: it gets the driver, and what goes wrong in it is one call's error.
+
+use device_registry::{BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError};
+
+use crate::backends::{ObedientDevice, queued};
+use crate::{ends, on_both, told};
+
+#[test]
+fn native_code_gets_the_driver_and_its_value_comes_back() {
+    on_both(|device, _| {
+        let total = device.with_driver(|driver: &ObedientDevice| Ok(driver.memory_info()?.total));
+        assert_eq!(total.unwrap(), device.memory_info().unwrap().total);
+    });
+}
+
+#[test]
+fn what_goes_wrong_in_native_code_is_its_own() {
+    on_both(|device, _| {
+        type Native = fn(&ObedientDevice) -> Result<(), BackendError>;
+        let refuses: Native = |_| Err(BackendError::invalid("line 3: no such type"));
+        let panics: Native = |_| panic!("on purpose");
+        for (native, message) in [(refuses, "line 3: no such type"), (panics, "on purpose")] {
+            let error = told(device.with_driver(native));
+            assert!(error.contains(message) && error.contains(&device.to_string()), "{error}");
+            device.allocate(16).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_driver_of_another_type_is_unsupported() {
+    let error =
+        Device::cpu().with_driver(|_: &ObedientDevice| -> Result<(), _> { unreachable!() }).unwrap_err();
+    assert!(error.to_string().contains("the driver is no `"), "{error}");
+    assert!(
+        matches!(&error, DeviceError::Call { error, .. } if error.kind() == BackendErrorKind::Unsupported)
+    );
+}
+
+#[test]
+fn native_code_that_finds_the_device_lost_tells_everybody() {
+    ends(|| {
+        let (device, _) = queued();
+        let buffer = device.allocate(16).unwrap();
+        let lost =
+            device.with_driver(|_: &ObedientDevice| Err::<(), _>(BackendError::lost("the cable is out")));
+        assert!(told(lost).contains("the cable is out"));
+        assert!(told(buffer.write(0, b"x")).contains("the cable is out"));
+    });
+}
+
+#[test]
+fn within_a_host_call_there_is_no_native_code_either() {
+    on_both(|device, _| {
+        let stream = device.create_stream().unwrap();
+        let (tell, tells) = std::sync::mpsc::channel();
+        stream
+            .call(move || tell.send(told(device.with_driver(|_: &ObedientDevice| Ok(())))).unwrap())
+            .unwrap();
+        assert!(tells.recv().unwrap().contains("host call"));
+        stream.synchronize().unwrap();
+    });
+}
