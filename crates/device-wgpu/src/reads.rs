@@ -86,16 +86,27 @@ impl Reads {
         Ok(())
     }
 
-    /// Ends the thread, when it has finished what there is. Waits for it.
-    pub(crate) fn close(&self) {
+    fn end(&self) {
         self.queue.lock().closed = true;
         self.queue.changed.notify_one();
+    }
+
+    /// Ends the thread, when it has finished what there is. Waits for it.
+    pub(crate) fn close(&self) {
+        self.end();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
             log::error!("the polling thread has panicked");
         }
+    }
+}
+
+impl Drop for Reads {
+    /// Without a wait: what is dropped last may be a stream.
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

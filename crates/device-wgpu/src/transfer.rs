@@ -45,10 +45,10 @@ impl Context {
     pub(crate) fn allocate(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
         let size = whole_words(len);
         let descriptor = BufferDescriptor { label: None, size, usage: USES, mapped_at_creation: false };
-        let buffer = self.create_buffer(&descriptor)?;
-        // On a device that was destroyed the call goes through, and the buffer is none.
+        // On a device that was destroyed the call goes through, and the buffer is none. Besides, what finished work held
+        // is free then.
         self.look()?;
-        Ok(buffer)
+        self.create_buffer(&descriptor)
     }
 
     /// Writes bytes, which are the caller's again when it returns.

@@ -1,5 +1,7 @@
 //! Kernels through the native handles.
 
+use std::time::{Duration, Instant};
+
 use device_registry::{
     BackendError, BackendErrorKind, Buffer, Device, DeviceError, EventOptions, Launch, Span, Stream,
 };
@@ -243,4 +245,57 @@ fn a_kernel_for_another_device_is_unsupported() {
     stream.launch(&[], double).unwrap();
     let error = stream.synchronize().unwrap_err().to_string();
     assert!(error.contains("the driver is no `device_wgpu::device::WgpuDevice`"), "{error}");
+}
+
+/// Many steps for each number. More than 65535 in one loop llvmpipe does not do.
+const SPIN: &str = "
+    @group(0) @binding(0) var<storage, read_write> numbers: array<u32>;
+
+    @compute @workgroup_size(64)
+    fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+        var state = numbers[id.x];
+        for (var step = 0u; step < 50000u; step++) {
+            state ^= state << 13u;
+            state ^= state >> 17u;
+            state ^= state << 5u;
+        }
+        numbers[id.x] = state;
+    }
+";
+
+fn spin(launch: &Launch<'_>) -> Result<(), BackendError> {
+    let (device, stream): (&WgpuDevice, &WgpuStream) = (launch.driver_as()?, launch.stream_as()?);
+    let [Some(span)] = launch.spans() else { return Err(BackendError::invalid("one buffer")) };
+    stream.submit([commands(device, &pipeline(device, SPIN)?, span)?])
+}
+
+#[test]
+fn what_runs_is_not_done_and_what_was_waited_for_is() {
+    let Some((device, stream)) = stream() else { return };
+    let other = device.create_stream().unwrap();
+    // As many numbers as take so long that nobody mistakes it for none.
+    let mut count = 64;
+    let buffer = loop {
+        let buffer = numbers(device, &vec![1; count]);
+        let started = Instant::now();
+        stream.launch(&[&buffer], spin).unwrap();
+        stream.synchronize().unwrap();
+        // Or as many as one dispatch has, which keep the fastest card busy for longer than it takes to ask.
+        if started.elapsed() > Duration::from_millis(300) || count == 64 << 15 {
+            break buffer;
+        }
+        count *= 2;
+    };
+    for by_event in [true, false] {
+        stream.launch(&[&buffer], spin).unwrap();
+        let event = stream.record().unwrap();
+        assert!(!event.query().unwrap() && !stream.query().unwrap());
+        // There is nothing in it.
+        assert!(other.query().unwrap());
+        match by_event {
+            true => event.synchronize().unwrap(),
+            false => stream.synchronize().unwrap(),
+        }
+        assert!(event.query().unwrap() && stream.query().unwrap());
+    }
 }
