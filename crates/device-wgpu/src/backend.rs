@@ -18,7 +18,7 @@ impl Wgpu {
                 (adapter, facts)
             })
             .collect();
-        devices.sort_by(|(_, left), (_, right)| left.place().cmp(&right.place()));
+        devices.sort_by_key(|(_, facts)| facts.place());
         Self { devices }
     }
 

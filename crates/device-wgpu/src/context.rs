@@ -130,8 +130,8 @@ impl Context {
     pub(crate) fn is_done(&self, submission: &Submission) -> Result<bool, BackendError> {
         if !submission.is_done() {
             submission.ask(&self.queue);
-            // Not a wait that lasts no time: it looks at the device and then at wgpu's list, and panics if another
-            // thread has cleared the list in between.
+            // Not a wait that lasts no time. It looks at the device and then at wgpu's list, and panics if another thread
+            // has cleared the list in between; gfx-rs/wgpu#9958, which 30.0.1 does not have.
             self.poll(PollType::Poll)?;
         }
         Ok(submission.is_done())

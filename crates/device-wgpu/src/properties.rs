@@ -22,7 +22,7 @@ impl Facts {
 
     /// Its place in the order of devices, which does not depend on the order in which a driver lists them: cards before
     /// what is part of a processor, an interface before another, and then the place in the machine.
-    pub(crate) fn place(&self) -> impl Ord {
+    pub(crate) fn place(&self) -> impl Ord + use<> {
         let kind = match self.info.device_type {
             DeviceType::DiscreteGpu => 0,
             DeviceType::IntegratedGpu => 1,
@@ -135,4 +135,54 @@ fn uuid(adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
 #[cfg(not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn uuid(_adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(kind: DeviceType, api: Backend, pci: &str, uuid: u8) -> Facts {
+        let info = AdapterInfo { device_pci_bus_id: pci.into(), ..AdapterInfo::new(kind, api) };
+        Facts { pci: pci.parse().ok(), uuid: Some(DeviceUuid::from_bytes([uuid; 16])), info }
+    }
+
+    #[test]
+    fn cards_come_first_and_the_cpu_last_whatever_order_the_drivers_have() {
+        let ordered = [
+            facts(DeviceType::DiscreteGpu, Backend::Vulkan, "0000:01:00.0", 9),
+            facts(DeviceType::DiscreteGpu, Backend::Vulkan, "0000:41:00.0", 1),
+            facts(DeviceType::DiscreteGpu, Backend::Vulkan, "", 0),
+            facts(DeviceType::DiscreteGpu, Backend::Dx12, "0000:01:00.0", 0),
+            facts(DeviceType::DiscreteGpu, Backend::Gl, "", 0),
+            facts(DeviceType::IntegratedGpu, Backend::Vulkan, "0000:00:02.0", 0),
+            facts(DeviceType::IntegratedGpu, Backend::Metal, "", 0),
+            facts(DeviceType::VirtualGpu, Backend::Vulkan, "0000:00:03.0", 0),
+            facts(DeviceType::Cpu, Backend::Vulkan, "", 3),
+            facts(DeviceType::Cpu, Backend::Vulkan, "", 4),
+        ];
+        for (place, left) in ordered.iter().enumerate() {
+            for right in &ordered[place + 1..] {
+                assert!(left.place() < right.place(), "{:?} before {:?}", left.info, right.info);
+            }
+        }
+    }
+
+    #[test]
+    fn makers_are_named_and_those_that_are_not_known_have_a_number() {
+        assert_eq!(vendor(0x10de).as_deref(), Some("NVIDIA"));
+        assert_eq!(vendor(0x1_0005).as_deref(), Some("Mesa"));
+        assert_eq!(vendor(0xbeef).as_deref(), Some("vendor 0xbeef"));
+        assert_eq!(vendor(0), None);
+    }
+
+    #[test]
+    fn a_driver_is_told_with_its_interface_and_without_what_is_not_known() {
+        let driver = |driver: &str, version: &str| {
+            let info = AdapterInfo::new(DeviceType::Other, Backend::Dx12);
+            super::driver(&AdapterInfo { driver: driver.into(), driver_info: version.into(), ..info })
+        };
+        assert_eq!(driver("WARP ", "1.0"), "DX12 WARP 1.0");
+        assert_eq!(driver("", "31.0"), "DX12 31.0");
+        assert_eq!(driver("", ""), "DX12");
+    }
 }
