@@ -2,26 +2,18 @@
 
 #![cfg(target_os = "linux")]
 
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
+
+use device_conformance::process::{self, threads};
 
 device_registry::autoload!();
 
 /// The libraries of GPUs that the process has opened.
 fn libraries() -> Vec<String> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let names = ["libvulkan", "libEGL", "libGL", "VkLayer"];
-    let mut found: Vec<String> =
-        files.filter(|file| names.iter().any(|name| file.contains(name))).map(str::to_owned).collect();
-    found.dedup();
-    found
-}
-
-fn threads() -> Vec<String> {
-    let tasks = fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
-    names.map(|name| name.trim().to_owned()).collect()
+    let is_of_gpus = |file: &String| names.iter().any(|name| file.contains(name));
+    process::libraries().into_iter().filter(is_of_gpus).collect()
 }
 
 #[test]

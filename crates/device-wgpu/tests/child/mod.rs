@@ -1,39 +1,39 @@
 //! Tests that run once more in a process of their own: with other variables, or with less memory.
+#![allow(dead_code, unused_imports, reason = "not every test program needs all of it")]
 
-use std::env;
 use std::process::{Command, Output};
 
-const CHILD: &str = "WGPU_TEST_CHILD";
-
-/// Whether this process is one that [`again`] has started.
-pub(crate) fn is_this() -> bool {
-    env::var_os(CHILD).is_some()
-}
+use device_conformance::process;
+pub(crate) use device_conformance::process::is_child as is_this;
 
 /// Runs the test of this name once more, in a process with these variables, and none of the machine's that choose
 /// drivers.
 pub(crate) fn again(test: &str, variables: &[(&str, &str)]) -> Output {
-    let path = env::current_exe().expect("the test has a file");
-    run(Command::new(path).args([test, "--exact", "--nocapture"]), test, variables)
+    process::again(test, |child| prepare(child).envs(variables.iter().copied()))
 }
 
 /// Has it run with so many KiB of address space.
 #[cfg(target_os = "linux")]
-#[allow(dead_code, reason = "not every test program needs it")]
 pub(crate) fn again_within(kib: u64, test: &str) -> Output {
-    let path = env::current_exe().expect("the test has a file");
-    let limited = format!("ulimit -v {kib} && exec \"$0\" {test} --exact --nocapture");
-    run(Command::new("sh").arg("-c").arg(limited).arg(path), test, &[])
+    process::again(test, |child| {
+        let program = prepare(child).get_program().to_owned();
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("ulimit -v {kib} && exec \"$0\" \"$@\"")]).arg(program);
+        for (name, value) in child.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        *child = limited;
+        child
+    })
 }
 
-fn run(command: &mut Command, test: &str, variables: &[(&str, &str)]) -> Output {
+fn prepare(child: &mut Command) -> &mut Command {
     for name in ["WGPU_BACKEND", "VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES"] {
-        command.env_remove(name);
+        child.env_remove(name);
     }
     // A layer of Mesa's prints where there is no desktop.
-    command.env(CHILD, "1").env("RUST_BACKTRACE", "0").env("NODEVICE_SELECT", "1");
-    let output = command.envs(variables.iter().copied()).output().expect("it starts");
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(printed.contains("running 1 test"), "there is no test `{test}`: {printed}");
-    output
+    child.env("NODEVICE_SELECT", "1")
 }
