@@ -13,6 +13,27 @@ pub fn beside(
     mut ours: impl FnMut(),
     mut other: impl FnMut(),
 ) {
+    rounds(group, name.into(), |times| time(times, &mut ours), |times| time(times, &mut other));
+}
+
+/// The same for functions that say themselves how long they took, as a part of them does not count.
+pub fn beside_timed(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: impl Into<String>,
+    mut ours: impl FnMut() -> Duration,
+    mut other: impl FnMut() -> Duration,
+) {
+    let sum = |times, call: &mut dyn FnMut() -> Duration| (0..times).map(|_| call()).sum();
+    rounds(group, name.into(), |times| sum(times, &mut ours), |times| sum(times, &mut other));
+}
+
+/// Measures in rounds of so many calls.
+fn rounds(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: String,
+    mut ours: impl FnMut(u64) -> Duration,
+    mut other: impl FnMut(u64) -> Duration,
+) {
     let mut rounds = Vec::new();
     // Short: many short rounds say more than few long ones, and each measures four times.
     group.sampling_mode(SamplingMode::Flat);
@@ -20,9 +41,9 @@ pub fn beside(
     group.bench_function(name, |bench| {
         bench.iter_custom(|times| {
             // Neither comes sooner than the other, or meets more of what it leaves in the caches.
-            let first = time(times, &mut ours);
-            let other = time(times, &mut other) + time(times, &mut other);
-            let ours = first + time(times, &mut ours);
+            let first = ours(times);
+            let other = other(times) + other(times);
+            let ours = first + ours(times);
             rounds.push(Round { ours, other, times });
             ours / 2
         });

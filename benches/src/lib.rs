@@ -12,7 +12,7 @@ use std::time::Duration;
 use criterion::Criterion;
 use device_registry::{BACKENDS, Backend, BackendDescriptor, Device, LoadFailure, backends};
 
-pub use crate::beside::beside;
+pub use crate::beside::{beside, beside_timed};
 pub use crate::cores::{Cores, keep_on};
 
 /// Links one backend that nobody asks for, or 7, 9, 10, 99, 100 or 999 of them; the digits after the number become

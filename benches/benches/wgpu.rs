@@ -3,8 +3,6 @@
 //! An empty operation is a submission of no commands, which is then waited for. To open a device is to request one of
 //! its adapter, with the same features and limits.
 
-mod beside;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,7 +15,7 @@ use device_wgpu::wgpu::{
 };
 use device_wgpu::{WgpuDevice, WgpuStream, wgpu};
 
-use crate::beside::{beside, beside_timed};
+use device_registry_benches::{beside, beside_timed};
 
 device_registry::autoload!();
 
@@ -34,17 +32,11 @@ struct Native {
 impl Native {
     /// Those of the device that is open.
     fn of(device: Device) -> Self {
-        let stream = device.create_stream().expect("it is open");
-        let (sender, receiver) = std::sync::mpsc::channel();
-        stream
-            .launch(&[], move |launch| {
-                let open: &WgpuDevice = launch.driver_as()?;
-                let (adapter, queue) = (open.adapter().clone(), open.queue().clone());
-                let _ = sender.send(Self { adapter, device: open.device().clone(), queue });
-                Ok(())
-            })
-            .expect("it is called");
-        receiver.recv().expect("it was sent")
+        let handles = |open: &WgpuDevice| {
+            let (adapter, queue) = (open.adapter().clone(), open.queue().clone());
+            Ok(Self { adapter, device: open.device().clone(), queue })
+        };
+        device.with_driver(handles).expect("it is open")
     }
 
     fn wait(&self, submission: SubmissionIndex) {
@@ -159,7 +151,7 @@ fn allocations(criterion: &mut Criterion) {
     let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
     for len in [1 << 10, 1 << 20] {
         let ours = || drop(device.allocate(len).expect("there is memory"));
-        beside(&mut group, &format!("{len}"), ours, || drop(native.buffer(len as u64, usage)));
+        beside(&mut group, len.to_string(), ours, || drop(native.buffer(len as u64, usage)));
     }
 }
 

@@ -7,15 +7,12 @@
 //! waits for; and once more in a process that has done it before.
 
 use std::cell::RefCell;
-use std::ffi::c_void;
 use std::hint::black_box;
 use std::process::Command;
 use std::ptr;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
+use criterion::{Criterion, Throughput, criterion_group};
 use device_opencl::cl3::command_queue::*;
 use device_opencl::cl3::context::{CL_CONTEXT_PLATFORM, create_context, release_context};
 use device_opencl::cl3::device::{CL_DEVICE_PLATFORM, CL_DEVICE_TYPE_ALL, get_device_ids, get_device_info};
@@ -24,7 +21,8 @@ use device_opencl::cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_o
 use device_opencl::cl3::platform::get_platform_ids;
 use device_opencl::cl3::types::{cl_context, cl_device_id, cl_event, cl_int, cl_mem};
 use device_opencl::{OpenClDevice, OpenClMemory, native_error};
-use device_registry::{BackendError, Buffer, Device, Launch, device};
+use device_registry::{Buffer, Device, device};
+use device_registry_benches::{beside, keep_on};
 
 device_registry::autoload!();
 
@@ -39,10 +37,8 @@ struct Direct {
 impl Direct {
     /// A queue beside those of the registry, in the same context, so that both copy from and to the same memory.
     fn beside(device: Device) -> Self {
-        let [context, device] = native(device, &[], |launch| {
-            let driver = launch.driver_as::<OpenClDevice>()?;
-            Ok([driver.context(), driver.device_id()])
-        });
+        let handles = |driver: &OpenClDevice| Ok((driver.context(), driver.device_id()));
+        let (context, device) = device.with_driver(handles).expect("it is open");
         Self { context, queue: queue(context, device) }
     }
 
@@ -67,28 +63,9 @@ fn queue(context: cl_context, device: cl_device_id) -> cl_command_queue {
     expect(unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) })
 }
 
-/// Pointers that only a kernel is given.
-fn native<const N: usize>(
-    device: Device,
-    buffers: &[&Buffer],
-    find: fn(&Launch<'_>) -> Result<[*mut c_void; N], BackendError>,
-) -> [*mut c_void; N] {
-    let (tell, told) = mpsc::channel();
-    let stream = device.create_stream().expect("it is open");
-    let launched = stream.launch(buffers, move |launch| {
-        tell.send(find(launch)?.map(|pointer| pointer.expose_provenance())).expect("it is waited for");
-        Ok(())
-    });
-    launched.expect("it asks for what is there");
-    told.recv().expect("the kernel has run").map(ptr::with_exposed_provenance_mut)
-}
-
 fn memory(buffer: &Buffer) -> cl_mem {
-    let [memory] = native(buffer.device(), &[buffer], |launch| {
-        let span = launch.spans()[0].as_ref().expect("it has bytes");
-        Ok([span.memory_as::<OpenClMemory>()?.buffer()])
-    });
-    memory
+    let span = buffer.span().expect("it has bytes");
+    span.memory_as::<OpenClMemory>().expect("it is of this backend").buffer()
 }
 
 fn expect<T>(result: Result<T, cl_int>) -> T {
@@ -233,62 +210,12 @@ fn beside_opencl(criterion: &mut Criterion) {
     opening(criterion, device);
 }
 
-/// Measures `ours` as criterion does, and `other` beside it.
-fn beside(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    name: &str,
-    mut ours: impl FnMut(),
-    mut other: impl FnMut(),
-) {
-    let mut rounds = Vec::new();
-    // Many short rounds say more than few long ones.
-    group.sampling_mode(SamplingMode::Flat);
-    group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
-    group.bench_function(name, |bench| {
-        bench.iter_custom(|times| {
-            // Neither comes sooner than the other, or meets more of what it leaves in the caches.
-            let first = time(times, &mut ours);
-            let other = time(times, &mut other) + time(times, &mut other);
-            let ours = first + time(times, &mut ours);
-            rounds.push((times, ours.as_secs_f64() / other.as_secs_f64()));
-            ours / 2
-        });
-    });
-    // Criterion warms up in rounds of other lengths, and tests in one.
-    let Some(&(last, _)) = rounds.last() else { return };
-    let mut ratios: Vec<f64> =
-        rounds.iter().filter(|(times, _)| *times == last).map(|&(_, ratio)| ratio).collect();
-    if ratios.len() < 4 {
-        return;
-    }
-    ratios.sort_by(f64::total_cmp);
-    let [low, ratio, high] = [1, 2, 3].map(|quarter| ratios[ratios.len() * quarter / 4]);
-    println!("                        ratio: {ratio:.3} ({low:.3} to {high:.3})");
-}
-
-fn time(times: u64, call: &mut impl FnMut()) -> Duration {
-    let start = Instant::now();
-    (0..times).for_each(|_| call());
-    start.elapsed()
-}
-
 criterion_group!(benches, beside_opencl);
 
-/// One processor for this thread and those that the driver starts. The work of a driver on the processor is done by
-/// another thread, and what it costs to wake that one depends on where it runs: more than all that is measured here.
-#[cfg(target_os = "linux")]
-fn stay_on_one_processor() {
-    // SAFETY: the set is one of nothing but zeros before a bit is set, and lives as long as the calls.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-    }
-}
-
 fn main() {
-    #[cfg(target_os = "linux")]
-    stay_on_one_processor();
+    // And those that the driver starts. The work of a driver on the processor is done by another thread, and what it costs
+    // to wake that one depends on where it runs: more than all that is measured here.
+    keep_on(0);
     if let Ok(way) = std::env::var(FIRST) {
         return open_first(&way);
     }

@@ -6,12 +6,11 @@
 //! and releasing it, when nobody else in the process has it. Without a GPU it says so and measures nothing.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use device_cuda::cudarc::driver::{DriverError, result, sys};
 use device_registry::{Device, HostBuffer, device};
+use device_registry_benches::beside;
 
 device_registry::autoload!();
 
@@ -150,45 +149,6 @@ fn native(criterion: &mut Criterion) {
     let direct = Direct::new();
     copies(criterion, device, &direct);
     empty_operations(criterion, device, &direct);
-}
-
-/// Measures `ours` as criterion does, and `other` beside it.
-fn beside(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    name: &str,
-    mut ours: impl FnMut(),
-    mut other: impl FnMut(),
-) {
-    let mut rounds = Vec::new();
-    // Many short rounds say more than few long ones.
-    group.sampling_mode(SamplingMode::Flat);
-    group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_secs(1));
-    group.bench_function(name, |bench| {
-        bench.iter_custom(|times| {
-            // Neither comes sooner than the other, or meets more of what it leaves in the caches.
-            let first = time(times, &mut ours);
-            let other = time(times, &mut other) + time(times, &mut other);
-            let ours = first + time(times, &mut ours);
-            rounds.push((times, ours.as_secs_f64() / other.as_secs_f64()));
-            ours / 2
-        });
-    });
-    // Criterion warms up in rounds of other lengths, and tests in one.
-    let Some(&(last, _)) = rounds.last() else { return };
-    let mut ratios: Vec<f64> =
-        rounds.iter().filter(|(times, _)| *times == last).map(|&(_, ratio)| ratio).collect();
-    if ratios.len() < 4 {
-        return;
-    }
-    ratios.sort_by(f64::total_cmp);
-    let [low, ratio, high] = [1, 2, 3].map(|quarter| ratios[ratios.len() * quarter / 4]);
-    println!("                        ratio: {ratio:.3} ({low:.3} to {high:.3})");
-}
-
-fn time(times: u64, call: &mut impl FnMut()) -> Duration {
-    let start = Instant::now();
-    (0..times).for_each(|_| call());
-    start.elapsed()
 }
 
 criterion_group!(benches, native);
