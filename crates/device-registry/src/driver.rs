@@ -373,6 +373,19 @@ pub trait EventDriver: Any + Send + Sync {
     /// That of work that failed.
     fn query(&self) -> Result<bool, BackendError>;
 
+    /// Whether nothing of the work before it runs any more, be it that some has failed: then the core lets go of what that
+    /// work has used. Does not wait.
+    ///
+    /// By default the same as [`query`](Self::query), whose error may be one of the question, so that nothing is let go
+    /// after it. A driver that knows better says so, or what is behind a failure is kept until the stream is waited for.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be known.
+    fn is_over(&self) -> Result<bool, BackendError> {
+        self.query()
+    }
+
     /// Waits until the work before it is done.
     ///
     /// # Errors

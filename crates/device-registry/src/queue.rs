@@ -296,7 +296,7 @@ impl Queue {
         loop {
             let oldest = lock(&self.in_flight).marked.front().map(|(event, _)| Arc::clone(event));
             let Some(event) = oldest else { return any };
-            if !matches!(self.device.call("query an event", |_| event.query()), Ok(true)) {
+            if !matches!(self.device.call("query an event", |_| event.is_over()), Ok(true)) {
                 return any;
             }
             let mut in_flight = lock(&self.in_flight);

@@ -481,6 +481,10 @@ impl EventDriver for ObedientEvent {
         reached.transpose().map(|time| time.is_some())
     }
 
+    fn is_over(&self) -> Result<bool, BackendError> {
+        Ok(self.0.0.lock().unwrap().is_some())
+    }
+
     fn synchronize(&self) -> Result<(), BackendError> {
         self.time().map(|_| ())
     }

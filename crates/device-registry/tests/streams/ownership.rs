@@ -1,5 +1,6 @@
 //! Work owns what it touches, and lets it go when it is done.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
@@ -218,5 +219,28 @@ fn what_a_kernel_keeps_may_use_the_stream_when_it_is_dropped() {
                 .unwrap();
         }
         stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn what_is_behind_a_failure_is_let_go_without_a_wait() {
+    ends(|| {
+        let (device, control) = queued();
+        let stream = device.create_stream().unwrap();
+        let kept = Arc::new(());
+        // The first event that is reached has failed. There is one now and then, to know what is done.
+        control.fail(BackendError::other("a kernel failed"));
+        for _ in 0..300 {
+            let value = Arc::clone(&kept);
+            let kernel = |launch: &Launch<'_>| {
+                launch.keep(value);
+                Ok(())
+            };
+            stream.launch(&[], kernel).unwrap();
+        }
+        while Arc::strong_count(&kept) > 100 {
+            device.memory_statistics().unwrap();
+            thread::yield_now();
+        }
     });
 }
