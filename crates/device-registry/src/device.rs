@@ -11,7 +11,7 @@ use crate::open_device::OpenDevice;
 use crate::operation::driver_as;
 use crate::{
     Backend, BackendError, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
-    MemoryStatistics, backends, cpu, current, open,
+    MemoryStatistics, backends, cpu, current, host_call, open,
 };
 
 /// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code, unless it is
@@ -319,7 +319,8 @@ impl Device {
     /// first use, and returns what the code returns.
     ///
     /// It runs on this thread, beside whatever the device's streams do. What is to happen in the order of a stream is
-    /// [launched](crate::Stream::launch) there.
+    /// [launched](crate::Stream::launch) there. As a kernel it may not use devices: a call of this crate's in it is an
+    /// error, for one that closes the device would wait for itself.
     ///
     /// ```no_run
     /// # struct AcmeDevice;
@@ -349,7 +350,10 @@ impl Device {
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        open::device(self)?.call("native code", |driver| code(driver_as(driver)?))
+        open::device(self)?.call("native code", |driver| {
+            let driver = driver_as(driver)?;
+            host_call::run(|| code(driver))
+        })
     }
 
     /// The place among the backend's devices, once resolved.

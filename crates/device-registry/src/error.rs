@@ -97,7 +97,7 @@ pub enum DeviceError {
         /// Where the stream is.
         stream: Device,
     },
-    /// A host call of a stream, which may not use devices, has tried to.
+    /// A host call of a stream, a kernel or native code, none of which may use devices, has tried to.
     InHostCall {
         /// The device that it tried to use.
         device: Device,
@@ -194,7 +194,13 @@ impl fmt::Display for DeviceError {
                 {
                     write!(f, " ({package} {version})")?;
                 }
-                write!(f, ": {call}: {error}")
+                write!(f, ": {call}: {error}")?;
+                match error.kind() {
+                    BackendErrorKind::Lost => {
+                        f.write_str("; `Device::reset` lets it be opened afresh, where that is possible")
+                    }
+                    _ => Ok(()),
+                }
             }
             Self::OpenCycle { device, path } => {
                 write!(f, "`{device}` needs itself in order to open: {}", path.join(" -> "))
@@ -219,7 +225,7 @@ impl fmt::Display for DeviceError {
             Self::Misaligned { role, device, range, alignment } => write!(
                 f,
                 "bytes {range:?} of the {role}'s memory on `{device}` are not aligned: this device's copies and fills \
-                 begin at multiples of {alignment} bytes, and are as long or reach the end of the memory on both sides"
+                 begin at multiples of {alignment} bytes, and end at one or, on both sides, at the end of the memory"
             ),
             Self::Pattern { device, pattern_len, range } => match pattern_len {
                 1 | 2 | 4 | 8 | 16 => write!(
@@ -239,8 +245,8 @@ impl fmt::Display for DeviceError {
             ),
             Self::InHostCall { device, call } => write!(
                 f,
-                "`{device}`: {call}: a host call of a stream may not use devices: do it behind the call, in the \
-                 stream or after waiting for it"
+                "`{device}`: {call}: a host call, a kernel or other native code may not use devices: do it behind the \
+                 call, in the stream or after waiting for it"
             ),
             Self::Closed { device, call } => write!(
                 f,
@@ -400,8 +406,11 @@ mod tests {
     fn the_source_of_a_backends_error_is_the_source_of_ours() {
         let error = BackendError::lost("gone").with_source(std::io::Error::other("Xid 79"));
         let error = DeviceError::Call { device: Device::cpu(), call: "read", error };
-        let expected =
-            concat!("`cpu` (device-registry ", env!("CARGO_PKG_VERSION"), "): read: device lost: gone");
+        let expected = concat!(
+            "`cpu` (device-registry ",
+            env!("CARGO_PKG_VERSION"),
+            "): read: device lost: gone; `Device::reset` lets it be opened afresh, where that is possible"
+        );
         assert_eq!(error.to_string(), expected);
         assert_eq!(error.source().unwrap().to_string(), "Xid 79");
         assert_eq!(format!("{error:?}"), format!("{expected}\ncaused by: Xid 79"));

@@ -85,7 +85,8 @@ impl Span {
     pub fn memory_as<M: Memory>(&self) -> Result<&M, BackendError> {
         let memory: &dyn Any = self.memory();
         memory.downcast_ref().ok_or_else(|| {
-            BackendError::invalid(format!("the memory is no `{}`", std::any::type_name::<M>()))
+            let (device, name) = (self.device().device(), std::any::type_name::<M>());
+            BackendError::invalid(format_args!("the memory is no `{name}`: it is on `{device}`"))
         })
     }
 

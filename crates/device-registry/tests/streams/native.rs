@@ -61,3 +61,16 @@ fn within_a_host_call_there_is_no_native_code_either() {
         stream.synchronize().unwrap();
     });
 }
+
+#[test]
+fn native_code_may_not_use_devices_nor_close_its_own() {
+    on_both(|device, _| {
+        let buffer = device.allocate(16).unwrap();
+        let refused =
+            device.with_driver(|_: &ObedientDevice| Ok([device.close(), buffer.write(0, b"x")])).unwrap();
+        for result in refused {
+            assert!(matches!(result, Err(DeviceError::InHostCall { .. })), "{result:?}");
+        }
+        buffer.write(0, b"x").unwrap();
+    });
+}
