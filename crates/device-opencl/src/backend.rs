@@ -8,7 +8,7 @@ use cl3::types::{cl_device_id, cl_device_type, cl_platform_id};
 use device_registry::{Backend, BackendError, DeviceDriver, DeviceProperties};
 
 use crate::device::OpenClDevice;
-use crate::error::native_error;
+use crate::error::call_error;
 use crate::properties::{self, Facts, Version};
 
 /// All that programs can be compiled for. Custom devices have built-in kernels only.
@@ -90,7 +90,7 @@ fn list(platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
             Ok(devices) => listed.push((order, platform, devices)),
             Err(status) => {
                 // A driver that is broken is no reason to do without the others.
-                let error = native_error("clGetDeviceIDs", status);
+                let error = call_error("clGetDeviceIDs", status);
                 log::warn!("the OpenCL platform `{}` does not list its devices: {error}", order[0]);
                 failure = Some(error);
             }
@@ -118,7 +118,7 @@ impl Found {
             return Ok(facts);
         }
         let facts = Facts::ask(&self.platform_name, self.id.0)
-            .map_err(|status| native_error("clGetDeviceInfo", status))?;
+            .map_err(|status| call_error("clGetDeviceInfo", status))?;
         Ok(self.facts.get_or_init(|| facts))
     }
 }
@@ -146,7 +146,7 @@ impl Backend for OpenCl {
             Ok(false) => {
                 Err(BackendError::unavailable("the driver says that the device is not available now"))
             }
-            Err(status) => Err(native_error("clGetDeviceInfo", status)),
+            Err(status) => Err(call_error("clGetDeviceInfo", status)),
         }
     }
 }

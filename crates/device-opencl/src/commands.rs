@@ -10,7 +10,7 @@ use cl3::event::CL_COMPLETE;
 use cl3::types::cl_int;
 use device_registry::BackendError;
 
-use crate::error::native_error;
+use crate::error::call_error;
 use crate::event;
 use crate::handle::Handle;
 
@@ -120,7 +120,7 @@ impl State {
             let Some(Command { number, call, .. }) = self.pending.pop_front() else { return };
             self.done = self.done.max(number);
             if let (Some(status), Some(call)) = (failure, call) {
-                self.fail(number, native_error(call, status));
+                self.fail(number, call_error(call, status));
             }
         }
     }

@@ -9,7 +9,7 @@ use cl3::context::{CL_CONTEXT_PLATFORM, cl_context_properties};
 use cl3::types::{cl_context, cl_device_id, cl_platform_id};
 use device_registry::BackendError;
 
-use crate::error::{Status, native_error};
+use crate::error::{Status, call_error};
 
 /// The context of one device. Its buffers, queues and events keep it alive in OpenCL after it was released here.
 pub(crate) struct Context {
@@ -33,7 +33,7 @@ impl Context {
         // The number itself, as nobody can say when the last call comes.
         let ordinal = ptr::without_provenance_mut(ordinal);
         let context = cl3::context::create_context(&[device], properties.as_ptr(), Some(notify), ordinal)
-            .map_err(|status| native_error("clCreateContext", status))?;
+            .map_err(|status| call_error("clCreateContext", status))?;
         Ok(Self { context, device, released: AtomicBool::new(false) })
     }
 

@@ -17,7 +17,7 @@ use device_registry::{
 };
 
 use crate::context::Context;
-use crate::error::{allocation_error, error_of, native_error};
+use crate::error::{allocation_error, call_error, error_of};
 use crate::event;
 use crate::handle::Handle;
 use crate::memory::{OpenClMemory, Pinned};
@@ -91,7 +91,7 @@ impl OpenClDevice {
             // SAFETY: as above.
             false => unsafe { create_command_queue(context, device, profiling) },
         };
-        let queue = created.map_err(|status| native_error("clCreateCommandQueue", status))?;
+        let queue = created.map_err(|status| call_error("clCreateCommandQueue", status))?;
         // SAFETY: it was just made, with one reference.
         Ok(unsafe { Handle::queue(queue) })
     }

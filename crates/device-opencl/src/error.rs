@@ -14,10 +14,14 @@ use device_registry::{BackendError, BackendErrorKind};
 ///
 /// | status | kind |
 /// |---|---|
-/// | `CL_DEVICE_NOT_AVAILABLE`, `CL_CONTEXT_TERMINATED_KHR`, and that a device, context or queue is invalid: those of this backend are valid for as long as the device is there | [`Lost`](BackendErrorKind::Lost) |
+/// | `CL_DEVICE_NOT_AVAILABLE`, `CL_CONTEXT_TERMINATED_KHR` | [`Lost`](BackendErrorKind::Lost) |
 /// | a function that the loader does not have, no compiler | [`Unsupported`](BackendErrorKind::Unsupported) |
-/// | other arguments that are invalid, a program that does not build | [`Invalid`](BackendErrorKind::Invalid) |
+/// | arguments that are invalid, a program that does not build | [`Invalid`](BackendErrorKind::Invalid) |
 /// | anything else | [`Other`](BackendErrorKind::Other) |
+///
+/// `CL_INVALID_CONTEXT` is an argument like any other here: so says a launch whose program was built before the device was
+/// closed, or for another device. The backend's own calls, which mix nothing up, take it for a loss, and also that a
+/// device or queue is invalid.
 ///
 /// ```
 /// use device_opencl::cl3::error_codes::{CL_DEVICE_NOT_AVAILABLE, CL_INVALID_KERNEL_ARGS};
@@ -31,14 +35,28 @@ use device_registry::{BackendError, BackendErrorKind};
 /// ```
 #[must_use]
 pub fn native_error(call: &str, status: cl_int) -> BackendError {
-    BackendError::new(kind(status), format_args!("{call}: {}", Status(status))).with_source(Status(status))
+    of_kind(kind(status), call, status)
+}
+
+fn of_kind(kind: BackendErrorKind, call: &str, status: cl_int) -> BackendError {
+    BackendError::new(kind, format_args!("{call}: {}", Status(status))).with_source(Status(status))
+}
+
+/// The same for the backend's own calls, whose device, context and queue are valid for as long as the device is there.
+pub(crate) fn call_error(call: &str, status: cl_int) -> BackendError {
+    match status {
+        CL_INVALID_DEVICE | CL_INVALID_CONTEXT | CL_INVALID_COMMAND_QUEUE => {
+            of_kind(BackendErrorKind::Lost, call, status)
+        }
+        _ => native_error(call, status),
+    }
 }
 
 /// The same for a call that needs `len` bytes of memory, of which there may be too little.
 pub(crate) fn error_of(call: &str, status: cl_int, len: usize) -> BackendError {
     match status {
         CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY => out_of_memory(call, status, len),
-        _ => native_error(call, status),
+        _ => call_error(call, status),
     }
 }
 
@@ -58,11 +76,7 @@ fn out_of_memory(call: &str, status: cl_int, len: usize) -> BackendError {
 
 fn kind(status: cl_int) -> BackendErrorKind {
     match status {
-        CL_DEVICE_NOT_AVAILABLE
-        | CL_CONTEXT_TERMINATED_KHR
-        | CL_INVALID_DEVICE
-        | CL_INVALID_CONTEXT
-        | CL_INVALID_COMMAND_QUEUE => BackendErrorKind::Lost,
+        CL_DEVICE_NOT_AVAILABLE | CL_CONTEXT_TERMINATED_KHR => BackendErrorKind::Lost,
         DLOPEN_FUNCTION_NOT_AVAILABLE | CL_COMPILER_NOT_AVAILABLE | CL_LINKER_NOT_AVAILABLE => {
             BackendErrorKind::Unsupported
         }
@@ -95,7 +109,9 @@ mod tests {
         for (status, kind) in [
             (CL_DEVICE_NOT_AVAILABLE, BackendErrorKind::Lost),
             (CL_CONTEXT_TERMINATED_KHR, BackendErrorKind::Lost),
-            (CL_INVALID_COMMAND_QUEUE, BackendErrorKind::Lost),
+            (CL_INVALID_CONTEXT, BackendErrorKind::Invalid),
+            (CL_INVALID_DEVICE, BackendErrorKind::Invalid),
+            (CL_INVALID_COMMAND_QUEUE, BackendErrorKind::Invalid),
             (CL_COMPILER_NOT_AVAILABLE, BackendErrorKind::Unsupported),
             (DLOPEN_FUNCTION_NOT_AVAILABLE, BackendErrorKind::Unsupported),
             (CL_INVALID_VALUE, BackendErrorKind::Invalid),
@@ -106,6 +122,23 @@ mod tests {
             (-7777, BackendErrorKind::Other),
         ] {
             assert_eq!(native_error("clFinish", status).kind(), kind, "{}", Status(status));
+        }
+    }
+
+    #[test]
+    fn what_is_the_backends_own_is_invalid_when_the_device_is_lost() {
+        for status in [CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_COMMAND_QUEUE] {
+            for error in [
+                call_error("clFinish", status),
+                error_of("clFinish", status, 1),
+                allocation_error("clFinish", status, 1),
+            ] {
+                assert_eq!(error.kind(), BackendErrorKind::Lost, "{}", Status(status));
+                assert!(error.to_string().ends_with(&format!("clFinish: {}", Status(status))), "{error}");
+            }
+        }
+        for status in [CL_INVALID_VALUE, CL_OUT_OF_RESOURCES, CL_DEVICE_NOT_AVAILABLE] {
+            assert_eq!(call_error("clFinish", status).kind(), native_error("clFinish", status).kind());
         }
     }
 

@@ -14,7 +14,7 @@ use device_registry::{BackendError, EventDriver};
 
 use crate::commands::Commands;
 use crate::context::Context;
-use crate::error::native_error;
+use crate::error::call_error;
 use crate::handle::Handle;
 
 /// A marker that a stream has enqueued.
@@ -50,7 +50,7 @@ impl OpenClEvent {
         match get_event_profiling_info(self.get(), CL_PROFILING_COMMAND_END) {
             Ok(InfoType::Ulong(time)) => Ok(time),
             Ok(_) => Err(BackendError::other("clGetEventProfilingInfo: the time is no number")),
-            Err(status) => Err(native_error("clGetEventProfilingInfo", status)),
+            Err(status) => Err(call_error("clGetEventProfilingInfo", status)),
         }
     }
 }
@@ -63,7 +63,7 @@ impl EventDriver for OpenClEvent {
             reached => self
                 .commands
                 .outcome_before(self.number)
-                .and(reached.and_then(succeeded).map_err(|status| native_error("a marker", status)))
+                .and(reached.and_then(succeeded).map_err(|status| call_error("a marker", status)))
                 .map(|()| true),
         }
     }
@@ -71,7 +71,7 @@ impl EventDriver for OpenClEvent {
     fn synchronize(&self) -> Result<(), BackendError> {
         let waited = wait(&self.marker);
         self.commands.outcome_before(self.number)?;
-        waited.map_err(|status| native_error("clWaitForEvents", status))
+        waited.map_err(|status| call_error("clWaitForEvents", status))
     }
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {

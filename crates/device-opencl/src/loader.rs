@@ -6,7 +6,7 @@ use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE}
 use cl3::types::cl_platform_id;
 use device_registry::LoadFailure;
 
-use crate::error::{Status, native_error};
+use crate::error::{Status, call_error};
 
 /// Libraries to try before the system's, with `;` between them.
 const PATHS: &str = "OPENCL_DYLIB_PATH";
@@ -75,7 +75,7 @@ pub(crate) fn platforms() -> Result<Vec<cl_platform_id>, LoadFailure> {
             let reason = format!("the library that opens is no OpenCL loader: {}", Status(status));
             Err(LoadFailure::unavailable(reason))
         }
-        Err(status) => Err(native_error("clGetPlatformIDs", status).into()),
+        Err(status) => Err(call_error("clGetPlatformIDs", status).into()),
     }
 }
 

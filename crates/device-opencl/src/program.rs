@@ -9,7 +9,7 @@ use cl3::types::{cl_int, cl_program};
 use device_registry::BackendError;
 
 use crate::context::Context;
-use crate::error::{Status, native_error};
+use crate::error::{Status, call_error};
 use crate::handle::Handle;
 
 /// A program that was [compiled](crate::OpenClDevice::build) for a device.
@@ -24,13 +24,13 @@ impl OpenClProgram {
             .map_err(|error| BackendError::invalid("options with a zero in them").with_source(error))?;
         // Never without a byte: `cl3` passes the length, and OpenCL takes 0 for a text that ends with a zero.
         let program = create_program_with_source(context.get(), &[&format!("{source}\n")])
-            .map_err(|status| native_error("clCreateProgramWithSource", status))?;
+            .map_err(|status| call_error("clCreateProgramWithSource", status))?;
         // SAFETY: it was just made, with one reference.
         let program = unsafe { Handle::program(program) };
         match build_program(program.get(), &[context.device()], &options, None, ptr::null_mut()) {
             Ok(()) => Ok(Self(program)),
             Err(status @ CL_BUILD_PROGRAM_FAILURE) => Err(refused(&program, context, status)),
-            Err(status) => Err(native_error("clBuildProgram", status)),
+            Err(status) => Err(call_error("clBuildProgram", status)),
         }
     }
 

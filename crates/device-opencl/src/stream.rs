@@ -17,7 +17,7 @@ use device_registry::{
 
 use crate::commands::Commands;
 use crate::context::Context;
-use crate::error::{error_of, native_error};
+use crate::error::{call_error, error_of};
 use crate::event::{self, OpenClEvent};
 use crate::handle::Handle;
 use crate::memory::OpenClMemory;
@@ -65,7 +65,7 @@ impl OpenClStream {
     fn mark(&self) -> Result<Handle, BackendError> {
         // SAFETY: no list of events is given.
         let marker = unsafe { enqueue_marker_with_wait_list(self.command_queue(), 0, ptr::null()) };
-        let marker = marker.map_err(|status| native_error("clEnqueueMarkerWithWaitList", status))?;
+        let marker = marker.map_err(|status| call_error("clEnqueueMarkerWithWaitList", status))?;
         // SAFETY: it was just made, with one reference.
         Ok(unsafe { Handle::event(marker) })
     }
@@ -109,7 +109,7 @@ impl StreamDriver for OpenClStream {
                 // SAFETY: it was made by `into_raw` above, and no callback has it.
                 drop(unsafe { Box::from_raw(reading) });
             }
-            return Err(native_error("clSetEventCallback", status));
+            return Err(call_error("clSetEventCallback", status));
         }
         // Its failure is the completion's to tell.
         self.commands.add(None, Arc::new(event));
@@ -170,7 +170,7 @@ impl StreamDriver for OpenClStream {
     }
 
     fn flush(&self) -> Result<(), BackendError> {
-        flush(self.command_queue()).map_err(|status| native_error("clFlush", status))
+        flush(self.command_queue()).map_err(|status| call_error("clFlush", status))
     }
 
     fn query(&self) -> Result<bool, BackendError> {
@@ -183,7 +183,7 @@ impl StreamDriver for OpenClStream {
 
     fn synchronize(&self) -> Result<(), BackendError> {
         let number = self.commands.submitted();
-        finish(self.command_queue()).map_err(|status| native_error("clFinish", status))?;
+        finish(self.command_queue()).map_err(|status| call_error("clFinish", status))?;
         self.commands.finish(number)
     }
 }
@@ -209,7 +209,7 @@ impl Reading {
             // Nobody can say when a device that has failed no longer writes there; and pinned memory must not be freed
             // on this thread.
             mem::forget(destination);
-            Err(native_error("clEnqueueReadBuffer", status))
+            Err(call_error("clEnqueueReadBuffer", status))
         } else {
             Ok(destination)
         };

@@ -5,6 +5,7 @@ mod child;
 use std::ffi::CStr;
 use std::mem::size_of_val;
 use std::ptr;
+use std::sync::{Arc, Mutex};
 
 use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
 use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
@@ -112,6 +113,58 @@ fn a_stream_is_not_done_before_what_a_kernel_has_enqueued() {
     let left = start.elapsed();
     assert!(!done || left.as_millis() < 1, "it was said to be done {left:?} before it was");
     assert!(stream.query().unwrap());
+}
+
+/// Sets an integer to one, with a program that may be of another context.
+fn set_one(launch: &Launch<'_>, program: &OpenClProgram) -> Result<(), BackendError> {
+    let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+    let buffer = launch.spans()[0].as_ref().unwrap().memory_as::<OpenClMemory>()?.buffer();
+    let enqueue = || {
+        let kernel = create_kernel(program.program(), c"set_one")?;
+        let enqueued = set(kernel, 0, &buffer)
+            // SAFETY: the kernel touches one integer of the buffer, which the core keeps.
+            .and_then(|()| unsafe {
+                enqueue_nd_range_kernel(queue, kernel, 1, ptr::null(), &1, ptr::null(), 0, ptr::null())
+            })
+            // SAFETY: it is the command's event, of which nobody else knows.
+            .and_then(|event| unsafe { device_opencl::cl3::event::release_event(event) });
+        // SAFETY: it was made above; what is enqueued keeps it alive.
+        unsafe { release_kernel(kernel) }.and(enqueued)
+    };
+    enqueue().map_err(|status| native_error("set_one", status))
+}
+
+#[test]
+fn a_program_of_an_earlier_opening_is_a_mistake_of_its_user_and_no_loss() {
+    const SOURCE: &str = "kernel void set_one(global int *value) { *value = 1; }";
+    const NAME: &str = "a_program_of_an_earlier_opening_is_a_mistake_of_its_user_and_no_loss";
+    // In a process of its own, as it closes the device.
+    if !child::is_this() {
+        return child::passes(NAME, &[]);
+    }
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let kept = Arc::new(Mutex::new(None));
+    {
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+        let kept = Arc::clone(&kept);
+        let built = stream.launch(&[&buffer], move |launch| {
+            let program = launch.driver_as::<OpenClDevice>()?.build(SOURCE, "")?;
+            set_one(launch, &program)?;
+            *kept.lock().unwrap() = Some(program);
+            Ok(())
+        });
+        built.unwrap();
+        assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), ints([1]));
+    }
+    device.close().unwrap();
+
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    let other = device.allocate(4).unwrap();
+    let program = kept.lock().unwrap().take().unwrap();
+    let error = stream.launch(&[&buffer], move |launch| set_one(launch, &program)).unwrap_err();
+    assert_eq!(error.kind(), Some(BackendErrorKind::Invalid), "{error}");
+    other.write(0, &ints([2])).unwrap();
+    assert_eq!(*stream.read(&other, ..).unwrap().wait().unwrap(), ints([2]));
 }
 
 #[test]
