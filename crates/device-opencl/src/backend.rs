@@ -20,7 +20,8 @@ const OLDEST: Version = (1, 2);
 pub(crate) struct OpenCl {
     /// In the loader's order.
     platforms: Vec<Platform>,
-    /// In the order of their ordinals. Listed when somebody first asks; from then on an ordinal is one device.
+    /// In the order of their ordinals. Listed when somebody first asks, until there are some; from then on an ordinal is
+    /// one device.
     devices: OnceLock<Vec<Found>>,
     /// Held while they are listed: PoCL has no devices for a thread that asks while another one's question is its first.
     listing: Mutex<()>,
@@ -78,8 +79,8 @@ impl OpenCl {
     }
 }
 
-/// All devices: sorted by the names of their platforms, as the loader's order is that of a directory, and within a
-/// platform as it lists them. Platforms of one name are sorted by vendor and version.
+/// All devices, of which there is at least one: sorted by the names of their platforms, as the loader's order is that of
+/// a directory, and within a platform as it lists them. Platforms of one name are sorted by vendor and version.
 fn list(platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
     let mut listed = Vec::new();
     let mut failure = None;
@@ -96,20 +97,33 @@ fn list(platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
             }
         }
     }
-    if let (Some(error), true) = (failure, listed.is_empty()) {
-        return Err(error);
-    }
     listed.sort_by(|(left, ..), (right, ..)| left.cmp(right));
-    let found = listed.into_iter().flat_map(|([platform_name, ..], platform, devices)| {
-        let found = move |device| Found {
+    let found = listed.iter().flat_map(|([platform_name, ..], platform, devices)| {
+        let found = |&device| Found {
             id: DeviceId(device),
-            platform,
+            platform: *platform,
             platform_name: platform_name.clone(),
             facts: OnceLock::new(),
         };
-        devices.into_iter().map(found)
+        devices.iter().map(found)
     });
-    Ok(found.collect())
+    let found: Vec<_> = found.collect();
+    match failure {
+        _ if !found.is_empty() => Ok(found),
+        Some(error) => Err(error),
+        None => Err(no_device(listed.iter().map(|([name, ..], ..)| name.as_str()))),
+    }
+}
+
+/// None at all is not what somebody has installed an OpenCL for.
+fn no_device<'a>(platforms: impl Iterator<Item = &'a str>) -> BackendError {
+    let platforms: Vec<_> = platforms.map(|name| format!("`{name}`")).collect();
+    BackendError::unavailable(format_args!(
+        "no platform of OpenCL has a device that programs can be compiled for: {}; a variable of their own, such as \
+         POCL_DEVICES or RUSTICL_ENABLE, a device file that may not be opened, or a cache folder that cannot be written may \
+         be the cause",
+        platforms.join(", ")
+    ))
 }
 
 impl Found {

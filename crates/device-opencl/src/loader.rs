@@ -10,6 +10,7 @@ use crate::error::{Status, call_error};
 
 /// Libraries to try before the system's, with `;` between them.
 const PATHS: &str = "OPENCL_DYLIB_PATH";
+const UNSET: &str = "unset it, or name a loader";
 /// Where Linux' loaders look for drivers, in place of `/etc/OpenCL/vendors`: ocl-icd and Khronos'.
 const VENDORS: [&str; 2] = ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"];
 
@@ -50,8 +51,14 @@ pub(crate) fn open() -> Result<(), LoadFailure> {
 fn open_named() -> Result<(), LoadFailure> {
     let Some(paths) = env::var_os(PATHS) else { return Ok(()) };
     let Some(paths) = paths.to_str() else {
-        return Err(LoadFailure::unavailable(format!("no OpenCL loader: {PATHS} is set, and not to a text")));
+        let reason = format!("no OpenCL loader: {PATHS} is set, and not to a text; {UNSET}");
+        return Err(LoadFailure::unavailable(reason));
     };
+    if paths.split(';').any(str::is_empty) {
+        // The empty name is the program itself, which would open.
+        let reason = format!("no OpenCL loader: {PATHS} is set to `{paths}`, where a name is empty; {UNSET}");
+        return Err(LoadFailure::unavailable(reason));
+    }
     let mut reason = format!("no OpenCL loader: {PATHS} is set, and none of it opens");
     for path in paths.split(';') {
         match dlopen2::raw::Library::open(path) {
@@ -63,7 +70,7 @@ fn open_named() -> Result<(), LoadFailure> {
             Err(error) => reason += &format!("; `{path}`: {error}"),
         }
     }
-    Err(LoadFailure::unavailable(reason))
+    Err(LoadFailure::unavailable(format!("{reason}; {UNSET}")))
 }
 
 /// All platforms, in the loader's order, of which there is at least one.
@@ -72,7 +79,10 @@ pub(crate) fn platforms() -> Result<Vec<cl_platform_id>, LoadFailure> {
         Ok(platforms) if !platforms.is_empty() => Ok(platforms),
         Ok(_) | Err(CL_PLATFORM_NOT_FOUND_KHR) => Err(LoadFailure::unavailable(no_platform())),
         Err(status @ DLOPEN_FUNCTION_NOT_AVAILABLE) => {
-            let reason = format!("the library that opens is no OpenCL loader: {}", Status(status));
+            let mut reason = format!("the library that opens is no OpenCL loader: {}", Status(status));
+            if let Some(paths) = env::var_os(PATHS) {
+                reason += &format!("; {PATHS} is set to `{}`; {UNSET}", paths.display());
+            }
             Err(LoadFailure::unavailable(reason))
         }
         Err(status) => Err(call_error("clGetPlatformIDs", status).into()),

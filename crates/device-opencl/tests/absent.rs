@@ -98,8 +98,25 @@ fn a_loader_that_is_asked_for_and_not_there_is_said() {
     let variables = [("OPENCL_DYLIB_PATH", "/nonexistent/libOpenCL.so;/nonexistent/other.so")];
     if is_here("a_loader_that_is_asked_for_and_not_there_is_said", &variables) {
         let reason = reason();
-        expect(&reason, &["OPENCL_DYLIB_PATH", "`/nonexistent/libOpenCL.so`", "`/nonexistent/other.so`"]);
+        expect(
+            &reason,
+            &["OPENCL_DYLIB_PATH", "`/nonexistent/libOpenCL.so`", "`/nonexistent/other.so`", "unset it"],
+        );
     }
+}
+
+#[test]
+fn an_empty_name_of_a_loader_is_refused_and_not_the_program_itself() {
+    const NAME: &str = "an_empty_name_of_a_loader_is_refused_and_not_the_program_itself";
+    if !child::is_this() {
+        for paths in ["", ";", "libOpenCL.so.1;", ";libOpenCL.so.1", "/nonexistent/libOpenCL.so;;"] {
+            child::passes(NAME, &[("OPENCL_DYLIB_PATH", paths)]);
+        }
+        return;
+    }
+    let paths = std::env::var("OPENCL_DYLIB_PATH").unwrap();
+    let set = format!("OPENCL_DYLIB_PATH is set to `{paths}`, where a name is empty; unset it");
+    expect(&reason(), &["no OpenCL loader", &set]);
 }
 
 #[test]
@@ -116,7 +133,7 @@ fn a_loader_that_is_no_library_is_said_with_what_to_install() {
 fn a_library_that_is_no_loader_is_said() {
     // Any library will do that is there on every Linux.
     if is_here("a_library_that_is_no_loader_is_said", &[("OPENCL_DYLIB_PATH", "libc.so.6")]) {
-        expect(&reason(), &["is no OpenCL loader"]);
+        expect(&reason(), &["is no OpenCL loader", "OPENCL_DYLIB_PATH is set to `libc.so.6`; unset it"]);
     }
 }
 
@@ -164,6 +181,36 @@ fn if_all_platforms_are_broken_their_error_is_told() {
         let error = device("opencl:0").and_then(|device| device.open()).unwrap_err();
         assert!(error.to_string().contains("clGetDeviceIDs"), "{error}");
         assert!(error.to_string().contains("(-9999)"), "{error}");
+    }
+}
+
+#[test]
+fn a_platform_without_devices_hides_no_failure_of_another() {
+    if standin::is_here("a_platform_without_devices_hides_no_failure_of_another") {
+        standin::order("platforms", "Empty,Broken");
+        let error = load().unwrap().device_count().unwrap_err();
+        expect(&error.to_string(), &["clGetDeviceIDs", "(-9999)"]);
+        // With a device there is no failure.
+        standin::order("mended", "1");
+        assert_eq!(load().unwrap().device_count().unwrap(), 1);
+    }
+}
+
+#[test]
+fn platforms_without_devices_are_unavailable_until_they_have_some() {
+    const NAME: &str = "platforms_without_devices_are_unavailable_until_they_have_some";
+    if standin::is_here(NAME) {
+        standin::order("platforms", "Empty,Nothing");
+        let backend = load().unwrap();
+        let parts = ["`Empty`, `Nothing`", "POCL_DEVICES", "RUSTICL_ENABLE", "cache folder"];
+        let error = backend.device_count().unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Unavailable);
+        expect(&error.to_string(), &parts);
+        let error = device("opencl").and_then(|device| device.allocate(1)).unwrap_err();
+        expect(&format!("{error:#}"), &parts);
+        standin::order("mended", "1");
+        assert_eq!(backend.device_count().unwrap(), 1);
+        device("opencl").unwrap().allocate(1).unwrap();
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! It is compiled by the tests that need it, and named to the backend by `OPENCL_DYLIB_PATH`. Commands are done when they
 //! are enqueued. The platforms are, in this order, `Zeta` with one device, `Broken`, which does not list its devices, and
-//! `Alpha` with two. What goes wrong is ordered by `standin_order`, at any time:
+//! `Alpha` with two; and if they are ordered `Nothing`, which has none, and `Empty`, whose one is not there. What goes wrong is ordered by `standin_order`, at any time:
 //!
 //! - `platforms`, `Alpha,Broken`: these alone, by name.
+//! - `mended`: the device of `Empty` is there.
 //! - `version`, `OpenCL 1.1`: of all devices.
 //! - `refuses`, `clFinish:-36`: what these functions return.
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
@@ -41,7 +42,12 @@ struct Platform {
     devices: &'static [Device],
 }
 
-static PLATFORMS: [Platform; 3] = [
+static PLATFORMS: [Platform; 5] = [
+    Platform { name: "Nothing", devices: &[] },
+    Platform {
+        name: "Empty",
+        devices: &[Device { name: "Empty 1", extensions: "", facts: &[] }],
+    },
     Platform {
         name: "Zeta",
         devices: &[Device {
@@ -180,12 +186,18 @@ unsafe extern "C" fn clGetDeviceIDs(
     if platform.name == "Broken" {
         return -9999;
     }
+    let devices = match platform.name {
+        // As a driver should say it; the other way is what PoCL does.
+        "Nothing" => return -1,
+        "Empty" if ordered("mended").is_none() => &[],
+        _ => platform.devices,
+    };
     unsafe {
         if !count_out.is_null() {
-            *count_out = platform.devices.len() as u32;
+            *count_out = devices.len() as u32;
         }
         if !to.is_null() {
-            for (place, device) in platform.devices.iter().take(count as usize).enumerate() {
+            for (place, device) in devices.iter().take(count as usize).enumerate() {
                 *to.add(place) = ptr::from_ref(device).cast();
             }
         }
