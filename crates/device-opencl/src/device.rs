@@ -6,14 +6,15 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cl3::command_queue::*;
+use cl3::error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE;
 use cl3::ext::{
     CL_QUEUE_PRIORITY_HIGH_KHR, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR, cl_queue_priority_khr,
 };
 use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, cl_mem_flags, create_buffer};
 use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_int, cl_platform_id};
 use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, DeviceKind, Memory, MemoryInfo, Pattern, PinnedMemory,
-    Priority, Span, StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, Memory, MemoryInfo, Pattern,
+    PinnedMemory, Priority, Span, StreamDriver, StreamOptions,
 };
 
 use crate::context::Context;
@@ -85,11 +86,16 @@ impl OpenClDevice {
             hint.into_iter().flat_map(|hint| [CL_QUEUE_PRIORITY_KHR as cl_queue_properties, hint.into()]),
         );
         list.push(0);
+        // SAFETY: the device is the context's.
+        let without_hints = || unsafe { create_command_queue(context, device, profiling) };
         let created = match self.facts.version >= (2, 0) {
-            // SAFETY: the device is the context's, and the list ends with a zero.
-            true => unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) },
-            // SAFETY: as above.
-            false => unsafe { create_command_queue(context, device, profiling) },
+            // SAFETY: as above, and the list ends with a zero.
+            true => match unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) } {
+                // The loader may be older than the device.
+                Err(DLOPEN_FUNCTION_NOT_AVAILABLE) => without_hints(),
+                created => created,
+            },
+            false => without_hints(),
         };
         let queue = created.map_err(|status| call_error("clCreateCommandQueue", status))?;
         // SAFETY: it was just made, with one reference.
@@ -108,8 +114,29 @@ impl OpenClDevice {
         len: usize,
         enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
     ) -> Result<(), BackendError> {
+        let queue = self.idle_queue()?;
+        // SAFETY: as the caller promises.
+        unsafe { self.block_in(queue, call, len, enqueue) }
+    }
+
+    /// A queue in which nothing is.
+    fn idle_queue(&self) -> Result<Handle, BackendError> {
         let idle = lock(&self.idle).pop();
-        let queue = idle.map_or_else(|| self.queue(Priority::Normal), Ok)?;
+        idle.map_or_else(|| self.queue(Priority::Normal), Ok)
+    }
+
+    /// The same in this queue, which is kept for the next.
+    ///
+    /// # Safety
+    ///
+    /// As for [`block`](Self::block).
+    unsafe fn block_in(
+        &self,
+        queue: Handle,
+        call: &'static str,
+        len: usize,
+        enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
+    ) -> Result<(), BackendError> {
         let done = enqueue(queue.get()).and_then(|event| {
             // SAFETY: the event is of the command, with one reference.
             event::wait(&unsafe { Handle::event(event) })
@@ -122,6 +149,17 @@ impl OpenClDevice {
         done.map_err(|status| error_of(call, status, len))
     }
 
+    /// The error of an allocation, with the largest that is possible if it is larger.
+    fn too_large(&self, error: BackendError, len: usize) -> BackendError {
+        match self.facts.properties.largest_allocation {
+            Some(largest) if len as u64 > largest && is_out_of_memory(&error) => {
+                let message = format_args!("{len} bytes asked for, at most {largest} in one allocation");
+                BackendError::new(error.kind(), message).with_source(error)
+            }
+            _ => error,
+        }
+    }
+
     /// Where memory is to lie.
     fn placement(&self) -> cl_mem_flags {
         match self.facts.properties.kind {
@@ -131,6 +169,10 @@ impl OpenClDevice {
             _ => 0,
         }
     }
+}
+
+fn is_out_of_memory(error: &BackendError) -> bool {
+    matches!(error.kind(), BackendErrorKind::OutOfMemory { .. })
 }
 
 /// Nothing that is held here can be left half changed.
@@ -146,6 +188,8 @@ impl DeviceDriver for OpenClDevice {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let len = options.len;
+        // First, as its error is not that of the memory.
+        let queue = self.idle_queue()?;
         let flags = CL_MEM_READ_WRITE | self.placement();
         // SAFETY: the memory is OpenCL's own.
         let buffer = unsafe { create_buffer(self.context(), flags, len, ptr::null_mut()) }
@@ -156,7 +200,7 @@ impl DeviceDriver for OpenClDevice {
         // that it is not there is to be said here, and not by work in a stream.
         // SAFETY: the pattern is copied by the call, and the buffer outlives the command, which is waited for.
         unsafe {
-            self.block("clEnqueueFillBuffer", len, |queue| {
+            self.block_in(queue, "clEnqueueFillBuffer", len, |queue| {
                 enqueue_fill_buffer(queue, buffer, [0u8].as_ptr().cast(), 1, 0, len, 0, ptr::null())
             })
         }
@@ -222,7 +266,8 @@ impl DeviceDriver for OpenClDevice {
             None => Arc::clone(mapping.insert(Arc::new(self.queue(Priority::Normal)?))),
         };
         drop(mapping);
-        Ok(Box::new(Pinned::map(&self.context, queue, len)?))
+        let pinned = Pinned::map(&self.context, queue, len);
+        Ok(Box::new(pinned.map_err(|error| self.too_large(error, len))?))
     }
 
     fn reset(&self) -> Result<(), BackendError> {

@@ -46,8 +46,10 @@ impl OpenClMemory {
     /// The error of an allocation that turns out not to be there at its first use.
     pub(crate) fn refused(&self, error: BackendError) -> BackendError {
         match error.kind() {
-            BackendErrorKind::Lost => error,
-            _ => BackendError::out_of_memory(self.len as u64, None).with_source(error),
+            BackendErrorKind::Other | BackendErrorKind::OutOfMemory { .. } => {
+                BackendError::out_of_memory(self.len as u64, None).with_source(error)
+            }
+            _ => error,
         }
     }
 }

@@ -6,10 +6,13 @@ mod standin;
 
 use std::sync::Mutex;
 
+use device_opencl::cl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PROPERTIES};
 use device_opencl::cl3::error_codes::CL_DEVICE_NOT_AVAILABLE;
+use device_opencl::cl3::ext::{CL_QUEUE_PRIORITY_HIGH_KHR, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClStream, native_error};
 use device_registry::{
-    BackendErrorKind, Buffer, Device, DeviceError, DeviceKind, EventOptions, Stream, device,
+    BackendErrorKind, Buffer, Device, DeviceError, DeviceKind, EventOptions, Priority, Stream, StreamOptions,
+    device,
 };
 
 device_registry::autoload!();
@@ -279,6 +282,79 @@ fn memory_that_is_not_there_at_its_first_use_is_an_allocation_that_fails() {
         standin::order(order, "");
     }
     assert_eq!(content(&device.allocate(7).unwrap()), [0; 7], "it has something else in it when it is new");
+}
+
+#[test]
+fn a_loader_that_is_older_than_its_devices_will_do() {
+    if !standin::is_here("a_loader_that_is_older_than_its_devices_will_do") {
+        return;
+    }
+    standin::order("version", "OpenCL 3.0");
+    // What `cl3` says of a function that is not there.
+    standin::order("refuses", "clCreateCommandQueueWithProperties:-2001");
+    let device = device("opencl").unwrap();
+    assert_eq!(content(&device.allocate(7).unwrap()), [0; 7]);
+    let high = StreamOptions::new().with_priority(Priority::High);
+    device.create_stream_with(&high).unwrap().synchronize().unwrap();
+    assert_eq!(*device.allocate_host(4).unwrap(), [0; 4]);
+}
+
+#[test]
+fn an_allocation_that_fails_of_something_else_is_not_want_of_memory() {
+    if !standin::is_here("an_allocation_that_fails_of_something_else_is_not_want_of_memory") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    for (function, status, expected) in [
+        ("clCreateCommandQueue", -9999, BackendErrorKind::Other),
+        ("clCreateCommandQueue", -35, BackendErrorKind::Invalid),
+        ("clCreateCommandQueue", -2001, BackendErrorKind::Unsupported),
+        ("clEnqueueFillBuffer", -30, BackendErrorKind::Invalid),
+        ("clEnqueueFillBuffer", -2001, BackendErrorKind::Unsupported),
+    ] {
+        standin::order("refuses", &format!("{function}:{status}"));
+        let error = device.allocate(7).unwrap_err();
+        standin::order("refuses", "");
+        assert!(error.to_string().contains(function), "{error}");
+        assert_eq!(kind(Err::<(), _>(error)), expected, "{function}: {status}");
+    }
+}
+
+#[test]
+fn pinned_memory_that_is_too_large_names_the_limit() {
+    if !standin::is_here("pinned_memory_that_is_too_large_names_the_limit") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let limit = device.properties().unwrap().largest_allocation.unwrap();
+    standin::order("refuses", "clCreateBuffer:-61");
+    let large = device.allocate_host(limit as usize + 1).unwrap_err();
+    let small = device.allocate_host(4).unwrap_err();
+    standin::order("refuses", "");
+    assert!(large.to_string().contains(&format!("at most {limit} in one allocation")), "{large}");
+    let expected = BackendErrorKind::OutOfMemory { asked: limit + 1, free: None };
+    assert_eq!(kind(Err::<(), _>(large)), expected);
+    assert!(!small.to_string().contains(&limit.to_string()), "{small}");
+}
+
+#[test]
+fn a_streams_priority_is_a_hint_for_its_queue() {
+    const NAME: &str = "a_streams_priority_is_a_hint_for_its_queue";
+    if !standin::is_here(NAME) {
+        return;
+    }
+    standin::order("version", "OpenCL 3.0");
+    for (name, has_hints) in [("opencl:0", false), ("opencl:2", true)] {
+        let device = device(name).unwrap();
+        for (priority, hint) in
+            [(Priority::High, CL_QUEUE_PRIORITY_HIGH_KHR), (Priority::Low, CL_QUEUE_PRIORITY_LOW_KHR)]
+        {
+            device.create_stream_with(&StreamOptions::new().with_priority(priority)).unwrap();
+            let hinted = standin::queue_with(CL_QUEUE_PRIORITY_KHR, hint.into());
+            assert_eq!(hinted, has_hints, "{name}, {priority:?}");
+        }
+        assert!(standin::queue_with(CL_QUEUE_PROPERTIES.into(), CL_QUEUE_PROFILING_ENABLE), "{name}");
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ static PLATFORMS: [Platform; 5] = [
         name: "Zeta",
         devices: &[Device {
             name: "Zeta 1",
-            extensions: "cl_amd_device_attribute_query",
+            extensions: "cl_amd_device_attribute_query cl_khr_priority_hints",
             facts: &[(0x4037, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3d, 0, 0])],
         }],
     },
@@ -287,6 +287,27 @@ unsafe extern "C" fn clCreateCommandQueue(
     status: *mut i32,
 ) -> *mut c_void {
     unsafe { made("clCreateCommandQueue", status, || boxed(0_u64)) }
+}
+
+/// The properties of the queues that were made with some, as lists of numbers.
+static QUEUES: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+
+/// Whether a queue was made with this property.
+#[unsafe(no_mangle)]
+extern "C" fn standin_queue_with(property: u64, value: u64) -> bool {
+    QUEUES.lock().unwrap().iter().any(|list| list.chunks(2).any(|pair| pair == [property, value]))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clCreateCommandQueueWithProperties(
+    _context: *mut c_void,
+    _device: *const Device,
+    properties: *const u64,
+    status: *mut i32,
+) -> *mut c_void {
+    let list = (0..).map(|place| unsafe { *properties.add(place) }).take_while(|&number| number != 0);
+    QUEUES.lock().unwrap().push(list.collect());
+    unsafe { made("clCreateCommandQueueWithProperties", status, || boxed(0_u64)) }
 }
 
 #[unsafe(no_mangle)]
