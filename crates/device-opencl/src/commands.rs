@@ -3,7 +3,7 @@
 //! `clFinish` waits for commands and does not tell how they went; their events do. So each is kept until it is done,
 //! and asked then. As the queue is in order, a command that is done says that all before it are.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cl3::event::CL_COMPLETE;
@@ -25,34 +25,39 @@ struct State {
     done: u64,
     /// Oldest first.
     pending: VecDeque<Command>,
-    failure: Option<Failure>,
+    /// The first failure that the stream was not told of.
+    failure: Option<BackendError>,
+    /// The markers of the events that are there, and what failed before each. An event says the same whenever it is
+    /// asked, whatever the stream was told since, and whatever else has failed.
+    events: BTreeMap<u64, Option<BackendError>>,
 }
 
 struct Command {
     number: u64,
-    /// What it is, for its error; `None` if somebody else is told of that.
-    call: Option<&'static str>,
+    /// What it is, for its error.
+    call: &'static str,
     /// Shared with the stream's event, if it is a marker of one.
     event: Arc<Handle>,
 }
 
-struct Failure {
-    number: u64,
-    error: BackendError,
-    /// Once the stream was told: the last command that was submitted before.
-    told: Option<u64>,
-}
-
 impl Commands {
     /// Adds a command that was enqueued, by its event. Returns its number.
-    pub(crate) fn add(&self, call: Option<&'static str>, event: Arc<Handle>) -> u64 {
+    pub(crate) fn add(&self, call: &'static str, event: Arc<Handle>) -> u64 {
+        self.lock().add(call, event)
+    }
+
+    /// Adds the marker of an event, which gives its number [back](Self::forget).
+    pub(crate) fn add_event(&self, event: Arc<Handle>) -> u64 {
         let mut state = self.lock();
-        // So that they do not pile up in a stream that nobody waits for.
-        state.collect();
-        state.submitted += 1;
-        let number = state.submitted;
-        state.pending.push_back(Command { number, call, event });
+        let number = state.add("a marker", event);
+        let failure = state.failure.clone();
+        state.events.insert(number, failure);
         number
+    }
+
+    /// The event of this number is gone.
+    pub(crate) fn forget(&self, number: u64) {
+        self.lock().events.remove(&number);
     }
 
     /// Counts what a kernel has enqueued, of which no event is known.
@@ -83,24 +88,18 @@ impl Commands {
         let last = state.pending.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
             let (number, event) = (state.submitted, mark()?);
-            state.pending.push_back(Command { number, call: Some("a marker"), event });
+            state.pending.push_back(Command { number, call: "a marker", event });
             state.collect();
         }
         state.tell()?;
         Ok(state.done >= state.submitted)
     }
 
-    /// What went wrong before the command of this number, which is done.
+    /// What went wrong before the event of this number, whose marker is done.
     pub(crate) fn outcome_before(&self, number: u64) -> Result<(), BackendError> {
         let mut state = self.lock();
         state.collect();
-        match &state.failure {
-            // An event that was recorded after the stream was told has nothing to do with it any more.
-            Some(failure) if failure.number < number && failure.told.is_none_or(|told| number <= told) => {
-                Err(failure.error.clone())
-            }
-            _ => Ok(()),
-        }
+        state.events.get(&number).cloned().flatten().map_or(Ok(()), Err)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -109,6 +108,14 @@ impl Commands {
 }
 
 impl State {
+    fn add(&mut self, call: &'static str, event: Arc<Handle>) -> u64 {
+        // So that they do not pile up in a stream that nobody waits for.
+        self.collect();
+        self.submitted += 1;
+        self.pending.push_back(Command { number: self.submitted, call, event });
+        self.submitted
+    }
+
     /// Lets go of the commands that are done.
     fn collect(&mut self) {
         while let Some(oldest) = self.pending.front() {
@@ -119,27 +126,22 @@ impl State {
             };
             let Some(Command { number, call, .. }) = self.pending.pop_front() else { return };
             self.done = self.done.max(number);
-            if let (Some(status), Some(call)) = (failure, call) {
+            if let Some(status) = failure {
                 self.fail(number, call_error(call, status));
             }
         }
     }
 
-    /// The first failure counts, until somebody was told.
+    /// The stream is told of the first failure only; and each event of the first before it.
     fn fail(&mut self, number: u64, error: BackendError) {
-        if self.failure.as_ref().is_none_or(|failure| failure.told.is_some()) {
-            self.failure = Some(Failure { number, error, told: None });
+        for (_, failure) in self.events.range_mut(number + 1..) {
+            failure.get_or_insert_with(|| error.clone());
         }
+        self.failure.get_or_insert(error);
     }
 
     /// The failure, once.
     fn tell(&mut self) -> Result<(), BackendError> {
-        match &mut self.failure {
-            Some(Failure { error, told: told @ None, .. }) => {
-                *told = Some(self.submitted);
-                Err(error.clone())
-            }
-            _ => Ok(()),
-        }
+        self.failure.take().map_or(Ok(()), Err)
     }
 }

@@ -86,6 +86,12 @@ impl EventDriver for OpenClEvent {
     }
 }
 
+impl Drop for OpenClEvent {
+    fn drop(&mut self) {
+        self.commands.forget(self.number);
+    }
+}
+
 /// The status of an event's command: complete, positive while it is not, or the command's error.
 pub(crate) fn status(event: &Handle) -> Result<cl_int, cl_int> {
     match get_event_info(event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS)? {

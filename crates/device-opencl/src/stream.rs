@@ -59,7 +59,7 @@ impl OpenClStream {
     ) -> Result<u64, BackendError> {
         let event = enqueued.map_err(|status| error_of(call, status, len))?;
         // SAFETY: as the caller promises.
-        Ok(self.commands.add(Some(call), Arc::new(unsafe { Handle::event(event) })))
+        Ok(self.commands.add(call, Arc::new(unsafe { Handle::event(event) })))
     }
 
     fn mark(&self) -> Result<Handle, BackendError> {
@@ -111,8 +111,8 @@ impl StreamDriver for OpenClStream {
             }
             return Err(call_error("clSetEventCallback", status));
         }
-        // Its failure is the completion's to tell.
-        self.commands.add(None, Arc::new(event));
+        // Its failure is not only the completion's to tell: an event behind it has to as well.
+        self.commands.add("clEnqueueReadBuffer", Arc::new(event));
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl StreamDriver for OpenClStream {
     /// Every event has a time where the queue has them: it is the queue that is made for it.
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         let marker = Arc::new(self.mark()?);
-        let number = self.commands.add(Some("a marker"), Arc::clone(&marker));
+        let number = self.commands.add_event(Arc::clone(&marker));
         Ok(Box::new(OpenClEvent::new(marker, number, &self.commands, &self.context)))
     }
 

@@ -5,6 +5,8 @@ mod child;
 mod standin;
 
 use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
 use device_opencl::cl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PROPERTIES};
 use device_opencl::cl3::error_codes::CL_DEVICE_NOT_AVAILABLE;
@@ -237,6 +239,144 @@ fn commands_that_fail_are_told_by_what_is_behind_them() {
     standin::order("fails", "");
     assert!(stream.query().unwrap_err().to_string().contains("(-9999)"));
     assert!(stream.query().unwrap());
+}
+
+#[test]
+fn an_event_says_the_same_whatever_fails_and_is_told_later() {
+    if !standin::is_here("an_event_says_the_same_whatever_fails_and_is_told_later") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    let fail = |status: i32| {
+        standin::order("fails", &format!("clEnqueueWriteBuffer:{status}"));
+        stream.write(&buffer, 0, [1]).unwrap();
+        standin::order("fails", "");
+    };
+    let before = stream.record().unwrap();
+    let mut behind = Vec::new();
+    for status in [-9001, -9002, -9003] {
+        fail(status);
+        // The stream tells of the first one only, and so do the events behind both.
+        fail(status - 100);
+        behind.push((stream.record().unwrap(), status));
+        assert!(stream.query().unwrap_err().to_string().contains(&format!("({status})")));
+        assert!(stream.query().unwrap());
+        let told = stream.record().unwrap();
+        assert!(before.query().unwrap() && told.query().unwrap());
+        for (event, status) in &behind {
+            for error in [event.query().unwrap_err(), event.synchronize().unwrap_err()] {
+                assert!(error.to_string().contains(&format!("({status})")), "{error}, and not {status}");
+            }
+        }
+    }
+    // Of what is not known to have failed yet when they are recorded, too.
+    standin::order("delays", "clEnqueueWriteBuffer:50");
+    standin::order("fails", "clEnqueueWriteBuffer:-9004");
+    stream.write(&buffer, 0, [1]).unwrap();
+    let early = stream.record().unwrap();
+    assert!(early.synchronize().unwrap_err().to_string().contains("(-9004)"));
+    assert!(stream.synchronize().unwrap_err().to_string().contains("(-9004)"));
+    assert!(early.query().unwrap_err().to_string().contains("(-9004)"));
+}
+
+#[test]
+fn an_event_behind_a_read_that_failed_says_so_before_the_read_does() {
+    if !standin::is_here("an_event_behind_a_read_that_failed_says_so_before_the_read_does") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    standin::order("delays", "clSetEventCallback:100");
+    standin::order("fails", "clEnqueueReadBuffer:-9999");
+    let read = stream.read(&buffer, ..).unwrap();
+    let event = stream.record().unwrap();
+    let error = event.synchronize().unwrap_err();
+    assert!(error.to_string().contains("clEnqueueReadBuffer: UNKNOWN_ERROR (-9999)"), "{error}");
+    assert!(read.wait().is_err());
+    assert!(stream.synchronize().is_err());
+    stream.synchronize().unwrap();
+    assert!(event.query().is_err());
+    stream.record().unwrap().synchronize().unwrap();
+}
+
+#[test]
+fn borrowed_bytes_are_given_back_when_nothing_touches_them_any_more() {
+    if !standin::is_here("borrowed_bytes_are_given_back_when_nothing_touches_them_any_more") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let buffer = device.allocate(4).unwrap();
+    buffer.write(0, b"here").unwrap();
+    // A command that goes on although the wait for it has failed.
+    for function in ["clEnqueueReadBuffer", "clEnqueueWriteBuffer"] {
+        standin::order("delays", &format!("{function}:50"));
+        standin::order("refuses", "clWaitForEvents:-9999");
+        let mut bytes = *b"none";
+        let outcome = match function {
+            "clEnqueueReadBuffer" => buffer.read(0, &mut bytes),
+            _ => buffer.write(0, b"here"),
+        };
+        assert_eq!(standin::delayed(), 0, "{function}");
+        standin::order("refuses", "");
+        standin::order("delays", "");
+        assert!(outcome.unwrap_err().to_string().contains("(-9999)"));
+        assert_eq!(bytes == *b"here", function == "clEnqueueReadBuffer", "the command was done");
+    }
+}
+
+#[test]
+fn a_read_without_a_callback_is_waited_for_before_its_bytes_are_freed() {
+    if !standin::is_here("a_read_without_a_callback_is_waited_for_before_its_bytes_are_freed") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    standin::order("delays", "clEnqueueReadBuffer:50");
+    standin::order("refuses", "clSetEventCallback:-6");
+    let pinned = device.allocate_host(4).unwrap();
+    let live = standin::live();
+    let refused = stream.read_to(&buffer, 0, pinned);
+    assert_eq!(standin::delayed(), 0);
+    assert!(refused.map(drop).unwrap_err().to_string().contains("clSetEventCallback"));
+    assert!(standin::live() < live, "the bytes were not freed");
+
+    // What cannot be waited for may still be written to.
+    let pinned = device.allocate_host(4).unwrap();
+    let live = standin::live();
+    standin::order("refuses", "clSetEventCallback:-6,clWaitForEvents:-9999");
+    assert!(stream.read_to(&buffer, 0, pinned).is_err());
+    standin::order("refuses", "");
+    stream.synchronize().unwrap();
+    assert_eq!(standin::live(), live, "the bytes were freed");
+}
+
+#[test]
+fn what_a_failed_read_may_still_write_to_is_not_freed() {
+    if !standin::is_here("what_a_failed_read_may_still_write_to_is_not_freed") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    let read = |outcome: &str| {
+        let pinned = device.allocate_host(4).unwrap();
+        let live = standin::live();
+        standin::order("delays", "clEnqueueReadBuffer:50");
+        standin::order("fails", outcome);
+        let read = stream.read_to(&buffer, 0, pinned).unwrap().wait();
+        standin::order("fails", "");
+        standin::order("delays", "");
+        assert_eq!(read.is_err(), !outcome.is_empty());
+        drop(read);
+        let _ = stream.synchronize();
+        stream.synchronize().unwrap();
+        // The thread that calls back lets go of the event a little later.
+        thread::sleep(Duration::from_millis(100));
+        live.checked_sub(standin::live()).unwrap()
+    };
+    let freed = read("");
+    assert!(freed > 0, "the test does not see what is freed");
+    assert_eq!(read("clEnqueueReadBuffer:-9999"), 0);
 }
 
 #[test]

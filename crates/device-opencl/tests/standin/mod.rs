@@ -33,6 +33,12 @@ pub(crate) fn live() -> usize {
     unsafe { symbol::<extern "C" fn() -> usize>("standin_live")() }
 }
 
+/// How many of its commands are not done.
+pub(crate) fn delayed() -> usize {
+    // SAFETY: the function is of this type.
+    unsafe { symbol::<extern "C" fn() -> usize>("standin_delayed")() }
+}
+
 /// Whether it has made a queue with this property.
 pub(crate) fn queue_with(property: u64, value: u64) -> bool {
     // SAFETY: the function is of this type.

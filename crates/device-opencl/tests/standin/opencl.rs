@@ -2,7 +2,7 @@
 //! one is broken, devices that are too old, and calls and commands that fail.
 //!
 //! It is compiled by the tests that need it, and named to the backend by `OPENCL_DYLIB_PATH`. Commands are done when they
-//! are enqueued. The platforms are, in this order, `Zeta` with one device, `Broken`, which does not list its devices, and
+//! are enqueued, unless they are ordered to take a while. The platforms are, in this order, `Zeta` with one device, `Broken`, which does not list its devices, and
 //! `Alpha` with two; and if they are ordered `Nothing`, which has none, and `Empty`, whose one is not there. What goes wrong is ordered by `standin_order`, at any time:
 //!
 //! - `platforms`, `Alpha,Broken`: these alone, by name.
@@ -10,6 +10,8 @@
 //! - `version`, `OpenCL 1.1`: of all devices.
 //! - `refuses`, `clFinish:-36`: what these functions return.
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
+//! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread; and those that
+//!   are enqueued behind them first wait for them. For `clSetEventCallback`, how much later it calls back.
 //! - `unavailable`: no device can be used now.
 //! - `queues`, `0`: what their queues can do, 2 being times.
 //! - `reports`: a context reports something when it is made.
@@ -323,6 +325,7 @@ unsafe extern "C" fn clFlush(_queue: *mut c_void) -> i32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clFinish(_queue: *mut c_void) -> i32 {
+    wait_for_delayed();
     refusal("clFinish")
 }
 
@@ -347,7 +350,8 @@ unsafe extern "C" fn clReleaseMemObject(buffer: *mut Buffer) -> i32 {
 }
 
 struct Event {
-    status: i32,
+    /// 1 is running.
+    status: AtomicI32,
     time: u64,
     references: AtomicI32,
 }
@@ -358,17 +362,78 @@ fn now() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Does a command at once, unless it is to fail, and makes its event.
-unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce()) -> i32 {
+/// Commands that are not done.
+static DELAYED: AtomicUsize = AtomicUsize::new(0);
+
+#[unsafe(no_mangle)]
+extern "C" fn standin_delayed() -> usize {
+    DELAYED.load(Ordering::SeqCst)
+}
+
+fn wait_for_delayed() {
+    wait_until(|| standin_delayed() == 0);
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    while !done() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Pointers that a thread may have.
+struct Sent<T>(T);
+
+unsafe impl<T> Send for Sent<T> {}
+
+impl<T> Sent<T> {
+    fn get(self) -> T {
+        self.0
+    }
+}
+
+fn delay(function: &str) -> Duration {
+    Duration::from_millis(status("delays", function) as u64)
+}
+
+/// Does a command at once, unless it is to fail or to take a while, and makes its event.
+unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce() + 'static) -> i32 {
     let refusal = refusal(function);
     if refusal != 0 {
         return refusal;
     }
-    let status = status("fails", function);
-    if status == 0 {
-        run();
+    // Maps have a queue of their own.
+    if !function.contains("Map") {
+        wait_for_delayed();
     }
-    unsafe { *event = boxed(Event { status, time: now(), references: AtomicI32::new(1) }) };
+    let (status, delay) = (status("fails", function), delay(function));
+    let run = move || {
+        if status == 0 {
+            run();
+        }
+    };
+    let made = |status, references| {
+        boxed(Event { status: AtomicI32::new(status), time: now(), references: AtomicI32::new(references) })
+    };
+    if delay.is_zero() {
+        run();
+        unsafe { *event = made(status, 1) };
+        return 0;
+    }
+    // One reference is the thread's.
+    let made = made(1, 2);
+    unsafe { *event = made };
+    DELAYED.fetch_add(1, Ordering::SeqCst);
+    let sent = Sent((run, made.cast::<Event>()));
+    thread::spawn(move || {
+        let (run, event) = sent.get();
+        thread::sleep(delay);
+        run();
+        unsafe {
+            (*event).status.store(status, Ordering::SeqCst);
+            clReleaseEvent(event);
+        }
+        DELAYED.fetch_sub(1, Ordering::SeqCst);
+    });
     0
 }
 
@@ -385,10 +450,10 @@ unsafe extern "C" fn clEnqueueFillBuffer(
     event: *mut *mut c_void,
 ) -> i32 {
     unsafe {
-        command("clEnqueueFillBuffer", event, || {
-            let pattern = slice::from_raw_parts(pattern, pattern_len);
+        let pattern = slice::from_raw_parts(pattern, pattern_len).to_vec();
+        command("clEnqueueFillBuffer", event, move || {
             let bytes = &mut (&mut *buffer)[offset..offset + len];
-            bytes.chunks_mut(pattern_len).for_each(|chunk| chunk.copy_from_slice(pattern));
+            bytes.chunks_mut(pattern_len).for_each(|chunk| chunk.copy_from_slice(&pattern));
         })
     }
 }
@@ -406,7 +471,7 @@ unsafe extern "C" fn clEnqueueWriteBuffer(
     event: *mut *mut c_void,
 ) -> i32 {
     unsafe {
-        command("clEnqueueWriteBuffer", event, || {
+        command("clEnqueueWriteBuffer", event, move || {
             (&mut *buffer)[offset..offset + len].copy_from_slice(slice::from_raw_parts(from, len));
         })
     }
@@ -425,7 +490,7 @@ unsafe extern "C" fn clEnqueueReadBuffer(
     event: *mut *mut c_void,
 ) -> i32 {
     unsafe {
-        command("clEnqueueReadBuffer", event, || {
+        command("clEnqueueReadBuffer", event, move || {
             slice::from_raw_parts_mut(to, len).copy_from_slice(&(&*buffer)[offset..offset + len]);
         })
     }
@@ -444,7 +509,7 @@ unsafe extern "C" fn clEnqueueCopyBuffer(
     event: *mut *mut c_void,
 ) -> i32 {
     unsafe {
-        command("clEnqueueCopyBuffer", event, || {
+        command("clEnqueueCopyBuffer", event, move || {
             let bytes = (&*from)[from_offset..from_offset + len].to_vec();
             (&mut *to)[to_offset..to_offset + len].copy_from_slice(&bytes);
         })
@@ -521,13 +586,19 @@ unsafe extern "C" fn clGetEventInfo(
     to: *mut c_void,
     size_out: *mut usize,
 ) -> i32 {
-    unsafe { answer(&(*event).status.to_ne_bytes(), size, to, size_out) }
+    unsafe { answer(&(*event).status.load(Ordering::SeqCst).to_ne_bytes(), size, to, size_out) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clWaitForEvents(count: u32, events: *const *const Event) -> i32 {
-    let failed = (0..count as usize).any(|place| unsafe { (**events.add(place)).status < 0 });
-    if failed { -14 } else { refusal("clWaitForEvents") }
+    let refusal = refusal("clWaitForEvents");
+    if refusal != 0 {
+        return refusal;
+    }
+    let events = unsafe { slice::from_raw_parts(events, count as usize) };
+    let status = |event: &*const Event| unsafe { (**event).status.load(Ordering::SeqCst) };
+    wait_until(|| events.iter().all(|event| status(event) <= 0));
+    if events.iter().any(|event| status(event) < 0) { -14 } else { 0 }
 }
 
 #[unsafe(no_mangle)]
@@ -553,15 +624,22 @@ unsafe extern "C" fn clSetEventCallback(
 ) -> i32 {
     let refusal = refusal("clSetEventCallback");
     if refusal == 0 {
-        let (status, event, user_data) =
-            unsafe { ((*event).status, event.expose_provenance(), user_data.expose_provenance()) };
+        let status = unsafe { (*event).status.load(Ordering::SeqCst) };
+        if status > 0 {
+            unsafe { clRetainEvent(event) };
+        }
+        let (sent, delay) = (Sent((event, user_data)), delay("clSetEventCallback"));
         // On a thread of its own, as drivers do.
         thread::spawn(move || unsafe {
-            callback(
-                ptr::with_exposed_provenance_mut(event),
-                status,
-                ptr::with_exposed_provenance_mut(user_data),
-            );
+            let (event, user_data) = sent.get();
+            let mut outcome = status;
+            if status > 0 {
+                wait_until(|| (*event).status.load(Ordering::SeqCst) <= 0);
+                outcome = (*event).status.load(Ordering::SeqCst);
+                clReleaseEvent(event);
+            }
+            thread::sleep(delay);
+            callback(event.cast(), outcome, user_data);
         });
     }
     refusal
