@@ -271,13 +271,19 @@ fn an_event_says_the_same_whatever_fails_and_is_told_later() {
         }
     }
     // Of what is not known to have failed yet when they are recorded, too.
-    standin::order("delays", "clEnqueueWriteBuffer:50");
-    standin::order("fails", "clEnqueueWriteBuffer:-9004");
-    stream.write(&buffer, 0, [1]).unwrap();
+    standin::order("delays", "clEnqueueWriteBuffer:50,clEnqueueMarkerWithWaitList:1");
+    let before = stream.record().unwrap();
+    fail(-9004);
+    fail(-9005);
     let early = stream.record().unwrap();
-    assert!(early.synchronize().unwrap_err().to_string().contains("(-9004)"));
-    assert!(stream.synchronize().unwrap_err().to_string().contains("(-9004)"));
-    assert!(early.query().unwrap_err().to_string().contains("(-9004)"));
+    assert!(!early.query().unwrap() && standin::delayed() > 0, "the test comes too late");
+    for error in
+        [early.synchronize().unwrap_err(), stream.synchronize().unwrap_err(), early.query().unwrap_err()]
+    {
+        assert!(error.to_string().contains("(-9004)"), "{error}");
+    }
+    before.synchronize().unwrap();
+    stream.synchronize().unwrap();
 }
 
 #[test]

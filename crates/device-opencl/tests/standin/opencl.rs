@@ -10,8 +10,8 @@
 //! - `version`, `OpenCL 1.1`: of all devices.
 //! - `refuses`, `clFinish:-36`: what these functions return.
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
-//! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread; and those that
-//!   are enqueued behind them first wait for them. For `clSetEventCallback`, how much later it calls back.
+//! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread, one
+//!   after another; the call of another command waits for them. For `clSetEventCallback`, how much later it calls back.
 //! - `unavailable`: no device can be used now.
 //! - `queues`, `0`: what their queues can do, 2 being times.
 //! - `reports`: a context reports something when it is made.
@@ -362,12 +362,13 @@ fn now() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Commands that are not done.
-static DELAYED: AtomicUsize = AtomicUsize::new(0);
+/// How many commands there were that take a while, and how many of them are done, one after another.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+static FINISHED: AtomicUsize = AtomicUsize::new(0);
 
 #[unsafe(no_mangle)]
 extern "C" fn standin_delayed() -> usize {
-    DELAYED.load(Ordering::SeqCst)
+    STARTED.load(Ordering::SeqCst) - FINISHED.load(Ordering::SeqCst)
 }
 
 fn wait_for_delayed() {
@@ -401,11 +402,11 @@ unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce() + 
     if refusal != 0 {
         return refusal;
     }
+    let (status, delay) = (status("fails", function), delay(function));
     // Maps have a queue of their own.
-    if !function.contains("Map") {
+    if delay.is_zero() && !function.contains("Map") {
         wait_for_delayed();
     }
-    let (status, delay) = (status("fails", function), delay(function));
     let run = move || {
         if status == 0 {
             run();
@@ -422,17 +423,18 @@ unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce() + 
     // One reference is the thread's.
     let made = made(1, 2);
     unsafe { *event = made };
-    DELAYED.fetch_add(1, Ordering::SeqCst);
+    let place = STARTED.fetch_add(1, Ordering::SeqCst);
     let sent = Sent((run, made.cast::<Event>()));
     thread::spawn(move || {
         let (run, event) = sent.get();
+        wait_until(|| FINISHED.load(Ordering::SeqCst) == place);
         thread::sleep(delay);
         run();
         unsafe {
             (*event).status.store(status, Ordering::SeqCst);
             clReleaseEvent(event);
         }
-        DELAYED.fetch_sub(1, Ordering::SeqCst);
+        FINISHED.fetch_add(1, Ordering::SeqCst);
     });
     0
 }
