@@ -10,7 +10,7 @@ use device_registry::{BackendError, BackendErrorKind};
 
 use crate::error::CudaError;
 use crate::library::Functions;
-use crate::reads::{Asked, Reads};
+use crate::reads::Reads;
 
 /// The device's primary context, which all users of CUDA in the process share, so that handles of one fit the others.
 ///
@@ -21,7 +21,6 @@ pub(crate) struct Context {
     device: CUdevice,
     handle: CUcontext,
     reads: Arc<Reads>,
-    asked: Asked,
 }
 
 // SAFETY: a context is no thread's own: the reference has it current to any number of threads at a time.
@@ -36,7 +35,7 @@ impl Context {
         let mut handle = ptr::null_mut();
         // SAFETY: the device is one of the driver's, and the place is there.
         unsafe { cuda.cuDevicePrimaryCtxRetain(&mut handle, device) }?;
-        Ok(Self { cuda, device, handle, reads: Arc::default(), asked: Asked::default() })
+        Ok(Self { cuda, device, handle, reads: Arc::default() })
     }
 
     pub(crate) fn handle(&self) -> CUcontext {
@@ -48,8 +47,9 @@ impl Context {
         &self.reads
     }
 
-    pub(crate) fn asked(&self) -> &Asked {
-        &self.asked
+    /// The driver, for functions that want no current context.
+    pub(crate) fn cuda(&self) -> &'static Functions {
+        self.cuda
     }
 
     /// Makes it current to this thread until the result is dropped, and then what was current before.
@@ -58,6 +58,11 @@ impl Context {
     /// program's, or a library that uses the CUDA runtime, for which the current context is the current device. For their
     /// sake it is put back, too. Pushing and popping change a stack of the thread's, and never wait for the device.
     pub(crate) fn enter(&self) -> Result<Current<'_>, BackendError> {
+        Ok(self.try_enter()?)
+    }
+
+    /// The same, for those who look at the code.
+    pub(crate) fn try_enter(&self) -> Result<Current<'_>, CudaError> {
         // SAFETY: the context is retained until `self` is dropped.
         unsafe { self.cuda.cuCtxPushCurrent_v2(self.handle) }?;
         Ok(Current { context: self, _of_this_thread: PhantomData })

@@ -9,6 +9,7 @@ use crate::library::describe;
 
 pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
+pub(crate) const DEINITIALIZED: u32 = 4;
 pub(crate) const NOT_READY: u32 = 600;
 
 /// Codes after which the process gets nothing more out of the device.

@@ -28,7 +28,7 @@ pub(crate) const LIBRARY_NAMES: &str =
 macro_rules! functions {
     (
         $(fn $name:ident($($argument:ident: $type:ty),*);)*
-        // What `cudarc` has not in all of its versions, or not with a number for a result.
+        // What `cudarc` has not in all of its versions, or not with numbers for what it returns.
         unchecked: $(fn $other:ident($($other_argument:ident: $other_type:ty),*);)*
     ) => {
         #[allow(non_snake_case, reason = "the names are the driver's")]
@@ -134,6 +134,8 @@ functions! {
     unchecked:
     // The first version of it, which every driver has; those of CUDA 12.8 and later have a second as well.
     fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
+    // CUDA 10.1. The mode that was there is written over the one that is given.
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut u32);
     fn cuGetErrorName(error: u32, text: *mut *const c_char);
     fn cuGetErrorString(error: u32, text: *mut *const c_char);
 }

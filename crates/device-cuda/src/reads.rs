@@ -7,60 +7,58 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use cudarc::driver::sys::CUstream;
-use device_registry::{BackendError, Completion, HostBuffer};
+use cudarc::driver::sys::CUstreamCaptureMode;
+use device_registry::{BackendError, BackendErrorKind, Completion, HostBuffer};
 
-use crate::context::Context;
-use crate::event::is_done;
+use crate::error::{CudaError, DEINITIALIZED};
+use crate::library::Functions;
+use crate::stream::Handle;
 
 /// How long after a failure a read is told of it, if nobody else finds out before.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The open reads of a context. It holds nothing of CUDA's, as the driver's own thread looks into it.
+/// How many times in a row a stream may answer with an error that is no loss, before its reads are told of it. Others in
+/// the process can have such a one returned, which says nothing of the reads: while somebody captures a stream, say.
+const PATIENCE: u32 = 100;
+
+/// What [`cuThreadExchangeStreamCaptureMode`](Functions::cuThreadExchangeStreamCaptureMode) has to be told for a thread
+/// whose calls neither fail because of captures on other threads nor spoil them.
+const CAPTURE_MODE_RELAXED: u32 = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
+
+/// The open reads of a context.
+///
+/// The driver's own thread looks into it, so that nothing of CUDA's may be waited for or dropped under its lock. What it has
+/// of CUDA's, streams, the watching thread takes out and drops.
 #[derive(Default)]
 pub(crate) struct Reads(Mutex<Open>);
 
 #[derive(Default)]
 struct Open {
-    completions: BTreeMap<u64, Completion<HostBuffer>>,
+    /// By the streams' addresses, which are nobody else's as long as the streams are here.
+    streams: BTreeMap<usize, Watched>,
     last: u64,
     has_thread: bool,
 }
 
-/// Streams that reads were put into, for the thread to ask. A lock apart from that of the reads: the driver is asked
-/// under it, and must never have to wait for a host function that waits for the lock.
-#[derive(Default)]
-pub(crate) struct Asked(Mutex<Vec<Stream>>);
-
-#[derive(Clone, Copy, PartialEq)]
-struct Stream(CUstream);
-
-// SAFETY: a stream is no thread's own, and it is on the list as long as it is there.
-unsafe impl Send for Stream {}
+/// A stream with open reads, or one that had some at the last tick.
+struct Watched {
+    handle: Arc<Handle>,
+    completions: BTreeMap<u64, Completion<HostBuffer>>,
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing is half changed under these locks.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Asked {
-    pub(crate) fn add(&self, stream: CUstream) {
-        lock(&self.0).push(Stream(stream));
-    }
-
-    /// Comes before the stream is destroyed.
-    pub(crate) fn remove(&self, stream: CUstream) {
-        lock(&self.0).retain(|&asked| asked != Stream(stream));
-    }
-}
-
 /// What a host function gets: the bytes that are read into, until they are.
 pub(crate) struct Reading {
     reads: Arc<Reads>,
+    stream: usize,
     number: u64,
     destination: HostBuffer,
 }
@@ -68,27 +66,33 @@ pub(crate) struct Reading {
 impl Reading {
     /// Opens a read, of which somebody is told from now on whatever becomes of it.
     pub(crate) fn open(
-        context: &Arc<Context>,
+        handle: &Arc<Handle>,
         destination: HostBuffer,
         completion: Completion<HostBuffer>,
     ) -> Result<Self, BackendError> {
-        let reads = Arc::clone(context.reads());
+        let reads = Arc::clone(handle.context().reads());
         let mut open = lock(&reads.0);
         if !open.has_thread {
-            let (reads, context) = (Arc::clone(&reads), Arc::downgrade(context));
+            let (reads, cuda) = (Arc::clone(&reads), handle.context().cuda());
             thread::Builder::new()
                 .name("cuda reads".to_owned())
-                .spawn(move || reads.watch(&context))
+                .spawn(move || {
+                    relax(cuda);
+                    reads.watch();
+                })
                 .map_err(|error| {
                     BackendError::other("the thread that watches reads does not start").with_source(error)
                 })?;
             open.has_thread = true;
         }
         open.last += 1;
-        let number = open.last;
-        open.completions.insert(number, completion);
+        let (stream, number) = (handle.address(), open.last);
+        let watched = open.streams.entry(stream);
+        let watched =
+            watched.or_insert_with(|| Watched { handle: Arc::clone(handle), completions: BTreeMap::new() });
+        watched.completions.insert(number, completion);
         drop(open);
-        Ok(Self { reads, number, destination })
+        Ok(Self { reads, stream, number, destination })
     }
 
     /// Where the bytes go. They stay where they are when this is moved.
@@ -98,12 +102,12 @@ impl Reading {
 
     /// Forgets a read that was refused, and whose caller is told.
     pub(crate) fn refuse(self) {
-        drop(self.reads.take(self.number));
+        drop(self.reads.take(self.stream, self.number));
     }
 
     /// The same, where the device may still write to the bytes: they stay for good.
     pub(crate) fn leak(self) {
-        drop(self.reads.take(self.number));
+        drop(self.reads.take(self.stream, self.number));
         std::mem::forget(self.destination);
     }
 }
@@ -115,8 +119,8 @@ impl Reading {
 /// `reading` is a box of a [`Reading`], of which nobody else knows any more.
 pub(crate) unsafe extern "C" fn finish_read(reading: *mut c_void) {
     // SAFETY: the caller's.
-    let Reading { reads, number, destination } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
-    match reads.take(number) {
+    let Reading { reads, stream, number, destination } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
+    match reads.take(stream, number) {
         // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. Nothing may unwind
         // into the driver.
         Some(completion) => {
@@ -125,47 +129,81 @@ pub(crate) unsafe extern "C" fn finish_read(reading: *mut c_void) {
                 log::error!("a panic while a read was finished");
             }
         }
-        // It was told of a loss already. To free the bytes may call CUDA.
+        // It was told of an error already. To free the bytes may call CUDA.
         None => std::mem::forget(destination),
     }
 }
 
-impl Reads {
-    fn take(&self, number: u64) -> Option<Completion<HostBuffer>> {
-        lock(&self.0).completions.remove(&number)
-    }
-
-    /// What the thread does, until there are no open reads.
-    fn watch(&self, context: &Weak<Context>) {
-        loop {
-            thread::sleep(TICK);
-            let mut open = lock(&self.0);
-            if open.completions.is_empty() {
-                open.has_thread = false;
-                return;
-            }
-            drop(open);
-            let error = match context.upgrade() {
-                Some(context) => match context.ask() {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                },
-                None => BackendError::lost("the context is gone, and the read was never done"),
-            };
-            let completions = std::mem::take(&mut lock(&self.0).completions);
-            completions.into_values().for_each(|completion| completion.finish(Err(error.clone())));
-        }
+/// Has this thread, which is not yet to be seen by anybody, leave captures alone.
+fn relax(cuda: &Functions) {
+    let mut mode = CAPTURE_MODE_RELAXED;
+    // SAFETY: the place is there, with a mode in it.
+    match unsafe { cuda.cuThreadExchangeStreamCaptureMode(&mut mode) } {
+        Ok(()) | Err(CudaError { code: DEINITIALIZED, .. }) => {}
+        Err(error) => log::warn!("captures of streams may fail while reads are open: {error}"),
     }
 }
 
-impl Context {
-    /// Whether the streams that reads were put into go on.
-    fn ask(&self) -> Result<(), BackendError> {
-        let current = self.enter()?;
-        let streams = lock(&self.asked().0);
-        streams.iter().try_for_each(|stream| {
-            // SAFETY: it is on the list until it is destroyed.
-            is_done(unsafe { current.cuda().cuStreamQuery(stream.0) }).map(drop)
-        })
+impl Reads {
+    fn take(&self, stream: usize, number: u64) -> Option<Completion<HostBuffer>> {
+        lock(&self.0).streams.get_mut(&stream)?.completions.remove(&number)
+    }
+
+    /// What the thread does, until there are no open reads.
+    fn watch(&self) {
+        // How many times in a row a stream has answered with an error.
+        let mut refusals = BTreeMap::new();
+        loop {
+            thread::sleep(TICK);
+            let Some(streams) = self.watched() else { return };
+            refusals.retain(|stream, _| streams.contains_key(stream));
+            for (&stream, handle) in &streams {
+                let error = match handle.ask() {
+                    Ok(()) => {
+                        refusals.remove(&stream);
+                        continue;
+                    }
+                    // The process ends, and the driver with it. Who waits for a read ends too, and is told nothing.
+                    Err(CudaError { code: DEINITIALIZED, .. }) => return,
+                    Err(error) => BackendError::from(error),
+                };
+                if error.kind() == BackendErrorKind::Lost {
+                    // The context is, and so are the other streams.
+                    streams.keys().for_each(|&stream| self.answer(stream, &error));
+                    break;
+                }
+                let refused = refusals.entry(stream).or_insert(0);
+                *refused += 1;
+                if *refused == PATIENCE {
+                    self.answer(stream, &error);
+                }
+            }
+        }
+    }
+
+    /// The streams with open reads; none if there are no such, and then this thread is not there any more for others.
+    fn watched(&self) -> Option<BTreeMap<usize, Arc<Handle>>> {
+        let mut open = lock(&self.0);
+        let streams = std::mem::take(&mut open.streams);
+        let (busy, idle): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            streams.into_iter().partition(|(_, watched)| !watched.completions.is_empty());
+        open.streams = busy;
+        let busy: BTreeMap<_, _> =
+            open.streams.iter().map(|(&stream, watched)| (stream, Arc::clone(&watched.handle))).collect();
+        open.has_thread = !busy.is_empty();
+        drop(open);
+        // Streams may be destroyed by this, and the context released.
+        drop(idle);
+        (!busy.is_empty()).then_some(busy)
+    }
+
+    /// Tells all who wait for reads in a stream of an error. The bytes are the host function's, if it is ever called.
+    fn answer(&self, stream: usize, error: &BackendError) {
+        let mut open = lock(&self.0);
+        let completions =
+            open.streams.get_mut(&stream).map(|watched| std::mem::take(&mut watched.completions));
+        drop(open);
+        let completions = completions.into_iter().flatten();
+        completions.for_each(|(_, completion)| completion.finish(Err(error.clone())));
     }
 }

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{CUstream, CUstream_flags};
 use device_registry::{
@@ -12,23 +11,54 @@ use device_registry::{
 };
 
 use crate::context::Context;
+use crate::error::{CudaError, NOT_READY};
 use crate::event::{self, CudaEvent};
 use crate::memory::place;
 use crate::reads::{Reading, finish_read};
 
 /// A queue of a device `cuda:…`: what a kernel gets from
 /// [`Launch::stream_as`](device_registry::Launch::stream_as).
-pub struct CudaStream {
+pub struct CudaStream(Arc<Handle>);
+
+/// The driver's stream. The thread that watches reads has it as well while there are some, so that it is destroyed when
+/// both have let it go.
+pub(crate) struct Handle {
     context: Arc<Context>,
     stream: CUstream,
-    /// Whether a read was ever put into it.
-    has_reads: AtomicBool,
 }
 
 // SAFETY: a stream is no thread's own, and the driver's functions may be called from several threads at once.
-unsafe impl Send for CudaStream {}
+unsafe impl Send for Handle {}
 // SAFETY: as above.
-unsafe impl Sync for CudaStream {}
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// What it is told from others by, for as long as it is there.
+    pub(crate) fn address(&self) -> usize {
+        self.stream.addr()
+    }
+
+    /// Whether the stream goes on.
+    pub(crate) fn ask(&self) -> Result<(), CudaError> {
+        let current = self.context.try_enter()?;
+        // SAFETY: the stream is there until `self` is dropped.
+        match unsafe { current.cuda().cuStreamQuery(self.stream) } {
+            Err(CudaError { code: NOT_READY, .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: it is destroyed once. It does not wait: what is queued is still done.
+        self.context.dispose(|cuda| unsafe { cuda.cuStreamDestroy_v2(self.stream) });
+    }
+}
 
 impl CudaStream {
     pub(crate) fn create(context: &Arc<Context>, options: &StreamOptions) -> Result<Self, BackendError> {
@@ -48,13 +78,13 @@ impl CudaStream {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: as above.
         unsafe { current.cuda().cuStreamCreateWithPriority(&mut stream, flags, priority) }?;
-        Ok(Self { context: Arc::clone(context), stream, has_reads: AtomicBool::new(false) })
+        Ok(Self(Arc::new(Handle { context: Arc::clone(context), stream })))
     }
 
     /// The driver's handle. Work that a kernel submits to it is in the stream's order.
     #[must_use]
     pub fn stream(&self) -> CUstream {
-        self.stream
+        self.0.stream
     }
 
     /// Submits a copy from the host.
@@ -68,10 +98,12 @@ impl CudaStream {
         source: *const u8,
     ) -> Result<(), BackendError> {
         let (_, to) = place(destination)?;
-        let current = self.context.enter()?;
+        let current = self.0.context.enter()?;
         // SAFETY: the span lies within memory of this device, which the core keeps until the work is done, and the
         // caller keeps the source.
-        Ok(unsafe { current.cuda().cuMemcpyHtoDAsync_v2(to, source.cast(), destination.len(), self.stream) }?)
+        Ok(unsafe {
+            current.cuda().cuMemcpyHtoDAsync_v2(to, source.cast(), destination.len(), self.0.stream)
+        }?)
     }
 
     /// Submits a copy to the host.
@@ -81,18 +113,18 @@ impl CudaStream {
     /// The bytes, as many as the source has, are there and nobody else's until it is done.
     pub(crate) unsafe fn read_into(&self, source: &Span, destination: *mut u8) -> Result<(), BackendError> {
         let (_, from) = place(source)?;
-        let current = self.context.enter()?;
+        let current = self.0.context.enter()?;
         // SAFETY: as above, the other way around.
         Ok(unsafe {
-            current.cuda().cuMemcpyDtoHAsync_v2(destination.cast(), from, source.len(), self.stream)
+            current.cuda().cuMemcpyDtoHAsync_v2(destination.cast(), from, source.len(), self.0.stream)
         }?)
     }
 
     /// Submits the filling of new memory with zeros.
     pub(crate) fn clear(&self, pointer: u64, len: usize) -> Result<(), BackendError> {
-        let current = self.context.enter()?;
+        let current = self.0.context.enter()?;
         // SAFETY: the caller has allocated so much there, on this device, and waits before it frees that.
-        Ok(unsafe { current.cuda().cuMemsetD8Async(pointer, 0, len, self.stream) }?)
+        Ok(unsafe { current.cuda().cuMemsetD8Async(pointer, 0, len, self.0.stream) }?)
     }
 }
 
@@ -108,10 +140,7 @@ impl StreamDriver for CudaStream {
         destination: HostBuffer,
         completion: Completion<HostBuffer>,
     ) -> Result<(), BackendError> {
-        if !self.has_reads.swap(true, Ordering::Relaxed) {
-            self.context.asked().add(self.stream);
-        }
-        let mut reading = Reading::open(&self.context, destination, completion)?;
+        let mut reading = Reading::open(&self.0, destination, completion)?;
         // SAFETY: the bytes stay where they are, and are kept until they are written.
         if let Err(error) = unsafe { self.read_into(source, reading.start()) } {
             // An error may be one of earlier work, which does not say that this has not begun.
@@ -122,10 +151,10 @@ impl StreamDriver for CudaStream {
             return Err(error);
         }
         let reading = Box::into_raw(Box::new(reading));
-        let launched = self.context.enter().and_then(|current| {
+        let launched = self.0.context.enter().and_then(|current| {
             // SAFETY: the function gets its box once. If it is never called, the box is leaked: the device may still
             // write into what it holds.
-            Ok(unsafe { current.cuda().cuLaunchHostFunc(self.stream, Some(finish_read), reading.cast()) }?)
+            Ok(unsafe { current.cuda().cuLaunchHostFunc(self.0.stream, Some(finish_read), reading.cast()) }?)
         });
         launched.inspect_err(|_| {
             // SAFETY: the driver has refused it, and does not know it.
@@ -140,17 +169,17 @@ impl StreamDriver for CudaStream {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let ((_, from), (_, to)) = (place(source)?, place(destination)?);
-        let current = self.context.enter()?;
+        let current = self.0.context.enter()?;
         // SAFETY: both lie within memory of this device, which the core keeps until the work is done.
-        Ok(unsafe { current.cuda().cuMemcpyDtoDAsync_v2(to, from, source.len(), self.stream) }?)
+        Ok(unsafe { current.cuda().cuMemcpyDtoDAsync_v2(to, from, source.len(), self.0.stream) }?)
     }
 
     /// Patterns of 8 and 16 bytes are left to the core, which writes some and doubles them by copies. The driver has no
     /// function for them, and whether a pitch of 8 bytes is allowed everywhere where it fills rows is not determined.
     fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
         let (_, to) = place(destination)?;
-        let current = self.context.enter()?;
-        let (cuda, stream, len) = (current.cuda(), self.stream, destination.len());
+        let current = self.0.context.enter()?;
+        let (cuda, stream, len) = (current.cuda(), self.0.stream, destination.len());
         // SAFETY: the span lies within memory of this device, which the core keeps until the work is done. It begins and
         // ends at multiples of the pattern, and the memory at a multiple of more.
         Ok(unsafe {
@@ -165,16 +194,16 @@ impl StreamDriver for CudaStream {
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let ((memory, from), (_, to)) = (place(source)?, place(destination)?);
-        let current = self.context.enter()?;
-        let (from_context, to_context) = (memory.context(), self.context.handle());
+        let current = self.0.context.enter()?;
+        let (from_context, to_context) = (memory.context(), self.0.context.handle());
         // SAFETY: each lies within memory of its context, which the core keeps until the work is done.
         Ok(unsafe {
-            current.cuda().cuMemcpyPeerAsync(to, to_context, from, from_context, source.len(), self.stream)
+            current.cuda().cuMemcpyPeerAsync(to, to_context, from, from_context, source.len(), self.0.stream)
         }?)
     }
 
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
-        Ok(Box::new(CudaEvent::record(&self.context, self.stream, options)?))
+        Ok(Box::new(CudaEvent::record(&self.0.context, self.0.stream, options)?))
     }
 
     fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
@@ -182,30 +211,20 @@ impl StreamDriver for CudaStream {
         let event: &CudaEvent = event
             .downcast_ref()
             .ok_or_else(|| BackendError::unsupported("waiting for an event of another backend"))?;
-        let current = self.context.enter()?;
+        let current = self.0.context.enter()?;
         // SAFETY: both are there. The event may be another device's; only recording asks for the same context.
-        Ok(unsafe { current.cuda().cuStreamWaitEvent(self.stream, event.event(), 0) }?)
+        Ok(unsafe { current.cuda().cuStreamWaitEvent(self.0.stream, event.event(), 0) }?)
     }
 
     fn query(&self) -> Result<bool, BackendError> {
-        let current = self.context.enter()?;
+        let current = self.0.context.enter()?;
         // SAFETY: the stream is there until `self` is dropped.
-        event::is_done(unsafe { current.cuda().cuStreamQuery(self.stream) })
+        event::is_done(unsafe { current.cuda().cuStreamQuery(self.0.stream) })
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        let current = self.context.enter()?;
+        let current = self.0.context.enter()?;
         // SAFETY: as above.
-        Ok(unsafe { current.cuda().cuStreamSynchronize(self.stream) }?)
-    }
-}
-
-impl Drop for CudaStream {
-    fn drop(&mut self) {
-        if *self.has_reads.get_mut() {
-            self.context.asked().remove(self.stream);
-        }
-        // SAFETY: it is destroyed once. It does not wait: what is queued is still done.
-        self.context.dispose(|cuda| unsafe { cuda.cuStreamDestroy_v2(self.stream) });
+        Ok(unsafe { current.cuda().cuStreamSynchronize(self.0.stream) }?)
     }
 }

@@ -83,5 +83,10 @@ fn prepare<'a>(child: &'a mut Command, folder: Option<&Path>) -> &'a mut Command
         let folders: Vec<_> = [folder.as_os_str().to_owned()].into_iter().chain(before).collect();
         child.env("LD_LIBRARY_PATH", folders.join(OsStr::new(":"))).env_remove("CUDA_VISIBLE_DEVICES");
     }
-    child.env_remove("SIMULATED_CUDA_INIT").env_remove("SIMULATED_CUDA_FAULT")
+    for (variable, _) in env::vars_os() {
+        if variable.to_string_lossy().starts_with("SIMULATED_CUDA_") {
+            child.env_remove(variable);
+        }
+    }
+    child
 }

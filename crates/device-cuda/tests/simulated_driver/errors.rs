@@ -12,6 +12,7 @@ const ERRORS: &[Named] = &[
     (1, c"CUDA_ERROR_INVALID_VALUE", c"simulated: invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"simulated: out of memory"),
     (3, c"CUDA_ERROR_NOT_INITIALIZED", c"simulated: not initialized"),
+    (4, c"CUDA_ERROR_DEINITIALIZED", c"simulated: driver shutting down"),
     (34, c"CUDA_ERROR_STUB_LIBRARY", c"simulated: the library is a stub"),
     (46, c"CUDA_ERROR_DEVICE_UNAVAILABLE", c"simulated: the device is busy or unavailable"),
     (100, c"CUDA_ERROR_NO_DEVICE", c"simulated: no device"),
@@ -20,11 +21,13 @@ const ERRORS: &[Named] = &[
     (221, c"CUDA_ERROR_JIT_COMPILER_NOT_FOUND", c"simulated: there is no PTX JIT compiler"),
     (600, c"CUDA_ERROR_NOT_READY", c"simulated: not ready"),
     (700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"simulated: an illegal memory access"),
+    (709, c"CUDA_ERROR_CONTEXT_IS_DESTROYED", c"simulated: the context is destroyed"),
     (719, c"CUDA_ERROR_LAUNCH_FAILED", c"simulated: unspecified launch failure"),
     (802, c"CUDA_ERROR_SYSTEM_NOT_READY", c"simulated: the system is not yet ready"),
     (803, c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", c"simulated: driver versions do not match"),
     (804, c"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", c"simulated: forward compatibility is not supported"),
     (805, c"CUDA_ERROR_MPS_CONNECTION_FAILED", c"simulated: no connection to the MPS daemon"),
+    (900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"simulated: not while a stream is captured"),
 ];
 
 /// Finds a part of what is known of a code; null if nothing is.

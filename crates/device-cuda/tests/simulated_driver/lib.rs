@@ -13,11 +13,16 @@
 //! |---|---|
 //! | `SIMULATED_CUDA_INIT=100` | `cuInit` returns this code |
 //! | `SIMULATED_CUDA_FAULT=700@5` | the fifth copy or memset that is executed fails with this code, and from then on everything in its context |
+//! | `SIMULATED_CUDA_REFUSE=cuStreamQuery:900@3` | the third call of this function returns this code and does nothing; `@3-5` the third to the fifth |
+//! | `SIMULATED_CUDA_TELL=cuLaunchHostFunc:700@3` | that call does what it does, and returns the code as one of earlier work |
+//! | `SIMULATED_CUDA_CAPTURE=1` | as if somebody captured a stream in the global mode all the time: to ask a stream is a misuse, unless the thread's mode is relaxed |
+//! | `SIMULATED_CUDA_UNTIMED=1` | an event that takes the time is a misuse |
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 mod errors;
 mod memory;
+mod orders;
 mod state;
 mod stream;
 
@@ -26,10 +31,11 @@ use std::slice;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUjit_option, CUmodule,
-    CUresult, CUstream, CUuuid,
+    CUresult, CUstream, CUstreamCaptureMode, CUuuid,
 };
 
 use crate::memory::Place;
+use crate::orders::Order;
 use crate::state::{DEVICES, MEMORY, misuse, state};
 use crate::stream::{Event, HostPlace, Stream, Work};
 
@@ -49,7 +55,15 @@ fn call(name: &str, run: impl FnOnce() -> Answer) -> u32 {
     if stream::is_in_host_function() {
         misuse("it is called within a host function");
     }
-    run().err().unwrap_or(0)
+    let order = orders::next(name);
+    match order {
+        Some(Order::Refuse(code)) => code,
+        Some(Order::Tell(code)) => {
+            let _ = run();
+            code
+        }
+        None => run().err().unwrap_or(0),
+    }
 }
 
 /// Writes to a place of the caller's.
@@ -301,7 +315,12 @@ driver! {
         if !(-5..=0).contains(&priority) {
             misuse(format_args!("the priority {priority}, where there are -5 to 0"));
         }
-        put(stream, Stream::create(state::current()?));
+        put(stream, Stream::create(state::current()?, priority));
+        Ok(())
+    }
+
+    fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int) {
+        put(priority, Stream::of(stream)?.priority());
         Ok(())
     }
 
@@ -309,7 +328,13 @@ driver! {
         Stream::destroy(stream)
     }
 
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode) {
+        state::started()?;
+        stream::exchange_capture_mode(mode)
+    }
+
     fn cuStreamQuery(stream: CUstream) {
+        stream::leave_captures_alone();
         let stream = Stream::of(stream)?;
         let done = stream.is_done();
         state::alive(stream.device())?;
@@ -340,6 +365,9 @@ driver! {
 
     fn cuEventCreate(event: *mut CUevent, flags: c_uint) {
         let timed = flags & sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint == 0;
+        if timed && orders::is_set("SIMULATED_CUDA_UNTIMED") {
+            misuse("an event that takes the time");
+        }
         put(event, Event::create(state::current()?, timed));
         Ok(())
     }

@@ -9,11 +9,12 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
+use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream, CUstreamCaptureMode};
 
-use crate::Answer;
 use crate::memory::{Place, Uses};
+use crate::orders::is_set;
 use crate::state::{self, alive, misuse, state};
+use crate::{Answer, INVALID_VALUE, put};
 
 pub(crate) enum Work {
     Write { from: HostPlace, to: Place },
@@ -48,6 +49,7 @@ impl HostPlace {
 
 pub(crate) struct Stream {
     device: usize,
+    priority: i32,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -65,10 +67,35 @@ static HOST_FUNCTIONS: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    static CAPTURE_MODE: Cell<CUstreamCaptureMode> =
+        const { Cell::new(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
 pub(crate) fn is_in_host_function() -> bool {
     IN_HOST_FUNCTION.try_with(Cell::get).unwrap_or(false)
+}
+
+pub(crate) fn exchange_capture_mode(place: *mut CUstreamCaptureMode) -> Answer {
+    if place.is_null() {
+        misuse("a place to write to is null");
+    }
+    // SAFETY: the caller vouches for a number there, and none is taken for a mode that is not one.
+    let mode = match unsafe { place.cast::<u32>().read() } {
+        0 => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL,
+        1 => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+        2 => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
+        _ => return Err(INVALID_VALUE),
+    };
+    put(place, CAPTURE_MODE.replace(mode));
+    Ok(())
+}
+
+/// What calls do that a capture does not stand: on a thread of another mode they fail, and so does the capture.
+pub(crate) fn leave_captures_alone() {
+    let is_relaxed = CAPTURE_MODE.get() == CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    if !is_relaxed && is_set("SIMULATED_CUDA_CAPTURE") {
+        misuse("it spoils the capture of a stream on another thread");
+    }
 }
 
 /// The code of `SIMULATED_CUDA_FAULT`, and how many operations are left before it.
@@ -83,8 +110,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Stream {
-    pub(crate) fn create(device: usize) -> CUstream {
-        let stream = Arc::new(Self { device, queue: Mutex::default(), changed: Condvar::new() });
+    pub(crate) fn create(device: usize, priority: i32) -> CUstream {
+        let stream = Arc::new(Self { device, priority, queue: Mutex::default(), changed: Condvar::new() });
         let works = Arc::clone(&stream);
         thread::Builder::new()
             .name("simulated".to_owned())
@@ -119,6 +146,10 @@ impl Stream {
 
     pub(crate) fn device(&self) -> usize {
         self.device
+    }
+
+    pub(crate) fn priority(&self) -> i32 {
+        self.priority
     }
 
     pub(crate) fn submit(&self, work: Work) {

@@ -1,0 +1,145 @@
+//! Reads that are open while something else goes wrong, on the simulated driver.
+#![cfg(target_os = "linux")]
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use device_conformance::process::threads;
+use device_cuda::cudarc::driver::sys::cuLaunchHostFunc;
+use device_cuda::{CudaDevice, CudaStream, check};
+use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, HostBuffer, Pending, Stream, device};
+
+mod child;
+
+device_registry::autoload!();
+
+/// Whether work that is held goes on.
+static GOES_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+/// Time for the thread that watches reads to ask a few times.
+const SOME_TICKS: Duration = Duration::from_millis(200);
+
+unsafe extern "C" fn hold(_: *mut c_void) {
+    let (goes_on, changed) = &GOES_ON;
+    drop(changed.wait_while(goes_on.lock().unwrap(), |goes_on| !*goes_on).unwrap());
+}
+
+fn go_on() {
+    *GOES_ON.0.lock().unwrap() = true;
+    GOES_ON.1.notify_all();
+}
+
+/// A device, memory that holds sevens, and a stream whose work is held.
+fn held() -> (Device, Buffer, Stream) {
+    let device = device("cuda:0").unwrap();
+    let (buffer, stream) = (device.allocate(16).unwrap(), device.create_stream().unwrap());
+    buffer.fill(.., &[7]).unwrap();
+    let launched = stream.launch(&[], |launch| {
+        launch.driver_as::<CudaDevice>()?.make_current()?;
+        let stream = launch.stream_as::<CudaStream>()?.stream();
+        // SAFETY: the stream is there, and the function takes anything.
+        check("cuLaunchHostFunc", unsafe { cuLaunchHostFunc(stream, Some(hold), ptr::null_mut()) })
+    });
+    launched.unwrap();
+    (device, buffer, stream)
+}
+
+/// A read into pinned memory.
+fn read(device: Device, buffer: &Buffer, stream: &Stream) -> Result<Pending<HostBuffer>, DeviceError> {
+    stream.read_to(buffer, 0, device.allocate_host(16).unwrap())
+}
+
+fn kind(error: &DeviceError) -> BackendErrorKind {
+    error.backend_error().unwrap_or_else(|| panic!("{error}")).kind()
+}
+
+/// The device does all that it did before.
+fn is_well(device: Device, buffer: &Buffer) {
+    assert_eq!(*device.create_stream().unwrap().read(buffer, ..).unwrap().wait().unwrap(), [7; 16]);
+    device.synchronize().unwrap();
+}
+
+fn watches() -> bool {
+    threads().iter().any(|name| name == "cuda reads")
+}
+
+/// Of captures in the process, of a busy driver, and of one that ends with the process.
+#[test]
+fn an_error_that_passes_fails_no_read() {
+    const TEST: &str = "an_error_that_passes_fails_no_read";
+    if !child::is_this() {
+        for order in
+            ["cuStreamQuery:900@1", "cuStreamQuery:906@2-4", "cuStreamQuery:1@1-3", "cuStreamQuery:4@1"]
+        {
+            child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_REFUSE", order)]);
+        }
+        return;
+    }
+    let (device, buffer, stream) = held();
+    let read = read(device, &buffer, &stream).unwrap();
+    thread::sleep(SOME_TICKS);
+    assert!(!read.is_ready(), "{:?}", read.wait().map(drop));
+    go_on();
+    assert_eq!(*read.wait().unwrap(), [7; 16]);
+    stream.synchronize().unwrap();
+    is_well(device, &buffer);
+}
+
+#[test]
+fn a_driver_that_ends_is_not_asked_again() {
+    const TEST: &str = "a_driver_that_ends_is_not_asked_again";
+    if !child::is_this() {
+        child::passes(TEST, Some(&child::simulated()), &[]);
+        let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:4@1")];
+        return child::passes(TEST, Some(&child::simulated()), &variables);
+    }
+    let ends = std::env::var_os("SIMULATED_CUDA_REFUSE").is_some();
+    let (device, buffer, stream) = held();
+    let read = read(device, &buffer, &stream).unwrap();
+    thread::sleep(SOME_TICKS);
+    assert_eq!(watches(), !ends, "{:?}", threads());
+    assert!(!read.is_ready());
+    go_on();
+    read.wait().unwrap();
+}
+
+/// Who waits is told in the end, and of what it was. The bytes are the driver's until then: pinned memory that is freed in
+/// use or in a host function ends this process.
+#[test]
+fn an_error_that_stays_is_told_and_the_device_is_not_lost() {
+    const TEST: &str = "an_error_that_stays_is_told_and_the_device_is_not_lost";
+    if !child::is_this() {
+        let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:900@1-100")];
+        return child::passes(TEST, Some(&child::simulated()), &variables);
+    }
+    let (device, buffer, stream) = held();
+    let read = read(device, &buffer, &stream).unwrap();
+    let answer = read.wait_timeout(Duration::from_secs(30));
+    let error = answer.unwrap_or_else(|_| panic!("the read was never answered")).unwrap_err();
+    assert_eq!(kind(&error), BackendErrorKind::Other, "{error}");
+    assert!(
+        error.to_string().contains("`cuStreamQuery` returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"),
+        "{error}"
+    );
+    go_on();
+    // The host function is called now, for a read that nobody waits for any more.
+    assert_eq!(kind(&stream.synchronize().unwrap_err()), BackendErrorKind::Other);
+    stream.synchronize().unwrap();
+    is_well(device, &buffer);
+}
+
+#[test]
+fn captures_of_others_are_left_alone() {
+    const TEST: &str = "captures_of_others_are_left_alone";
+    if !child::is_this() {
+        return child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_CAPTURE", "1")]);
+    }
+    let (device, buffer, stream) = held();
+    let read = read(device, &buffer, &stream).unwrap();
+    thread::sleep(SOME_TICKS);
+    go_on();
+    assert_eq!(*read.wait().unwrap(), [7; 16]);
+}
