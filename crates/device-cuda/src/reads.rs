@@ -57,10 +57,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a host function gets: the bytes that are read into, until they are.
 pub(crate) struct Reading {
+    entry: Entry,
+    destination: HostBuffer,
+}
+
+/// Where the other end of an open read is.
+#[derive(Clone)]
+pub(crate) struct Entry {
     reads: Arc<Reads>,
     stream: usize,
     number: u64,
-    destination: HostBuffer,
+}
+
+impl Entry {
+    /// Forgets a read that was refused, and whose caller is told.
+    pub(crate) fn close(&self) {
+        drop(self.take());
+    }
+
+    fn take(&self) -> Option<Completion<HostBuffer>> {
+        lock(&self.reads.0).streams.get_mut(&self.stream)?.completions.remove(&self.number)
+    }
 }
 
 impl Reading {
@@ -92,7 +109,11 @@ impl Reading {
             watched.or_insert_with(|| Watched { handle: Arc::clone(handle), completions: BTreeMap::new() });
         watched.completions.insert(number, completion);
         drop(open);
-        Ok(Self { reads, stream, number, destination })
+        Ok(Self { entry: Entry { reads, stream, number }, destination })
+    }
+
+    pub(crate) fn entry(&self) -> Entry {
+        self.entry.clone()
     }
 
     /// Where the bytes go. They stay where they are when this is moved.
@@ -100,14 +121,14 @@ impl Reading {
         self.destination.as_mut_ptr()
     }
 
-    /// Forgets a read that was refused, and whose caller is told.
+    /// Gives up a read that was refused, and whose caller is told.
     pub(crate) fn refuse(self) {
-        drop(self.reads.take(self.stream, self.number));
+        self.entry.close();
     }
 
     /// The same, where the device may still write to the bytes: they stay for good.
     pub(crate) fn leak(self) {
-        drop(self.reads.take(self.stream, self.number));
+        self.entry.close();
         std::mem::forget(self.destination);
     }
 }
@@ -119,8 +140,8 @@ impl Reading {
 /// `reading` is a box of a [`Reading`], of which nobody else knows any more.
 pub(crate) unsafe extern "C" fn finish_read(reading: *mut c_void) {
     // SAFETY: the caller's.
-    let Reading { reads, stream, number, destination } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
-    match reads.take(stream, number) {
+    let Reading { entry, destination } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
+    match entry.take() {
         // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. Nothing may unwind
         // into the driver.
         Some(completion) => {
@@ -145,10 +166,6 @@ fn relax(cuda: &Functions) {
 }
 
 impl Reads {
-    fn take(&self, stream: usize, number: u64) -> Option<Completion<HostBuffer>> {
-        lock(&self.0).streams.get_mut(&stream)?.completions.remove(&number)
-    }
-
     /// What the thread does, until there are no open reads.
     fn watch(&self) {
         // How many times in a row a stream has answered with an error.

@@ -150,13 +150,19 @@ impl StreamDriver for CudaStream {
             }
             return Err(error);
         }
+        let entry = reading.entry();
         let reading = Box::into_raw(Box::new(reading));
         let launched = self.0.context.enter().and_then(|current| {
             // SAFETY: the function gets its box once. If it is never called, the box is leaked: the device may still
             // write into what it holds.
             Ok(unsafe { current.cuda().cuLaunchHostFunc(self.0.stream, Some(finish_read), reading.cast()) }?)
         });
-        launched.inspect_err(|_| {
+        launched.inspect_err(|error| {
+            // One of earlier work does not say that the driver has refused it: it may know the box, and call the function.
+            if error.kind() == BackendErrorKind::Lost {
+                entry.close();
+                return;
+            }
             // SAFETY: the driver has refused it, and does not know it.
             let reading = *unsafe { Box::from_raw(reading) };
             // The copy is under way, and nobody will say when it is done.

@@ -143,3 +143,73 @@ fn captures_of_others_are_left_alone() {
     go_on();
     assert_eq!(*read.wait().unwrap(), [7; 16]);
 }
+
+#[test]
+fn streams_without_open_reads_are_not_asked() {
+    const TEST: &str = "streams_without_open_reads_are_not_asked";
+    if !child::is_this() {
+        return child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_IDLE", "1")]);
+    }
+    let other = device("cuda:0").unwrap().create_stream().unwrap();
+    let buffer = device("cuda:0").unwrap().allocate(16).unwrap();
+    other.read(&buffer, ..).unwrap().wait().unwrap();
+    let (device, buffer, stream) = held();
+    let _read = read(device, &buffer, &stream).unwrap();
+    thread::sleep(SOME_TICKS);
+    // Without an end of the read, at which the stream may be asked just after it.
+    std::process::exit(0);
+}
+
+/// Of earlier work, returned when the host function behind a read was submitted: the driver may call it or not.
+#[test]
+fn what_a_host_function_gets_stays_after_a_loss() {
+    const TEST: &str = "what_a_host_function_gets_stays_after_a_loss";
+    if !child::is_this() {
+        let variables = [("SIMULATED_CUDA_TELL", "cuLaunchHostFunc:700@2")];
+        return child::passes(TEST, Some(&child::simulated()), &variables);
+    }
+    let (device, buffer, stream) = held();
+    thread::spawn(|| {
+        thread::sleep(SOME_TICKS);
+        go_on();
+    });
+    let error = read(device, &buffer, &stream).unwrap_err();
+    assert_eq!(kind(&error), BackendErrorKind::Lost, "{error}");
+    // The copy is done and the function called meanwhile: with what was freed, memory would be spoiled.
+    thread::sleep(2 * SOME_TICKS);
+    std::mem::forget((buffer, stream));
+}
+
+/// The same of the copy: what was submitted is done, into bytes that the driver has pinned.
+#[test]
+fn bytes_that_a_read_may_still_write_to_stay_after_a_loss() {
+    const TEST: &str = "bytes_that_a_read_may_still_write_to_stay_after_a_loss";
+    if !child::is_this() {
+        let variables = [("SIMULATED_CUDA_TELL", "cuMemcpyDtoHAsync_v2:700@1")];
+        return child::passes(TEST, Some(&child::simulated()), &variables);
+    }
+    let (device, buffer, stream) = held();
+    let error = read(device, &buffer, &stream).unwrap_err();
+    assert_eq!(kind(&error), BackendErrorKind::Lost, "{error}");
+    // Nothing is waited for on a device that is lost. This one goes on, and has its memory in use.
+    std::mem::forget((buffer, stream));
+}
+
+/// Nobody says when the copy before it is done then, so that it is waited for before the bytes are freed.
+#[test]
+fn a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use() {
+    const TEST: &str = "a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use";
+    if !child::is_this() {
+        let variables = [("SIMULATED_CUDA_REFUSE", "cuLaunchHostFunc:1@2")];
+        return child::passes(TEST, Some(&child::simulated()), &variables);
+    }
+    let (device, buffer, stream) = held();
+    thread::spawn(|| {
+        thread::sleep(SOME_TICKS);
+        go_on();
+    });
+    let error = read(device, &buffer, &stream).unwrap_err();
+    assert_eq!(kind(&error), BackendErrorKind::Other, "{error}");
+    assert!(error.to_string().contains("`cuLaunchHostFunc`"), "{error}");
+    is_well(device, &buffer);
+}

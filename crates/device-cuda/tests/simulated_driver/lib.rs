@@ -16,6 +16,7 @@
 //! | `SIMULATED_CUDA_REFUSE=cuStreamQuery:900@3` | the third call of this function returns this code and does nothing; `@3-5` the third to the fifth |
 //! | `SIMULATED_CUDA_TELL=cuLaunchHostFunc:700@3` | that call does what it does, and returns the code as one of earlier work |
 //! | `SIMULATED_CUDA_CAPTURE=1` | as if somebody captured a stream in the global mode all the time: to ask a stream is a misuse, unless the thread's mode is relaxed |
+//! | `SIMULATED_CUDA_IDLE=1` | to ask a stream with nothing in it is a misuse |
 //! | `SIMULATED_CUDA_UNTIMED=1` | an event that takes the time is a misuse |
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
@@ -337,6 +338,9 @@ driver! {
         stream::leave_captures_alone();
         let stream = Stream::of(stream)?;
         let done = stream.is_done();
+        if done && orders::is_set("SIMULATED_CUDA_IDLE") {
+            misuse("a stream with nothing in it is asked");
+        }
         state::alive(stream.device())?;
         if done { Ok(()) } else { Err(NOT_READY) }
     }
