@@ -11,6 +11,7 @@ pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const DEINITIALIZED: u32 = 4;
 pub(crate) const NOT_READY: u32 = 600;
+const CONTEXT_IS_DESTROYED: u32 = 709;
 
 /// Codes after which the process gets nothing more out of the device.
 ///
@@ -79,6 +80,9 @@ impl From<CudaError> for BackendError {
 /// The result of a function of [`cudarc::driver::sys`] that a kernel has called, as an error of a backend: lost where
 /// the driver does not go on after it. `call` is the function's name.
 ///
+/// That the context is destroyed (709) is no loss here, as it is where the backend is told so: it may be any context that
+/// the thread has, one of before the device was closed and opened again, say.
+///
 /// ```
 /// use device_cuda::cudarc::driver::sys::CUresult;
 /// use device_registry::BackendErrorKind;
@@ -94,6 +98,10 @@ impl From<CudaError> for BackendError {
 pub fn check(call: &'static str, result: CUresult) -> Result<(), BackendError> {
     match result as u32 {
         SUCCESS => Ok(()),
+        code @ CONTEXT_IS_DESTROYED => Err(BackendError::invalid(format_args!(
+            "{}; a context of before is current to the thread: `CudaDevice::make_current` has the device's take its place",
+            CudaError { call, code }
+        ))),
         code => Err(CudaError { call, code }.into()),
     }
 }
@@ -108,6 +116,11 @@ mod tests {
         check("cuSomething", code).unwrap_err().kind()
     }
 
+    /// Of a call of the backend's own.
+    fn own(code: CUresult) -> BackendErrorKind {
+        BackendError::from(CudaError { call: "cuSomething", code: code as u32 }).kind()
+    }
+
     #[test]
     fn what_the_reference_calls_the_end_of_the_process_is_a_loss_and_nothing_else_is() {
         use CUresult::*;
@@ -118,7 +131,6 @@ mod tests {
             CUDA_ERROR_CONTAINED,
             CUDA_ERROR_ILLEGAL_ADDRESS,
             CUDA_ERROR_LAUNCH_TIMEOUT,
-            CUDA_ERROR_CONTEXT_IS_DESTROYED,
             CUDA_ERROR_ASSERT,
             CUDA_ERROR_HARDWARE_STACK_ERROR,
             CUDA_ERROR_ILLEGAL_INSTRUCTION,
@@ -132,7 +144,7 @@ mod tests {
             CUDA_ERROR_EXTERNAL_DEVICE,
             CUDA_ERROR_UNKNOWN,
         ] {
-            assert_eq!(kind(lost), BackendErrorKind::Lost, "{lost:?}");
+            assert_eq!([kind(lost), own(lost)], [BackendErrorKind::Lost; 2], "{lost:?}");
         }
         for goes_on in [
             CUDA_ERROR_INVALID_VALUE,
@@ -147,8 +159,16 @@ mod tests {
             assert_eq!(kind(goes_on), BackendErrorKind::Other, "{goes_on:?}");
         }
         assert_eq!(kind(CUDA_ERROR_NOT_SUPPORTED), BackendErrorKind::Unsupported);
-        assert_eq!(LOST.len(), 19, "each is tested above");
+        assert_eq!(LOST.len(), 18 + 1, "each is tested above, and one below");
         assert!(is_loss(727) && !is_loss(800), "a newer driver's exception");
+    }
+
+    #[test]
+    fn a_destroyed_context_is_a_loss_where_it_is_the_devices_and_else_the_callers_mistake() {
+        let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        assert_eq!([kind(code), own(code)], [BackendErrorKind::Invalid, BackendErrorKind::Lost]);
+        let error = check("cuSomething", code).unwrap_err().to_string();
+        assert!(error.contains("`cuSomething` returned") && error.contains("make_current"), "{error}");
     }
 
     #[test]
