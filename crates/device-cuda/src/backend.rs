@@ -63,6 +63,10 @@ fn start_failure(error: CudaError) -> LoadFailure {
             .to_owned(),
         804 => format!("the forward compatibility package does not support this device{}", visible()),
         805..=809 => "the multi-process service (MPS) cannot be reached, or takes no more clients".to_owned(),
+        999 => {
+            let hint = "the NVIDIA driver does not start; is the kernel module nvidia-uvm loaded, and /dev/nvidia-uvm there?";
+            return LoadFailure::new(hint).with_source(error);
+        }
         _ => return LoadFailure::new("the NVIDIA driver does not start").with_source(error),
     };
     LoadFailure::unavailable(format_args!("{reason} (`{}`: {})", error.call, describe(error.code)))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use device_registry::{BackendError, BackendErrorKind};
 
-use crate::error::CudaError;
+use crate::error::{CudaError, DEVICE_UNAVAILABLE};
 use crate::library::Functions;
 use crate::reads::Reads;
 
@@ -34,7 +34,13 @@ impl Context {
         let device = device(cuda, ordinal)?;
         let mut handle = ptr::null_mut();
         // SAFETY: the device is one of the driver's, and the place is there.
-        unsafe { cuda.cuDevicePrimaryCtxRetain(&mut handle, device) }?;
+        unsafe { cuda.cuDevicePrimaryCtxRetain(&mut handle, device) }.map_err(|error| match error.code {
+            DEVICE_UNAVAILABLE => BackendError::unavailable(format_args!(
+                "another process has the device for itself, or none may use it ({error}); `nvidia-smi -q -d COMPUTE` \
+                 shows its compute mode, and `nvidia-smi -c DEFAULT` sets one that all share"
+            )),
+            _ => error.into(),
+        })?;
         Ok(Self { cuda, device, handle, reads: Arc::default() })
     }
 

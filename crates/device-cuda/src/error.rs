@@ -10,6 +10,7 @@ use crate::library::describe;
 pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const DEINITIALIZED: u32 = 4;
+pub(crate) const DEVICE_UNAVAILABLE: u32 = 46;
 pub(crate) const NOT_READY: u32 = 600;
 const CONTEXT_IS_DESTROYED: u32 = 709;
 

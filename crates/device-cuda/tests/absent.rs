@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use device_registry::{LoadError, backends};
+use device_registry::{BackendErrorKind, LoadError, backends, device};
 
 mod child;
 
@@ -95,14 +95,38 @@ fn devices_that_a_variable_hides_are_not_installed_in_vain() {
 fn a_driver_that_does_not_start_is_broken_whatever_its_code() {
     const TEST: &str = "a_driver_that_does_not_start_is_broken_whatever_its_code";
     for (code, part) in [
-        ("2", "CUDA_ERROR_OUT_OF_MEMORY (2)"),
-        ("999", "error 999"),
-        ("54321", "error 54321, which this driver has no name for"),
+        ("2", "does not start: `cuInit` returned CUDA_ERROR_OUT_OF_MEMORY (2)"),
+        (
+            "999",
+            "the kernel module nvidia-uvm loaded, and /dev/nvidia-uvm there?: `cuInit` returned error 999",
+        ),
+        ("54321", "does not start: `cuInit` returned error 54321, which this driver has no name for"),
     ] {
         let (unavailable, reason) = asked(TEST, &child_folder(), &[("SIMULATED_CUDA_INIT", code)]);
-        assert!(!unavailable && reason.contains("does not start: `cuInit`"), "{reason}");
-        assert!(reason.contains(part), "{reason}");
+        assert!(!unavailable && reason.contains(part), "{reason}");
+        assert_eq!(reason.contains("nvidia-uvm"), code == "999", "{reason}");
     }
+}
+
+/// The driver starts and one device is another process's: it is said when it is opened, and the backend is there.
+#[test]
+fn a_device_that_another_process_has_for_itself_is_unavailable() {
+    const TEST: &str = "a_device_that_another_process_has_for_itself_is_unavailable";
+    if !child::is_this() {
+        let variables = [("SIMULATED_CUDA_REFUSE", "cuDevicePrimaryCtxRetain:46@1")];
+        return child::passes(TEST, Some(&child::simulated()), &variables);
+    }
+    let error = device("cuda:0").unwrap().allocate(16).unwrap_err();
+    let kind = error.backend_error().map(|error| error.kind());
+    assert_eq!(kind, Some(BackendErrorKind::Unavailable), "{error}");
+    for part in
+        ["another process has the device", "CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "nvidia-smi -c DEFAULT"]
+    {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    // It may be free a moment later, and the other one is free all the time.
+    device("cuda:1").unwrap().allocate(16).unwrap();
+    device("cuda:0").unwrap().allocate(16).unwrap();
 }
 
 /// Where the simulated driver is, for the parent.
