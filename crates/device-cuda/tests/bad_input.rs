@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use device_conformance::device_or_skip;
-use device_cuda::cudarc::driver::sys::{CUcontext, cuCtxGetCurrent, cuDevicePrimaryCtxGetState};
+use device_cuda::cudarc::driver::sys::{CUcontext, CUresult, cuCtxGetCurrent, cuDevicePrimaryCtxGetState};
 use device_cuda::{CudaDevice, check};
 use device_registry::{BackendErrorKind, Device, DeviceError, EventOptions, device};
 
@@ -238,6 +238,18 @@ fn the_context_that_others_made_current_to_a_thread_stays_so() {
         assert!(!context.is_null());
         use_it();
         assert_eq!(current(), context);
+    });
+}
+
+/// What a kernel is told that has the context of before current, when the device was closed and opened again.
+#[test]
+fn a_kernel_with_a_context_of_before_does_not_lose_the_device() {
+    on_both("a_kernel_with_a_context_of_before_does_not_lose_the_device", |device| {
+        let stream = device.create_stream().unwrap();
+        let launched =
+            stream.launch(&[], |_| check("cuSomething", CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED));
+        assert_eq!(kind(&launched.unwrap_err()), BackendErrorKind::Invalid);
+        device.allocate(16).unwrap();
     });
 }
 

@@ -211,7 +211,8 @@ driver! {
 
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
         state::current()?;
-        put(least, 0);
+        // So that it can be told from 0, which streams have that ask for nothing.
+        put(least, 1);
         put(greatest, -5);
         Ok(())
     }
@@ -313,8 +314,8 @@ driver! {
         if flags != sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint {
             misuse("a stream that waits for the null stream, and it for the stream");
         }
-        if !(-5..=0).contains(&priority) {
-            misuse(format_args!("the priority {priority}, where there are -5 to 0"));
+        if !(-5..=1).contains(&priority) {
+            misuse(format_args!("the priority {priority}, where there are -5 to 1"));
         }
         put(stream, Stream::create(state::current()?, priority));
         Ok(())
