@@ -155,7 +155,7 @@ pub(crate) unsafe extern "C" fn finish_read(reading: *mut c_void) {
     }
 }
 
-/// Has this thread, which is not yet to be seen by anybody, leave captures alone.
+/// Has this thread neither spoil captures on others nor fail because of them.
 fn relax(cuda: &Functions) {
     let mut mode = CAPTURE_MODE_RELAXED;
     // SAFETY: the place is there, with a mode in it.
@@ -192,6 +192,7 @@ impl Reads {
                 let refused = refusals.entry(stream).or_insert(0);
                 *refused += 1;
                 if *refused == PATIENCE {
+                    refusals.remove(&stream);
                     self.answer(stream, &error);
                 }
             }
