@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use crate::kernels::Shape;
+use crate::work::largest_operand;
 
 /// Multiplies two matrices and adds two vectors on a device, and compares with the cpu.
 #[derive(Parser)]
@@ -47,9 +48,12 @@ fn shape(text: &str) -> Result<Shape, String> {
         [rows, inner, columns] => (rows, inner, columns),
         _ => return Err("it is to be one number, or three such as 30x20x10".to_owned()),
     };
-    Shape::new(rows, inner, columns).ok_or_else(|| {
+    let shape = Shape::new(rows, inner, columns).ok_or_else(|| {
         format!("a matrix is to have at most {} elements, for kernels count in 32 bits", u32::MAX)
-    })
+    })?;
+    // Now, and not when the vectors are done.
+    largest_operand(inner).map_err(|error| error.to_string())?;
+    Ok(shape)
 }
 
 #[cfg(test)]
@@ -67,5 +71,7 @@ mod tests {
         assert!([(0, 3, 3), (3, 0, 3), (3, 3, 0)].iter().all(|&(m, k, n)| Shape::new(m, k, n).is_none()));
         // The largest matrix there can be, in either place.
         assert!(shape("65536x65535x1").is_ok() && shape("65536x1x65536").is_err());
+        // The longest sum.
+        assert!(shape("1x16777216x1").is_ok() && shape("1x16777217x1").is_err());
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use device_registry::{BackendErrorKind, Device, DeviceError, LoadError};
 
+use crate::work::MOST_TERMS;
+
 /// Why something was not computed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -45,10 +47,16 @@ pub(crate) enum Error {
     Lengths { what: &'static str, found: [usize; 3], expected: [usize; 3] },
     /// The device computes something else than the cpu.
     #[error(
-        "the result is wrong: element {index} is {found} and on the cpu {expected}, and rounding explains no more than \
-         {allowed:.1e}; so it is with {count} of {len} elements"
+        "the result is wrong: element {index} is {found} and on the cpu {expected}; {count} of {len} elements differ"
     )]
-    Wrong { index: usize, found: f32, expected: f32, allowed: f32, count: usize, len: usize },
+    Wrong { index: usize, found: f32, expected: f32, count: usize, len: usize },
+    #[error("the result has {found} bytes, and the cpu's {expected}")]
+    ResultLength { found: usize, expected: usize },
+    /// No operands are small enough.
+    #[error(
+        "an element is the sum of {terms} products, and of more than {MOST_TERMS} no `f32` is sure to hold the exact sum"
+    )]
+    TooManyTerms { terms: u32 },
 }
 
 impl Error {

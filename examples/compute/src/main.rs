@@ -94,10 +94,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             continue;
         }
         let reference = work.place(Device::cpu())?;
-        let expected = reference.compute(&operands, &cpu)?;
-        let magnitudes = reference.compute(&operands.magnitudes()?, &cpu)?;
-        let difference = check::compare(&result, &expected, &magnitudes, work.roundings())?;
-        writeln!(out, "  as on the cpu: {difference}")?;
+        check::compare(&result, &reference.compute(&operands, &cpu)?)?;
+        writeln!(out, "  as on the cpu, in every bit")?;
     }
     Ok(())
 }

@@ -9,6 +9,25 @@ use crate::error::Error;
 use crate::kernels::{Kernels, Shape, bytes};
 use crate::measure::{self, Time};
 
+/// An `f32` holds every integer from -2^24 to 2^24.
+const LARGEST_EXACT: u32 = 1 << 24;
+
+/// The most products that can be added up exactly: each is at least 1.
+pub(crate) const MOST_TERMS: u32 = LARGEST_EXACT;
+
+/// The largest operand, in magnitude, with which the sum of so many products is exact: 8, or less for long sums.
+///
+/// A product of two operands up to `m` is an integer up to `m * m`, so that the sum of any of the `terms` products is an
+/// integer up to `terms * m * m`. That is at most 2^24 here, and an `f32` holds it: nothing is rounded on the way.
+///
+/// # Errors
+///
+/// [`Error::TooManyTerms`] if not even ones are small enough.
+pub(crate) fn largest_operand(terms: u32) -> Result<u32, Error> {
+    let exact = |largest: &u32| u64::from(terms) * u64::from(largest * largest) <= u64::from(LARGEST_EXACT);
+    [8, 4, 2, 1].into_iter().find(exact).ok_or(Error::TooManyTerms { terms })
+}
+
 /// One of the two things that are computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
@@ -25,15 +44,6 @@ impl Work {
         }
     }
 
-    /// How many roundings, at most, come one after the other on the way to an element of the result.
-    pub(crate) fn roundings(self) -> u32 {
-        match self {
-            Self::Add { .. } => 1,
-            // A product, and the additions of the others to it.
-            Self::Matmul(shape) => shape.inner,
-        }
-    }
-
     /// How fast it is that takes `time`.
     pub(crate) fn rate(self, time: Duration) -> Rate {
         let (amount, unit) = match self {
@@ -46,13 +56,30 @@ impl Work {
         Rate { amount, time, unit }
     }
 
-    /// The operands: numbers between -1 and 1, the same every time.
+    /// How many products, at most, are added up for an element of the result. (To add two numbers is no more than to add
+    /// up two products.)
+    fn terms(self) -> u32 {
+        match self {
+            Self::Add { .. } => 2,
+            Self::Matmul(shape) => shape.inner,
+        }
+    }
+
+    /// The operands, the same every time: integers so small that the result is exact, in whatever order it is added up,
+    /// with products rounded or not. None is zero, so that no term can be left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyTerms`]
     pub(crate) fn operands(self) -> Result<Operands, Error> {
+        let largest = largest_operand(self.terms())?;
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut number = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // The upper 24 bits, as many as an `f32` holds.
-            ((state >> 40) as f32 - (1 << 23) as f32) / (1 << 23) as f32
+            // The lower bits repeat themselves soon.
+            let bits = (state >> 40) as u32;
+            let size = (bits % largest + 1) as f32;
+            if bits & (1 << 23) == 0 { size } else { -size }
         };
         let [a, b, _] = self.lens();
         Ok(Operands([floats(bytes(a), &mut number)?, floats(bytes(b), &mut number)?]))
@@ -95,19 +122,6 @@ impl fmt::Display for Rate {
 
 /// Two vectors, or two matrices by rows, on the host.
 pub(crate) struct Operands([HostBuffer; 2]);
-
-impl Operands {
-    /// The same with all numbers positive. What comes of them says how large the numbers are that are added up for each
-    /// element, and thereby how much rounding can do.
-    pub(crate) fn magnitudes(&self) -> Result<Self, Error> {
-        let positive = |operand: &HostBuffer| {
-            let mut numbers = elements(operand).map(f32::abs);
-            floats(operand.len(), || numbers.next().unwrap_or_default())
-        };
-        let [a, b] = &self.0;
-        Ok(Self([positive(a)?, positive(b)?]))
-    }
-}
 
 /// Where work is done on a device.
 pub(crate) struct Place {
@@ -168,4 +182,35 @@ fn floats(len: usize, mut number: impl FnMut() -> f32) -> Result<HostBuffer, Err
 /// The elements of a vector, or of a matrix by rows.
 pub(crate) fn elements(numbers: &[u8]) -> impl ExactSizeIterator<Item = f32> {
     numbers.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sum_of_products_is_exact() {
+        for (terms, largest) in [(1, 8), (2, 8), (1 << 18, 8), ((1 << 18) + 1, 4), (1 << 20, 4), (1 << 24, 1)]
+        {
+            assert_eq!(largest_operand(terms).unwrap(), largest, "{terms}");
+        }
+        for terms in [MOST_TERMS + 1, u32::MAX] {
+            assert!(matches!(largest_operand(terms), Err(Error::TooManyTerms { .. })), "{terms}");
+        }
+    }
+
+    #[test]
+    fn operands_are_integers_of_either_sign_and_never_zero() {
+        for (inner, largest) in [(100, 8.0), (300_000, 4.0), (2_000_000, 2.0)] {
+            let Operands(operands) = Work::Matmul(Shape::new(1, inner, 1).unwrap()).operands().unwrap();
+            for numbers in &operands {
+                let sizes = || elements(numbers).map(f32::abs);
+                assert!(elements(numbers).all(|number| number.fract() == 0.0 && number != 0.0));
+                assert_eq!(sizes().fold(0.0, f32::max), largest);
+                assert_eq!(sizes().fold(largest, f32::min), 1.0);
+                assert!(elements(numbers).any(|number| number < 0.0));
+                assert!(elements(numbers).any(|number| number > 0.0));
+            }
+        }
+    }
 }

@@ -57,7 +57,8 @@ fn has_good_kernels(device: Device) {
     for len in [1, 2, 63, 64, 65, 255, 256, 257, 1000] {
         sums_wherever_they_lie(&kernels, len);
     }
-    for (rows, inner, columns) in [(1, 1, 1), (3, 5, 7), (1, 300, 1), (65, 1, 130), (17, 33, 9), (64, 64, 64)]
+    for (rows, inner, columns) in
+        [(1, 1, 1), (3, 5, 7), (1, 300, 1), (65, 1, 130), (17, 33, 9), (64, 64, 64), (2, 70000, 3)]
     {
         products_wherever_they_lie(&kernels, Shape::new(rows, inner, columns).unwrap());
     }

@@ -18,7 +18,13 @@ use super::{Language, NativeKernels, Shape, first_element};
 const WORKGROUP: u32 = 64;
 
 /// The numbers of the struct `Arguments`.
-const NUMBERS: usize = 6;
+const NUMBERS: usize = 8;
+
+/// The most terms that one dispatch adds up.
+///
+/// Loops have limits: Mesa's llvmpipe leaves those of a kernel after 65535 steps, nested ones counted together, without an
+/// error; and systems reset a GPU that is busy with one command for seconds.
+const TERMS: usize = 1 << 15;
 
 /// Loads the kernels for `wgpu`.
 pub(crate) fn load() -> Result<Box<dyn Language>, LoadFailure> {
@@ -95,7 +101,8 @@ impl Program {
         Ok(Self { bindings, add, matmul, limits: driver.device().limits() })
     }
 
-    /// Submits a pipeline with the buffers and the numbers, of which the first is how many elements the result has.
+    /// Submits a pipeline with the buffers and the numbers, of which the first is how many elements the result has, and the
+    /// second how many terms each has, of which a dispatch adds up only so many.
     fn submit(
         &self,
         launch: &Launch<'_>,
@@ -106,24 +113,32 @@ impl Program {
         let driver: &WgpuDevice = launch.driver_as()?;
         let [(a, a_start), (b, b_start), (result, result_start)] =
             [self.bind(spans[0])?, self.bind(spans[1])?, self.bind(spans[2])?];
-        let arguments = uniform(driver, [a_start, b_start, result_start, len, inner, columns])?;
-        let resources = [a, b, result].map(BindingResource::Buffer);
-        let resources = resources.into_iter().chain([arguments.as_entire_binding()]);
-        let entries: Vec<_> =
-            (0..).zip(resources).map(|(binding, resource)| BindGroupEntry { binding, resource }).collect();
+        let arguments = (0..inner.max(1)).step_by(TERMS).map(|start| {
+            let end = inner.min(start.saturating_add(TERMS as u32));
+            uniform(driver, [a_start, b_start, result_start, len, inner, columns, start, end])
+        });
+        let arguments = arguments.collect::<Result<Vec<Buffer>, _>>()?;
+        let buffers = [a, b, result].map(BindingResource::Buffer);
         let groups = len.div_ceil(WORKGROUP);
         let x = groups.min(self.limits.max_compute_workgroups_per_dimension);
         let commands = driver.checked(|device| {
-            let group = device.create_bind_group(&BindGroupDescriptor {
-                label: None,
-                layout: &self.bindings,
-                entries: &entries,
-            });
             let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
             let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
             pass.set_pipeline(pipeline);
-            pass.set_bind_group(0, &group, &[]);
-            pass.dispatch_workgroups(x, groups.div_ceil(x), 1);
+            // One after the other, as wgpu orders dispatches that use the same bytes.
+            for arguments in &arguments {
+                let resources = buffers.iter().cloned().chain([arguments.as_entire_binding()]);
+                let entries = (0..).zip(resources);
+                let entries: Vec<_> =
+                    entries.map(|(binding, resource)| BindGroupEntry { binding, resource }).collect();
+                let group = device.create_bind_group(&BindGroupDescriptor {
+                    label: None,
+                    layout: &self.bindings,
+                    entries: &entries,
+                });
+                pass.set_bind_group(0, &group, &[]);
+                pass.dispatch_workgroups(x, groups.div_ceil(x), 1);
+            }
             drop(pass);
             encoder.finish()
         })?;

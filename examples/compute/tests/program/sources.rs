@@ -6,10 +6,14 @@ use crate::{Run, compute};
 
 /// Runs the program with a file of this content.
 fn with_source(device: &str, text: &str) -> Run {
+    with_source_and_size(device, text, "33x17x65")
+}
+
+fn with_source_and_size(device: &str, text: &str, size: &str) -> Run {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kernels.txt");
     fs::write(&path, text).unwrap();
-    compute(&["--device", device, "--source", path.to_str().unwrap()], &[])
+    compute(&["--device", device, "--source", path.to_str().unwrap(), "--size", size], &[])
 }
 
 /// The built-in kernels, changed. Each change is a piece of the text and what comes in its place.
@@ -33,6 +37,8 @@ struct Changes<'a> {
     left_out: (&'a str, &'a str),
     /// Computes something else, each.
     wrong: &'a [(&'a str, &'a str)],
+    /// `matmul` computes something else, each: without a term, zero, and infinity.
+    wrong_product: [(&'a str, &'a str); 3],
 }
 
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
@@ -40,7 +46,12 @@ impl Changes<'_> {
     fn are_told(&self) {
         let Some(_) = device_conformance::device_or_skip(self.backend) else { return };
         let unchanged = with_source(self.backend, self.text);
-        assert_eq!(unchanged.stdout.matches("as on the cpu: ").count(), 2, "{}", unchanged.stderr);
+        assert_eq!(
+            unchanged.stdout.matches("as on the cpu, in every bit").count(),
+            2,
+            "{}",
+            unchanged.stderr
+        );
 
         let (malformed, log) = self.malformed;
         let run = with_source(self.backend, &changed(self.text, malformed));
@@ -56,10 +67,18 @@ impl Changes<'_> {
         // It is not taken for what was in the memory before.
         let run = with_source(self.backend, &changed(self.text, self.left_out));
         run.fails_with("error: the result is wrong: element 999 is NaN and on the cpu ");
-        run.fails_with("so it is with 1 of 1000 elements");
+        run.fails_with("; 1 of 1000 elements differ");
         for &wrong in self.wrong {
             let run = with_source(self.backend, &changed(self.text, wrong));
             run.fails_with("error: the result is wrong: element ");
+        }
+        // However long the sums are.
+        for size in ["3x17x5", "2x60000x2", "1x9000000x1"] {
+            for wrong in self.wrong_product {
+                let run = with_source_and_size(self.backend, &changed(self.text, wrong), size);
+                run.fails_with("error: the result is wrong: element 0 is ");
+                assert!(run.stdout.contains("matmul"), "the product is wrong: {}", run.stdout);
+            }
         }
     }
 }
@@ -74,7 +93,12 @@ fn opencl_c() {
         malformed: (("float sum = 0.0f", "float sum = no_such_name"), "no_such_name"),
         renamed: ("void matmul", "void multiply"),
         left_out: ("if (i < len)", "if (i + 1 < len)"),
-        wrong: &[("[a_start + i] + b", "[a_start + i] - b"), ("k = 0", "k = 1")],
+        wrong: &[("[a_start + i] + b", "[a_start + i] - b")],
+        wrong_product: [
+            ("k = 0", "k = 1"),
+            ("[product_start + i] = sum", "[product_start + i] = 0.0f"),
+            ("[product_start + i] = sum", "[product_start + i] = INFINITY"),
+        ],
     }
     .are_told();
 }
@@ -89,7 +113,13 @@ fn wgsl() {
         malformed: (("var sum = 0.0", "var sum = no_such_name"), "no_such_name"),
         renamed: ("fn matmul", "fn multiply"),
         left_out: ("if i < arguments.len", "if i + 1 < arguments.len"),
-        wrong: &[("[arguments.a_start + i] + b", "[arguments.a_start + i] - b"), ("k = 0u", "k = 1u")],
+        wrong: &[("[arguments.a_start + i] + b", "[arguments.a_start + i] - b")],
+        wrong_product: [
+            ("k = arguments.start", "k = max(arguments.start, 1u)"),
+            ("= sum;", "= 0.0;"),
+            // It is refused as a constant.
+            ("= sum;", "= 3e38 * f32(arguments.inner);"),
+        ],
     }
     .are_told();
 }
@@ -105,6 +135,12 @@ fn ptx() {
         renamed: (".entry matmul", ".entry multiply"),
         left_out: ("setp.ge.u32     %done", "sub.u32 %len, %len, 1;\nsetp.ge.u32 %done"),
         wrong: &[("add.rn.f32", "sub.rn.f32"), ("add.u64         %a, %a, 4;", "add.u64 %a, %a, 0;")],
+        wrong_product: [
+            // Not the last term.
+            ("setp.ne.u32     %more, %inner, 0", "setp.gt.u32 %more, %inner, 1"),
+            ("st.global.f32   [%product], %total", "st.global.f32 [%product], 0f00000000"),
+            ("st.global.f32   [%product], %total", "st.global.f32 [%product], 0f7F800000"),
+        ],
     }
     .are_told();
 }

@@ -11,6 +11,7 @@ fn sizes_that_are_none_are_wrong_usage() {
         ("--size", "many", "a number from 1 to 4294967295"),
         ("--size", "3x3", "three such as 30x20x10"),
         ("--size", "65536", "at most 4294967295 elements"),
+        ("--size", "1x20000000x1", "the sum of 20000000 products, and of more than 16777216"),
         ("--length", "0", "it is to be at least 1"),
         ("--length", "4294967296", "a number from 1 to 4294967295"),
         ("--length", "1e6", "a number from 1 to 4294967295"),
