@@ -117,7 +117,29 @@ impl EventDriver for WgpuEvent {
                 from - to
             ))
         })?;
-        let period = f64::from(self.context.queue.get_timestamp_period());
-        Ok(Duration::from_secs_f64(ticks as f64 * period / 1e9))
+        duration(ticks, self.context.queue.get_timestamp_period())
+    }
+}
+
+/// So many ticks of `period` nanoseconds. Both are the driver's word.
+fn duration(ticks: u64, period: f32) -> Result<Duration, BackendError> {
+    Duration::try_from_secs_f64(ticks as f64 * f64::from(period) / 1e9).map_err(|error| {
+        let message = format_args!("the device says that {ticks} ticks of {period} ns each have passed");
+        BackendError::other(message).with_source(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_a_time_and_nonsense_is_an_error() {
+        assert_eq!(duration(3, 500.0).unwrap(), Duration::from_nanos(1500));
+        assert_eq!(duration(0, 1.0).unwrap(), Duration::ZERO);
+        for period in [f32::NAN, f32::INFINITY, -1.0, f32::MAX] {
+            let error = duration(7, period).unwrap_err().to_string();
+            assert!(error.contains("7 ticks of"), "{error}");
+        }
     }
 }
