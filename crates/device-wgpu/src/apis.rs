@@ -36,8 +36,11 @@ impl Apis {
     /// The variable, what in it means nothing, and what is allowed. *Unavailable* if what it asks for does not exist on
     /// this system.
     pub(crate) fn from_env() -> Result<Self, LoadFailure> {
-        let Some(value) = env::var_os(CHOICE) else { return Ok(Self { asked: DEFAULT, chosen: false }) };
-        Self::from_list(&value.to_string_lossy())
+        // Empty is as good as not set, as with the registry's variables.
+        match env::var_os(CHOICE).filter(|value| !value.is_empty()) {
+            None => Ok(Self { asked: DEFAULT, chosen: false }),
+            Some(value) => Self::from_list(&value.to_string_lossy()),
+        }
     }
 
     fn from_list(list: &str) -> Result<Self, LoadFailure> {

@@ -114,6 +114,18 @@ fn an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are() {
 }
 
 #[test]
+fn an_empty_choice_of_interfaces_is_none() {
+    if child::is_this() {
+        return tell();
+    }
+    let test = "an_empty_choice_of_interfaces_is_none";
+    let nowhere = ["VK_ICD_FILENAMES", "VK_DRIVER_FILES"].map(|name| (name, "/nonexistent"));
+    let told = told(test, &[("WGPU_BACKEND", ""), nowhere[0], nowhere[1]]);
+    assert!(told.starts_with("unavailable: ") && told.contains("no adapter was found by `vulkan`"), "{told}");
+    assert!(!told.contains("WGPU_BACKEND"), "it asks for nothing: {told}");
+}
+
+#[test]
 fn an_interface_of_another_system_is_unavailable() {
     if child::is_this() {
         return tell();
