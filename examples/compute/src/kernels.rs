@@ -32,14 +32,30 @@ use entry_points::EntryPoint;
 
 use crate::error::Error;
 
-/// The kernels of one backend: the language that they are written in, and how they are compiled for its devices.
+/// The kernels of one backend: the language that they are written in, and how they come to its devices.
 pub trait Language: Send + Sync {
     /// Such as `OpenCL C`.
     fn name(&self) -> &'static str;
 
-    /// What is compiled unless the user gives something else; `None` where kernels are part of this program.
-    fn text(&self) -> Option<&'static str>;
+    /// How they come to a device.
+    fn form(&self) -> Form<'_>;
+}
 
+/// How kernels come to a device.
+pub enum Form<'a> {
+    /// They were compiled with this program, and are for every device of the backend.
+    Linked(Arc<dyn NativeKernels>),
+    /// They are text, compiled for each device.
+    Text {
+        /// What is compiled unless the user gives something else.
+        built_in: &'static str,
+        /// What compiles it.
+        compiler: &'a dyn Compiler,
+    },
+}
+
+/// Compiles text for a backend's devices.
+pub trait Compiler {
     /// Compiles for a device.
     ///
     /// # Errors
@@ -84,7 +100,8 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Compiles `text`, or what is built in, for a device. Opens the device.
+    /// Compiles `text`, or what is built in, for a device, which opens it. Where kernels were compiled with this program,
+    /// nothing is opened.
     ///
     /// # Errors
     ///
@@ -97,21 +114,19 @@ impl Kernels {
         let language =
             kernel_sets().load(device.name()).map_err(|error| Error::NoKernels { device, error })?;
         let name = language.name();
-        let text = match (text, language.text()) {
-            (Some(text), None) => return Err(Error::NoText { device, origin: text.origin, language: name }),
-            (Some(text), Some(_)) => text,
-            (None, built_in) => Text::built_in(built_in.unwrap_or_default()),
+        let native = match (language.form(), text) {
+            (Form::Linked(native), None) => native,
+            (Form::Linked(_), Some(Text { origin, .. })) => {
+                return Err(Error::NoText { device, origin, language: name });
+            }
+            (Form::Text { built_in, compiler }, text) => {
+                let text = text.unwrap_or_else(|| Text::built_in(built_in));
+                compiler
+                    .compile(device, &text.text)
+                    .map_err(|error| Error::of_compiling(&text.origin, name, error))?
+            }
         };
-        let native = language
-            .compile(device, &text.text)
-            .map_err(|error| Error::of_compiling(&text.origin, name, error))?;
         Ok(Self { device, language, native })
-    }
-
-    /// The device that they are for.
-    #[cfg(test)]
-    pub(crate) fn device(&self) -> Device {
-        self.device
     }
 
     /// What they are written in.
@@ -163,11 +178,9 @@ impl Kernels {
 /// The shapes of a product: `rows` x `inner` times `inner` x `columns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    pub(crate) rows: u32,
-    pub(crate) inner: u32,
-    pub(crate) columns: u32,
-    // Made by `new` only.
-    _checked: (),
+    rows: u32,
+    inner: u32,
+    columns: u32,
 }
 
 impl Shape {
@@ -175,7 +188,22 @@ impl Shape {
     pub(crate) fn new(rows: u32, inner: u32, columns: u32) -> Option<Self> {
         let matrices = [(rows, inner), (inner, columns), (rows, columns)];
         let fits = matrices.iter().all(|&(m, n)| m.checked_mul(n).is_some_and(|len| len > 0));
-        fits.then_some(Self { rows, inner, columns, _checked: () })
+        fits.then_some(Self { rows, inner, columns })
+    }
+
+    /// The rows of the first factor, and of the product.
+    pub(crate) fn rows(self) -> u32 {
+        self.rows
+    }
+
+    /// The columns of the first factor, and the rows of the second: as many products are added up for an element.
+    pub(crate) fn inner(self) -> u32 {
+        self.inner
+    }
+
+    /// The columns of the second factor, and of the product.
+    pub(crate) fn columns(self) -> u32 {
+        self.columns
     }
 
     /// The elements of both factors and the product.

@@ -49,8 +49,9 @@ impl Work {
         let (amount, unit) = match self {
             // Two are read and one is written.
             Self::Add { len } => (3.0 * f64::from(len) * 4.0, "GB/s"),
-            Self::Matmul(Shape { rows, inner, columns, .. }) => {
-                (2.0 * f64::from(rows) * f64::from(inner) * f64::from(columns), "GFLOP/s")
+            Self::Matmul(shape) => {
+                let [rows, inner, columns] = [shape.rows(), shape.inner(), shape.columns()].map(f64::from);
+                (2.0 * rows * inner * columns, "GFLOP/s")
             }
         };
         Rate { amount, time, unit }
@@ -61,7 +62,7 @@ impl Work {
     fn terms(self) -> u32 {
         match self {
             Self::Add { .. } => 2,
-            Self::Matmul(shape) => shape.inner,
+            Self::Matmul(shape) => shape.inner(),
         }
     }
 
@@ -97,8 +98,9 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Add { len } => write!(f, "add {len} + {len} elements"),
-            Self::Matmul(Shape { rows, inner, columns, .. }) => {
-                write!(f, "matmul {rows} x {inner} by {inner} x {columns}")
+            Self::Matmul(shape) => {
+                let inner = shape.inner();
+                write!(f, "matmul {} x {inner} by {inner} x {}", shape.rows(), shape.columns())
             }
         }
     }

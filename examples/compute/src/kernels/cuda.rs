@@ -10,7 +10,7 @@ use device_cuda::cudarc::driver::sys::{
 use device_cuda::{CudaDevice, CudaMemory, CudaStream, check};
 use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span, Stream};
 
-use super::{Language, NativeKernels, Shape, first_element};
+use super::{Compiler, Form, Language, NativeKernels, Shape, first_element};
 
 /// The threads of a block.
 const BLOCK: u32 = 256;
@@ -27,10 +27,12 @@ impl Language for Ptx {
         "PTX"
     }
 
-    fn text(&self) -> Option<&'static str> {
-        Some(include_str!("cuda.ptx"))
+    fn form(&self) -> Form<'_> {
+        Form::Text { built_in: include_str!("cuda.ptx"), compiler: self }
     }
+}
 
+impl Compiler for Ptx {
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
         let text = CString::new(text);
         let keeps_context = device.create_stream()?;
@@ -139,14 +141,14 @@ unsafe impl Sync for Program {}
 
 impl NativeKernels for Program {
     fn add(&self, launch: &Launch<'_>, spans: [&Span; 3], len: u32) -> Result<(), BackendError> {
-        // SAFETY: these are the parameters of `add`.
+        // SAFETY: these are the parameters of `add`, whose spans have `len` elements.
         unsafe { start(launch, self.add, spans, [len]) }
     }
 
     fn matmul(&self, launch: &Launch<'_>, spans: [&Span; 3], shape: Shape) -> Result<(), BackendError> {
         let [_, _, len] = shape.lens();
-        // SAFETY: these are the parameters of `matmul`.
-        unsafe { start(launch, self.matmul, spans, [len, shape.inner, shape.columns]) }
+        // SAFETY: these are the parameters of `matmul`, whose spans have the elements of the shape.
+        unsafe { start(launch, self.matmul, spans, [len, shape.inner(), shape.columns()]) }
     }
 }
 
@@ -155,7 +157,8 @@ impl NativeKernels for Program {
 ///
 /// # Safety
 ///
-/// Those are its parameters, in this order; the driver cannot check. The built-in ones touch no other bytes than the spans'.
+/// Those are its parameters, in this order, and with them it touches no other bytes than the spans', as the built-in ones;
+/// the driver cannot check. What a user's function does is up to the user.
 unsafe fn start<const N: usize>(
     launch: &Launch<'_>,
     function: CUfunction,

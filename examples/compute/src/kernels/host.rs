@@ -4,11 +4,9 @@
 use std::sync::Arc;
 
 use device_openreg::OpenRegMemory;
-use device_registry::{
-    BackendError, Device, DeviceError, HostMemory, Launch, LoadFailure, Span, open_windows,
-};
+use device_registry::{BackendError, HostMemory, Launch, LoadFailure, Span, open_windows};
 
-use super::{Language, NativeKernels, Shape};
+use super::{Form, Language, NativeKernels, Shape};
 
 /// Loads the kernels for `cpu`.
 pub(crate) fn cpu() -> Result<Box<dyn Language>, LoadFailure> {
@@ -38,12 +36,8 @@ impl Language for Host {
         "Rust"
     }
 
-    fn text(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn compile(&self, _device: Device, _text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
-        Ok(Arc::new(Self(self.0)))
+    fn form(&self) -> Form<'_> {
+        Form::Linked(Arc::new(Self(self.0)))
     }
 }
 
@@ -70,7 +64,7 @@ impl NativeKernels for Host {
         let reads = [(a_memory, a.range()), (b_memory, b.range())];
         let ([a, b], [mut product]) = open_windows(reads, [(product_memory, product.range())])?;
         let ((a, _), (b, _), (product, _)) = (a.as_chunks(), b.as_chunks(), product.as_chunks_mut());
-        let (inner, columns) = (shape.inner as usize, shape.columns as usize);
+        let (inner, columns) = (shape.inner() as usize, shape.columns() as usize);
         // A row at a time, to which the rows of `b` are added: all of them are read in the order in which they lie.
         let mut sums = vec![0.0; columns];
         for (a, product) in a.chunks_exact(inner).zip(product.chunks_exact_mut(columns)) {

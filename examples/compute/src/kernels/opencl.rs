@@ -13,7 +13,7 @@ use device_opencl::cl3::types::{cl_context, cl_int, cl_kernel};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
 use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
 
-use super::{Language, NativeKernels, Shape, first_element};
+use super::{Compiler, Form, Language, NativeKernels, Shape, first_element};
 
 /// There are a multiple of so many work-items, so that the implementation can choose the size of a group.
 const MULTIPLE: usize = 256;
@@ -30,10 +30,12 @@ impl Language for OpenClC {
         "OpenCL C"
     }
 
-    fn text(&self) -> Option<&'static str> {
-        Some(include_str!("opencl.cl"))
+    fn form(&self) -> Form<'_> {
+        Form::Text { built_in: include_str!("opencl.cl"), compiler: self }
     }
+}
 
+impl Compiler for OpenClC {
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
         device.with_driver(|driver: &OpenClDevice| {
             let program = driver.build(text, "")?;
@@ -52,12 +54,14 @@ struct Program {
 
 impl NativeKernels for Program {
     fn add(&self, launch: &Launch<'_>, spans: [&Span; 3], len: u32) -> Result<(), BackendError> {
-        self.add.enqueue(launch, spans, &[len])
+        // SAFETY: these are the arguments of `add`, whose spans have `len` elements.
+        unsafe { self.add.enqueue(launch, spans, [len]) }
     }
 
     fn matmul(&self, launch: &Launch<'_>, spans: [&Span; 3], shape: Shape) -> Result<(), BackendError> {
         let [_, _, len] = shape.lens();
-        self.matmul.enqueue(launch, spans, &[len, shape.inner, shape.columns])
+        // SAFETY: these are the arguments of `matmul`, whose spans have the elements of the shape.
+        unsafe { self.matmul.enqueue(launch, spans, [len, shape.inner(), shape.columns()]) }
     }
 }
 
@@ -88,9 +92,20 @@ impl Kernel {
 
     /// Enqueues it with the buffers, each followed by the place of its first element, and the numbers, of which the first
     /// is how many elements the result has.
-    fn enqueue(&self, launch: &Launch<'_>, spans: [&Span; 3], numbers: &[u32]) -> Result<(), BackendError> {
+    ///
+    /// # Safety
+    ///
+    /// With these the kernel touches no other bytes than the spans', as the built-in ones; OpenCL checks no more than how
+    /// many arguments there are, and their sizes. What a user's kernel does is up to the user.
+    unsafe fn enqueue<const N: usize>(
+        &self,
+        launch: &Launch<'_>,
+        spans: [&Span; 3],
+        numbers: [u32; N],
+    ) -> Result<(), BackendError> {
         // The device was closed or reset since, and opened again; OpenCL would say that the context is invalid, and that is
-        // what it says of a device that is lost.
+        // what it says of a device that is lost. No new context can have the address of the old one: the kernel keeps its
+        // program, as OpenCL has it, and the program its context, so that it is still there.
         if launch.driver_as::<OpenClDevice>()?.context() != self.context {
             let message = "the kernels were compiled before the device was opened anew: compile them again";
             return Err(BackendError::invalid(message));
@@ -107,12 +122,11 @@ impl Kernel {
         }
         for number in numbers {
             // SAFETY: as above.
-            unsafe { arguments.add(number) }?;
+            unsafe { arguments.add(&number) }?;
         }
         let items = (numbers[0] as usize).next_multiple_of(MULTIPLE);
         let none = ptr::null();
-        // SAFETY: the arguments are set, as OpenCL checks. The built-in kernels touch no other bytes than the spans'; what a
-        // user's do is up to the user.
+        // SAFETY: the arguments are set, as OpenCL checks, and the caller promises the rest.
         let enqueued =
             unsafe { enqueue_nd_range_kernel(queue, *kernel, 1, none, &items, none, 0, ptr::null()) };
         let event = enqueued.map_err(|status| native_error("clEnqueueNDRangeKernel", status))?;

@@ -12,7 +12,7 @@ use device_wgpu::wgpu::{
 };
 use device_wgpu::{WgpuDevice, WgpuMemory, WgpuStream, wgpu};
 
-use super::{Language, NativeKernels, Shape, first_element};
+use super::{Compiler, Form, Language, NativeKernels, Shape, first_element};
 
 /// The invocations of a workgroup, as the text has it.
 const WORKGROUP: u32 = 64;
@@ -38,10 +38,12 @@ impl Language for Wgsl {
         "WGSL"
     }
 
-    fn text(&self) -> Option<&'static str> {
-        Some(include_str!("wgpu.wgsl"))
+    fn form(&self) -> Form<'_> {
+        Form::Text { built_in: include_str!("wgpu.wgsl"), compiler: self }
     }
+}
 
+impl Compiler for Wgsl {
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
         device.with_driver(|driver| {
             let program = Program::compile(driver, text)?;
@@ -168,7 +170,7 @@ impl NativeKernels for Program {
 
     fn matmul(&self, launch: &Launch<'_>, spans: [&Span; 3], shape: Shape) -> Result<(), BackendError> {
         let [_, _, len] = shape.lens();
-        self.submit(launch, &self.matmul, spans, [len, shape.inner, shape.columns])
+        self.submit(launch, &self.matmul, spans, [len, shape.inner(), shape.columns()])
     }
 }
 
