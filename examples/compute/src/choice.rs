@@ -11,16 +11,17 @@ pub(crate) struct Choice<'a> {
 
 impl<'a> Choice<'a> {
     /// The device of a device string, or the first that is there of a comma list: nothing falls back in silence, and to
-    /// nothing that is not in the list.
+    /// nothing that is not in the list. Spaces around a device string are not part of it.
     ///
     /// A device that is there is taken although it may have no kernels, which is an error then.
     pub(crate) fn of(list: &'a str) -> Result<Self, DeviceError> {
-        if !list.contains(',') {
-            return Ok(Self { device: device(list)?.resolve(), passed_over: Vec::new() });
+        let texts: Vec<&str> = list.split(',').map(str::trim).collect();
+        if let [text] = texts[..] {
+            return Ok(Self { device: device(text)?.resolve(), passed_over: Vec::new() });
         }
-        let chosen = first_available(list)?;
+        let chosen = first_available(&texts.join(","))?;
         let mut passed_over = Vec::new();
-        for text in list.split(',') {
+        for text in texts {
             // It asks the same three questions again: is it linked, does it load, has it the device. The reason why a
             // backend did not load is remembered.
             match device(text).and_then(Device::properties) {

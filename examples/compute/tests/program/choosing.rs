@@ -15,6 +15,15 @@ fn the_first_of_a_list_that_is_there_is_taken_and_the_others_are_accounted_for()
 }
 
 #[test]
+fn spaces_around_a_device_are_not_part_of_it() {
+    let run = compute(&["--device", "no_such, openreg:1 ,cpu"], &[]);
+    run.prints("not no_such: no backend called `no_such` is linked into this program\ndevice openreg:1: ");
+    compute(&["--device", " cpu "], &[]).prints("device cpu: ");
+    compute(&["--device", "cpu, "], &[]).fails_with("the device string is empty");
+    compute(&["--device", "c pu"], &[]).fails_with("c pu");
+}
+
+#[test]
 fn a_list_of_which_none_is_there_is_an_error_and_does_not_fall_back_to_the_cpu() {
     let run = compute(&["--device", "no_such,openreg"], &[("DEVICE_BACKEND_DISABLE", "openreg")]);
     run.fails_with("none of these devices can be used");
