@@ -32,6 +32,10 @@ fn opencl() {
 #[test]
 #[cfg(feature = "wgpu")]
 fn wgpu() {
+    // First, as the others end by closing the device.
+    if let Some(device) = device_conformance::device_or_skip("wgpu") {
+        more_than_a_binding_holds_is_refused(device);
+    }
     has_good_native_kernels("wgpu");
 }
 
@@ -279,6 +283,24 @@ fn operands_between_two_numbers_are_refused(device: Device) {
         assert!(error.contains("begins at byte 2 of its memory"), "{error}");
     }
     stream.synchronize().unwrap();
+}
+
+#[cfg(feature = "wgpu")]
+fn more_than_a_binding_holds_is_refused(device: Device) {
+    use device_wgpu::WgpuDevice;
+    let most = |driver: &WgpuDevice| Ok(driver.device().limits().max_storage_buffer_binding_size);
+    let most = device.with_driver(most).unwrap();
+    let len = usize::try_from(most).unwrap().next_multiple_of(4) + 4;
+    let Ok(large) = device.allocate(len) else {
+        eprintln!("skipped: {device} allocates no more than it binds, {most} bytes");
+        return;
+    };
+    let kernels = Kernels::compile(device, None).unwrap();
+    let stream = device.create_stream().unwrap();
+    let error = kernels.add(&stream, [&large; 3]).unwrap_err();
+    assert_eq!(kind(&error), Some(BackendErrorKind::Invalid), "{error}");
+    let expected = format!("binds at most {most} (max_storage_buffer_binding_size): use a smaller --length");
+    assert!(error.to_string().contains(&expected), "{error}");
 }
 
 /// A backend for which nobody wrote kernels.
