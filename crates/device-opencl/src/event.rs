@@ -68,6 +68,12 @@ impl EventDriver for OpenClEvent {
         }
     }
 
+    /// A queue is in order: what is before a marker that is over is over.
+    fn is_over(&self) -> Result<bool, BackendError> {
+        let status = status(&self.marker).map_err(|status| call_error("clGetEventInfo", status))?;
+        Ok(status <= CL_COMPLETE)
+    }
+
     fn synchronize(&self) -> Result<(), BackendError> {
         let waited = wait(&self.marker);
         self.commands.outcome_before(self.number)?;

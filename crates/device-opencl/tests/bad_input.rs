@@ -623,3 +623,29 @@ fn what_a_driver_reports_beside_its_statuses_is_logged() {
         assert!(logged.iter().any(|line| line == expected), "`{expected}` is not in {logged:?}");
     }
 }
+
+#[test]
+fn what_is_behind_a_failure_is_let_go_while_nobody_waits_for_the_stream() {
+    if !standin::is_here("what_is_behind_a_failure_is_let_go_while_nobody_waits_for_the_stream") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+    standin::order("fails", "clEnqueueWriteBuffer:-9999");
+    stream.write(&buffer, 0, [1]).unwrap();
+    standin::order("fails", "");
+    // Behind it there are marks of the core's before anybody is told.
+    for _ in 0..200 {
+        stream.write(&buffer, 0, [1]).unwrap();
+    }
+    stream.query().unwrap_err();
+    let mut live = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..6400 {
+            stream.write(&buffer, 0, [1]).unwrap();
+        }
+        assert!(stream.query().unwrap());
+        live.push(standin::live());
+    }
+    assert!(live[3] < live[0] + 100, "what is done is kept: {live:?}");
+}
