@@ -145,13 +145,17 @@ pub(crate) unsafe extern "C" fn finish_read(reading: *mut c_void) {
         // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. Nothing may unwind
         // into the driver.
         Some(completion) => {
-            let finish = AssertUnwindSafe(|| completion.finish(Ok(destination)));
-            if catch_unwind(finish).is_err() {
-                log::error!("a panic while a read was finished");
-            }
+            tell(completion, Ok(destination));
         }
         // It was told of an error already. To free the bytes may call CUDA.
         None => std::mem::forget(destination),
+    }
+}
+
+/// Says what became of a read, where nothing above would catch a panic of who is woken by it.
+fn tell(completion: Completion<HostBuffer>, outcome: Result<HostBuffer, BackendError>) {
+    if catch_unwind(AssertUnwindSafe(|| completion.finish(outcome))).is_err() {
+        log::error!("a panic while a read was finished");
     }
 }
 
@@ -222,6 +226,6 @@ impl Reads {
             open.streams.get_mut(&stream).map(|watched| std::mem::take(&mut watched.completions));
         drop(open);
         let completions = completions.into_iter().flatten();
-        completions.for_each(|(_, completion)| completion.finish(Err(error.clone())));
+        completions.for_each(|(_, completion)| tell(completion, Err(error.clone())));
     }
 }
