@@ -4,6 +4,7 @@
 //! and asked then. As the queue is in order, a command that is done says that all before it are.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cl3::event::CL_COMPLETE;
@@ -27,6 +28,9 @@ struct State {
     pending: VecDeque<Command>,
     /// The first failure that the stream was not told of.
     failure: Option<BackendError>,
+    /// The latest failure of a read. Its answer tells the stream; events that are
+    /// recorded before that have to know.
+    read_failure: Option<(BackendError, Arc<AtomicBool>)>,
     /// The markers of the events that are there, and what failed before each. An event says the same whenever it is
     /// asked, whatever the stream was told since, and whatever else has failed.
     events: BTreeMap<u64, Option<BackendError>>,
@@ -36,6 +40,8 @@ struct Command {
     number: u64,
     /// What it is, for its error.
     call: &'static str,
+    /// Of a read: whether its answer was given, which tells the stream.
+    answered: Option<Arc<AtomicBool>>,
     /// Shared with the stream's event, if it is a marker of one.
     event: Arc<Handle>,
 }
@@ -43,14 +49,20 @@ struct Command {
 impl Commands {
     /// Adds a command that was enqueued, by its event. Returns its number.
     pub(crate) fn add(&self, call: &'static str, event: Arc<Handle>) -> u64 {
-        self.lock().add(call, event)
+        self.lock().add(call, event, None)
+    }
+
+    /// Adds a read, of whose failure the stream is told by its answer, once that is given.
+    pub(crate) fn add_read(&self, event: Arc<Handle>, answered: Arc<AtomicBool>) {
+        self.lock().add("clEnqueueReadBuffer", event, Some(answered));
     }
 
     /// Adds the marker of an event, which gives its number [back](Self::forget).
     pub(crate) fn add_event(&self, event: Arc<Handle>) -> u64 {
         let mut state = self.lock();
-        let number = state.add("a marker", event);
-        let failure = state.failure.clone();
+        let number = state.add("a marker", event, None);
+        let of_a_read = state.read_failure.as_ref().filter(|(_, answered)| !answered.load(Ordering::Acquire));
+        let failure = state.failure.as_ref().or(of_a_read.map(|(error, _)| error)).cloned();
         state.events.insert(number, failure);
         number
     }
@@ -88,7 +100,7 @@ impl Commands {
         let last = state.pending.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
             let (number, event) = (state.submitted, mark()?);
-            state.pending.push_back(Command { number, call: "a marker", event });
+            state.pending.push_back(Command { number, call: "a marker", answered: None, event });
             state.collect();
         }
         state.tell()?;
@@ -108,11 +120,11 @@ impl Commands {
 }
 
 impl State {
-    fn add(&mut self, call: &'static str, event: Arc<Handle>) -> u64 {
+    fn add(&mut self, call: &'static str, event: Arc<Handle>, answered: Option<Arc<AtomicBool>>) -> u64 {
         // So that they do not pile up in a stream that nobody waits for.
         self.collect();
         self.submitted += 1;
-        self.pending.push_back(Command { number: self.submitted, call, event });
+        self.pending.push_back(Command { number: self.submitted, call, answered, event });
         self.submitted
     }
 
@@ -124,20 +136,23 @@ impl State {
                 Ok(CL_COMPLETE) => None,
                 Ok(status) | Err(status) => Some(status),
             };
-            let Some(Command { number, call, .. }) = self.pending.pop_front() else { return };
+            let Some(Command { number, call, answered, .. }) = self.pending.pop_front() else { return };
             self.done = self.done.max(number);
             if let Some(status) = failure {
-                self.fail(number, call_error(call, status));
+                self.fail(number, call_error(call, status), answered);
             }
         }
     }
 
     /// The stream is told of the first failure only; and each event of the first before it.
-    fn fail(&mut self, number: u64, error: BackendError) {
+    fn fail(&mut self, number: u64, error: BackendError, answered: Option<Arc<AtomicBool>>) {
         for (_, failure) in self.events.range_mut(number + 1..) {
             failure.get_or_insert_with(|| error.clone());
         }
-        self.failure.get_or_insert(error);
+        match answered {
+            None => _ = self.failure.get_or_insert(error),
+            Some(answered) => self.read_failure = Some((error, answered)),
+        }
     }
 
     /// The failure, once.

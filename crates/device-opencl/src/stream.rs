@@ -7,6 +7,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cl3::command_queue::*;
 use cl3::event::{CL_COMPLETE, set_event_callback};
@@ -92,7 +93,8 @@ impl StreamDriver for OpenClStream {
         completion: Completion<HostBuffer>,
     ) -> Result<(), BackendError> {
         let (from, offset, len) = OpenClMemory::place(source)?;
-        let mut reading = Box::new(Reading { destination, completion });
+        let answered = Arc::new(AtomicBool::new(false));
+        let mut reading = Box::new(Reading { destination, completion, answered: Arc::clone(&answered) });
         let (queue, bytes) = (self.command_queue(), reading.destination.as_mut_ptr().cast());
         // SAFETY: the core has checked the range, to which `destination` is as long, and keeps the memory; the bytes stay
         // where they are when their owner moves, and are let go of only when the command is done.
@@ -111,8 +113,8 @@ impl StreamDriver for OpenClStream {
             }
             return Err(call_error("clSetEventCallback", status));
         }
-        // Its failure is not only the completion's to tell: an event behind it has to as well.
-        self.commands.add("clEnqueueReadBuffer", Arc::new(event));
+        // Its failure is the completion's to tell, but for the events behind it.
+        self.commands.add_read(Arc::new(event), answered);
         Ok(())
     }
 
@@ -198,13 +200,14 @@ impl fmt::Debug for OpenClStream {
 struct Reading {
     destination: HostBuffer,
     completion: Completion<HostBuffer>,
+    answered: Arc<AtomicBool>,
 }
 
 impl Reading {
     /// Called once, on any thread, when the command is done or has failed. Nothing of OpenCL is called here.
     extern "C" fn done(_event: cl_event, status: cl_int, reading: *mut c_void) {
         // SAFETY: it was made by `into_raw` of a box, which is given to this call alone.
-        let Self { destination, completion } = *unsafe { Box::from_raw(reading.cast::<Self>()) };
+        let Self { destination, completion, answered } = *unsafe { Box::from_raw(reading.cast::<Self>()) };
         let result = if status < CL_COMPLETE {
             // Nobody can say when a device that has failed no longer writes there; and pinned memory must not be freed
             // on this thread.
@@ -215,5 +218,6 @@ impl Reading {
         };
         // Nothing may unwind into the driver. What waits for the answer is the core's, which catches by itself.
         drop(catch_unwind(AssertUnwindSafe(|| completion.finish(result))));
+        answered.store(true, Ordering::Release);
     }
 }

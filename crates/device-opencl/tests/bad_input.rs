@@ -271,7 +271,7 @@ fn an_event_says_the_same_whatever_fails_and_is_told_later() {
         }
     }
     // Of what is not known to have failed yet when they are recorded, too.
-    standin::order("delays", "clEnqueueWriteBuffer:50,clEnqueueMarkerWithWaitList:1");
+    standin::order("delays", "clEnqueueWriteBuffer:200,clEnqueueMarkerWithWaitList:1");
     let before = stream.record().unwrap();
     fail(-9004);
     fail(-9005);
@@ -293,7 +293,7 @@ fn an_event_behind_a_read_that_failed_says_so_before_the_read_does() {
     }
     let device = device("opencl").unwrap();
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
-    standin::order("delays", "clSetEventCallback:100");
+    standin::order("delays", "clSetEventCallback:500");
     standin::order("fails", "clEnqueueReadBuffer:-9999");
     let read = stream.read(&buffer, ..).unwrap();
     let event = stream.record().unwrap();
@@ -367,7 +367,7 @@ fn what_a_failed_read_may_still_write_to_is_not_freed() {
     let read = |outcome: &str| {
         let pinned = device.allocate_host(4).unwrap();
         let live = standin::live();
-        standin::order("delays", "clEnqueueReadBuffer:50");
+        standin::order("delays", "clEnqueueReadBuffer:300");
         standin::order("fails", outcome);
         let read = stream.read_to(&buffer, 0, pinned).unwrap().wait();
         standin::order("fails", "");
@@ -377,7 +377,7 @@ fn what_a_failed_read_may_still_write_to_is_not_freed() {
         let _ = stream.synchronize();
         stream.synchronize().unwrap();
         // The thread that calls back lets go of the event a little later.
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(300));
         live.checked_sub(standin::live()).unwrap()
     };
     let freed = read("");
