@@ -7,7 +7,7 @@ mod device;
 mod error;
 mod event;
 mod handle;
-mod loader;
+mod library;
 mod memory;
 mod program;
 mod properties;
@@ -31,6 +31,6 @@ device_registry::entry_points! {
 }
 
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    loader::open()?;
-    Ok(Box::new(backend::OpenCl::new(loader::platforms()?)))
+    library::open()?;
+    Ok(Box::new(backend::OpenCl::new(library::platforms()?)))
 }
