@@ -35,7 +35,6 @@ impl TwinBackend {
         let mut bytes = [0; 16];
         match ordinal {
             _ if wrong(OneUuidForAll) => bytes[15] = 1,
-            0 if wrong(ZerosForAUuid) => {}
             _ => {
                 let name = self.twin.name.as_bytes();
                 bytes[..name.len().min(15)].copy_from_slice(&name[..name.len().min(15)]);
@@ -103,6 +102,9 @@ impl Backend for TwinBackend {
             properties.name.clear();
         } else if wrong(DriverEndsInAZero) {
             properties.driver = Some("twin 1.0\0".to_owned());
+        } else if wrong(ZerosForAUuid) && ordinal == 0 {
+            // Past the builder, which takes that for none.
+            properties.uuid = Some(DeviceUuid::from_bytes([0; 16]));
         } else if wrong(VendorIsEmpty) {
             properties.vendor = Some(String::new());
         } else if wrong(PropertiesChange) {
