@@ -1,7 +1,8 @@
 //! All backends of the repository in one program: the quickstart, with those for real hardware linked too. It has to run
 //! on whatever the machine has.
 
-#![cfg(target_os = "linux")]
+// `LD_DEBUG` is glibc's.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 use std::process::Command;
 

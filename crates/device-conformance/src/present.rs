@@ -14,7 +14,7 @@ use crate::suite::{REQUIRE, names};
 ///
 /// ```
 /// # device_registry::autoload!();
-/// // In a test; elsewhere than here it says `opencl`, or whatever the crate is about.
+/// // In a test; elsewhere than here it says `acme`, or whatever the crate is about.
 /// let Some(device) = device_conformance::device_or_skip("cpu") else { return };
 /// assert!(device.allocate(16).is_ok());
 /// ```

@@ -36,9 +36,9 @@ pub fn program() -> Command {
 /// fn without_a_driver_it_says_what_to_install() {
 ///     if !process::is_child() {
 ///         let test = "without_a_driver_it_says_what_to_install";
-///         return process::passes(test, |child| child.env("OCL_ICD_VENDORS", "/nonexistent"));
+///         return process::passes(test, |child| child.env("ACME_DRIVERS", "/nonexistent"));
 ///     }
-///     let error = device_registry::device("opencl").and_then(|device| device.open()).unwrap_err();
+///     let error = device_registry::device("acme").and_then(|device| device.open()).unwrap_err();
 ///     assert!(error.to_string().contains("install"), "{error}");
 /// }
 /// ```

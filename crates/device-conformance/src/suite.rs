@@ -44,14 +44,14 @@ pub fn run() -> ExitCode {
 ///
 /// fn main() -> std::process::ExitCode {
 ///     device_conformance::Suite::new()
-///         .backend("opencl")
+///         .backend("acme")
 ///         .unsupported("memory::many_at_once", "the driver has 100 allocations and no more")
-///         .expected_failure("opencl:1::copies::chain", "driver 3.1 loses copies; fixed in 3.2")
+///         .expected_failure("acme:1::copies::chain", "driver 3.1 loses copies; fixed in 3.2")
 ///         .run()
 /// }
 /// ```
 ///
-/// A pattern is a check's name, `memory::round_trip`, or one with the device, `opencl:1::memory::round_trip`, in
+/// A pattern is a check's name, `memory::round_trip`, or one with the device, `acme:1::memory::round_trip`, in
 /// which `*` stands for any text. One that is about no check is an error.
 #[derive(Clone, Debug)]
 #[must_use = "it tests nothing before `run` is called"]

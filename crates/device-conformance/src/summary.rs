@@ -86,21 +86,21 @@ mod tests {
         let mut summary = Summary::default();
         summary.add("cpu");
         summary.add("openreg:0");
-        summary.add("opencl");
+        summary.add("acme");
         for _ in 0..12 {
             summary.count("cpu", &Verdict::Passed);
         }
         summary.count("cpu", &Verdict::Unsupported("one device".to_owned()));
         summary.count("openreg:0", &Verdict::Failed("got 0x00".to_owned()));
         summary.count("openreg:0", &Verdict::ExpectedFailure("a bug".to_owned()));
-        summary.skip("opencl", "no OpenCL platform\nlooked for libOpenCL.so.1");
+        summary.skip("acme", "no driver\nlooked for libacme.so.1");
         assert_eq!(
             summary.to_string(),
             "\
 device     passed  failed  expected failures  unsupported  skipped
 cpu            12       0                  0            1        0
 openreg:0       0       1                  1            0        0
-opencl          0       0                  0            0        1  no OpenCL platform
+acme            0       0                  0            0        1  no driver
 "
         );
     }

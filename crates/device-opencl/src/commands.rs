@@ -28,8 +28,7 @@ struct State {
     pending: VecDeque<Command>,
     /// The first failure that the stream was not told of.
     failure: Option<BackendError>,
-    /// The latest failure of a read. Its answer tells the stream; events that are
-    /// recorded before that have to know.
+    /// The latest failure of a read. Its answer tells the stream; events that are recorded before that have to know.
     read_failure: Option<(BackendError, Arc<AtomicBool>)>,
     /// The markers of the events that are there, and what failed before each. An event says the same whenever it is
     /// asked, whatever the stream was told since, and whatever else has failed.
