@@ -84,7 +84,8 @@ pub fn libraries() -> Vec<String> {
     libraries
 }
 
-/// The names of the threads of this process, sorted. A thread that was just started may not have its name yet.
+/// The names of the threads of this process, sorted. A thread that was just started may not have its name yet, and one
+/// that was joined may be listed for a moment.
 ///
 /// # Panics
 ///

@@ -29,13 +29,15 @@ fn a_program_that_does_not_ask_for_it_has_no_library_and_no_thread_of_it() {
     // What was looked for is there once it is asked for.
     let Some(device) = device_conformance::device_or_skip("wgpu") else { return };
     assert!(libraries().iter().any(|library| library.contains("libvulkan")), "{:?}", libraries());
-    // A thread gives itself its name.
-    let polls = || threads().contains(&"wgpu:0 reads".to_owned());
-    let started = Instant::now();
-    while !polls() {
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", threads());
-        thread::sleep(Duration::from_millis(1));
-    }
+    // A thread gives itself its name, and one that was joined may be listed for a moment.
+    let comes_to_poll = |polls: bool| {
+        let started = Instant::now();
+        while threads().contains(&"wgpu:0 reads".to_owned()) != polls {
+            assert!(started.elapsed() < Duration::from_secs(10), "{:?}", threads());
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    comes_to_poll(true);
     device.close().unwrap();
-    assert!(!polls(), "it ends with the device: {:?}", threads());
+    comes_to_poll(false);
 }
