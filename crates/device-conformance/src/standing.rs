@@ -53,7 +53,7 @@ pub(crate) fn unavailable(error: &DeviceError) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use device_registry::{
-        Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, LoadFailure, backends,
+        Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice, backends,
     };
 
     use super::*;
@@ -69,7 +69,7 @@ mod tests {
             Ok(DeviceProperties::new("counts"))
         }
 
-        fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+        fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
             Err(BackendError::other("nobody opens it"))
         }
     }

@@ -1,8 +1,8 @@
 //! The backend: how many devices there are, and how one is opened.
 
-use device_registry::{Backend, BackendError, DeviceDriver, DeviceProperties, LoadFailure};
+use device_registry::{Backend, BackendError, DeviceProperties, LoadFailure, OpenedDevice};
 
-use crate::device::CudaDevice;
+use crate::device::Driver;
 use crate::error::CudaError;
 use crate::library::{Functions, OLDEST_DRIVER, describe};
 use crate::properties;
@@ -38,8 +38,8 @@ impl Backend for Cuda {
         properties::properties(self.cuda, ordinal, &self.version)
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        Ok(Box::new(CudaDevice::open(self.cuda, ordinal)?))
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(Driver::open(self.cuda, ordinal)?))
     }
 }
 

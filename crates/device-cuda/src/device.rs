@@ -1,26 +1,25 @@
 //! One open device.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::CUcontext;
 use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Pattern, PinnedMemory, Span,
-    StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, DeviceDriver, HostBuffer, Memory, MemoryInfo, Pattern, Span, StreamDriver,
+    StreamOptions,
 };
 
 use crate::context::Context;
 use crate::library::Functions;
-use crate::memory::{CudaMemory, CudaPinned};
-use crate::stream::CudaStream;
+use crate::memory::{CudaMemory, CudaPinned, same_length};
+use crate::native::CudaDevice;
+use crate::stream::Queue;
 
-/// A device `cuda:…` that is open: what a kernel gets from
-/// [`Launch::driver_as`](device_registry::Launch::driver_as).
-pub struct CudaDevice {
-    ordinal: usize,
-    /// `None` once it is closed.
-    context: Mutex<Option<Arc<Context>>>,
+/// The driver of an open device.
+pub(crate) struct Driver {
+    /// What programs and kernels get; `None` once the device is closed.
+    native: Mutex<Option<Arc<CudaDevice>>>,
     /// Streams for the functions that block, of which each is lent to one of them at a time.
-    idle: Mutex<Vec<CudaStream>>,
+    idle: Mutex<Vec<Queue>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -28,52 +27,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl CudaDevice {
+impl Driver {
     pub(crate) fn open(cuda: &'static Functions, ordinal: usize) -> Result<Self, BackendError> {
-        let context = Arc::new(Context::retain(cuda, ordinal)?);
-        Ok(Self { ordinal, context: Mutex::new(Some(context)), idle: Mutex::default() })
+        let native = Arc::new(CudaDevice::new(ordinal, Context::retain(cuda, ordinal)?));
+        Ok(Self { native: Mutex::new(Some(native)), idle: Mutex::default() })
     }
 
     fn shared(&self) -> Result<Arc<Context>, BackendError> {
-        let context = lock(&self.context);
-        context.clone().ok_or_else(|| BackendError::invalid("the device is closed"))
-    }
-
-    /// The ordinal of the device in the driver: 1 for `cuda:1`.
-    #[must_use]
-    pub fn ordinal(&self) -> usize {
-        self.ordinal
-    }
-
-    /// The primary context of the device, or null once it is closed. Modules are loaded into it; it is the one that the
-    /// CUDA runtime and the libraries above it use as well.
-    #[must_use]
-    pub fn context(&self) -> CUcontext {
-        self.shared().map_or(std::ptr::null_mut(), |context| context.handle())
-    }
-
-    /// Makes the context current to this thread and leaves it so, as functions of the driver want it that a kernel
-    /// calls. What else is current on a thread is left alone here: all other functions put back what they find.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost or closed.
-    pub fn make_current(&self) -> Result<(), BackendError> {
-        self.shared()?.make_current()
+        let native = lock(&self.native);
+        let native = native.as_ref().ok_or_else(|| BackendError::invalid("the device is closed"))?;
+        Ok(Arc::clone(native.shared_context()))
     }
 
     /// Submits work to a stream of the device's own, and waits for it.
     ///
     /// The driver's functions that block work in the null stream, which waits for the streams of other libraries in the
     /// process and holds them up, and which the streams of this crate take no notice of.
-    fn perform(
-        &self,
-        work: impl FnOnce(&CudaStream) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn perform(&self, work: impl FnOnce(&Queue) -> Result<(), BackendError>) -> Result<(), BackendError> {
         let lent = lock(&self.idle).pop();
         let stream = match lent {
             Some(stream) => stream,
-            None => CudaStream::create(&self.shared()?, &StreamOptions::new())?,
+            None => Queue::create(&self.shared()?, &StreamOptions::new())?,
         };
         // What was submitted before something was refused may still be at work on bytes that are only borrowed.
         let submitted = work(&stream);
@@ -83,7 +57,11 @@ impl CudaDevice {
     }
 }
 
-impl DeviceDriver for CudaDevice {
+impl DeviceDriver for Driver {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        lock(&self.native).clone().map(|native| native as _)
+    }
+
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         let context = self.shared()?;
         let current = context.enter()?;
@@ -102,12 +80,14 @@ impl DeviceDriver for CudaDevice {
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        // SAFETY: `perform` waits, and the bytes are borrowed until it returns.
+        same_length(source.len(), destination.len())?;
+        // SAFETY: `perform` waits, and the bytes, which are as many, are borrowed until it returns.
         self.perform(|stream| unsafe { stream.write_from(destination, source.as_ptr()) })
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        // SAFETY: as above.
+        same_length(destination.len(), source.len())?;
+        // SAFETY: `perform` waits, and the bytes, which are as many, are borrowed for writing until it returns.
         self.perform(|stream| unsafe { stream.read_into(source, destination.as_mut_ptr()) })
     }
 
@@ -124,17 +104,17 @@ impl DeviceDriver for CudaDevice {
     }
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        Ok(Box::new(CudaStream::create(&self.shared()?, options)?))
+        Ok(Box::new(Queue::create(&self.shared()?, options)?))
     }
 
-    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
-        Ok(Box::new(CudaPinned::allocate(&self.shared()?, len)?))
+    fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
+        Ok(CudaPinned::allocate(&self.shared()?, len)?.into_host_buffer())
     }
 
     /// The context is released when the last thing in it has been dropped, such as pinned memory that a program holds.
     fn close(&self) -> Result<(), BackendError> {
         lock(&self.idle).clear();
-        *lock(&self.context) = None;
+        lock(&self.native).take();
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod library;
 mod memory;
+mod native;
 mod properties;
 mod reads;
 mod stream;
@@ -15,11 +16,10 @@ use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
 pub use cudarc;
 
-pub use crate::device::CudaDevice;
 pub use crate::error::check;
 pub use crate::event::CudaEvent;
 pub use crate::memory::CudaMemory;
-pub use crate::stream::CudaStream;
+pub use crate::native::{CudaDevice, CudaStream};
 
 device_registry::entry_points! {
     /// The backend `cuda`, for programs that register it by hand.

@@ -2,11 +2,10 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_PORTABLE, CUcontext, CUdeviceptr};
-use device_registry::{BackendError, Memory, PinnedMemory, Span};
+use device_registry::{BackendError, HostBuffer, Memory, Span};
 
 use crate::context::Context;
 use crate::error::OUT_OF_MEMORY;
@@ -69,6 +68,14 @@ pub(crate) fn place(span: &Span) -> Result<(&CudaMemory, CUdeviceptr), BackendEr
     Ok((memory, memory.pointer + span.offset() as CUdeviceptr))
 }
 
+/// Two lengths that an unsafe block relies on to be one.
+pub(crate) fn same_length(host: usize, device: usize) -> Result<(), BackendError> {
+    if host == device {
+        return Ok(());
+    }
+    Err(BackendError::invalid(format_args!("{host} bytes on the host for {device} on the device")))
+}
+
 /// Host memory that the driver has pinned, for all devices.
 pub(crate) struct CudaPinned {
     context: Arc<Context>,
@@ -76,9 +83,9 @@ pub(crate) struct CudaPinned {
     len: usize,
 }
 
-// SAFETY: it is memory of the host like other, and its owner's alone.
+// SAFETY: it is an address, which only the `HostBuffer` that owns this value reaches, and a context, which is `Send`.
 unsafe impl Send for CudaPinned {}
-// SAFETY: as above.
+// SAFETY: nothing is done through a shared reference to it.
 unsafe impl Sync for CudaPinned {}
 
 impl CudaPinned {
@@ -101,17 +108,12 @@ impl CudaPinned {
         unsafe { start.write_bytes(0, len) };
         Ok(Self { context: Arc::clone(context), start, len })
     }
-}
 
-impl PinnedMemory for CudaPinned {
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: so many bytes are there, initialised when they were allocated, until `self` is dropped.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed for as long.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    pub(crate) fn into_host_buffer(self) -> HostBuffer {
+        let (start, len) = (self.start, self.len);
+        // SAFETY: the driver has allocated `len` bytes there, initialised above, until `self` is dropped, and only the result
+        // knows them.
+        unsafe { HostBuffer::from_raw_parts(start, len, self) }
     }
 }
 

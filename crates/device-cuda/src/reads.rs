@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -47,7 +46,7 @@ struct Open {
 /// A stream with open reads, or one that had some at the last tick.
 struct Watched {
     handle: Arc<Handle>,
-    completions: BTreeMap<u64, Completion<HostBuffer>>,
+    completions: BTreeMap<u64, Completion>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,7 +74,7 @@ impl Entry {
         drop(self.take());
     }
 
-    fn take(&self) -> Option<Completion<HostBuffer>> {
+    fn take(&self) -> Option<Completion> {
         lock(&self.reads.0).streams.get_mut(&self.stream)?.completions.remove(&self.number)
     }
 }
@@ -85,7 +84,7 @@ impl Reading {
     pub(crate) fn open(
         handle: &Arc<Handle>,
         destination: HostBuffer,
-        completion: Completion<HostBuffer>,
+        completion: Completion,
     ) -> Result<Self, BackendError> {
         let reads = Arc::clone(handle.context().reads());
         let mut open = lock(&reads.0);
@@ -142,20 +141,12 @@ pub(crate) unsafe extern "C" fn finish_read(reading: *mut c_void) {
     // SAFETY: the caller's.
     let Reading { entry, destination } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
     match entry.take() {
-        // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. Nothing may unwind
-        // into the driver.
+        // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. It does not unwind.
         Some(completion) => {
-            tell(completion, Ok(destination));
+            completion.finish(Ok(destination));
         }
         // It was told of an error already. To free the bytes may call CUDA.
         None => std::mem::forget(destination),
-    }
-}
-
-/// Says what became of a read, where nothing above would catch a panic of who is woken by it.
-fn tell(completion: Completion<HostBuffer>, outcome: Result<HostBuffer, BackendError>) {
-    if catch_unwind(AssertUnwindSafe(|| completion.finish(outcome))).is_err() {
-        log::error!("a panic while a read was finished");
     }
 }
 
@@ -226,6 +217,6 @@ impl Reads {
             open.streams.get_mut(&stream).map(|watched| std::mem::take(&mut watched.completions));
         drop(open);
         let completions = completions.into_iter().flatten();
-        completions.for_each(|(_, completion)| tell(completion, Err(error.clone())));
+        completions.for_each(|(_, completion)| completion.finish(Err(error.clone())));
     }
 }

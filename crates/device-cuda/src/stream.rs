@@ -10,15 +10,15 @@ use device_registry::{
     Span, StreamDriver, StreamOptions,
 };
 
-use crate::context::Context;
+use crate::context::{Context, Current};
 use crate::error::{CudaError, NOT_READY};
 use crate::event::{self, CudaEvent};
-use crate::memory::place;
+use crate::memory::{place, same_length};
+use crate::native::CudaStream;
 use crate::reads::{Reading, finish_read};
 
-/// A queue of a device `cuda:…`: what a kernel gets from
-/// [`Launch::stream_as`](device_registry::Launch::stream_as).
-pub struct CudaStream(Arc<Handle>);
+/// The driver's side of a stream.
+pub(crate) struct Queue(Arc<CudaStream>);
 
 /// The driver's stream. The thread that watches reads has it as well while there are some, so that it is destroyed when
 /// both have let it go.
@@ -35,6 +35,10 @@ unsafe impl Sync for Handle {}
 impl Handle {
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    pub(crate) fn stream(&self) -> CUstream {
+        self.stream
     }
 
     /// What it is told from others by, for as long as it is there.
@@ -60,7 +64,7 @@ impl Drop for Handle {
     }
 }
 
-impl CudaStream {
+impl Queue {
     pub(crate) fn create(context: &Arc<Context>, options: &StreamOptions) -> Result<Self, BackendError> {
         let current = context.enter()?;
         // Numbers of which the smaller is the more urgent, and both 0 where there is nothing to choose.
@@ -78,13 +82,20 @@ impl CudaStream {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: as above.
         unsafe { current.cuda().cuStreamCreateWithPriority(&mut stream, flags, priority) }?;
-        Ok(Self(Arc::new(Handle { context: Arc::clone(context), stream })))
+        let handle = Handle { context: Arc::clone(context), stream };
+        Ok(Self(Arc::new(CudaStream::new(Arc::new(handle)))))
     }
 
-    /// The driver's handle. Work that a kernel submits to it is in the stream's order.
-    #[must_use]
-    pub fn stream(&self) -> CUstream {
-        self.0.stream
+    fn handle(&self) -> &Arc<Handle> {
+        self.0.handle()
+    }
+
+    fn stream(&self) -> CUstream {
+        self.handle().stream
+    }
+
+    fn enter(&self) -> Result<Current<'_>, BackendError> {
+        self.handle().context.enter()
     }
 
     /// Submits a copy from the host.
@@ -98,11 +109,11 @@ impl CudaStream {
         source: *const u8,
     ) -> Result<(), BackendError> {
         let (_, to) = place(destination)?;
-        let current = self.0.context.enter()?;
+        let current = self.enter()?;
         // SAFETY: the span lies within memory of this device, which the core keeps until the work is done, and the
         // caller keeps the source.
         Ok(unsafe {
-            current.cuda().cuMemcpyHtoDAsync_v2(to, source.cast(), destination.len(), self.0.stream)
+            current.cuda().cuMemcpyHtoDAsync_v2(to, source.cast(), destination.len(), self.stream())
         }?)
     }
 
@@ -113,24 +124,30 @@ impl CudaStream {
     /// The bytes, as many as the source has, are there and nobody else's until it is done.
     pub(crate) unsafe fn read_into(&self, source: &Span, destination: *mut u8) -> Result<(), BackendError> {
         let (_, from) = place(source)?;
-        let current = self.0.context.enter()?;
+        let current = self.enter()?;
         // SAFETY: as above, the other way around.
         Ok(unsafe {
-            current.cuda().cuMemcpyDtoHAsync_v2(destination.cast(), from, source.len(), self.0.stream)
+            current.cuda().cuMemcpyDtoHAsync_v2(destination.cast(), from, source.len(), self.stream())
         }?)
     }
 
     /// Submits the filling of new memory with zeros.
     pub(crate) fn clear(&self, pointer: u64, len: usize) -> Result<(), BackendError> {
-        let current = self.0.context.enter()?;
+        let current = self.enter()?;
         // SAFETY: the caller has allocated so much there, on this device, and waits before it frees that.
-        Ok(unsafe { current.cuda().cuMemsetD8Async(pointer, 0, len, self.0.stream) }?)
+        Ok(unsafe { current.cuda().cuMemsetD8Async(pointer, 0, len, self.stream()) }?)
     }
 }
 
-impl StreamDriver for CudaStream {
+impl StreamDriver for Queue {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.0) as _)
+    }
+
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
-        // SAFETY: the core keeps the bytes until the work is done.
+        same_length(source.len(), destination.len())?;
+        // SAFETY: the bytes are as many, do not change in a shared `HostBuffer`, and are kept until the work is done by the
+        // core, which alone calls this.
         unsafe { self.write_from(destination, source.as_ptr()) }
     }
 
@@ -138,10 +155,11 @@ impl StreamDriver for CudaStream {
         &self,
         source: &Span,
         destination: HostBuffer,
-        completion: Completion<HostBuffer>,
+        completion: Completion,
     ) -> Result<(), BackendError> {
-        let mut reading = Reading::open(&self.0, destination, completion)?;
-        // SAFETY: the bytes stay where they are, and are kept until they are written.
+        same_length(destination.len(), source.len())?;
+        let mut reading = Reading::open(self.handle(), destination, completion)?;
+        // SAFETY: the bytes are as many, stay where they are, and are kept until they are written.
         if let Err(error) = unsafe { self.read_into(source, reading.start()) } {
             // An error may be one of earlier work, which does not say that this has not begun.
             match error.kind() {
@@ -152,10 +170,10 @@ impl StreamDriver for CudaStream {
         }
         let entry = reading.entry();
         let reading = Box::into_raw(Box::new(reading));
-        let launched = self.0.context.enter().and_then(|current| {
+        let launched = self.enter().and_then(|current| {
             // SAFETY: the function gets its box once. If it is never called, the box is leaked: the device may still
             // write into what it holds.
-            Ok(unsafe { current.cuda().cuLaunchHostFunc(self.0.stream, Some(finish_read), reading.cast()) }?)
+            Ok(unsafe { current.cuda().cuLaunchHostFunc(self.stream(), Some(finish_read), reading.cast()) }?)
         });
         launched.inspect_err(|error| {
             // One of earlier work does not say that the driver has refused it: it may know the box, and call the function.
@@ -175,17 +193,17 @@ impl StreamDriver for CudaStream {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let ((_, from), (_, to)) = (place(source)?, place(destination)?);
-        let current = self.0.context.enter()?;
+        let current = self.enter()?;
         // SAFETY: both lie within memory of this device, which the core keeps until the work is done.
-        Ok(unsafe { current.cuda().cuMemcpyDtoDAsync_v2(to, from, source.len(), self.0.stream) }?)
+        Ok(unsafe { current.cuda().cuMemcpyDtoDAsync_v2(to, from, source.len(), self.stream()) }?)
     }
 
     /// Patterns of 8 and 16 bytes are left to the core, which writes some and doubles them by copies. The driver has no
     /// function for them, and whether a pitch of 8 bytes is allowed everywhere where it fills rows is not determined.
     fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
         let (_, to) = place(destination)?;
-        let current = self.0.context.enter()?;
-        let (cuda, stream, len) = (current.cuda(), self.0.stream, destination.len());
+        let current = self.enter()?;
+        let (cuda, stream, len) = (current.cuda(), self.stream(), destination.len());
         // SAFETY: the span lies within memory of this device, which the core keeps until the work is done. It begins and
         // ends at multiples of the pattern, and the memory at a multiple of more.
         Ok(unsafe {
@@ -200,16 +218,16 @@ impl StreamDriver for CudaStream {
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let ((memory, from), (_, to)) = (place(source)?, place(destination)?);
-        let current = self.0.context.enter()?;
-        let (from_context, to_context) = (memory.context(), self.0.context.handle());
+        let current = self.enter()?;
+        let (from_context, to_context) = (memory.context(), self.handle().context.handle());
         // SAFETY: each lies within memory of its context, which the core keeps until the work is done.
         Ok(unsafe {
-            current.cuda().cuMemcpyPeerAsync(to, to_context, from, from_context, source.len(), self.0.stream)
+            current.cuda().cuMemcpyPeerAsync(to, to_context, from, from_context, source.len(), self.stream())
         }?)
     }
 
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
-        Ok(Box::new(CudaEvent::record(&self.0.context, self.0.stream, options)?))
+        Ok(Box::new(CudaEvent::record(&self.handle().context, self.stream(), options)?))
     }
 
     fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
@@ -217,20 +235,20 @@ impl StreamDriver for CudaStream {
         let event: &CudaEvent = event
             .downcast_ref()
             .ok_or_else(|| BackendError::unsupported("waiting for an event of another backend"))?;
-        let current = self.0.context.enter()?;
+        let current = self.enter()?;
         // SAFETY: both are there. The event may be another device's; only recording asks for the same context.
-        Ok(unsafe { current.cuda().cuStreamWaitEvent(self.0.stream, event.event(), 0) }?)
+        Ok(unsafe { current.cuda().cuStreamWaitEvent(self.stream(), event.event(), 0) }?)
     }
 
     fn query(&self) -> Result<bool, BackendError> {
-        let current = self.0.context.enter()?;
+        let current = self.enter()?;
         // SAFETY: the stream is there until `self` is dropped.
-        event::is_done(unsafe { current.cuda().cuStreamQuery(self.0.stream) })
+        event::is_done(unsafe { current.cuda().cuStreamQuery(self.stream()) })
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        let current = self.0.context.enter()?;
+        let current = self.enter()?;
         // SAFETY: as above.
-        Ok(unsafe { current.cuda().cuStreamSynchronize(self.0.stream) }?)
+        Ok(unsafe { current.cuda().cuStreamSynchronize(self.stream()) }?)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use device_conformance::process::threads;
 use device_cuda::cudarc::driver::sys::cuLaunchHostFunc;
 use device_cuda::{CudaDevice, CudaStream, check};
-use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, HostBuffer, Pending, Stream, device};
+use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Pending, Stream, device};
 
 mod child;
 
@@ -48,7 +48,7 @@ fn held() -> (Device, Buffer, Stream) {
 }
 
 /// A read into pinned memory.
-fn read(device: Device, buffer: &Buffer, stream: &Stream) -> Result<Pending<HostBuffer>, DeviceError> {
+fn read(device: Device, buffer: &Buffer, stream: &Stream) -> Result<Pending, DeviceError> {
     stream.read_to(buffer, 0, device.allocate_host(16).unwrap())
 }
 

@@ -5,9 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cl3::device::{CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
 use cl3::types::{cl_device_id, cl_device_type, cl_platform_id};
-use device_registry::{Backend, BackendError, DeviceDriver, DeviceProperties};
+use device_registry::{Backend, BackendError, DeviceProperties, OpenedDevice};
 
-use crate::device::OpenClDevice;
+use crate::device::Driver;
 use crate::error::call_error;
 use crate::properties::{self, Facts, Version};
 
@@ -146,7 +146,7 @@ impl Backend for OpenCl {
         Ok(self.device(ordinal)?.facts()?.properties.clone())
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let found = self.device(ordinal)?;
         let facts = found.facts()?;
         let (major, minor) = facts.version;
@@ -156,7 +156,7 @@ impl Backend for OpenCl {
             )));
         }
         match properties::is_available(found.id.0) {
-            Ok(true) => Ok(Box::new(OpenClDevice::open(ordinal, found.platform, found.id.0, facts)?)),
+            Ok(true) => Ok(OpenedDevice::new(Driver::open(ordinal, found.platform, found.id.0, facts)?)),
             Ok(false) => {
                 Err(BackendError::unavailable("the driver says that the device is not available now"))
             }

@@ -3,7 +3,6 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cl3::context::{CL_CONTEXT_PLATFORM, cl_context_properties};
 use cl3::types::{cl_context, cl_device_id, cl_platform_id};
@@ -11,16 +10,15 @@ use device_registry::BackendError;
 
 use crate::error::{Status, call_error};
 
-/// The context of one device. Its buffers, queues and events keep it alive in OpenCL after it was released here.
+/// The context of one device, released with the last that uses it.
 pub(crate) struct Context {
     context: cl_context,
     device: cl_device_id,
-    released: AtomicBool,
 }
 
 // SAFETY: OpenCL's functions may be called from any thread, all that are given a context or a device among them.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives two pointers, to functions of which several threads may call at once.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -34,7 +32,7 @@ impl Context {
         let ordinal = ptr::without_provenance_mut(ordinal);
         let context = cl3::context::create_context(&[device], properties.as_ptr(), Some(notify), ordinal)
             .map_err(|status| call_error("clCreateContext", status))?;
-        Ok(Self { context, device, released: AtomicBool::new(false) })
+        Ok(Self { context, device })
     }
 
     pub(crate) fn get(&self) -> cl_context {
@@ -44,22 +42,15 @@ impl Context {
     pub(crate) fn device(&self) -> cl_device_id {
         self.device
     }
-
-    /// Gives it back, once. What is left of it goes with what was made in it.
-    pub(crate) fn release(&self) {
-        if self.released.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        // SAFETY: the reference is this value's own, and given back once.
-        if let Err(status) = unsafe { cl3::context::release_context(self.context) } {
-            log::warn!("clReleaseContext: {}", Status(status));
-        }
-    }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        self.release();
+        // SAFETY: the reference is this value's own, and given back once. OpenCL keeps the context as long as buffers, queues
+        // and events in it are left.
+        if let Err(status) = unsafe { cl3::context::release_context(self.context) } {
+            log::warn!("clReleaseContext: {}", Status(status));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! One open device.
 
+use std::any::Any;
 use std::ffi::c_void;
-use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,27 +11,26 @@ use cl3::ext::{
     CL_QUEUE_PRIORITY_HIGH_KHR, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR, cl_queue_priority_khr,
 };
 use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, cl_mem_flags, create_buffer};
-use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_int, cl_platform_id};
+use cl3::types::{cl_command_queue, cl_device_id, cl_event, cl_int, cl_platform_id};
 use device_registry::{
-    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, Memory, MemoryInfo, Pattern,
-    PinnedMemory, Priority, Span, StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, HostBuffer, Memory,
+    MemoryInfo, Pattern, Priority, Span, StreamDriver, StreamOptions,
 };
 
 use crate::context::Context;
 use crate::error::{allocation_error, call_error, error_of};
 use crate::event;
 use crate::handle::Handle;
-use crate::memory::{OpenClMemory, Pinned};
-use crate::program::OpenClProgram;
+use crate::memory::{OpenClMemory, Pinned, same_length};
+use crate::native::OpenClDevice;
 use crate::properties::Facts;
-use crate::stream::OpenClStream;
+use crate::stream::Queue;
 
-/// An open device: a context of its own with one device in it.
-///
-/// A kernel gets it by [`Launch::driver_as`](device_registry::Launch::driver_as).
-pub struct OpenClDevice {
-    context: Arc<Context>,
+/// The driver of an open device.
+pub(crate) struct Driver {
     facts: Facts,
+    /// What programs and kernels get; `None` once the device is closed.
+    native: Mutex<Option<Arc<OpenClDevice>>>,
     /// Queues for the functions that block, for as many as are called at the same time. None of them waits for another,
     /// or for a stream.
     idle: Mutex<Vec<Handle>>,
@@ -39,37 +38,21 @@ pub struct OpenClDevice {
     mapping: Mutex<Option<Arc<Handle>>>,
 }
 
-impl OpenClDevice {
+impl Driver {
     pub(crate) fn open(
         ordinal: usize,
         platform: cl_platform_id,
         device: cl_device_id,
         facts: &Facts,
     ) -> Result<Self, BackendError> {
-        let context = Arc::new(Context::new(ordinal, platform, device)?);
-        Ok(Self { context, facts: facts.clone(), idle: Mutex::default(), mapping: Mutex::default() })
+        let native = Arc::new(OpenClDevice::new(Context::new(ordinal, platform, device)?));
+        let (idle, mapping) = Default::default();
+        Ok(Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping })
     }
 
-    /// The context, which is this device's alone. It is valid for as long as the device is open.
-    #[must_use]
-    pub fn context(&self) -> cl_context {
-        self.context.get()
-    }
-
-    /// The device.
-    #[must_use]
-    pub fn device_id(&self) -> cl_device_id {
-        self.context.device()
-    }
-
-    /// Compiles OpenCL C for the device, with options of `clBuildProgram`. It blocks, which may take seconds.
-    ///
-    /// # Errors
-    ///
-    /// [`BackendError::invalid`] with the compiler's log if it is no program, [`BackendError::unsupported`] if the device
-    /// has no compiler.
-    pub fn build(&self, source: &str, options: &str) -> Result<OpenClProgram, BackendError> {
-        OpenClProgram::build(&self.context, source, options)
+    fn device(&self) -> Result<Arc<OpenClDevice>, BackendError> {
+        let native = lock(&self.native).clone();
+        native.ok_or_else(|| BackendError::invalid("the device is closed"))
     }
 
     fn queue(&self, priority: Priority) -> Result<Handle, BackendError> {
@@ -80,16 +63,17 @@ impl OpenClDevice {
             Priority::Low => Some(CL_QUEUE_PRIORITY_LOW_KHR),
             _ => None,
         };
-        let (context, device) = (self.context(), self.device_id());
+        let native = self.device()?;
+        let (context, device) = (native.context(), native.device_id());
         let mut list = vec![CL_QUEUE_PROPERTIES as cl_queue_properties, profiling];
         list.extend(
             hint.into_iter().flat_map(|hint| [CL_QUEUE_PRIORITY_KHR as cl_queue_properties, hint.into()]),
         );
         list.push(0);
-        // SAFETY: the device is the context's.
+        // SAFETY: the device is the context's, and `native` keeps that.
         let without_hints = || unsafe { create_command_queue(context, device, profiling) };
         let created = match self.facts.version >= (2, 0) {
-            // SAFETY: as above, and the list ends with a zero.
+            // SAFETY: the device is the context's, which `native` keeps, and the list ends with a zero.
             true => match unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) } {
                 // The loader may be older than the device.
                 Err(DLOPEN_FUNCTION_NOT_AVAILABLE) => without_hints(),
@@ -180,7 +164,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl DeviceDriver for OpenClDevice {
+impl DeviceDriver for Driver {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.device().ok().map(|native| native as _)
+    }
+
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         let total = self.facts.properties.total_memory;
         Ok(total.map_or_else(MemoryInfo::unknown, |total| MemoryInfo::unknown().with_total(total)))
@@ -188,11 +176,12 @@ impl DeviceDriver for OpenClDevice {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let len = options.len;
+        let native = self.device()?;
         // First, as its error is not that of the memory.
         let queue = self.idle_queue()?;
         let flags = CL_MEM_READ_WRITE | self.placement();
-        // SAFETY: the memory is OpenCL's own.
-        let buffer = unsafe { create_buffer(self.context(), flags, len, ptr::null_mut()) }
+        // SAFETY: the context is there as long as `native`, and the memory is OpenCL's own.
+        let buffer = unsafe { create_buffer(native.context(), flags, len, ptr::null_mut()) }
             .map_err(|status| allocation_error("clCreateBuffer", status, len))?;
         // SAFETY: it was just made, with one reference.
         let memory = OpenClMemory::new(unsafe { Handle::buffer(buffer) }, len);
@@ -210,7 +199,8 @@ impl DeviceDriver for OpenClDevice {
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
         let (to, offset, len) = OpenClMemory::place(destination)?;
-        // SAFETY: the core has checked the range, `source` is as long, and lives until this returns.
+        same_length(source.len(), len)?;
+        // SAFETY: the range lies inside of the buffer, `source` is as long, and lives until this returns.
         unsafe {
             self.block("clEnqueueWriteBuffer", len, |queue| {
                 let source = source.as_ptr().cast();
@@ -221,7 +211,9 @@ impl DeviceDriver for OpenClDevice {
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
         let (from, offset, len) = OpenClMemory::place(source)?;
-        // SAFETY: as for `write`; and the bytes are borrowed for writing.
+        same_length(destination.len(), len)?;
+        // SAFETY: the range lies inside of the buffer, `destination` is as long, and is borrowed for writing until this
+        // returns.
         unsafe {
             self.block("clEnqueueReadBuffer", len, |queue| {
                 let destination = destination.as_mut_ptr().cast();
@@ -256,18 +248,18 @@ impl DeviceDriver for OpenClDevice {
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let queue = self.queue(options.priority)?;
-        Ok(Box::new(OpenClStream::new(queue, &self.context)))
+        Ok(Box::new(Queue::new(queue, self.device()?.shared_context())))
     }
 
-    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+    fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
         let mut mapping = lock(&self.mapping);
         let queue = match &*mapping {
             Some(queue) => Arc::clone(queue),
             None => Arc::clone(mapping.insert(Arc::new(self.queue(Priority::Normal)?))),
         };
         drop(mapping);
-        let pinned = Pinned::map(&self.context, queue, len);
-        Ok(Box::new(pinned.map_err(|error| self.too_large(error, len))?))
+        let pinned = Pinned::map(self.device()?.shared_context(), queue, len);
+        pinned.map(Pinned::into_host_buffer).map_err(|error| self.too_large(error, len))
     }
 
     fn reset(&self) -> Result<(), BackendError> {
@@ -279,13 +271,8 @@ impl DeviceDriver for OpenClDevice {
     fn close(&self) -> Result<(), BackendError> {
         lock(&self.idle).clear();
         lock(&self.mapping).take();
-        self.context.release();
+        // The context is released with the last stream, event or memory that is left of it.
+        lock(&self.native).take();
         Ok(())
-    }
-}
-
-impl fmt::Debug for OpenClDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenClDevice").field("name", &self.facts.properties.name).finish_non_exhaustive()
     }
 }

@@ -9,6 +9,7 @@ mod event;
 mod handle;
 mod library;
 mod memory;
+mod native;
 mod program;
 mod properties;
 mod stream;
@@ -18,11 +19,10 @@ use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 /// The functions, types and constants of OpenCL, as this crate uses them, for kernels.
 pub use cl3;
 
-pub use crate::device::OpenClDevice;
 pub use crate::error::native_error;
 pub use crate::memory::OpenClMemory;
+pub use crate::native::{OpenClDevice, OpenClStream};
 pub use crate::program::OpenClProgram;
-pub use crate::stream::OpenClStream;
 
 device_registry::entry_points! {
     /// The backend `opencl`, for programs that register it by hand.

@@ -3,13 +3,12 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::Arc;
 
 use cl3::command_queue::{CL_BLOCKING, enqueue_map_buffer, enqueue_unmap_mem_object, flush};
 use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer};
 use cl3::types::cl_mem;
-use device_registry::{BackendError, BackendErrorKind, Memory, PinnedMemory, Span};
+use device_registry::{BackendError, BackendErrorKind, HostBuffer, Memory, Span};
 
 use crate::context::Context;
 use crate::error::{Status, allocation_error};
@@ -60,6 +59,14 @@ impl fmt::Debug for OpenClMemory {
     }
 }
 
+/// Two lengths that an unsafe block relies on to be one.
+pub(crate) fn same_length(host: usize, device: usize) -> Result<(), BackendError> {
+    if host == device {
+        return Ok(());
+    }
+    Err(BackendError::invalid(format_args!("{host} bytes on the host for {device} on the device")))
+}
+
 /// A buffer in memory of the host that stays mapped for as long as this is there. No command uses the buffer, so that
 /// the mapping is host memory like any other; implementations lock it in place, and copy from and to it directly.
 pub(crate) struct Pinned {
@@ -70,9 +77,10 @@ pub(crate) struct Pinned {
     queue: Arc<Handle>,
 }
 
-// SAFETY: the bytes are reached through references to this value only.
+// SAFETY: it is an address and two handles, which are used from any thread; only the `HostBuffer` that owns this value
+// reaches the bytes.
 unsafe impl Send for Pinned {}
-// SAFETY: as above.
+// SAFETY: nothing is done through a shared reference to it.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
@@ -109,17 +117,11 @@ impl Pinned {
         unsafe { start.write_bytes(0, len) };
         Ok(Self { start, len, buffer, queue })
     }
-}
 
-impl PinnedMemory for Pinned {
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped, were initialised, and are changed through `self` only.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed for writing.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    pub(crate) fn into_host_buffer(self) -> HostBuffer {
+        let (start, len) = (self.start, self.len);
+        // SAFETY: `len` bytes are mapped there and initialised, until `self` is dropped, and only the result knows them.
+        unsafe { HostBuffer::from_raw_parts(start, len, self) }
     }
 }
 

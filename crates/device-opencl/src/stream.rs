@@ -2,9 +2,7 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::fmt;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,30 +19,24 @@ use crate::context::Context;
 use crate::error::{call_error, error_of};
 use crate::event::{self, OpenClEvent};
 use crate::handle::Handle;
-use crate::memory::OpenClMemory;
+use crate::memory::{OpenClMemory, same_length};
+use crate::native::OpenClStream;
 
-/// A stream of the device.
-///
-/// A kernel gets it by [`Launch::stream_as`](device_registry::Launch::stream_as), and enqueues to its
-/// [queue](Self::command_queue).
-pub struct OpenClStream {
-    queue: Handle,
+/// The driver's side of a stream.
+pub(crate) struct Queue {
+    native: Arc<OpenClStream>,
     context: Arc<Context>,
     commands: Arc<Commands>,
 }
 
-impl OpenClStream {
+impl Queue {
     pub(crate) fn new(queue: Handle, context: &Arc<Context>) -> Self {
-        Self { queue, context: Arc::clone(context), commands: Arc::default() }
+        let native = Arc::new(OpenClStream::new(queue));
+        Self { native, context: Arc::clone(context), commands: Arc::default() }
     }
 
-    /// The queue, which is in order, and valid for as long as this is there.
-    ///
-    /// What a kernel enqueues to it, within a [launch](device_registry::Stream::launch), is work of the stream like any
-    /// other. What is enqueued later is not noticed by the stream.
-    #[must_use]
-    pub fn command_queue(&self) -> cl_command_queue {
-        self.queue.get()
+    fn command_queue(&self) -> cl_command_queue {
+        self.native.command_queue()
     }
 
     /// Adds a command that was enqueued. Returns its number.
@@ -72,12 +64,17 @@ impl OpenClStream {
     }
 }
 
-impl StreamDriver for OpenClStream {
+impl StreamDriver for Queue {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.native) as _)
+    }
+
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         let (to, offset, len) = OpenClMemory::place(destination)?;
+        same_length(source.len(), len)?;
         let (queue, bytes) = (self.command_queue(), source.as_ptr().cast());
-        // SAFETY: the core has checked the range, to which `source` is as long; and it keeps the memory and the bytes, which
-        // do not change, until an event behind this is done.
+        // SAFETY: the range lies inside of the buffer, and `source` is as long. The core, which alone calls this, keeps both
+        // until an event behind this is done, and nothing writes to the bytes of a shared `HostBuffer`.
         unsafe {
             let written =
                 enqueue_write_buffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null());
@@ -90,14 +87,15 @@ impl StreamDriver for OpenClStream {
         &self,
         source: &Span,
         destination: HostBuffer,
-        completion: Completion<HostBuffer>,
+        completion: Completion,
     ) -> Result<(), BackendError> {
         let (from, offset, len) = OpenClMemory::place(source)?;
+        same_length(destination.len(), len)?;
         let answered = Arc::new(AtomicBool::new(false));
         let mut reading = Box::new(Reading { destination, completion, answered: Arc::clone(&answered) });
         let (queue, bytes) = (self.command_queue(), reading.destination.as_mut_ptr().cast());
-        // SAFETY: the core has checked the range, to which `destination` is as long, and keeps the memory; the bytes stay
-        // where they are when their owner moves, and are let go of only when the command is done.
+        // SAFETY: the range lies inside of the buffer, `destination` is as long, and the core keeps the memory; the bytes
+        // stay where they are when their owner moves, and are freed only when the command is done.
         let read =
             unsafe { enqueue_read_buffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null()) };
         // Refused: nothing was enqueued, and the completion goes with the error.
@@ -190,16 +188,10 @@ impl StreamDriver for OpenClStream {
     }
 }
 
-impl fmt::Debug for OpenClStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenClStream").field("command_queue", &self.queue).finish_non_exhaustive()
-    }
-}
-
 /// A read in the queue, which its callback owns.
 struct Reading {
     destination: HostBuffer,
-    completion: Completion<HostBuffer>,
+    completion: Completion,
     answered: Arc<AtomicBool>,
 }
 
@@ -216,8 +208,7 @@ impl Reading {
         } else {
             Ok(destination)
         };
-        // Nothing may unwind into the driver. What waits for the answer is the core's, which catches by itself.
-        drop(catch_unwind(AssertUnwindSafe(|| completion.finish(result))));
+        completion.finish(result);
         answered.store(true, Ordering::Release);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device_registry::{
-    Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, DeviceUuid, Fault, FaultInjector,
+    Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, Fault, FaultInjector, OpenedDevice,
     PciAddress,
 };
 
@@ -26,6 +26,19 @@ impl OpenReg {
         let simulated = |&memory: &usize| Simulated { memory, opened_before: AtomicBool::new(false) };
         Self { devices: settings.memory.iter().map(simulated).collect(), settings }
     }
+
+    fn device(&self, ordinal: usize) -> Result<OpenRegDevice, BackendError> {
+        let simulated = &self.devices[ordinal];
+        let device = OpenRegDevice::new(ordinal, simulated.memory)?;
+        let opened_before = simulated.opened_before.swap(true, Ordering::Relaxed);
+        for &fault in &self.settings.faults {
+            // A device that was lost and is opened again is there to show that it works again.
+            if !opened_before || matches!(fault, Fault::Slow { .. }) {
+                device.injector().inject(fault)?;
+            }
+        }
+        Ok(device)
+    }
 }
 
 impl Backend for OpenReg {
@@ -45,17 +58,8 @@ impl Backend for OpenReg {
             .with_pci(pci(ordinal)?))
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        let simulated = &self.devices[ordinal];
-        let device = OpenRegDevice::new(ordinal, simulated.memory)?;
-        let opened_before = simulated.opened_before.swap(true, Ordering::Relaxed);
-        for &fault in &self.settings.faults {
-            // A device that was lost and is opened again is there to show that it works again.
-            if !opened_before || matches!(fault, Fault::Slow { .. }) {
-                device.injector().inject(fault)?;
-            }
-        }
-        Ok(Box::new(device))
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(self.device(ordinal)?))
     }
 }
 
@@ -76,6 +80,8 @@ fn pci(ordinal: usize) -> Result<PciAddress, BackendError> {
 
 #[cfg(test)]
 mod tests {
+    use device_registry::DeviceDriver;
+
     use super::*;
 
     fn backend(faults: &[Fault]) -> OpenReg {
@@ -87,7 +93,7 @@ mod tests {
         let backend = backend(&[]);
         assert_eq!(backend.device_count().unwrap(), 2);
         for (ordinal, len) in [(0, 4096), (1, 8192)] {
-            let memory = backend.open(ordinal).unwrap().memory_info().unwrap();
+            let memory = backend.device(ordinal).unwrap().memory_info().unwrap();
             assert_eq!((memory.total, memory.free), (Some(len), Some(len)));
         }
     }
@@ -99,7 +105,7 @@ mod tests {
         let allocate = |ordinal| {
             let start = std::time::Instant::now();
             let options = device_registry::AllocateOptions::new(1);
-            let result = backend.open(ordinal).unwrap().allocate(&options).map(drop);
+            let result = backend.device(ordinal).unwrap().allocate(&options).map(drop);
             assert!(start.elapsed() >= slow, "it stays as slow as it is");
             result.is_ok()
         };

@@ -6,6 +6,7 @@ use entry_points::{Entry, State};
 
 use crate::error::NoneAvailable;
 use crate::grammar::DeviceString;
+use crate::open_device::log_isolated;
 use crate::{Backend, Device, DeviceError, backends, open};
 
 /// Whether a device string names a device that is there: well formed, linked, not disabled, loads, and has a
@@ -51,7 +52,7 @@ pub fn first_available(list: &str) -> Result<Device, DeviceError> {
         match Device::parse(text).and_then(|device| open::check(device).map(|()| device)) {
             Ok(device) => return Ok(device),
             Err(cause) => {
-                log::info!("`{text}` is skipped: {cause}");
+                log_isolated(|| log::info!("`{text}` is skipped: {cause}"));
                 causes.push((text.to_owned(), cause));
             }
         }

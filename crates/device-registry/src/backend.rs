@@ -1,6 +1,6 @@
 //! What a backend is: a plugin that counts devices, says what they are, and opens them.
 
-use crate::{BackendError, DeviceDriver, DeviceProperties};
+use crate::{BackendError, DeviceProperties, OpenedDevice};
 
 /// A kind of device, such as CUDA: it counts its devices and opens them.
 ///
@@ -19,7 +19,7 @@ use crate::{BackendError, DeviceDriver, DeviceProperties};
 ///
 /// use device_registry::{
 ///     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
-///     LoadFailure, Memory, MemoryInfo, Span, backends, device, open_windows,
+///     LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, backends, device, open_windows,
 /// };
 ///
 /// struct Toy;
@@ -33,8 +33,8 @@ use crate::{BackendError, DeviceDriver, DeviceProperties};
 ///         Ok(DeviceProperties::new("toy"))
 ///     }
 ///
-///     fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-///         Ok(Box::new(ToyDevice))
+///     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+///         Ok(OpenedDevice::new(ToyDevice))
 ///     }
 /// }
 ///
@@ -115,5 +115,5 @@ pub trait Backend: Send + Sync {
     /// # Errors
     ///
     /// When the device cannot be opened now.
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError>;
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError>;
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::open_device::OpenDevice;
+use crate::open_device::{OpenDevice, drop_isolated};
 use crate::span::Allocation;
 use crate::{
     AllocateOptions, BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, HostBuffer, Memory,
@@ -83,13 +83,14 @@ impl Device {
             _ if len > limit => Err(fail(BackendError::out_of_memory(len as u64, None))),
             _ => {
                 let memory = device.call(CALL, |driver| driver.allocate_host(len))?;
-                // Its length is what later copies are checked by.
-                match device.isolated(CALL, || Ok(memory.as_slice().len()))? {
-                    is if is == len => Ok(HostBuffer::pinned(device, memory)),
-                    is => Err(fail(BackendError::other(format_args!(
+                if memory.len() != len {
+                    let is = memory.len();
+                    drop_isolated(device.device(), memory);
+                    return Err(fail(BackendError::other(format_args!(
                         "the backend gave {is} bytes of host memory, and {len} were asked for"
-                    )))),
+                    ))));
                 }
+                Ok(memory.of_device(device))
             }
         }
     }
@@ -106,14 +107,15 @@ fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, 
         let message = format_args!("{len} bytes asked for, and one allocation can have {limit}");
         return fail(BackendError::new(kind, message));
     }
+    device.collect_for(len);
     let attempt =
         || device.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)));
     match attempt() {
         Err(DeviceError::Call { error, .. })
             if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }) =>
         {
-            // Memory of buffers that are gone may wait for somebody to see that the work on it is done. (Streams of other
-            // devices may hold some too. To look at those as well would make what becomes of this depend on them.)
+            // Memory of buffers that were dropped may still be kept for work that is done. (Streams of other devices may keep
+            // some too. To look at those as well would make the outcome here depend on them.)
             match device.collect() {
                 true => attempt(),
                 false => fail(error),

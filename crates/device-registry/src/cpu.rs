@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     AllocateOptions, Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, HostMemory,
-    LoadFailure, Memory, MemoryInfo, Pattern, Span, open_windows,
+    LoadFailure, Memory, MemoryInfo, OpenedDevice, Pattern, Span, open_windows,
 };
 
 pub(crate) const NAME: &str = "cpu";
@@ -24,8 +24,8 @@ impl Backend for Cpu {
         Ok(DeviceProperties::new(format!("host ({})", std::env::consts::ARCH)).with_kind(DeviceKind::Cpu))
     }
 
-    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        Ok(Box::new(CpuDevice))
+    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(CpuDevice))
     }
 }
 

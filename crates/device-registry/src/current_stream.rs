@@ -37,7 +37,7 @@ fn choose(device: &OpenDevice, stream: Option<Stream>) -> Option<Stream> {
 pub(crate) fn settle(device: &'static OpenDevice) -> Result<(), DeviceError> {
     match chosen(device) {
         Some(stream) => stream.synchronize(),
-        None => device.default_stream().get().map_or(Ok(()), Stream::synchronize),
+        None => device.default_stream().map_or(Ok(()), |stream| stream.synchronize()),
     }
 }
 
@@ -49,11 +49,10 @@ impl Device {
     /// As [`create_stream`](Self::create_stream).
     pub fn default_stream(self) -> Result<Stream, DeviceError> {
         let device = open::device(self)?;
-        if let Some(stream) = device.default_stream().get() {
-            return Ok(stream.clone());
+        if let Some(stream) = device.default_stream() {
+            return Ok(stream);
         }
-        let stream = Stream::create(device, &StreamOptions::new())?;
-        Ok(device.default_stream().get_or_init(|| stream).clone())
+        Ok(device.default_stream_or(Stream::create(device, &StreamOptions::new())?))
     }
 
     /// This thread's current stream of the device: what a framework uses where its user names none. The default stream,

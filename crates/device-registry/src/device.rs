@@ -1,5 +1,6 @@
 //! A device as a value.
 
+use std::any::Any;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -8,7 +9,7 @@ use entry_points::Entry;
 
 use crate::grammar::{DeviceString, Which};
 use crate::open_device::OpenDevice;
-use crate::operation::driver_as;
+use crate::operation::downcast;
 use crate::{
     Backend, BackendError, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
     MemoryStatistics, backends, cpu, current, host_call, open,
@@ -315,8 +316,8 @@ impl Device {
         open::device(self)?.call("memory info", |driver| driver.memory_info())
     }
 
-    /// Calls native code with the device's driver, outside of any stream: to compile kernels, say. Opens the device at the
-    /// first use, and returns what the code returns.
+    /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, say. Opens
+    /// the device at the first use, and returns what the code returns.
     ///
     /// It runs on this thread, beside whatever the device's streams do. What is to happen in the order of a stream is
     /// [launched](crate::Stream::launch) there. As a kernel it may not use devices: a call of this crate's in it is an
@@ -328,15 +329,6 @@ impl Device {
     /// # impl AcmeDevice {
     /// #     fn compile(&self, text: &str) -> Result<Program, device_registry::BackendError> { Ok(Program) }
     /// # }
-    /// # use std::sync::Arc;
-    /// # use device_registry::{AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Span};
-    /// # impl DeviceDriver for AcmeDevice {
-    /// #     fn memory_info(&self) -> Result<MemoryInfo, BackendError> { Ok(MemoryInfo::unknown()) }
-    /// #     fn allocate(&self, _: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> { unreachable!() }
-    /// #     fn write(&self, _: &Span, _: &[u8]) -> Result<(), BackendError> { Ok(()) }
-    /// #     fn read(&self, _: &Span, _: &mut [u8]) -> Result<(), BackendError> { Ok(()) }
-    /// #     fn copy(&self, _: &Span, _: &Span) -> Result<(), BackendError> { Ok(()) }
-    /// # }
     /// let device = device_registry::device("acme")?;
     /// let program = device.with_driver(|driver: &AcmeDevice| driver.compile("…"))?;
     /// # Ok::<(), device_registry::DeviceError>(())
@@ -345,14 +337,15 @@ impl Device {
     /// # Errors
     ///
     /// That of the code, or that it panicked; [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the
-    /// driver is of another type; or why the device cannot be used.
-    pub fn with_driver<D: DeviceDriver, T>(
+    /// backend has no handle of this type; or why the device cannot be used.
+    pub fn with_driver<D: Any, T>(
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
         open::device(self)?.call("native code", |driver| {
-            let driver = driver_as(driver)?;
-            host_call::run(|| code(driver))
+            let native = driver.native();
+            let device = downcast(&native, "driver")?;
+            host_call::run(|| code(device))
         })
     }
 

@@ -37,6 +37,22 @@ use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
 /// - *Two operations at once on the same bytes*, one of them writing, leave them unspecified, and are never undefined
 ///   behaviour.
 ///
+/// # Soundness
+///
+/// Safe code of any crate, that of another backend included, must not be able to cause undefined behaviour in a driver's
+/// `unsafe` blocks. What such a block relies on is one of two things:
+///
+/// - *The driver has checked it*, or its own types guarantee it.
+/// - *The core guarantees it*: the contract of memory above, one length for source and destination, and that what queued
+///   work uses stays where it is until the driver itself says that the work is done (see [`StreamDriver`]). This holds
+///   because the core alone calls a driver: it is inside an [`OpenedDevice`](crate::OpenedDevice) from the moment it is
+///   opened.
+///
+/// So the type that implements this trait, or [`StreamDriver`], is private to its crate. Programs and kernels get another
+/// one, the [native handle](Self::native), which implements neither, and whose safe functions are sound whenever they
+/// are called, also after the device was closed. A value that comes from another crate, such as the length of a slice
+/// that it returns, is read once and then compared.
+///
 /// # Loss
 ///
 /// A driver that finds its device gone, or in a state that its interface cannot leave, answers with
@@ -47,7 +63,16 @@ use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
 ///
 /// A driver is never dropped once it is open: at exit, the libraries under it may be gone already. A program whose
 /// libraries ask for it [closes](crate::Device::close) its devices before.
-pub trait DeviceDriver: Any + Send + Sync {
+pub trait DeviceDriver: Send + Sync {
+    /// The handle that programs and kernels get of the device: [`Device::with_driver`](crate::Device::with_driver) and
+    /// [`Launch::driver_as`](crate::Launch::driver_as) downcast it. By default there is none.
+    ///
+    /// It is a type of the backend's own beside the one that implements this trait, with the native handles of the
+    /// device and whatever is sound to call at any time: see [Soundness](Self#soundness).
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
     /// How much memory there is, and how much of it is free.
     ///
     /// # Errors
@@ -122,13 +147,13 @@ pub trait DeviceDriver: Any + Send + Sync {
         Err(BackendError::unsupported("streams of its own"))
     }
 
-    /// Allocates host memory that the device reaches faster than other memory of the host ("pinned"). `len` is never
-    /// zero.
+    /// Allocates host memory that the device reaches faster than other memory of the host ("pinned"): `len` bytes, which
+    /// is never zero, by [`HostBuffer::from_raw_parts`].
     ///
     /// # Errors
     ///
     /// [`BackendError::unsupported`], which is the default, or [`BackendError::out_of_memory`].
-    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+    fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
         let _ = len;
         Err(BackendError::unsupported("pinned host memory"))
     }
@@ -170,15 +195,6 @@ pub trait DeviceDriver: Any + Send + Sync {
 /// It is dropped when nothing uses it any more, work in a queue included, on a thread that may use devices; so not
 /// within a [host call](crate::Stream::call).
 pub trait Memory: Any + Send + Sync {}
-
-/// Host memory that a device reaches faster than other memory of the host. Dropping it frees it.
-pub trait PinnedMemory: Any + Send + Sync {
-    /// The bytes, which are initialised.
-    fn as_slice(&self) -> &[u8];
-
-    /// The bytes, to write to.
-    fn as_mut_slice(&mut self) -> &mut [u8];
-}
 
 /// Options of an allocation. More will be added.
 #[derive(Clone, Debug)]
@@ -266,7 +282,15 @@ impl EventOptions {
 /// succeeded. Host calls, events of
 /// other backends and copies that the device has no way for are no business of a driver's: the core does them in their
 /// place in the order.
-pub trait StreamDriver: Any + Send + Sync {
+pub trait StreamDriver: Send + Sync {
+    /// The handle that kernels get of the queue, to submit native work to it:
+    /// [`Launch::stream_as`](crate::Launch::stream_as) downcasts it. By default there is none.
+    ///
+    /// It is a type beside the one that implements this trait: see [Soundness](DeviceDriver#soundness).
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
     /// Copies from the host to the device. The bytes of `source` neither move nor change until the work is done.
     ///
     /// # Errors
@@ -288,7 +312,7 @@ pub trait StreamDriver: Any + Send + Sync {
         &self,
         source: &Span,
         destination: HostBuffer,
-        completion: Completion<HostBuffer>,
+        completion: Completion,
     ) -> Result<(), BackendError>;
 
     /// Copies within the device.

@@ -64,29 +64,56 @@ fn count_forks() {
 #[cfg(any(not(unix), miri))]
 fn count_forks() {}
 
-/// The processes in which backends were loaded: a list that grows only, and is read without a lock, which a thread
-/// that did not survive the fork could hold.
+/// One value for each process in a line of forks: no lock in it is one that a thread of the parent may have held.
+///
+/// There are eight, taken in turn, so that a process shares one with an ancestor eight forks back.
+pub(crate) struct PerProcess<T>([T; 8]);
+
+impl<T> PerProcess<T> {
+    pub(crate) const fn new(values: [T; 8]) -> Self {
+        Self(values)
+    }
+
+    /// That of this process.
+    pub(crate) fn current(&self) -> &T {
+        self.of(Process::current())
+    }
+
+    fn of(&self, Process(number): Process) -> &T {
+        &self.0[number as usize % self.0.len()]
+    }
+}
+
+/// A backend that a process has loaded, in a list that only grows and is read without a lock.
 struct Loaded {
     backend: Entry<dyn Backend>,
     process: Process,
-    next: OnceLock<Box<Self>>,
+    next: Link,
 }
 
-static LOADED: OnceLock<Box<Loaded>> = OnceLock::new();
+type Link = OnceLock<Box<Loaded>>;
 
-/// Refuses a backend that was loaded by the parent of this process. Remembers the one that is loaded here.
+static LOADED: PerProcess<Link> = PerProcess::new([const { OnceLock::new() }; 8]);
+
+/// Refuses a backend that was loaded by an ancestor of this process. Remembers the one that is loaded here.
 pub(crate) fn check(backend: Entry<dyn Backend>) -> Result<(), DeviceError> {
     let current = Process::current();
-    let mut place = &LOADED;
+    let is_forked = |loaded: &Loaded| loaded.backend == backend && loaded.process != current;
+    // Only a fork has ancestors. Their lists are looked at and never waited for.
+    if current != Process(0) && LOADED.0.iter().any(|list| entries(list).any(is_forked)) {
+        return Err(DeviceError::Forked { device: Device::of_backend(backend, None) });
+    }
+    let mut place = LOADED.of(current);
     loop {
         let loaded =
             place.get_or_init(|| Box::new(Loaded { backend, process: current, next: OnceLock::new() }));
-        if loaded.backend == backend {
-            return match loaded.process == current {
-                true => Ok(()),
-                false => Err(DeviceError::Forked { device: Device::of_backend(backend, None) }),
-            };
+        if loaded.backend == backend && loaded.process == current {
+            return Ok(());
         }
         place = &loaded.next;
     }
+}
+
+fn entries(list: &Link) -> impl Iterator<Item = &Loaded> {
+    std::iter::successors(list.get(), |loaded| loaded.next.get()).map(|loaded| &**loaded)
 }

@@ -1,12 +1,14 @@
 //! Host memory that queued work can own.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
+use std::slice;
 
+use crate::BackendError;
 use crate::block::Block;
 use crate::open_device::OpenDevice;
-use crate::{BackendError, PinnedMemory};
 
 /// Bytes of the host that a stream writes from or reads into, and owns meanwhile.
 ///
@@ -27,27 +29,38 @@ pub struct HostBuffer(Bytes);
 enum Bytes {
     Block(Block),
     Vec(Vec<u8>),
-    Pinned(Pinned),
+    Raw(RawParts),
 }
 
-struct Pinned {
-    device: &'static OpenDevice,
+/// Bytes that something else owns, such as memory that a driver has pinned.
+struct RawParts {
+    start: NonNull<u8>,
+    len: usize,
     /// `None` once it is being dropped.
-    memory: Option<Box<dyn PinnedMemory>>,
+    owner: Option<Box<dyn Any + Send + Sync>>,
+    /// The device that made it, once the core knows: the owner is then dropped where devices may be used.
+    device: Option<&'static OpenDevice>,
 }
 
-// What a panic leaves in a driver's memory is bytes.
-impl UnwindSafe for Pinned {}
-impl RefUnwindSafe for Pinned {}
+// SAFETY: the bytes are reached through references to this value only, as the caller of `from_raw_parts` promises, and the
+// owner is `Send`.
+unsafe impl Send for RawParts {}
+// SAFETY: a shared reference gives shared access to bytes and to nothing else; the owner is `Sync`.
+unsafe impl Sync for RawParts {}
 
-impl Drop for Pinned {
+// What a panic leaves in host memory is bytes; the owner is only ever dropped.
+impl std::panic::UnwindSafe for RawParts {}
+impl std::panic::RefUnwindSafe for RawParts {}
+
+impl Drop for RawParts {
     fn drop(&mut self) {
-        self.device.drop_when_allowed(self.memory.take());
+        let owner = self.owner.take();
+        match self.device {
+            Some(device) => device.drop_when_allowed(owner),
+            None => drop(owner),
+        }
     }
 }
-
-/// Why the memory of a `Pinned` is there.
-const NOT_DROPPED: &str = "only `drop` takes it";
 
 impl HostBuffer {
     /// `len` zero bytes, aligned to 16 bytes.
@@ -59,14 +72,43 @@ impl HostBuffer {
         Ok(Self(Bytes::Block(Block::zeroed(len)?)))
     }
 
-    pub(crate) fn pinned(device: &'static OpenDevice, memory: Box<dyn PinnedMemory>) -> Self {
-        Self(Bytes::Pinned(Pinned { device, memory: Some(memory) }))
+    /// Bytes that `owner` owns, such as memory that a driver has pinned. Dropping the buffer drops the owner, which frees
+    /// them.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    ///
+    /// use device_registry::HostBuffer;
+    ///
+    /// let mut owner = vec![1, 2, 3].into_boxed_slice();
+    /// let (start, len) = (NonNull::from(&mut owner[0]), owner.len());
+    /// // SAFETY: the box has three initialised bytes there, which stay where they are when the box is moved, and are
+    /// // reached through the buffer only.
+    /// let buffer = unsafe { HostBuffer::from_raw_parts(start, len, owner) };
+    /// assert_eq!(*buffer, [1, 2, 3]);
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read and written from any thread,
+    /// and are reached through the result only. `len` is at most `isize::MAX`.
+    #[must_use]
+    pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
+        Self(Bytes::Raw(RawParts { start, len, owner: Some(Box::new(owner)), device: None }))
+    }
+
+    /// Memory that a device has pinned: its owner is dropped where devices may be used.
+    pub(crate) fn of_device(mut self, device: &'static OpenDevice) -> Self {
+        if let Bytes::Raw(raw) = &mut self.0 {
+            raw.device = Some(device);
+        }
+        self
     }
 
     /// Whether it is pinned, and so reached faster by the device that made it.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
-        matches!(self.0, Bytes::Pinned(_))
+        matches!(&self.0, Bytes::Raw(raw) if raw.device.is_some())
     }
 
     /// The bytes as a vector. Copies them, unless they were one.
@@ -92,7 +134,9 @@ impl Deref for HostBuffer {
         match &self.0 {
             Bytes::Block(bytes) => bytes.as_slice(),
             Bytes::Vec(bytes) => bytes,
-            Bytes::Pinned(pinned) => pinned.memory.as_deref().expect(NOT_DROPPED).as_slice(),
+            // SAFETY: so many initialised bytes are there until the owner is dropped, and they are reached through this
+            // value only, which is borrowed.
+            Bytes::Raw(raw) => unsafe { slice::from_raw_parts(raw.start.as_ptr(), raw.len) },
         }
     }
 }
@@ -102,7 +146,9 @@ impl DerefMut for HostBuffer {
         match &mut self.0 {
             Bytes::Block(bytes) => bytes.as_mut_slice(),
             Bytes::Vec(bytes) => bytes,
-            Bytes::Pinned(pinned) => pinned.memory.as_deref_mut().expect(NOT_DROPPED).as_mut_slice(),
+            // SAFETY: so many initialised bytes are there until the owner is dropped, and they are reached through this
+            // value only, which is borrowed exclusively.
+            Bytes::Raw(raw) => unsafe { slice::from_raw_parts_mut(raw.start.as_ptr(), raw.len) },
         }
     }
 }

@@ -33,7 +33,7 @@
 //! | work beside the host | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
 //! | when things go wrong | [`DeviceError`], [`Device::reset`], [`Device::inject`] |
 //! | the end | [`Device::close`], [`close_all`] |
-//! | writing a backend | [`Backend`], [`DeviceDriver`], [`Memory`], [`Span`], [`entry_points!`], [`BACKENDS`] |
+//! | writing a backend | [`Backend`], [`OpenedDevice`], [`DeviceDriver`], [`Memory`], [`Span`], [`entry_points!`], [`BACKENDS`] |
 //! | with queues of its own | [`StreamDriver`], [`EventDriver`], [`Completion`] |
 //! | memory of the host as a device's | [`HostMemory`], [`open_windows`] |
 //! | what is linked, and in which state | [`backends()`], [`Group`], [`Report`], [`State`] |
@@ -62,13 +62,17 @@ mod fault;
 #[allow(unsafe_code)]
 mod fork;
 mod grammar;
+// Memory that a driver has allocated is reached by the address that it gives.
+#[allow(unsafe_code)]
 mod host_buffer;
 mod host_call;
 // Bytes that several threads write to, each in a range of its own, are beyond what references can express.
 #[allow(unsafe_code)]
 mod host_memory;
+mod in_flight;
 mod open;
 mod open_device;
+mod opened_device;
 mod operation;
 mod pattern;
 mod pending;
@@ -103,8 +107,7 @@ pub use crate::current::{
 pub use crate::current_stream::StreamGuard;
 pub use crate::device::{Device, close_all, device};
 pub use crate::driver::{
-    AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, PinnedMemory, Priority, StreamDriver,
-    StreamOptions,
+    AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, Priority, StreamDriver, StreamOptions,
 };
 pub use crate::error::{DeviceError, NoneAvailable};
 pub use crate::event::Event;
@@ -112,6 +115,7 @@ pub use crate::fault::{Fault, FaultInjector};
 pub use crate::grammar::{SyntaxError, SyntaxErrorKind};
 pub use crate::host_buffer::HostBuffer;
 pub use crate::host_memory::{HostMemory, Window, WindowMut, open_windows};
+pub use crate::opened_device::OpenedDevice;
 pub use crate::operation::Launch;
 pub use crate::pattern::Pattern;
 pub use crate::pending::{Completion, Pending};

@@ -10,8 +10,10 @@ use std::sync::{PoisonError, RwLock};
 
 use entry_points::{Entry, Interrupted, OnceLoad};
 
-use crate::open_device::{OpenDevice, isolated, panicked};
-use crate::{Backend, BackendError, Device, DeviceError, DeviceProperties, fork, host_call};
+use crate::fork::{self, PerProcess};
+use crate::open_device::{OpenDevice, isolated, log_isolated, panicked};
+use crate::transfer::CHUNK;
+use crate::{Backend, BackendError, Device, DeviceError, DeviceProperties, host_call};
 
 /// How many devices a backend has. Loads it.
 pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
@@ -82,10 +84,11 @@ pub(crate) fn properties_of_counted(device: Device) -> Result<DeviceProperties, 
 fn ask_properties(device: Device, backend: &dyn Backend) -> Result<DeviceProperties, DeviceError> {
     let properties = ask(device, "properties", || backend.properties(device.ordinal()))?;
     match properties.copy_alignment {
-        alignment if alignment.is_power_of_two() => Ok(properties),
+        // The core takes so much host memory for a copy or a fill that goes through the host.
+        alignment if alignment.is_power_of_two() && alignment <= CHUNK => Ok(properties),
         alignment => {
             let error = BackendError::invalid(format_args!(
-                "the backend declares a copy alignment of {alignment} bytes, which is no power of two"
+                "the backend declares a copy alignment of {alignment} bytes: expected a power of two, at most {CHUNK}"
             ));
             Err(DeviceError::Call { device, call: "properties", error })
         }
@@ -129,8 +132,10 @@ fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     // First, as a driver that is open is never dropped.
     let properties = ask_properties(device, backend)?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
-    log::debug!("opened `{device}`: {}", properties.name);
-    Ok(OpenDevice::new(device, driver, properties))
+    let name = properties.name.clone();
+    let open = OpenDevice::new(device, driver.into_driver(), properties);
+    log_isolated(|| log::debug!("opened `{device}`: {name}"));
+    Ok(open)
 }
 
 /// Lets the next use of a lost device open it afresh.
@@ -155,13 +160,13 @@ pub(crate) fn close(device: Device) -> Result<(), DeviceError> {
 
 /// All devices that are open.
 pub(crate) fn all() -> Vec<Device> {
-    let cells = CELLS.read().unwrap_or_else(PoisonError::into_inner);
+    let cells = CELLS.current().read().unwrap_or_else(PoisonError::into_inner);
     cells.iter().filter(|(_, cell)| cell.get().is_some()).map(|(&device, _)| device).collect()
 }
 
 /// Another thread may have opened it anew.
 fn forget(device: Device, open: &'static OpenDevice) {
-    let mut cells = CELLS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut cells = CELLS.current().write().unwrap_or_else(PoisonError::into_inner);
     if cells.get(&device).and_then(|cell| cell.get()).is_some_and(|now| std::ptr::eq(now, open)) {
         cells.remove(&device);
     }
@@ -169,19 +174,21 @@ fn forget(device: Device, open: &'static OpenDevice) {
 
 type Cell = OnceLoad<OpenDevice, DeviceError>;
 
-/// By resolved device. A device that was reset leaves its place to another cell. The cells are leaked: what is open stays so, and drivers are not closed at exit, where the
-/// libraries under them may be gone already.
-static CELLS: RwLock<BTreeMap<Device, &'static Cell>> = RwLock::new(BTreeMap::new());
+/// By resolved device. A device that was reset leaves its place to another cell. The cells are leaked: what is open stays
+/// so, and drivers are not closed at exit, where the libraries under them may be gone already.
+static CELLS: PerProcess<Cells> = PerProcess::new([const { RwLock::new(BTreeMap::new()) }; 8]);
+
+type Cells = RwLock<BTreeMap<Device, &'static Cell>>;
 
 // Poison would mean a defect of this crate, as no backend's code runs under the lock; stopping every later call
 // would make two of it.
 
 fn known_cell(device: Device) -> Option<&'static Cell> {
-    CELLS.read().unwrap_or_else(PoisonError::into_inner).get(&device).copied()
+    CELLS.current().read().unwrap_or_else(PoisonError::into_inner).get(&device).copied()
 }
 
 fn cell(device: Device) -> &'static Cell {
-    let mut cells = CELLS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut cells = CELLS.current().write().unwrap_or_else(PoisonError::into_inner);
     cells.entry(device).or_insert_with(|| Box::leak(Box::new(Cell::forgetting_failures())))
 }
 
@@ -295,7 +302,9 @@ mod tests {
         let device = device_of("declares_odd_alignment");
         for error in [device.properties().unwrap_err(), device.open().unwrap_err()] {
             assert!(
-                error.to_string().contains("a copy alignment of 3 bytes, which is no power of two"),
+                error
+                    .to_string()
+                    .contains("a copy alignment of 3 bytes: expected a power of two, at most 1048576"),
                 "{error}"
             );
         }

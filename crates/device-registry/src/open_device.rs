@@ -13,8 +13,8 @@ use crate::pending::Shared;
 use crate::queue::Queue;
 use crate::statistics::Statistics;
 use crate::{
-    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, HostBuffer, Memory,
-    Stream, host_call,
+    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, Memory, Stream,
+    host_call,
 };
 
 /// A device that is open. It stays so until the program ends, or until it is lost and reset; even then it is not
@@ -29,17 +29,21 @@ pub(crate) struct OpenDevice {
     /// Somebody is closing or resetting it, or has done so.
     leaving: AtomicBool,
     statistics: Statistics,
+    /// Bytes allocated since what finished work has used was last released.
+    allocated: AtomicUsize,
     later: Later,
     /// Calls that are in the driver now.
     calls: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
     /// Reads in queues of the driver's, which may be answered later than their work is done, and after their streams.
-    open_reads: Mutex<Vec<Weak<Shared<HostBuffer>>>>,
+    open_reads: Mutex<Vec<Weak<Shared>>>,
     /// Queues whose streams are gone and whose work, in a queue of the driver's, may not be done.
     closed: Mutex<Vec<Arc<Queue>>>,
     /// What nobody has been told of streams that are gone: the first error.
     untold: Mutex<Option<DeviceError>>,
-    default_stream: OnceLock<Stream>,
+    default_stream: Mutex<Option<Stream>>,
+    /// So that a blocking call takes no lock where there is none.
+    has_default_stream: AtomicBool,
 }
 
 // What a panic leaves in a driver is the driver's: every call into it is isolated. The core's own state is never half
@@ -95,13 +99,15 @@ impl OpenDevice {
             gone: OnceLock::new(),
             leaving: AtomicBool::new(false),
             statistics: Statistics::default(),
+            allocated: AtomicUsize::new(0),
             later: Later::default(),
             calls: AtomicUsize::new(0),
             queues: Mutex::default(),
             open_reads: Mutex::default(),
             closed: Mutex::default(),
             untold: Mutex::default(),
-            default_stream: OnceLock::new(),
+            default_stream: Mutex::default(),
+            has_default_stream: AtomicBool::new(false),
         }
     }
 
@@ -158,9 +164,23 @@ impl OpenDevice {
         call: &'static str,
         run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
+        if self.later.any.load(Ordering::Acquire) {
+            self.check_thread(call)?;
+            // Before this call is counted: memory of a plug-in may close the device in its `drop`, which waits for all calls
+            // that are counted.
+            self.drop_what_is_due();
+        }
+        self.call_in_turn(call, run)
+    }
+
+    /// The same within a stream's turn to submit, where nothing is dropped that may wait for a turn.
+    pub(crate) fn call_in_turn<T>(
+        &self,
+        call: &'static str,
+        run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
         let _counted = Counted::new(&self.calls);
         self.check(call)?;
-        self.drop_what_is_due();
         self.isolated(call, || run(&*self.driver))
     }
 
@@ -192,12 +212,12 @@ impl OpenDevice {
         if error.kind() != BackendErrorKind::Lost || self.gone.set(Gone::Lost(error.clone())).is_err() {
             return;
         }
-        log::error!("`{}` is lost: {}", self.device, error.message());
-        // Nobody else may ever finish what a driver has accepted.
+        // The driver may never finish what it has accepted. First the answers, then the log, whose code is a program's.
         self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
+        log_isolated(|| log::error!("`{}` is lost: {}", self.device, error.message()));
     }
 
-    pub(crate) fn add_open_read(&self, read: &Arc<Shared<HostBuffer>>) {
+    pub(crate) fn add_open_read(&self, read: &Arc<Shared>) {
         let mut reads = lock(&self.open_reads);
         if reads.len() == reads.capacity() {
             reads.retain(|read| read.strong_count() > 0);
@@ -245,13 +265,14 @@ impl OpenDevice {
         queues.iter().for_each(|queue| queue.settle_for_good());
         let late = queues.iter().map(|queue| queue.take_failure());
         let late: Vec<_> = late.chain([self.take_untold()]).filter_map(Result::err).collect();
-        lock(&self.closed).clear();
+        let closed = std::mem::take(&mut *lock(&self.closed));
+        drop_isolated(self.device, closed);
         let closed = isolated(self.device, CALL, || self.driver.close());
         self.fail_open_reads(&DeviceError::Closed { device: self.device, call: "read" });
         let mut errors = work.err().into_iter().chain(late).chain(closed.err());
         let first = errors.next();
         // One can be returned, and nobody will ask again.
-        errors.for_each(|error| log::error!("while `{}` was closed: {error}", self.device));
+        errors.for_each(|error| log_isolated(|| log::error!("while `{}` was closed: {error}", self.device)));
         first.map_or(Ok(()), Err)
     }
 
@@ -331,7 +352,7 @@ impl OpenDevice {
         lock(&self.closed).push(queue);
     }
 
-    /// Lets go of what finished work has used: of memory, of host buffers and of streams that are gone.
+    /// Releases what finished work has used: memory, host buffers and streams that were dropped.
     /// Does not wait. Returns whether there was any.
     pub(crate) fn collect(&self) -> bool {
         if self.check_thread("collect").is_err() {
@@ -347,6 +368,18 @@ impl OpenDevice {
         any |= !done.is_empty();
         drop_isolated(self.device, done);
         any
+    }
+
+    /// Called before memory is allocated: releases what finished work has used, once for every so many bytes. A program
+    /// that allocates, enqueues and drops, and waits for nothing, then keeps no more than that of what is done.
+    pub(crate) fn collect_for(&self, len: usize) {
+        const EVERY: usize = 64 << 20;
+
+        let before = self.allocated.fetch_add(len.min(EVERY), Ordering::Relaxed);
+        if before.saturating_add(len) >= EVERY {
+            self.allocated.store(0, Ordering::Relaxed);
+            self.collect();
+        }
     }
 
     /// Keeps an error that the streams' users did not ask for.
@@ -371,15 +404,31 @@ impl OpenDevice {
         lock(&self.untold).take().map_or(Ok(()), Err)
     }
 
-    /// Nobody drops it, and its thread has no more work.
-    fn end_default_stream(&self) {
-        if let Some(stream) = self.default_stream.get() {
-            stream.end();
+    /// The default stream, if there is one.
+    pub(crate) fn default_stream(&self) -> Option<Stream> {
+        if !self.has_default_stream.load(Ordering::Acquire) {
+            return None;
         }
+        lock(&self.default_stream).clone()
     }
 
-    pub(crate) fn default_stream(&self) -> &OnceLock<Stream> {
-        &self.default_stream
+    /// The default stream: the one that is there, or else this one.
+    pub(crate) fn default_stream_or(&self, stream: Stream) -> Stream {
+        let mut default = lock(&self.default_stream);
+        let chosen = default.get_or_insert_with(|| stream.clone()).clone();
+        self.has_default_stream.store(true, Ordering::Release);
+        drop(default);
+        // It may be its last handle, whose `drop` is not for under a lock.
+        drop(stream);
+        chosen
+    }
+
+    /// Ends the work of the default stream, of which a program may hold handles, and drops the device's own.
+    fn end_default_stream(&self) {
+        let stream = lock(&self.default_stream).take();
+        if let Some(stream) = stream {
+            stream.end();
+        }
     }
 }
 
@@ -405,6 +454,16 @@ pub(crate) fn panicked(device: Device, call: &'static str, message: &str) -> Dev
 /// Drops what a backend or a user made, whose `drop` may panic, where nobody is left to take an error.
 pub(crate) fn drop_isolated<T>(device: Device, value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        log::error!("`{device}`: a panic while freeing memory: {}", panic_message(panic));
+        let message = panic_message(panic);
+        log_isolated(|| log::error!("`{device}`: a panic while freeing memory: {message}"));
+    }
+}
+
+/// Writes to the log. A logger is a program's code: it may panic, which is caught, and it may not use devices, whose locks
+/// the caller may hold. It comes last, after all that others wait for.
+pub(crate) fn log_isolated(log: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| host_call::run(log))) {
+        // To drop it may panic again, and there is no other way to report it.
+        std::mem::forget(panic);
     }
 }

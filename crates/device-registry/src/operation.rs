@@ -2,7 +2,7 @@
 //! or by a queue of the driver's own.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
 /// A piece of work that was checked. It owns all that it touches.
 pub(crate) enum Operation {
     Write { source: Arc<HostBuffer>, destination: Span },
-    Read { source: Span, destination: HostBuffer, completion: Completion<HostBuffer> },
+    Read { source: Span, destination: HostBuffer, completion: Completion },
     Copy { source: Span, destination: Span },
     Fill { destination: Span, pattern: Pattern },
     Call(Box<dyn FnOnce() + Send>),
@@ -31,12 +31,17 @@ pub(crate) enum Operation {
 
 pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send>;
 
+/// A driver's native handle.
+type Native = Option<Arc<dyn Any + Send + Sync>>;
+
 /// What a kernel is given: where it runs, and its buffers.
 pub struct Launch<'a> {
     device: Device,
     spans: &'a [Option<Span>],
     driver: &'a dyn DeviceDriver,
     stream: Option<&'a dyn StreamDriver>,
+    native_driver: OnceCell<Native>,
+    native_stream: OnceCell<Native>,
     kept: RefCell<Vec<Box<dyn Any + Send>>>,
 }
 
@@ -54,31 +59,25 @@ impl Launch<'_> {
         self.spans
     }
 
-    /// The driver's own stream, to submit native work to: where the device has queues of its own, the kernel is called
-    /// when it is its turn to be submitted. Elsewhere it is called when all work before it is done, and is to be done
-    /// when it returns.
+    /// The backend's handle of the stream, to submit native work to: where the device has queues of its own, the kernel
+    /// is called when it is its turn to be submitted. Elsewhere it is called when all work before it is done, and is to
+    /// be done when it returns.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if the stream is the core's, or of another type.
-    pub fn stream_as<S: StreamDriver>(&self) -> Result<&S, BackendError> {
-        let stream = self.stream.and_then(|stream| {
-            let stream: &dyn Any = stream;
-            stream.downcast_ref()
-        });
-        stream.ok_or_else(|| {
-            let name = std::any::type_name::<S>();
-            BackendError::unsupported(format_args!("native work: the stream is no `{name}`"))
-        })
+    /// [`BackendError::unsupported`] if the stream is the core's, or its handle is of another type.
+    pub fn stream_as<S: Any>(&self) -> Result<&S, BackendError> {
+        let native = self.native_stream.get_or_init(|| self.stream.and_then(StreamDriver::native));
+        downcast(native, "stream")
     }
 
-    /// The driver of the device, for its context and the like.
+    /// The backend's handle of the device, for its context and the like.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if it is of another type.
-    pub fn driver_as<D: DeviceDriver>(&self) -> Result<&D, BackendError> {
-        driver_as(self.driver)
+    /// [`BackendError::unsupported`] if the backend gives none, or one of another type.
+    pub fn driver_as<D: Any>(&self) -> Result<&D, BackendError> {
+        downcast(self.native_driver.get_or_init(|| self.driver.native()), "driver")
     }
 
     /// Keeps a value, such as arguments or scratch memory, until the native work that the kernel submits is done.
@@ -87,12 +86,11 @@ impl Launch<'_> {
     }
 }
 
-/// The driver as the type that it is of.
-pub(crate) fn driver_as<D: DeviceDriver>(driver: &dyn DeviceDriver) -> Result<&D, BackendError> {
-    let driver: &dyn Any = driver;
-    driver.downcast_ref().ok_or_else(|| {
-        let name = std::any::type_name::<D>();
-        BackendError::unsupported(format_args!("native work: the driver is no `{name}`"))
+/// A native handle as the type that it is of.
+pub(crate) fn downcast<'a, T: Any>(native: &'a Native, of: &str) -> Result<&'a T, BackendError> {
+    native.as_deref().and_then(|native| native.downcast_ref()).ok_or_else(|| {
+        let name = std::any::type_name::<T>();
+        BackendError::unsupported(format_args!("native work: the handle of the {of} is no `{name}`"))
     })
 }
 
@@ -110,6 +108,16 @@ pub(crate) enum Keep {
     Span { _held: Span },
     Host { held: Arc<HostBuffer> },
     Value { _held: Box<dyn Any + Send> },
+}
+
+impl Keep {
+    /// How much memory of the host it holds.
+    pub(crate) fn host_bytes(&self) -> usize {
+        match self {
+            Self::Host { held } => held.len(),
+            Self::Span { .. } | Self::Value { .. } => 0,
+        }
+    }
 }
 
 impl From<Span> for Keep {
@@ -196,13 +204,13 @@ impl Operation {
     ) -> Result<Option<Self>, DeviceError> {
         match self {
             Self::Write { source, destination } => {
-                let written = device.call("write", |_| stream.write(&destination, &source));
+                let written = device.call_in_turn("write", |_| stream.write(&destination, &source));
                 keep.extend([Keep::Host { held: source }, destination.into()]);
                 written?;
             }
             Self::Read { source, destination, completion } => {
                 let answer = Arc::clone(completion.shared());
-                let read = device.call("read", |_| {
+                let read = device.call_in_turn("read", |_| {
                     stream.read(&source, destination, completion)?;
                     stream.flush()
                 });
@@ -216,9 +224,11 @@ impl Operation {
             Self::Copy { source, destination } => {
                 let within = std::ptr::eq(source.device(), device);
                 let copied = match within {
-                    true => device.call("copy", |_| stream.copy(&source, &destination)),
+                    true => device.call_in_turn("copy", |_| stream.copy(&source, &destination)),
                     false => source.device().check("copy").and_then(|()| {
-                        device.call("copy from a peer", |_| stream.copy_from_peer(&source, &destination))
+                        device.call_in_turn("copy from a peer", |_| {
+                            stream.copy_from_peer(&source, &destination)
+                        })
                     }),
                 };
                 if !within && is_unsupported(&copied) {
@@ -228,7 +238,7 @@ impl Operation {
                 copied?;
             }
             Self::Fill { destination, pattern } => {
-                let mut filled = device.call("fill", |_| stream.fill(&destination, &pattern));
+                let mut filled = device.call_in_turn("fill", |_| stream.fill(&destination, &pattern));
                 if is_unsupported(&filled) {
                     filled = submit_fill(device, stream, &destination, &pattern, keep);
                 }
@@ -241,7 +251,7 @@ impl Operation {
                 launched?;
             }
             Self::Record { event, options } => {
-                let recorded = device.call("record", |_| {
+                let recorded = device.call_in_turn("record", |_| {
                     let recorded = stream.record(&options)?;
                     stream.flush()?;
                     Ok(recorded)
@@ -259,7 +269,7 @@ impl Operation {
                 let Some(native) = event.submitted() else {
                     return Ok(Some(Self::Wait(event)));
                 };
-                let waits = device.call("wait for an event", |_| stream.wait(&*native));
+                let waits = device.call_in_turn("wait for an event", |_| stream.wait(&*native));
                 if is_unsupported(&waits) {
                     return Ok(Some(Self::Wait(event)));
                 }
@@ -283,7 +293,7 @@ fn submit_fill(
     let plan = transfer::FillPlan::new(destination, pattern);
     let [first, tail] = [plan.first, plan.tail].map(|bytes| Arc::new(HostBuffer::from(bytes)));
     keep.extend([&first, &tail].map(|held| Keep::Host { held: Arc::clone(held) }));
-    device.call("fill", |_| {
+    device.call_in_turn("fill", |_| {
         stream.write(&destination.part(0..first.len()), &first)?;
         for (from, to) in transfer::doublings(first.len(), destination.len() - tail.len()) {
             stream.copy(&destination.part(from), &destination.part(to))?;
@@ -313,8 +323,16 @@ fn launch(
     stream: Option<&dyn StreamDriver>,
     keep: &mut Vec<Keep>,
 ) -> Result<(), DeviceError> {
-    device.call("launch", |driver| {
-        let launch = Launch { device: device.device(), spans, driver, stream, kept: RefCell::default() };
+    device.call_in_turn("launch", |driver| {
+        let launch = Launch {
+            device: device.device(),
+            spans,
+            driver,
+            stream,
+            native_driver: OnceCell::new(),
+            native_stream: OnceCell::new(),
+            kept: RefCell::default(),
+        };
         // A panic is the kernel's, and what it has kept may be in use all the same.
         let launched = catch_unwind(AssertUnwindSafe(|| host_call::run(|| kernel(&launch))));
         keep.extend(launch.kept.into_inner().into_iter().map(|held| Keep::Value { _held: held }));

@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::open_device::{OpenDevice, lock};
+use entry_points::message::panic_message;
+
+use crate::open_device::{OpenDevice, lock, log_isolated};
 use crate::queue::Queue;
-use crate::{BackendError, DeviceError, host_call};
+use crate::{BackendError, DeviceError, HostBuffer, host_call};
 
 /// What queued work will return. It can be waited for, asked, or awaited as a [`Future`].
 ///
@@ -26,37 +29,39 @@ use crate::{BackendError, DeviceError, host_call};
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
 #[must_use = "it holds what the work returns"]
-pub struct Pending<T>(Arc<Shared<T>>);
+pub struct Pending(Arc<Shared>);
 
-/// The other end of a [`Pending`]: whoever does the work finishes it, once, from any thread.
+/// The other end of a [`Pending`]: the driver that does the work finishes it, once, from any thread.
 ///
-/// One that is dropped unfinished is an error at the other end, so that nobody waits for ever.
-pub struct Completion<T>(Option<Unfinished<T>>);
+/// One that is dropped unfinished becomes an error of the work, so that no thread waits for it without end.
+pub struct Completion(Option<Unfinished>);
 
 /// What a completion holds until it is finished.
-struct Unfinished<T> {
-    shared: Arc<Shared<T>>,
+struct Unfinished {
+    shared: Arc<Shared>,
     /// For an error: where the work was.
     queue: Weak<Queue>,
     call: &'static str,
+    /// How many bytes the work returns.
+    len: usize,
 }
 
-pub(crate) struct Shared<T> {
+pub(crate) struct Shared {
     device: &'static OpenDevice,
-    state: Mutex<State<T>>,
+    state: Mutex<State>,
     done: Condvar,
 }
 
-struct State<T> {
-    answer: Answer<T>,
+struct State {
+    answer: Answer,
     submission: Submission,
     waited_for: bool,
     waker: Option<Waker>,
 }
 
-enum Answer<T> {
+enum Answer {
     Open,
-    Given(Result<T, DeviceError>),
+    Given(Result<HostBuffer, DeviceError>),
     /// Returned already.
     Taken,
 }
@@ -68,28 +73,29 @@ enum Submission {
     Accepted,
 }
 
-impl<T> Shared<T> {
-    fn new(device: &'static OpenDevice, answer: Answer<T>) -> Arc<Self> {
+impl Shared {
+    fn new(device: &'static OpenDevice, answer: Answer) -> Arc<Self> {
         let submission = Submission::UnderWay { failure: None };
         let state = Mutex::new(State { answer, submission, waited_for: false, waker: None });
         Arc::new(Self { device, state, done: Condvar::new() })
     }
 }
 
-/// Both ends. Errors of the work are those of `call`.
-pub(crate) fn pair<T>(
+/// Both ends of work that returns `len` bytes. Its errors are those of `call`.
+pub(crate) fn pair(
     device: &'static OpenDevice,
     queue: &Arc<Queue>,
     call: &'static str,
-) -> (Pending<T>, Completion<T>) {
+    len: usize,
+) -> (Pending, Completion) {
     let shared = Shared::new(device, Answer::Open);
     let queue = Arc::downgrade(queue);
-    (Pending(Arc::clone(&shared)), Completion(Some(Unfinished { shared, queue, call })))
+    (Pending(Arc::clone(&shared)), Completion(Some(Unfinished { shared, queue, call, len })))
 }
 
-impl<T> Shared<T> {
+impl Shared {
     /// The first answer counts. Returns whether it was work of a queue that has one now.
-    pub(crate) fn finish(&self, result: Result<T, DeviceError>) -> bool {
+    pub(crate) fn finish(&self, result: Result<HostBuffer, DeviceError>) -> bool {
         let mut state = lock(&self.state);
         if !matches!(state.answer, Answer::Open) {
             return false;
@@ -107,9 +113,9 @@ impl<T> Shared<T> {
         }
         if let Some(waker) = waker {
             // An executor's code, on a thread that may be a driver's, and that the task may wait for.
-            let wake = std::panic::AssertUnwindSafe(|| host_call::run(|| waker.wake()));
-            if std::panic::catch_unwind(wake).is_err() {
-                log::error!("`{}`: the waker of a task panicked", self.device.device());
+            let wake = AssertUnwindSafe(|| host_call::run(|| waker.wake()));
+            if catch_unwind(wake).is_err() {
+                log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
             }
         }
         accepted
@@ -143,16 +149,18 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Pending<T> {
+impl Pending {
     /// What there is without any work.
-    pub(crate) fn ready(device: &'static OpenDevice, value: T) -> Self {
+    pub(crate) fn ready(device: &'static OpenDevice, value: HostBuffer) -> Self {
         Self(Shared::new(device, Answer::Given(Ok(value))))
     }
 
-    /// Whether the work is done, well or not, so that [`wait`](Self::wait) does not block.
+    /// Whether the work is done or has failed, so that [`wait`](Self::wait) does not block. In a fork of the process that
+    /// enqueued it that is so, too: `wait` returns an error there.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !matches!(lock(&self.0.state).answer, Answer::Open)
+        // Before the lock, which a thread may have held that the fork does not have.
+        !self.0.device.is_of_this_process() || !matches!(lock(&self.0.state).answer, Answer::Open)
     }
 
     /// Waits for the work and returns what it returns.
@@ -161,7 +169,7 @@ impl<T> Pending<T> {
     ///
     /// That of the work, or of earlier work of its stream, for which it was skipped; that of a host call, which may not
     /// wait; or that this process is a fork of the one that waits.
-    pub fn wait(self) -> Result<T, DeviceError> {
+    pub fn wait(self) -> Result<HostBuffer, DeviceError> {
         // Before the lock, which in a fork may be that of a thread that is not there.
         self.0.device.check_process()?;
         if !self.is_ready() {
@@ -193,7 +201,7 @@ impl<T> Pending<T> {
     /// # Errors
     ///
     /// Itself, if the time is over. Else the inner result is that of [`wait`](Self::wait).
-    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<T, DeviceError>, Self> {
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<HostBuffer, DeviceError>, Self> {
         let start = Instant::now();
         if self.0.device.check_thread("wait").is_err() {
             return Ok(self.wait());
@@ -213,7 +221,7 @@ impl<T> Pending<T> {
     }
 
     /// The answer, which is there.
-    fn take(&self, state: &mut State<T>) -> Result<T, DeviceError> {
+    fn take(&self, state: &mut State) -> Result<HostBuffer, DeviceError> {
         match std::mem::replace(&mut state.answer, Answer::Taken) {
             Answer::Given(result) => result,
             Answer::Open | Answer::Taken => {
@@ -224,8 +232,8 @@ impl<T> Pending<T> {
     }
 }
 
-impl<T> Future for Pending<T> {
-    type Output = Result<T, DeviceError>;
+impl Future for Pending {
+    type Output = Result<HostBuffer, DeviceError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Err(error) = self.0.device.check_process() {
@@ -244,66 +252,83 @@ impl<T> Future for Pending<T> {
     }
 }
 
-impl<T> Completion<T> {
-    /// Says what became of the work.
+impl Completion {
+    /// Ends the work: with the buffer that it was to fill, or with what went wrong. A buffer of another length is an error
+    /// of the work.
     ///
     /// It may be called on any thread, also on one of a driver's own that may not call the driver: what has to be freed
-    /// is freed later, on another.
-    pub fn finish(mut self, result: Result<T, BackendError>) {
+    /// is freed later, on another. It never unwinds, so that a callback from C may call it, and never blocks.
+    pub fn finish(mut self, result: Result<HostBuffer, BackendError>) {
         if let Some(unfinished) = self.0.take() {
             unfinished.finish(result, false);
         }
     }
 
     /// What the core's own worker says.
-    pub(crate) fn finish_with(mut self, result: Result<T, DeviceError>) {
+    pub(crate) fn finish_with(mut self, result: Result<HostBuffer, DeviceError>) {
         if let Some(unfinished) = self.0.take() {
             unfinished.shared.finish(result);
         }
     }
 
     /// The other end, for those who may have to answer in its place.
-    pub(crate) fn shared(&self) -> &Arc<Shared<T>> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.as_ref().expect("only `finish` and `drop` take it").shared
     }
 }
 
-impl<T> Unfinished<T> {
-    fn finish(self, result: Result<T, BackendError>, dropped: bool) {
-        // With it goes all that is dropped here: the other end may be gone, and its memory be the driver's.
-        host_call::run(|| {
-            let Self { shared, queue, call } = self;
-            let device = shared.device;
-            let error = match result {
-                Ok(value) => {
-                    shared.finish(Ok(value));
-                    return;
-                }
-                Err(error) => error,
-            };
-            device.note(&error);
-            let error = DeviceError::Call { device: device.device(), call, error };
-            let queue = queue.upgrade();
-            let fail = || match &queue {
-                Some(queue) => queue.fail(error.clone()),
-                None => device.tell_later(error.clone()),
-            };
-            // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
-            let before = shared.is_open_in_queue(dropped.then_some(&error));
-            if before {
-                fail();
-            } else if dropped {
+impl Unfinished {
+    fn finish(self, result: Result<HostBuffer, BackendError>, dropped: bool) {
+        let device = self.shared.device;
+        // All of it, with what is dropped on the way: the other end may be gone, and its memory be the driver's.
+        let finish = || host_call::run(|| self.finish_within(result, dropped));
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(finish)) {
+            log_isolated(|| {
+                log::error!(
+                    "`{}`: a panic while work was finished: {}",
+                    device.device(),
+                    panic_message(panic)
+                );
+            });
+        }
+    }
+
+    fn finish_within(self, result: Result<HostBuffer, BackendError>, dropped: bool) {
+        let Self { shared, queue, call, len } = self;
+        let device = shared.device;
+        let error = match result {
+            Ok(value) if value.len() == len => {
+                shared.finish(Ok(value));
                 return;
             }
-            let accepted = shared.finish(Err(error.clone()));
-            if accepted && !before {
-                fail();
-            }
-        });
+            Ok(value) => BackendError::other(format_args!(
+                "the backend returned {} bytes, and {len} were asked for",
+                value.len()
+            )),
+            Err(error) => error,
+        };
+        device.note(&error);
+        let error = DeviceError::Call { device: device.device(), call, error };
+        let queue = queue.upgrade();
+        let fail = || match &queue {
+            Some(queue) => queue.fail(error.clone()),
+            None => device.tell_later(error.clone()),
+        };
+        // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
+        let before = shared.is_open_in_queue(dropped.then_some(&error));
+        if before {
+            fail();
+        } else if dropped {
+            return;
+        }
+        let accepted = shared.finish(Err(error.clone()));
+        if accepted && !before {
+            fail();
+        }
     }
 }
 
-impl<T> Drop for Completion<T> {
+impl Drop for Completion {
     fn drop(&mut self) {
         if let Some(unfinished) = self.0.take() {
             unfinished.finish(Err(BackendError::other("the backend dropped the work unfinished")), true);
@@ -311,7 +336,7 @@ impl<T> Drop for Completion<T> {
     }
 }
 
-impl<T> fmt::Debug for Pending<T> {
+impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
             .field("device", &self.0.device.device())
@@ -320,7 +345,7 @@ impl<T> fmt::Debug for Pending<T> {
     }
 }
 
-impl<T> fmt::Debug for Completion<T> {
+impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = self.0.as_ref().map(|unfinished| unfinished.call);
         f.debug_struct("Completion").field("call", &call).finish_non_exhaustive()

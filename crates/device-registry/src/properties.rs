@@ -44,7 +44,7 @@ pub struct DeviceProperties {
     /// Where it is plugged in. One card that two backends show has one address.
     pub pci: Option<PciAddress>,
     /// Copies and fills begin at a multiple of so many bytes, and are as long, or reach the end of the memory. A
-    /// power of two; 1 if nothing is asked for.
+    /// power of two, at most 1 MiB; 1 if nothing is asked for.
     pub copy_alignment: usize,
     /// Whether work of several streams can run at the same time.
     pub concurrent_streams: bool,

@@ -13,14 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use entry_points::message::panic_message;
 
-use crate::open_device::{OpenDevice, drop_isolated, lock};
-use crate::operation::{Keep, Operation};
-use crate::{
-    BackendError, DeviceError, EventDriver, EventOptions, Priority, StreamDriver, StreamOptions, host_call,
-};
-
-/// After so many submissions to a driver's queue an event tells later which of them are done.
-const MARK_EVERY: usize = 64;
+use crate::in_flight::InFlight;
+use crate::open_device::{OpenDevice, drop_isolated, lock, log_isolated};
+use crate::operation::Operation;
+use crate::{BackendError, DeviceError, EventOptions, Priority, StreamDriver, StreamOptions, host_call};
 
 pub(crate) struct Queue {
     device: &'static OpenDevice,
@@ -67,15 +63,6 @@ struct Failure {
     told: Option<u64>,
 }
 
-/// What a driver's queue works on.
-#[derive(Default)]
-struct InFlight {
-    /// By the events behind it, oldest first.
-    marked: VecDeque<(Arc<dyn EventDriver>, Vec<Keep>)>,
-    /// Behind the last event.
-    unmarked: Vec<Keep>,
-}
-
 impl Queue {
     pub(crate) fn new(
         device: &'static OpenDevice,
@@ -114,6 +101,8 @@ impl Queue {
         let Some(driver) = self.driver.as_deref() else {
             return self.give_to_thread(lock(&self.state), operation);
         };
+        // Before the turn: it may be memory of a plug-in, whose `drop` enqueues work.
+        self.device.drop_what_is_due();
         let turn = lock(&self.submitting);
         let state = lock(&self.state);
         if let Some(error) = state.skips(state.accepted) {
@@ -135,7 +124,7 @@ impl Queue {
         };
         drop(turn);
         if marked {
-            self.collect();
+            self.collect_marked();
         }
         accepted
     }
@@ -171,9 +160,16 @@ impl Queue {
 
     /// What the thread does. It ends when the stream is gone and all work is done.
     fn work(self: Arc<Self>) {
+        let mut submitted = false;
         let mut state = lock(&self.state);
         loop {
             let Some(operation) = state.queue.pop_front() else {
+                if std::mem::take(&mut submitted) {
+                    drop(state);
+                    self.flush();
+                    state = lock(&self.state);
+                    continue;
+                }
                 if state.closed {
                     // Should there be more work after all, of a stream that its device has ended.
                     state.has_thread = false;
@@ -199,6 +195,7 @@ impl Queue {
                 Err(DeviceError::Call { device: self.device.device(), call, error })
             });
             self.device.drop_what_is_due();
+            submitted = self.driver.is_some();
             state = lock(&self.state);
             // Only now: work that runs is not finished.
             state.finished += 1;
@@ -210,16 +207,26 @@ impl Queue {
                 self.finished.notify_all();
             }
         }
-        self.leave_untold(state);
+        self.leave_unreported(state);
     }
 
-    /// Leaves to the device what nobody was told of.
-    fn leave_untold(&self, mut state: MutexGuard<'_, State>) {
+    /// Sees to it that what was submitted to a driver's queue begins, though no call of the stream's may follow.
+    fn flush(&self) {
+        if let Some(driver) = self.driver.as_deref()
+            && self.device.check("flush").is_ok()
+            && let Err(error) = self.device.call("flush", |_| driver.flush())
+        {
+            self.fail(error);
+        }
+    }
+
+    /// Leaves to the device a failure that was not reported.
+    fn leave_unreported(&self, mut state: MutexGuard<'_, State>) {
         let Err(error) = state.take_failure() else { return };
         // Under the lock, so that whoever finds nothing here any more finds it there.
         self.device.tell_later(error.clone());
         drop(state);
-        log::error!("work of a stream that is gone: {error}");
+        log_isolated(|| log::error!("work of a stream that is gone: {error}"));
     }
 
     /// Does the piece of work that has this number, on the thread.
@@ -233,7 +240,7 @@ impl Queue {
                 let (submitted, marked) = self.submit(driver, operation);
                 drop(turn);
                 if marked {
-                    self.collect();
+                    self.collect_marked();
                 }
                 submitted?
             }
@@ -263,52 +270,81 @@ impl Queue {
         if let Operation::Read { completion, .. } = &operation {
             self.device.add_open_read(completion.shared());
         }
+        let event = match &operation {
+            Operation::Record { event, .. } => Some(event.clone()),
+            _ => None,
+        };
         let mut kept = Vec::new();
         let submitted = operation.submit(self.device, driver, &mut kept);
         let mut in_flight = lock(&self.in_flight);
-        in_flight.unmarked.extend(kept);
-        let full = in_flight.unmarked.len() >= MARK_EVERY;
+        let full = in_flight.keep(kept);
+        if let Some(event) = event.and_then(|event| event.submitted()) {
+            // It covers what is in flight as one of the core's own does.
+            let reached = in_flight.reached();
+            in_flight.mark(reached, event);
+        }
+        let unmarked = in_flight.is_unmarked();
         drop(in_flight);
-        if full {
+        if full && unmarked {
             self.mark(driver);
         }
         (submitted, full)
     }
 
-    /// Records an event behind what is in flight. Without it, nothing is let go before the stream is waited for.
+    /// Records an event behind what is in flight. The caller has its turn.
     fn mark(&self, driver: &dyn StreamDriver) {
-        let kept = std::mem::take(&mut lock(&self.in_flight).unmarked);
-        let event = self.device.call("record", |_| {
+        let reached = lock(&self.in_flight).reached();
+        let event = self.device.call_in_turn("record", |_| {
             let event = driver.record(&EventOptions::new())?;
             driver.flush()?;
             Ok(event)
         });
-        let mut in_flight = lock(&self.in_flight);
-        match event {
-            Ok(event) => in_flight.marked.push_back((event.into(), kept)),
-            Err(_) => in_flight.unmarked.splice(0..0, kept).for_each(drop),
+        // Without an event, nothing more is released before a query or a wait for all work succeeds.
+        if let Ok(event) = event {
+            lock(&self.in_flight).mark(reached, event.into());
         }
     }
 
-    /// Lets go of what finished work in a driver's queue has used. Does not wait. Returns whether there was any.
-    pub(crate) fn collect(&self) -> bool {
+    /// Releases what finished work in a driver's queue has used, as far as events show it. Does not wait. Returns whether
+    /// there was any.
+    pub(crate) fn collect_marked(&self) -> bool {
         let mut any = false;
         loop {
-            let oldest = lock(&self.in_flight).marked.front().map(|(event, _)| Arc::clone(event));
-            let Some(event) = oldest else { return any };
+            let oldest = lock(&self.in_flight).oldest_mark();
+            let Some((number, event)) = oldest else { return any };
             if !matches!(self.device.call("query an event", |_| event.is_over()), Ok(true)) {
                 return any;
             }
-            let mut in_flight = lock(&self.in_flight);
-            // Another thread may have been faster.
-            let done = match in_flight.marked.front() {
-                Some((front, _)) if Arc::ptr_eq(front, &event) => in_flight.marked.pop_front(),
-                _ => None,
-            };
-            drop(in_flight);
-            any |= done.is_some();
-            drop_isolated(self.device.device(), (done, event));
+            any |= self.release(number);
+            drop_isolated(self.device.device(), event);
         }
+    }
+
+    /// Releases all that finished work in a driver's queue has used. Does not wait. Returns whether there was any.
+    ///
+    /// It asks the driver where events do not show it, which may cost a command.
+    pub(crate) fn collect(&self) -> bool {
+        let mut any = self.collect_marked();
+        let in_flight = lock(&self.in_flight);
+        let (left, reached) = (!in_flight.is_empty(), in_flight.reached());
+        drop(in_flight);
+        if left && let Some(driver) = self.driver.as_deref() {
+            match self.device.call("query", |_| query(driver)) {
+                Ok(true) => any |= self.release(reached),
+                Ok(false) => {}
+                // The driver may report it once only.
+                Err(error) => self.fail(error),
+            }
+        }
+        any
+    }
+
+    /// Drops what is kept up to a number. Returns whether there was any.
+    fn release(&self, number: u64) -> bool {
+        let released = lock(&self.in_flight).release(number);
+        let any = !released.is_empty();
+        drop_isolated(self.device.device(), released);
+        any
     }
 
     /// Waits for all work that was accepted before. What failed is kept to be told.
@@ -333,18 +369,13 @@ impl Queue {
 
     fn settle_driver(&self, finish: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
         // What is submitted meanwhile is not waited for, and has to be kept.
-        let mut before = std::mem::take(&mut *lock(&self.in_flight));
+        let reached = lock(&self.in_flight).reached();
         let finished = finish();
-        match &finished {
-            Ok(()) => drop_isolated(self.device.device(), before),
-            Err(_) if self.device.is_lost() => before.leak_host_memory(self.device),
-            // Nobody knows what is done. The next one to ask may be told.
-            Err(_) => {
-                let mut now = lock(&self.in_flight);
-                before.marked.append(&mut now.marked);
-                before.unmarked.append(&mut now.unmarked);
-                *now = before;
-            }
+        if finished.is_ok() {
+            self.release(reached);
+        } else if self.device.is_lost() {
+            let released = lock(&self.in_flight).release_all();
+            released.leak_host_memory(self.device);
         }
         finished
     }
@@ -379,25 +410,28 @@ impl Queue {
     /// Whether all work is done. Does not wait.
     pub(crate) fn query(&self) -> Result<bool, DeviceError> {
         self.device.check("query")?;
-        self.take_failure()?;
-        let state = lock(&self.state);
-        if state.finished < state.accepted {
-            return Ok(false);
-        }
+        let mut state = lock(&self.state);
+        // Under one lock: between two, the last work could fail, and would count as done without its failure.
+        state.take_failure()?;
+        let thread_is_done = state.finished == state.accepted;
         drop(state);
-        match self.driver.as_deref() {
-            Some(driver) => self.device.call("query", |_| {
-                driver.flush()?;
-                driver.query()
-            }),
-            None => Ok(true),
+        let Some(driver) = self.driver.as_deref().filter(|_| thread_is_done) else {
+            return Ok(thread_is_done);
+        };
+        let reached = lock(&self.in_flight).reached();
+        let done = self.device.call("query", |_| query(driver))?;
+        if done {
+            self.release(reached);
         }
+        // A read may have failed since, whose completion was finished before the driver counted it as done.
+        self.take_failure()?;
+        Ok(done)
     }
 
     /// Whether nothing is left to be done of a stream that is gone, or ever will be, as its device is gone. What nobody
     /// was told of is left to the device.
     pub(crate) fn is_done(&self) -> bool {
-        self.leave_untold(lock(&self.state));
+        self.leave_unreported(lock(&self.state));
         match self.query() {
             Ok(done) => done,
             Err(_) if self.device.is_gone() => true,
@@ -414,17 +448,12 @@ impl Queue {
             // There is no thread, the lock may be that of one, and the driver is not whole.
             return std::mem::forget(Arc::clone(self));
         }
-        if let Some(driver) = self.driver.as_deref()
-            && self.device.check("flush").is_ok()
-            && let Err(error) = self.device.call("flush", |_| driver.flush())
-        {
-            self.fail(error);
-        }
+        self.flush();
         let mut state = lock(&self.state);
         state.closed = true;
         // The thread tells what nobody was told, if there is one.
         if !state.has_thread {
-            self.leave_untold(state);
+            self.leave_unreported(state);
         } else {
             drop(state);
             self.work.notify_one();
@@ -441,7 +470,9 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        let in_flight = std::mem::take(self.in_flight.get_mut().unwrap_or_else(PoisonError::into_inner));
+        // A read may have failed after the last look at a stream that is gone.
+        self.leave_unreported(lock(&self.state));
+        let in_flight = lock(&self.in_flight).release_all();
         if self.device.is_lost() {
             in_flight.leak_host_memory(self.device);
         } else {
@@ -451,6 +482,12 @@ impl Drop for Queue {
             self.device.drop_when_allowed(driver);
         }
     }
+}
+
+/// Whether a driver's queue is done, in which nothing may have begun.
+fn query(driver: &dyn StreamDriver) -> Result<bool, BackendError> {
+    driver.flush()?;
+    driver.query()
 }
 
 /// Waits for a driver's queue, in which nothing may have begun.
@@ -481,19 +518,5 @@ impl State {
             }
             _ => Ok(()),
         }
-    }
-}
-
-impl InFlight {
-    /// A device that is lost may still write into host memory that it was given; nobody can say when it no longer does.
-    fn leak_host_memory(self, device: &OpenDevice) {
-        let (events, kept): (Vec<_>, Vec<_>) = self.marked.into_iter().unzip();
-        for kept in kept.into_iter().flatten().chain(self.unmarked) {
-            match kept {
-                Keep::Host { held } => std::mem::forget(held),
-                other => device.drop_when_allowed(other),
-            }
-        }
-        device.drop_when_allowed(events);
     }
 }

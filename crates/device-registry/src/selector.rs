@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::open_device::log_isolated;
 use entry_points::Entry;
 use entry_points::message::shown;
 
@@ -62,7 +63,9 @@ impl<'a> Selector<'a> {
         };
         for (other, properties) in &candidates {
             if let Err(error) = properties {
-                log::info!("`{text}` is `{device}`; whether `{other}` fits too is not known: {error}");
+                log_isolated(|| {
+                    log::info!("`{text}` is `{device}`; whether `{other}` fits too is not known: {error}");
+                });
             }
         }
         Ok(device)

@@ -28,7 +28,10 @@ pub(crate) struct Statistics {
 
 impl Statistics {
     pub(crate) fn add(&self, len: usize) {
-        let allocated = self.allocated.fetch_add(len as u64, Ordering::Relaxed) + len as u64;
+        let before = self.allocated.fetch_add(len as u64, Ordering::Relaxed);
+        // A backend that accepts any length may be asked for more than a number holds: then the sum is wrong, as the
+        // memory is, and adding never panics.
+        let allocated = before.wrapping_add(len as u64);
         self.peak.fetch_max(allocated, Ordering::Relaxed);
         self.live.fetch_add(1, Ordering::Relaxed);
     }
@@ -41,5 +44,20 @@ impl Statistics {
     pub(crate) fn now(&self) -> MemoryStatistics {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         MemoryStatistics { allocated: load(&self.allocated), peak: load(&self.peak), live: load(&self.live) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_a_number_holds_is_added_without_a_panic() {
+        let statistics = Statistics::default();
+        const LEN: usize = isize::MAX as usize;
+        (0..3).for_each(|_| statistics.add(LEN));
+        assert_eq!(statistics.now().live, 3);
+        (0..3).for_each(|_| statistics.remove(LEN));
+        assert_eq!((statistics.now().allocated, statistics.now().live), (0, 0));
     }
 }

@@ -162,11 +162,7 @@ impl Stream {
     ///
     /// As [`write`](Self::write), or if the host has not enough memory. What goes wrong later is the answer of the
     /// [`Pending`].
-    pub fn read(
-        &self,
-        source: &Buffer,
-        range: impl RangeBounds<usize>,
-    ) -> Result<Pending<HostBuffer>, DeviceError> {
+    pub fn read(&self, source: &Buffer, range: impl RangeBounds<usize>) -> Result<Pending, DeviceError> {
         self.read_into(source, source.range_of(range), None)
     }
 
@@ -181,7 +177,7 @@ impl Stream {
         source: &Buffer,
         offset: usize,
         destination: HostBuffer,
-    ) -> Result<Pending<HostBuffer>, DeviceError> {
+    ) -> Result<Pending, DeviceError> {
         self.read_into(source, offset..offset.saturating_add(destination.len()), Some(destination))
     }
 
@@ -190,7 +186,7 @@ impl Stream {
         source: &Buffer,
         range: Range<usize>,
         destination: Option<HostBuffer>,
-    ) -> Result<Pending<HostBuffer>, DeviceError> {
+    ) -> Result<Pending, DeviceError> {
         self.check_device(source, buffer::SOURCE)?;
         let device = self.open_device();
         let span = source.checked(buffer::SOURCE, range)?;
@@ -200,7 +196,7 @@ impl Stream {
         let Some(source) = span else {
             return Ok(Pending::ready(device, destination));
         };
-        let (pending, completion) = pending::pair(device, self.queue(), "read");
+        let (pending, completion) = pending::pair(device, self.queue(), "read", destination.len());
         self.queue().accept(Operation::Read { source, destination, completion })?;
         Ok(pending)
     }

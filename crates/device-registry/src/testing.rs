@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use crate::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
-    DeviceUuid, LoadFailure, Memory, MemoryInfo, PciAddress, Span, backends, device,
+    DeviceUuid, LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Span, backends, device,
 };
 
 /// How often a device of the backend `opened_once` was opened.
@@ -122,7 +122,7 @@ impl Backend for Fake {
         }
     }
 
-    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
         // Both are inside of `open` before either goes on.
         static BOTH: Barrier = Barrier::new(2);
         let first = !self.opened_before.swap(true, Ordering::SeqCst);
@@ -150,7 +150,7 @@ impl Backend for Fake {
             }
             device_of(needed).open().map_err(|error| BackendError::other(&error).with_source(error))?;
         }
-        Ok(Box::new(FakeDevice { backend: self.name }))
+        Ok(OpenedDevice::new(FakeDevice { backend: self.name }))
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::open_device::OpenDevice;
 use crate::{BackendErrorKind, DeviceError, Pattern, Span};
 
-/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size, or of the
-/// alignment of a device that has a larger one.
+/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size. It is a
+/// multiple of each alignment that a device can have.
 pub(crate) const CHUNK: usize = 1 << 20;
 
 /// Copies between two places of one length: within a device, between two of one backend if it can, or else through the
@@ -25,10 +25,9 @@ pub(crate) fn copy(source: &Span, destination: &Span) -> Result<(), DeviceError>
 }
 
 fn copy_through_host(source: &Span, destination: &Span) -> Result<(), DeviceError> {
-    let chunk_len = [source, destination].map(alignment).into_iter().fold(CHUNK, usize::max);
-    let mut chunk = vec![0; source.len().min(chunk_len)];
-    for start in (0..source.len()).step_by(chunk_len) {
-        let range = start..source.len().min(start + chunk_len);
+    let mut chunk = vec![0; source.len().min(CHUNK)];
+    for start in (0..source.len()).step_by(CHUNK) {
+        let range = start..source.len().min(start + CHUNK);
         let piece = &mut chunk[..range.len()];
         let (from, to) = (source.part(range.clone()), destination.part(range));
         source.device().call("read", |driver| driver.read(&from, piece))?;
@@ -69,7 +68,7 @@ pub(crate) struct FillPlan {
 impl FillPlan {
     pub(crate) fn new(destination: &Span, pattern: &Pattern) -> Self {
         let (len, alignment) = (destination.len(), alignment(destination));
-        let mut first = vec![0; len.min(CHUNK.max(alignment))];
+        let mut first = vec![0; len.min(CHUNK)];
         pattern.fill(&mut first);
         // A pattern that is longer than the alignment leaves no tail, so that each tail begins with a whole pattern.
         let tail = if first.len() == len { 0 } else { len % alignment };

@@ -3,9 +3,10 @@
 #![cfg(unix)]
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use device_registry::{Device, DeviceError};
+use device_registry::{Device, DeviceError, Pending};
 
 unsafe extern "C" {
     fn fork() -> c_int;
@@ -81,15 +82,30 @@ fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
             is_forked(stream.synchronize()),
             is_forked(event.synchronize()),
             is_forked(later.synchronize()),
-            is_forked(read.wait()),
+            read.is_ready(),
             !device_registry::is_available("cpu"),
         ];
         drop((buffer, stream, event));
         answers.iter().filter(|&&right| !right).count()
     });
     assert_eq!(status, 0, "the child's exit status: wrong answers, or a signal");
+    a_child_may_ask_whether_work_is_done_while_its_parent_does(&read);
     drop(held);
     device.synchronize().unwrap();
     let again = device.allocate(1).unwrap();
     again.write(0, b"x").unwrap();
+}
+
+/// Each fork may come while another thread of the parent holds the lock of the work, which that thread would release.
+fn a_child_may_ask_whether_work_is_done_while_its_parent_does(read: &Pending) {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| while !ended.load(Ordering::Relaxed) && !read.is_ready() {});
+        }
+        for _ in 0..200 {
+            assert_eq!(in_a_fork(|| usize::from(!read.is_ready())), 0);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
 }

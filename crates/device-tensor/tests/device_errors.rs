@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use device_registry::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
-    Memory, MemoryInfo, Span, backends, device,
+    Memory, MemoryInfo, OpenedDevice, Span, backends, device,
 };
 use device_tensor::{Element, Tensor};
 
@@ -26,8 +26,8 @@ impl Backend for Sink {
         Ok(DeviceProperties::new("sink"))
     }
 
-    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        Ok(Box::new(Self))
+    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(Self))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The backend: which devices there are, in which order, and how one is opened.
 
-use device_registry::{Backend, BackendError, DeviceDriver, DeviceProperties};
+use device_registry::{Backend, BackendError, DeviceProperties, OpenedDevice};
 
-use crate::device::WgpuDevice;
+use crate::device::Driver;
 use crate::properties::{self, Facts};
 
 pub(crate) struct Wgpu {
@@ -40,8 +40,8 @@ impl Backend for Wgpu {
         Ok(properties::of(adapter, facts))
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let (adapter, _) = self.device(ordinal)?;
-        Ok(Box::new(WgpuDevice::open(adapter, ordinal)?))
+        Ok(OpenedDevice::new(Driver::open(adapter, ordinal)?))
     }
 }

@@ -1,6 +1,7 @@
 //! One open device.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device_registry::{
     AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Pattern, Span, StreamDriver,
@@ -9,102 +10,91 @@ use device_registry::{
 
 use crate::context::Context;
 use crate::memory::WgpuMemory;
+use crate::native::WgpuDevice;
 use crate::reads::Reads;
-use crate::stream::WgpuStream;
+use crate::stream::Queue;
 
-/// A device of `wgpu` that is open, for kernels: the native handles.
-pub struct WgpuDevice {
-    context: Arc<Context>,
+/// The driver of an open device.
+pub(crate) struct Driver(Mutex<Option<Open>>);
+
+/// What it has until it is closed or reset.
+#[derive(Clone)]
+struct Open {
+    /// What programs and kernels get.
+    native: Arc<WgpuDevice>,
     reads: Arc<Reads>,
 }
 
-impl WgpuDevice {
+impl Driver {
     pub(crate) fn open(adapter: &wgpu::Adapter, ordinal: usize) -> Result<Self, BackendError> {
         let context = Arc::new(Context::open(adapter)?);
         let reads = Arc::new(Reads::new(&context, &format!("wgpu:{ordinal}"))?);
-        Ok(Self { context, reads })
+        Ok(Self(Mutex::new(Some(Open { native: Arc::new(WgpuDevice::new(context)), reads }))))
     }
 
-    /// What the device was asked of.
-    #[must_use]
-    pub fn adapter(&self) -> &wgpu::Adapter {
-        &self.context.adapter
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        // Nothing is half changed under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The native handle, with the limits of the adapter, and of its features those that kernels use.
-    ///
-    /// Its callbacks for errors and for the loss of the device are in use. To destroy it loses the device; not while other
-    /// threads copy, as wgpu frees memory then that they copy from.
-    #[must_use]
-    pub fn device(&self) -> &wgpu::Device {
-        &self.context.device
+    fn get(&self) -> Result<Open, BackendError> {
+        self.lock().clone().ok_or_else(|| BackendError::invalid("the device is closed"))
     }
 
-    /// The native handle of the one queue. Kernels submit by [`WgpuStream::submit`], or nobody waits for them.
-    #[must_use]
-    pub fn queue(&self) -> &wgpu::Queue {
-        &self.context.queue
+    fn context(&self) -> Result<Arc<Context>, BackendError> {
+        let open = self.lock();
+        let open = open.as_ref().ok_or_else(|| BackendError::invalid("the device is closed"))?;
+        Ok(Arc::clone(open.native.context()))
     }
 
-    /// Runs calls of wgpu, on this thread, and returns the first error that they leave behind, which wgpu itself does
-    /// not: those of a shader that does not compile have the compiler's message.
-    ///
-    /// ```no_run
-    /// # use device_registry::BackendError;
-    /// # use device_wgpu::{WgpuDevice, wgpu};
-    /// fn compile(device: &WgpuDevice, wgsl: &str) -> Result<wgpu::ShaderModule, BackendError> {
-    ///     let source = wgpu::ShaderSource::Wgsl(wgsl.into());
-    ///     let descriptor = wgpu::ShaderModuleDescriptor { label: Some("add"), source };
-    ///     device.checked(|device| device.create_shader_module(descriptor))
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`BackendError::invalid`] for what wgpu refuses, out of memory, and [`BackendError::lost`] if the device is known
-    /// to be lost.
-    pub fn checked<T>(&self, run: impl FnOnce(&wgpu::Device) -> T) -> Result<T, BackendError> {
-        self.context.checked(run)
-    }
-
-    /// Ends the thread, and lets go of what is kept for the next copy.
-    fn end(&self) {
-        self.reads.close();
-        self.context.staging.clear();
+    /// Takes everything out, ends the thread that finishes reads, and frees what is kept for the next copy.
+    fn end(&self) -> Option<Open> {
+        let open = self.lock().take()?;
+        open.reads.close();
+        open.native.context().staging.clear();
+        Some(open)
     }
 }
 
-impl DeviceDriver for WgpuDevice {
+impl DeviceDriver for Driver {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.lock().as_ref().map(|open| Arc::clone(&open.native) as _)
+    }
+
     /// wgpu does not tell.
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
-        self.context.check()?;
+        self.context()?.check()?;
         Ok(MemoryInfo::unknown())
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        Ok(Arc::new(WgpuMemory::new(self.context.allocate(options.len)?)))
+        Ok(Arc::new(WgpuMemory::new(self.context()?.allocate(options.len)?)))
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        self.context.wait(&*self.context.write(destination, source)?)
+        let context = self.context()?;
+        context.wait(&*context.write(destination, source)?)
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        self.context.read(source, destination)
+        self.context()?.read(source, destination)
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        self.context.wait(&*self.context.copy(source, destination)?)
+        let context = self.context()?;
+        context.wait(&*context.copy(source, destination)?)
     }
 
     fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
-        self.context.wait(&*self.context.fill(destination, pattern)?)
+        let context = self.context()?;
+        context.wait(&*context.fill(destination, pattern)?)
     }
 
     /// They take no priority.
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        self.context.check()?;
-        Ok(Box::new(WgpuStream::new(&self.context, &self.reads)))
+        let Open { native, reads } = self.get()?;
+        native.context().check()?;
+        Ok(Box::new(Queue::new(native.context(), &reads)))
     }
 
     fn reset(&self) -> Result<(), BackendError> {
@@ -114,10 +104,12 @@ impl DeviceDriver for WgpuDevice {
     }
 
     fn close(&self) -> Result<(), BackendError> {
-        self.end();
-        self.context.device.destroy();
-        // All work is done, so that this frees what the device has. What it returns is the end of the device.
-        let _ = self.context.look();
+        if let Some(open) = self.end() {
+            let context = open.native.context();
+            context.device.destroy();
+            // All work is done, so that this frees what the device has. What it returns is the end of the device.
+            let _ = context.look();
+        }
         Ok(())
     }
 }

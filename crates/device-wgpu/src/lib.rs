@@ -9,6 +9,7 @@ mod event;
 mod loss;
 mod mapping;
 mod memory;
+mod native;
 mod properties;
 mod reads;
 mod ready;
@@ -22,9 +23,8 @@ use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 /// The crate that all native handles are of.
 pub use wgpu;
 
-pub use crate::device::WgpuDevice;
 pub use crate::memory::WgpuMemory;
-pub use crate::stream::WgpuStream;
+pub use crate::native::{WgpuDevice, WgpuStream};
 
 device_registry::entry_points! {
     /// The backend `wgpu`, for programs that register it by hand.

@@ -18,7 +18,7 @@ use crate::transfer::Reading;
 pub(crate) struct Read {
     pub(crate) reading: Reading,
     pub(crate) destination: HostBuffer,
-    pub(crate) completion: Completion<HostBuffer>,
+    pub(crate) completion: Completion,
 }
 
 /// The reads of one device, in the order of their submission.

@@ -1,50 +1,33 @@
 //! A stream: its own place in the one queue of its device.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use device_registry::{
     BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
 };
-use wgpu::CommandBuffer;
 
 use crate::context::Context;
 use crate::event::WgpuEvent;
+use crate::native::WgpuStream;
 use crate::reads::{Read, Reads};
 use crate::submission::Submission;
 
-/// A stream on a device of `wgpu`, for kernels that submit to it.
-///
-/// All streams of a device share its one queue, and their work is done in the order of the submissions; but each waits
-/// for its own only.
-pub struct WgpuStream {
+/// The driver's side of a stream.
+pub(crate) struct Queue {
     context: Arc<Context>,
     reads: Arc<Reads>,
-    last: Mutex<Option<Arc<Submission>>>,
+    native: Arc<WgpuStream>,
 }
 
-impl WgpuStream {
+impl Queue {
     pub(crate) fn new(context: &Arc<Context>, reads: &Arc<Reads>) -> Self {
-        Self { context: Arc::clone(context), reads: Arc::clone(reads), last: Mutex::default() }
-    }
-
-    /// Submits commands as the work of this stream, so that events and waits of the stream know of them. What is
-    /// submitted by [`WgpuDevice::queue`](crate::WgpuDevice::queue) runs in its order too, and nobody waits for it.
-    ///
-    /// Does not wait. It may be called from any thread.
-    ///
-    /// # Errors
-    ///
-    /// What wgpu has against the commands; none of them runs then. [`BackendError::lost`] if the device is known to be
-    /// lost.
-    pub fn submit(&self, commands: impl IntoIterator<Item = CommandBuffer>) -> Result<(), BackendError> {
-        let mut last = self.last();
-        *last = Some(self.context.submit(commands)?);
-        Ok(())
+        let native = Arc::new(WgpuStream::new(context));
+        Self { context: Arc::clone(context), reads: Arc::clone(reads), native }
     }
 
     fn last(&self) -> MutexGuard<'_, Option<Arc<Submission>>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.native.last()
     }
 
     /// Keeps the submission of an operation as the last one.
@@ -54,7 +37,11 @@ impl WgpuStream {
     }
 }
 
-impl StreamDriver for WgpuStream {
+impl StreamDriver for Queue {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.native) as _)
+    }
+
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         self.submitted(self.context.write(destination, source))
     }
@@ -63,7 +50,7 @@ impl StreamDriver for WgpuStream {
         &self,
         source: &Span,
         destination: HostBuffer,
-        completion: Completion<HostBuffer>,
+        completion: Completion,
     ) -> Result<(), BackendError> {
         let reading = self.context.begin_read_of(source)?;
         *self.last() = Some(Arc::clone(reading.submission()));

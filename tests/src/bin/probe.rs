@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use device_registry::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
-    LoadFailure, Memory, MemoryInfo, Span, backends, device, devices,
+    LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, backends, device, devices,
 };
 
 // Not those for real hardware: it does the same on every machine.
@@ -89,8 +89,8 @@ impl Backend for Steady {
         Ok(DeviceProperties::new("a steady device"))
     }
 
-    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        Ok(Box::new(SteadyDevice))
+    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(SteadyDevice))
     }
 }
 
@@ -105,7 +105,7 @@ impl Backend for Empty {
         unreachable!("there is no device")
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         unreachable!("there is no device {ordinal}")
     }
 }
@@ -121,7 +121,7 @@ impl Backend for Treacherous {
         panic!("knows nothing")
     }
 
-    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
         panic!("cannot open")
     }
 }

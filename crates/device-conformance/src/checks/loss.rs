@@ -491,7 +491,7 @@ fn the_cpu_goes_on(context: &Context) -> Result<(), Failure> {
 }
 
 /// Drops a buffer, a stream, an event and a read, in some order.
-fn drop_in_order(things: Things, read: Pending<HostBuffer>, order: &[usize]) {
+fn drop_in_order(things: Things, read: Pending, order: &[usize]) {
     let Things { buffer, stream, event } = things;
     let (mut buffer, mut stream, mut event, mut read) = (Some(buffer), Some(stream), Some(event), Some(read));
     for which in order {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{Buffer, DeviceError, Event, HostBuffer, Pending, Stream};
+use device_registry::{Buffer, DeviceError, Event, Pending, Stream};
 
 use super::{By, Program, Step};
 use crate::context::{bytes, expect_bytes, expect_content};
@@ -35,7 +35,7 @@ struct Running<'a> {
     streams: Vec<Option<Stream>>,
     buffers: Vec<Option<Buffer>>,
     events: Vec<Event>,
-    reads: Vec<(Pending<HostBuffer>, &'a [u8])>,
+    reads: Vec<(Pending, &'a [u8])>,
 }
 
 impl<'a> Running<'a> {

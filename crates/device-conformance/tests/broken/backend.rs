@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, DeviceUuid};
+use device_registry::{Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, OpenedDevice};
 
 use crate::defect::Defect::*;
 use crate::device::TwinDevice;
@@ -121,7 +121,7 @@ impl Backend for TwinBackend {
         Ok(properties)
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         assert!(!wrong(OpenPanics), "the device is stuck");
         self.opened.fetch_add(1, Ordering::Relaxed);
         match ordinal {
@@ -131,7 +131,7 @@ impl Backend for TwinBackend {
             _ if ordinal >= self.twin.devices => {
                 Err(BackendError::invalid(format_args!("there is no device {ordinal}")))
             }
-            _ => Ok(Box::new(TwinDevice::open(self.twin)?)),
+            _ => Ok(OpenedDevice::new(TwinDevice::open(self.twin)?)),
         }
     }
 }

@@ -230,8 +230,8 @@ defects! {
 
     /// Pinned memory is a byte too short.
     PinnedMemoryIsTooShort,
-    /// Pinned memory reads as zeros.
-    PinnedMemoryForgets,
+    /// What is given as pinned memory is memory like any other.
+    PinnedMemoryIsOrdinary,
 
     // Streams.
 
@@ -267,6 +267,8 @@ defects! {
     ReadsAreDoneAtOnce,
     /// Reads are never finished.
     ReadsAreForgotten,
+    /// Queued reads return one byte less than they were given to fill.
+    QueuedReadsAreShort,
     /// Reads are dropped when they are done.
     ReadsAreDropped,
     /// A read gets the bytes of the one before.

@@ -1,9 +1,10 @@
 //! A device of a twin, by functions that block.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, FaultInjector, Memory, MemoryInfo, Pattern, PinnedMemory,
+    AllocateOptions, BackendError, DeviceDriver, FaultInjector, HostBuffer, Memory, MemoryInfo, Pattern,
     Span, StreamDriver, StreamOptions,
 };
 
@@ -99,7 +100,7 @@ impl DeviceDriver for TwinDevice {
         Ok(Box::new(TwinStream::new(self.twin, &self.faults)?))
     }
 
-    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+    fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
         misallocate::before_pinned_memory()?;
         self.offers("pinned host memory")?;
         self.begin(Operation::Allocate(len))?;
@@ -107,7 +108,13 @@ impl DeviceDriver for TwinDevice {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|_| BackendError::out_of_memory(len as u64, None))?;
         bytes.resize(len, 0);
-        Ok(Box::new(Pinned(bytes)))
+        if wrong(PinnedMemoryIsOrdinary) {
+            return Ok(bytes.into());
+        }
+        let Some(first) = bytes.first_mut() else { return Ok(bytes.into()) };
+        let start = NonNull::from(first);
+        // SAFETY: the vector has `len` initialised bytes there, does not move them when it is moved, and is only dropped.
+        Ok(unsafe { HostBuffer::from_raw_parts(start, len, bytes) })
     }
 
     fn reset(&self) -> Result<(), BackendError> {
@@ -125,21 +132,5 @@ impl DeviceDriver for TwinDevice {
             return None;
         }
         self.twin.all.then_some(&*self.faults)
-    }
-}
-
-struct Pinned(Vec<u8>);
-
-impl PinnedMemory for Pinned {
-    fn as_slice(&self) -> &[u8] {
-        if wrong(PinnedMemoryForgets) {
-            static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
-            return &ZEROS[..self.0.len()];
-        }
-        &self.0
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.0
     }
 }

@@ -98,7 +98,7 @@ impl StreamDriver for TwinStream {
         &self,
         source: &Span,
         mut destination: HostBuffer,
-        completion: Completion<HostBuffer>,
+        completion: Completion,
     ) -> Result<(), BackendError> {
         let (source, faults) = (Place::of(source)?, Arc::clone(&self.faults));
         if wrong(ReadsAreDoneAtOnce) {

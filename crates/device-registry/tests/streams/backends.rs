@@ -2,6 +2,8 @@
 //! of its own, which run beside the host. Each test takes devices that no other test has.
 
 use std::any::Any;
+use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
@@ -9,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use device_registry::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, Completion, Device, DeviceDriver,
-    DeviceProperties, EventDriver, EventOptions, HostBuffer, HostMemory, Memory, MemoryInfo, Pattern,
-    PinnedMemory, Span, StreamDriver, StreamOptions, backends, device, open_windows,
+    DeviceProperties, EventDriver, EventOptions, HostBuffer, HostMemory, Memory, MemoryInfo, OpenedDevice,
+    Pattern, Span, StreamDriver, StreamOptions, backends, device, open_windows,
 };
 
 const DEVICES: usize = 200;
@@ -46,8 +48,17 @@ pub(crate) struct Control {
     pub(crate) queues: AtomicUsize,
     /// Allocation fails while so many are not freed.
     pub(crate) at_most: AtomicUsize,
+    /// Called once, within the next query of a queue.
+    on_query: Hook,
+    /// Called once, when the next memory is dropped.
+    on_drop: Hook,
+    /// Reads are accepted, and kept here for the test to finish.
+    pub(crate) holds_reads: AtomicBool,
+    held_reads: Mutex<Vec<(Completion, HostBuffer)>>,
     log: Mutex<Vec<String>>,
 }
+
+type Hook = Mutex<Option<Box<dyn FnOnce() + Send>>>;
 
 impl Control {
     pub(crate) fn close(&self) {
@@ -85,6 +96,19 @@ impl Control {
 
     pub(crate) fn fail_query(&self, error: BackendError) {
         *self.query_failure.lock().unwrap() = Some(error);
+    }
+
+    pub(crate) fn on_query(&self, run: impl FnOnce() + Send + 'static) {
+        *self.on_query.lock().unwrap() = Some(Box::new(run));
+    }
+
+    pub(crate) fn on_drop(&self, run: impl FnOnce() + Send + 'static) {
+        *self.on_drop.lock().unwrap() = Some(Box::new(run));
+    }
+
+    /// The oldest read that is held.
+    pub(crate) fn held_read(&self) -> (Completion, HostBuffer) {
+        self.held_reads.lock().unwrap().remove(0)
     }
 
     fn submit(&self, call: &str) -> Result<(), BackendError> {
@@ -159,14 +183,17 @@ impl Backend for Obedient {
         })
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let control = self.controls[ordinal];
         control.note("open");
-        Ok(Box::new(ObedientDevice { control, queues: self.queues, in_words: ordinal >= IN_WORDS }))
+        Ok(OpenedDevice::new(ObedientDevice { control, queues: self.queues, in_words: ordinal >= IN_WORDS }))
     }
 }
 
-pub(crate) struct ObedientDevice {
+/// What native code gets of a device.
+pub(crate) struct ObedientHandle(pub(crate) &'static Control);
+
+struct ObedientDevice {
     control: &'static Control,
     queues: bool,
     in_words: bool,
@@ -181,25 +208,23 @@ impl Memory for ObedientMemory {}
 
 impl Drop for ObedientMemory {
     fn drop(&mut self) {
+        let hook = self.control.on_drop.lock().unwrap().take();
+        if let Some(run) = hook {
+            run();
+        }
         self.control.live.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-struct PinnedBytes(Vec<u8>, &'static Control);
-
-impl PinnedMemory for PinnedBytes {
-    fn as_slice(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
+/// Dropped with the pinned memory that it owns.
+struct PinnedBytes {
+    _bytes: Vec<u8>,
+    control: &'static Control,
 }
 
 impl Drop for PinnedBytes {
     fn drop(&mut self) {
-        self.1.live.fetch_sub(1, Ordering::SeqCst);
+        self.control.live.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -279,16 +304,24 @@ impl DeviceDriver for ObedientDevice {
 
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         match self.queues {
-            true => Ok(Box::new(ObedientStream::new(self.control))),
+            true => Ok(Box::new(ObedientQueue::new(self.control))),
             false => Err(BackendError::unsupported("streams")),
         }
     }
 
-    fn allocate_host(&self, len: usize) -> Result<Box<dyn PinnedMemory>, BackendError> {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(ObedientHandle(self.control)))
+    }
+
+    fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
         self.control.live.fetch_add(1, Ordering::SeqCst);
         // The one length that it gets wrong.
         let len = if len == 13 { 12 } else { len };
-        Ok(Box::new(PinnedBytes(vec![0; len], self.control)))
+        let mut bytes = vec![0; len];
+        let start = NonNull::from(&mut bytes[0]);
+        let owner = PinnedBytes { _bytes: bytes, control: self.control };
+        // SAFETY: the vector has `len` initialised bytes there, does not move them with itself, and is only dropped.
+        Ok(unsafe { HostBuffer::from_raw_parts(start, len, owner) })
     }
 
     fn close(&self) -> Result<(), BackendError> {
@@ -305,6 +338,9 @@ impl DeviceDriver for ObedientDevice {
 }
 
 /// A queue as hardware has them: submitted work runs by itself, and what fails there is loss.
+struct ObedientQueue(Arc<ObedientStream>);
+
+/// What a kernel gets of it.
 pub(crate) struct ObedientStream {
     control: &'static Control,
     work: Sender<Box<dyn FnOnce() + Send>>,
@@ -312,14 +348,24 @@ pub(crate) struct ObedientStream {
     open: Arc<AtomicUsize>,
 }
 
-impl ObedientStream {
+impl ObedientQueue {
     fn new(control: &'static Control) -> Self {
         let (work, queue) = channel::<Box<dyn FnOnce() + Send>>();
         std::thread::spawn(move || queue.into_iter().for_each(|work| work()));
         control.queues.fetch_add(1, Ordering::SeqCst);
-        Self { control, work, open: Arc::default() }
+        Self(Arc::new(ObedientStream { control, work, open: Arc::default() }))
     }
+}
 
+impl Deref for ObedientQueue {
+    type Target = ObedientStream;
+
+    fn deref(&self) -> &ObedientStream {
+        &self.0
+    }
+}
+
+impl ObedientStream {
     /// What a kernel would do.
     pub(crate) fn submit(&self, work: impl FnOnce() + Send + 'static) {
         let open = Arc::clone(&self.open);
@@ -352,13 +398,17 @@ impl ObedientStream {
     }
 }
 
-impl Drop for ObedientStream {
+impl Drop for ObedientQueue {
     fn drop(&mut self) {
         self.control.queues.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl StreamDriver for ObedientStream {
+impl StreamDriver for ObedientQueue {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.0) as _)
+    }
+
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         self.control.submit("queue write")?;
         // It counts on the bytes to stay where they are, as hardware does.
@@ -374,7 +424,7 @@ impl StreamDriver for ObedientStream {
         &self,
         source: &Span,
         mut destination: HostBuffer,
-        completion: Completion<HostBuffer>,
+        completion: Completion,
     ) -> Result<(), BackendError> {
         self.control.submit("queue read")?;
         if self.control.gives_up_reads.load(Ordering::SeqCst) {
@@ -383,6 +433,10 @@ impl StreamDriver for ObedientStream {
                 let _ = control.begin();
                 drop(completion);
             });
+            return Ok(());
+        }
+        if self.control.holds_reads.load(Ordering::SeqCst) {
+            self.control.held_reads.lock().unwrap().push((completion, destination));
             return Ok(());
         }
         if self.control.forgets_reads.load(Ordering::SeqCst) {
@@ -452,6 +506,10 @@ impl StreamDriver for ObedientStream {
     }
 
     fn query(&self) -> Result<bool, BackendError> {
+        let hook = self.control.on_query.lock().unwrap().take();
+        if let Some(run) = hook {
+            run();
+        }
         match self.control.query_failure.lock().unwrap().take() {
             Some(error) => Err(error),
             None => Ok(self.open.load(Ordering::SeqCst) == 0),

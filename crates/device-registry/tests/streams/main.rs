@@ -10,6 +10,7 @@ mod loss;
 mod native;
 mod order;
 mod ownership;
+mod plugins;
 mod queues;
 mod reads;
 

@@ -1,22 +1,22 @@
 //! Native code outside of any stream: it gets the driver, and what goes wrong in it is one call's error.
 
-use device_registry::{BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError};
+use device_registry::{BackendError, BackendErrorKind, Device, DeviceError};
 
-use crate::backends::{ObedientDevice, queued};
+use crate::backends::{ObedientHandle, queued};
 use crate::{ends, on_both, told};
 
 #[test]
-fn native_code_gets_the_driver_and_its_value_comes_back() {
-    on_both(|device, _| {
-        let total = device.with_driver(|driver: &ObedientDevice| Ok(driver.memory_info()?.total));
-        assert_eq!(total.unwrap(), device.memory_info().unwrap().total);
+fn native_code_gets_the_backends_handle_and_its_value_comes_back() {
+    on_both(|device, control| {
+        let same = device.with_driver(|handle: &ObedientHandle| Ok(std::ptr::eq(handle.0, control)));
+        assert!(same.unwrap());
     });
 }
 
 #[test]
 fn what_goes_wrong_in_native_code_is_its_own() {
     on_both(|device, _| {
-        type Native = fn(&ObedientDevice) -> Result<(), BackendError>;
+        type Native = fn(&ObedientHandle) -> Result<(), BackendError>;
         let refuses: Native = |_| Err(BackendError::invalid("line 3: no such type"));
         let panics: Native = |_| panic!("on purpose");
         for (native, message) in [(refuses, "line 3: no such type"), (panics, "on purpose")] {
@@ -28,10 +28,10 @@ fn what_goes_wrong_in_native_code_is_its_own() {
 }
 
 #[test]
-fn a_driver_of_another_type_is_unsupported() {
+fn a_handle_of_another_type_is_unsupported() {
     let error =
-        Device::cpu().with_driver(|_: &ObedientDevice| -> Result<(), _> { unreachable!() }).unwrap_err();
-    assert!(error.to_string().contains("the driver is no `"), "{error}");
+        Device::cpu().with_driver(|_: &ObedientHandle| -> Result<(), _> { unreachable!() }).unwrap_err();
+    assert!(error.to_string().contains("the handle of the driver is no `"), "{error}");
     assert!(
         matches!(&error, DeviceError::Call { error, .. } if error.kind() == BackendErrorKind::Unsupported)
     );
@@ -43,7 +43,7 @@ fn native_code_that_finds_the_device_lost_tells_everybody() {
         let (device, _) = queued();
         let buffer = device.allocate(16).unwrap();
         let lost =
-            device.with_driver(|_: &ObedientDevice| Err::<(), _>(BackendError::lost("the cable is out")));
+            device.with_driver(|_: &ObedientHandle| Err::<(), _>(BackendError::lost("the cable is out")));
         assert!(told(lost).contains("the cable is out"));
         assert!(told(buffer.write(0, b"x")).contains("the cable is out"));
     });
@@ -55,7 +55,7 @@ fn within_a_host_call_there_is_no_native_code_either() {
         let stream = device.create_stream().unwrap();
         let (tell, tells) = std::sync::mpsc::channel();
         stream
-            .call(move || tell.send(told(device.with_driver(|_: &ObedientDevice| Ok(())))).unwrap())
+            .call(move || tell.send(told(device.with_driver(|_: &ObedientHandle| Ok(())))).unwrap())
             .unwrap();
         assert!(tells.recv().unwrap().contains("host call"));
         stream.synchronize().unwrap();
@@ -67,7 +67,7 @@ fn native_code_may_not_use_devices_nor_close_its_own() {
     on_both(|device, _| {
         let buffer = device.allocate(16).unwrap();
         let refused =
-            device.with_driver(|_: &ObedientDevice| Ok([device.close(), buffer.write(0, b"x")])).unwrap();
+            device.with_driver(|_: &ObedientHandle| Ok([device.close(), buffer.write(0, b"x")])).unwrap();
         for result in refused {
             assert!(matches!(result, Err(DeviceError::InHostCall { .. })), "{result:?}");
         }

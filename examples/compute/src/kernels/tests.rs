@@ -306,7 +306,7 @@ fn more_than_a_binding_holds_is_refused(device: Device) {
 /// A backend for which nobody wrote kernels.
 mod without_kernels {
     use device_registry::{
-        Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, LoadFailure, backends,
+        Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice, backends,
         device,
     };
 
@@ -324,7 +324,7 @@ mod without_kernels {
             Ok(DeviceProperties::new("bare"))
         }
 
-        fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
+        fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
             panic!("nothing is to be opened for a device without kernels")
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use device_registry::{
-    AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
+    AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, OpenedDevice,
     HostMemory, LoadFailure, Memory, MemoryInfo, Span, open_windows,
 };
 
@@ -41,8 +41,8 @@ impl Backend for MyCpu {
     }
 
     // Called once for each device that is used, with an ordinal below the count.
-    fn open(&self, _ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        Ok(Box::new(MyCpuDevice))
+    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(MyCpuDevice))
     }
 }
 

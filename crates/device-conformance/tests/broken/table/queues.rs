@@ -118,6 +118,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     hangs(ReadsAreForgotten, &QUEUED, &["foreign::a_stream_refuses_them", "streams::a_read_can_be_awaited"]),
+    fails(QueuedReadsAreShort, &QUEUED, &["streams::round_trip", "streams::reads_are_not_mixed_up"]),
     fails(
         ReadsAreDropped,
         &QUEUED,

@@ -334,5 +334,5 @@ pub(super) const ROWS: &[Row] = &[
     ),
     fails(FillsWholeWords, &SOUND, &["fill::each_thread_in_its_part", "streams::many_in_turn"]),
     fails(PinnedMemoryIsTooShort, &SOUND, &["streams::from_and_to_pinned_memory"]),
-    fails(PinnedMemoryForgets, &SOUND, &["streams::from_and_to_pinned_memory"]),
+    fails(PinnedMemoryIsOrdinary, &SOUND, &["streams::from_and_to_pinned_memory"]),
 ];

@@ -1,0 +1,85 @@
+//! What programs and kernels get of a device and of its streams: native handles, and nothing that the core's contract
+//! protects.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUcontext, CUstream};
+use device_registry::BackendError;
+
+use crate::context::Context;
+use crate::stream::Handle;
+
+/// A device `cuda:…` that is open: what a program gets from
+/// [`Device::with_driver`](device_registry::Device::with_driver), and a kernel from
+/// [`Launch::driver_as`](device_registry::Launch::driver_as).
+///
+/// It is not the driver: the functions that rely on the checks of the core are out of reach.
+///
+/// ```compile_fail,E0277
+/// fn is_driver<D: device_registry::DeviceDriver>() {}
+/// is_driver::<device_cuda::CudaDevice>();
+/// ```
+pub struct CudaDevice {
+    ordinal: usize,
+    context: Arc<Context>,
+}
+
+impl CudaDevice {
+    pub(crate) fn new(ordinal: usize, context: Context) -> Self {
+        Self { ordinal, context: Arc::new(context) }
+    }
+
+    pub(crate) fn shared_context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The ordinal of the device in the driver: 1 for `cuda:1`.
+    #[must_use]
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// The primary context of the device. Modules are loaded into it; it is the one that the CUDA runtime and the
+    /// libraries above it use as well.
+    #[must_use]
+    pub fn context(&self) -> CUcontext {
+        self.context.handle()
+    }
+
+    /// Makes the context current to this thread and leaves it so, as functions of the driver want it that a kernel
+    /// calls. What else is current on a thread is left alone here: all other functions put back what they find.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost.
+    pub fn make_current(&self) -> Result<(), BackendError> {
+        self.context.make_current()
+    }
+}
+
+/// A queue of a device `cuda:…`: what a kernel gets from
+/// [`Launch::stream_as`](device_registry::Launch::stream_as).
+///
+/// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
+///
+/// ```compile_fail,E0277
+/// fn is_driver<D: device_registry::StreamDriver>() {}
+/// is_driver::<device_cuda::CudaStream>();
+/// ```
+pub struct CudaStream(Arc<Handle>);
+
+impl CudaStream {
+    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+        Self(handle)
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.0
+    }
+
+    /// The driver's handle. Work that a kernel submits to it is in the stream's order.
+    #[must_use]
+    pub fn stream(&self) -> CUstream {
+        self.0.stream()
+    }
+}

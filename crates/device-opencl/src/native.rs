@@ -1,0 +1,97 @@
+//! What programs and kernels get of a device and of its streams: native handles, and nothing that the core's contract
+//! protects.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cl3::types::{cl_command_queue, cl_context, cl_device_id};
+use device_registry::BackendError;
+
+use crate::context::Context;
+use crate::handle::Handle;
+use crate::program::OpenClProgram;
+
+/// An open device: a context of its own with one device in it.
+///
+/// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
+/// [`Launch::driver_as`](device_registry::Launch::driver_as).
+///
+/// It is not the driver: the functions that rely on the checks of the core are out of reach.
+///
+/// ```compile_fail,E0277
+/// fn is_driver<D: device_registry::DeviceDriver>() {}
+/// is_driver::<device_opencl::OpenClDevice>();
+/// ```
+pub struct OpenClDevice(Arc<Context>);
+
+impl OpenClDevice {
+    pub(crate) fn new(context: Context) -> Self {
+        Self(Arc::new(context))
+    }
+
+    pub(crate) fn shared_context(&self) -> &Arc<Context> {
+        &self.0
+    }
+
+    /// The context, which is this device's alone. It is valid for as long as the device is open.
+    #[must_use]
+    pub fn context(&self) -> cl_context {
+        self.0.get()
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device_id(&self) -> cl_device_id {
+        self.0.device()
+    }
+
+    /// Compiles OpenCL C for the device, with options of `clBuildProgram`. It blocks, which may take seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::invalid`] with the compiler's log if the source is no program, [`BackendError::unsupported`] if the
+    /// device has no compiler.
+    pub fn build(&self, source: &str, options: &str) -> Result<OpenClProgram, BackendError> {
+        OpenClProgram::build(&self.0, source, options)
+    }
+}
+
+impl fmt::Debug for OpenClDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenClDevice").field("device_id", &self.device_id()).finish_non_exhaustive()
+    }
+}
+
+/// A stream of a device.
+///
+/// A kernel gets it by [`Launch::stream_as`](device_registry::Launch::stream_as), and enqueues to its
+/// [queue](Self::command_queue).
+///
+/// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
+///
+/// ```compile_fail,E0277
+/// fn is_driver<D: device_registry::StreamDriver>() {}
+/// is_driver::<device_opencl::OpenClStream>();
+/// ```
+pub struct OpenClStream(Handle);
+
+impl OpenClStream {
+    pub(crate) fn new(queue: Handle) -> Self {
+        Self(queue)
+    }
+
+    /// The queue, which is in order, and valid for as long as this is there.
+    ///
+    /// What a kernel enqueues to it, within a [launch](device_registry::Stream::launch), is work of the stream like any
+    /// other. What is enqueued later is not noticed by the stream.
+    #[must_use]
+    pub fn command_queue(&self) -> cl_command_queue {
+        self.0.get()
+    }
+}
+
+impl fmt::Debug for OpenClStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenClStream").field("command_queue", &self.0).finish()
+    }
+}

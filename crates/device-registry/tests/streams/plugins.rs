@@ -1,0 +1,118 @@
+//! Backends that do something unfortunate at the worst moment.
+
+use std::sync::atomic::Ordering;
+
+use device_registry::{BackendError, HostBuffer};
+
+use crate::backends::queued;
+use crate::{content, ends, filled, told};
+
+#[test]
+fn a_query_reports_a_failure_that_arrives_while_the_driver_answers_it() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
+        control.holds_reads.store(true, Ordering::SeqCst);
+        let read = stream.read(&buffer, ..).unwrap();
+        control.on_query(|| {
+            let (completion, _) = control.held_read();
+            completion.finish(Err(BackendError::other("the read failed")));
+        });
+        assert!(told(stream.query()).ends_with("read: the read failed"));
+        assert!(stream.query().unwrap(), "it was reported");
+        assert!(told(read.wait()).ends_with("the read failed"));
+    });
+}
+
+#[test]
+fn a_read_that_fails_after_its_stream_counts_as_done_is_reported_by_the_device() {
+    ends(|| {
+        let (device, control) = queued();
+        let buffer = filled(device, b"....");
+        let [first, second] = [(); 2].map(|()| device.create_stream().unwrap());
+        control.holds_reads.store(true, Ordering::SeqCst);
+        drop(first.read(&buffer, ..).unwrap());
+        // Of two streams that were dropped, the device looks at both before it drops what is done.
+        drop(first);
+        drop(second);
+        control.on_query(|| {
+            control.on_query(|| {
+                let (completion, _) = control.held_read();
+                completion.finish(Err(BackendError::other("the read failed")));
+            });
+        });
+        device.memory_statistics().unwrap();
+        assert!(told(device.synchronize()).ends_with("read: the read failed"));
+        device.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn an_answer_of_another_length_is_an_error_of_the_read() {
+    ends(|| {
+        for len in [0, 3, 5] {
+            let (device, control) = queued();
+            let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
+            control.holds_reads.store(true, Ordering::SeqCst);
+            let read = stream.read(&buffer, ..).unwrap();
+            control.held_read().0.finish(HostBuffer::zeroed(len));
+            let expected = format!("the backend returned {len} bytes, and 4 were asked for");
+            assert!(told(read.wait()).ends_with(&expected));
+            assert!(told(stream.synchronize()).ends_with(&expected), "it is an error of queued work");
+        }
+    });
+}
+
+#[test]
+fn work_behind_a_host_call_begins_although_its_stream_was_dropped_before_its_turn() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        stream.call(move || wait.recv().unwrap()).unwrap();
+        stream.write(&buffer, 0, b"late").unwrap();
+        control.log();
+        drop(stream);
+        go.send(()).unwrap();
+        let mut log = Vec::new();
+        while log.last().is_none_or(|last| last != "queue flush") || !log.contains(&"queue write".into()) {
+            log.extend(control.log());
+            std::thread::yield_now();
+        }
+        device.synchronize().unwrap();
+        assert_eq!(content(&buffer), b"late");
+    });
+}
+
+#[test]
+fn memory_may_enqueue_work_or_close_its_device_when_it_is_dropped() {
+    ends(|| {
+        let (device, control) = queued();
+        let stream = device.create_stream().unwrap();
+        let [dropped, other] = [(); 2].map(|()| filled(device, b"...."));
+        let (reenters, target) = (stream.clone(), other.clone());
+        control.on_drop(move || reenters.write(&target, 0, b"drop").unwrap());
+        // Within a kernel memory is not freed; it is due at the next call.
+        stream
+            .launch(&[], move |_| {
+                drop(dropped);
+                Ok(())
+            })
+            .unwrap();
+        stream.write(&other, 0, b"x").unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(content(&other), b"xrop", "first what the memory has enqueued, then the call");
+
+        let dropped = filled(device, b"....");
+        let (closed, closes) = std::sync::mpsc::channel();
+        control.on_drop(move || closed.send(device.close()).unwrap());
+        stream
+            .launch(&[], move |_| {
+                drop(dropped);
+                Ok(())
+            })
+            .unwrap();
+        assert!(told(stream.record()).contains("closed"));
+        closes.recv().unwrap().unwrap();
+    });
+}
