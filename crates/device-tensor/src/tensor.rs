@@ -182,10 +182,31 @@ impl Tensor {
         for range in ranges {
             let size = self.dtype.size();
             let (part, after) = rest.split_at_mut(range.len() * size);
-            self.buffer.read(range.start * size, part)?;
+            self.read_bytes(range.start * size, part)?;
             rest = after;
         }
         T::from_bits(bits)
+    }
+
+    /// Reads the bytes from `start` on, wherever an element begins and ends. A device copies ranges that are multiples
+    /// of its alignment, or that reach the end of the buffer: where these bytes are neither, the range around them is
+    /// read, and cut.
+    fn read_bytes(&self, start: usize, destination: &mut [u8]) -> Result<(), TensorError> {
+        let (end, len) = (start + destination.len(), self.buffer.len());
+        if start == 0 && end == len {
+            return Ok(self.buffer.read(start, destination)?);
+        }
+        let alignment = self.device().properties()?.copy_alignment;
+        let first = start / alignment * alignment;
+        let last = end.checked_next_multiple_of(alignment).map_or(len, |last| last.min(len));
+        if first == start && last == end {
+            return Ok(self.buffer.read(start, destination)?);
+        }
+        let mut around = data::reserve(last - first)?;
+        around.resize(last - first, 0);
+        self.buffer.read(first, &mut around)?;
+        destination.copy_from_slice(&around[start - first..end - first]);
+        Ok(())
     }
 }
 
