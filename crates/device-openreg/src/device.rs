@@ -1,6 +1,6 @@
 //! One open device.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use device_registry::{
     AllocateOptions, BackendError, DeviceDriver, FaultInjector, Memory, MemoryInfo, Pattern, Span,
@@ -14,7 +14,8 @@ use crate::pool::Pool;
 
 pub(crate) struct OpenRegDevice {
     ordinal: usize,
-    pool: Arc<Pool>,
+    /// `None` once the device was closed or reset. A driver is never dropped, so that what it holds would stay.
+    pool: Mutex<Option<Arc<Pool>>>,
     faults: Arc<Faults>,
 }
 
@@ -22,8 +23,23 @@ impl OpenRegDevice {
     /// The device `openreg:ordinal`, with `capacity` bytes of memory.
     pub(crate) fn new(ordinal: usize, capacity: usize) -> Result<Self, BackendError> {
         let pool = Pool::new(&format!("openreg:{ordinal}"), capacity)?;
-        location::register(ordinal, &pool);
-        Ok(Self { ordinal, pool, faults: Arc::default() })
+        location::register(ordinal, &pool)?;
+        Ok(Self { ordinal, pool: Mutex::new(Some(pool)), faults: Arc::default() })
+    }
+
+    fn pool(&self) -> Result<Arc<Pool>, BackendError> {
+        match &*self.pool.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(pool) => Ok(Arc::clone(pool)),
+            // Whether it was closed or reset.
+            None => self.faults.check().and(Err(BackendError::invalid("the device is closed"))),
+        }
+    }
+
+    /// Gives the memory of the device back to the system. Where the program still holds some, the last drop does.
+    fn release(&self) {
+        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Behind the lock, as it takes a while to unmap.
+        drop(pool);
     }
 
     pub(crate) fn injector(&self) -> &impl FaultInjector {
@@ -34,13 +50,14 @@ impl OpenRegDevice {
 impl DeviceDriver for OpenRegDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.faults.check()?;
-        let (total, free) = (self.pool.capacity(), self.pool.free());
+        let pool = self.pool()?;
+        let (total, free) = (pool.capacity(), pool.free());
         Ok(MemoryInfo::unknown().with_total(total as u64).with_free(free as u64))
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         self.faults.before(Operation::Allocate { len: options.len })?;
-        let block = self.pool.allocate(options.len)?;
+        let block = self.pool()?.allocate(options.len)?;
         Ok(Arc::new(OpenRegMemory::new(block, self.ordinal, Arc::clone(&self.faults))))
     }
 
@@ -88,6 +105,13 @@ impl DeviceDriver for OpenRegDevice {
     fn reset(&self) -> Result<(), BackendError> {
         // What still stalls, or is in the middle of a kernel, belongs to the device that was.
         self.faults.lose("it was reset, and this is what was there before");
+        self.release();
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), BackendError> {
+        self.faults.close();
+        self.release();
         Ok(())
     }
 

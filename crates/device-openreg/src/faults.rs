@@ -29,10 +29,18 @@ struct State {
     /// What is yet to happen, with the number of operations that are left until then.
     armed: Vec<Fault>,
     slow: Duration,
-    /// Why the device is lost, if it is.
-    lost: Option<&'static str>,
+    /// What every operation gets, if the device is lost or closed.
+    gone: Option<Gone>,
     /// How often the faults were cleared.
     cleared: u64,
+}
+
+/// Why there are no operations any more.
+#[derive(Clone, Copy)]
+enum Gone {
+    /// With the reason.
+    Lost(&'static str),
+    Closed,
 }
 
 impl FaultInjector for Faults {
@@ -60,7 +68,7 @@ impl FaultInjector for Faults {
 
     fn clear(&self) {
         let mut state = self.state();
-        *state = State { lost: state.lost, cleared: state.cleared + 1, ..State::default() };
+        *state = State { gone: state.gone, cleared: state.cleared + 1, ..State::default() };
         drop(state);
         self.changed.notify_all();
     }
@@ -69,11 +77,20 @@ impl FaultInjector for Faults {
 impl Faults {
     /// From now on, and for good, every operation is an error that says `why`. What stalls gets it too.
     pub(crate) fn lose(&self, why: &'static str) {
-        self.state().lost.get_or_insert(why);
+        self.end(Gone::Lost(why));
+    }
+
+    /// From now on every operation is an error that says that the device is closed, unless it is lost.
+    pub(crate) fn close(&self) {
+        self.end(Gone::Closed);
+    }
+
+    fn end(&self, how: Gone) {
+        self.state().gone.get_or_insert(how);
         self.changed.notify_all();
     }
 
-    /// Fails if the device is lost. It is for what is no operation.
+    /// Fails if the device is lost or closed. It is for what is no operation.
     pub(crate) fn check(&self) -> Result<(), BackendError> {
         self.state().check()
     }
@@ -96,11 +113,11 @@ impl Faults {
             *nth > 0
         });
         if loses {
-            state.lost = Some("a fault was injected that takes it away");
+            state.gone = Some(Gone::Lost("a fault was injected that takes it away"));
             self.changed.notify_all();
         }
         let cleared = state.cleared;
-        while stalls && state.lost.is_none() && state.cleared == cleared {
+        while stalls && state.gone.is_none() && state.cleared == cleared {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.check()?;
@@ -120,7 +137,11 @@ impl Faults {
 
 impl State {
     fn check(&self) -> Result<(), BackendError> {
-        self.lost.map_or(Ok(()), |why| Err(BackendError::lost(why)))
+        match self.gone {
+            Some(Gone::Lost(why)) => Err(BackendError::lost(why)),
+            Some(Gone::Closed) => Err(BackendError::invalid("the device is closed")),
+            None => Ok(()),
+        }
     }
 }
 

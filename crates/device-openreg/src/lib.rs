@@ -5,6 +5,10 @@ mod allocator;
 mod backend;
 mod device;
 mod faults;
+// The C library reports forks.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[allow(unsafe_code)]
+mod fork;
 mod location;
 // Two mappings of one object, and parts of it that are each one allocation's.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -1,7 +1,10 @@
 //! From an address back to the memory that it belongs to.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use device_registry::BackendError;
+
+use crate::mapping::Process;
 use crate::pool::Pool;
 
 /// Where an address lies; see [`locate`].
@@ -17,7 +20,8 @@ pub struct Location {
 }
 
 /// Where `address` lies in the memory of the devices of `openreg`; `None` for all other addresses, such as those of
-/// the host's memory, of memory that has been freed, and of the byte after the last.
+/// the host's memory, of memory that has been freed, and of the byte after the last. In a child of the process by `fork`,
+/// where that memory is not mapped, it is `None` for all.
 ///
 /// ```
 /// use device_openreg::{Location, OpenRegMemory, locate};
@@ -37,25 +41,37 @@ pub struct Location {
 /// ```
 #[must_use]
 pub fn locate(address: *const u8) -> Option<Location> {
+    // In a child, a thread that it does not have may hold the locks.
+    let pools = POOLS.get().filter(|pools| pools.process.is_current())?;
     // Copied out, so that no pool is dropped under the lock.
     let pools: Vec<(usize, Arc<Pool>)> =
-        pools().iter().filter_map(|(ordinal, pool)| Some((*ordinal, pool.upgrade()?))).collect();
+        pools.lock().iter().filter_map(|(ordinal, pool)| Some((*ordinal, pool.upgrade()?))).collect();
     pools.iter().find_map(|(ordinal, pool)| {
         let (start, len) = pool.find(address.addr())?;
         Some(Location { ordinal: *ordinal, offset: address.addr() - start, len })
     })
 }
 
-/// Lets addresses in `pool`, of the device `ordinal`, be found for as long as there is the pool.
-pub(crate) fn register(ordinal: usize, pool: &Arc<Pool>) {
-    let mut pools = pools();
+/// Lets addresses in `pool`, of the device `ordinal`, be found for as long as there is the pool, which this does not keep.
+pub(crate) fn register(ordinal: usize, pool: &Arc<Pool>) -> Result<(), BackendError> {
+    let process = Process::current()?;
+    let mut pools = POOLS.get_or_init(|| Pools { process, pools: Mutex::default() }).lock();
     pools.retain(|(_, pool)| pool.strong_count() > 0);
     pools.push((ordinal, Arc::downgrade(pool)));
+    Ok(())
 }
 
-type Pools = Vec<(usize, Weak<Pool>)>;
+static POOLS: OnceLock<Pools> = OnceLock::new();
 
-fn pools() -> std::sync::MutexGuard<'static, Pools> {
-    static POOLS: Mutex<Pools> = Mutex::new(Vec::new());
-    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+/// The pools that there are, with the ordinals of their devices.
+struct Pools {
+    /// Whose they are.
+    process: Process,
+    pools: Mutex<Vec<(usize, Weak<Pool>)>>,
+}
+
+impl Pools {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Weak<Pool>)>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

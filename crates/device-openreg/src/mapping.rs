@@ -7,13 +7,14 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::process;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use device_registry::{BackendError, HostMemory};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+pub(crate) use crate::fork::Process;
 
 /// Bytes of a device, all of them zero at first. Pages that are never used take no room.
 pub(crate) struct Mapping {
@@ -30,6 +31,7 @@ impl Mapping {
             let message = format!("the system refuses {what} of {len} bytes, to be the memory of `{name}`");
             BackendError::unavailable(message).with_source(error)
         };
+        let process = Process::current()?;
         let object = memfd_create(name, MemfdFlags::CLOEXEC)
             .and_then(|object| ftruncate(&object, len as u64).map(|()| object))
             .map_err(|error| refused("a memory object", error))?;
@@ -37,7 +39,7 @@ impl Mapping {
             // SAFETY: the kernel chooses a place where nothing is mapped, and nobody has a reference into it yet.
             let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &object, 0) };
             let start = start.map_err(|error| refused("a mapping", error))?;
-            let map = Map { start: start.cast(), len, process: process::id() };
+            let map = Map { start: start.cast(), len, process };
             // A child that wrote here would write to its parent's device, past the locks. Where the advice is refused,
             // it still does not as long as it asks the core.
             let _ = map.advise(0..len, Advice::LinuxDontFork);
@@ -83,8 +85,8 @@ impl Mapping {
         }
     }
 
-    /// Whether the process that made it is this one, and not the parent of this one, whose
-    /// mapping this one has not.
+    /// Whether the process that made it is this one, and not the parent of this one, which does not have its parent's
+    /// mapping. It costs next to nothing.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.alias.is_of_this_process()
     }
@@ -94,7 +96,7 @@ impl Mapping {
 struct Map {
     start: *mut u8,
     len: usize,
-    process: u32,
+    process: Process,
 }
 
 // SAFETY: it is an address and a length; who reads or writes there answers for that.
@@ -114,7 +116,7 @@ impl Map {
     }
 
     fn is_of_this_process(&self) -> bool {
-        self.process == process::id()
+        self.process.is_current()
     }
 }
 

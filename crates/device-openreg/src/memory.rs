@@ -74,10 +74,13 @@ impl OpenRegMemory {
     ///
     /// # Errors
     ///
-    /// [`BackendError::lost`] if the device is lost, as what runs on it is lost with it.
+    /// [`BackendError::lost`] if the device is lost, as what runs on it is lost with it. [`BackendError::invalid`] if it
+    /// is closed, and in a child of the process by `fork`: a child does not have the memory of its parent's devices.
     pub fn bytes(&self) -> Result<&HostMemory, BackendError> {
+        // First, as a child may not take a lock that a thread of its parent held.
+        let bytes = self.block.bytes()?;
         self.faults.check()?;
-        Ok(self.block.bytes())
+        Ok(bytes)
     }
 
     /// The ordinal of the device: 1 for `openreg:1`.
@@ -102,7 +105,7 @@ impl fmt::Debug for OpenRegMemory {
         f.debug_struct("OpenRegMemory")
             .field("ordinal", &self.ordinal)
             .field("address", &self.address())
-            .field("len", &self.block.bytes().len())
+            .field("len", &self.block.len())
             .finish_non_exhaustive()
     }
 }

@@ -14,6 +14,20 @@ pub(crate) struct Mapping {
     start: usize,
 }
 
+/// A process. A child of it by `fork` has the memory as well, as a copy, so that there is no need to tell them apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Process;
+
+impl Process {
+    pub(crate) fn current() -> Result<Self, BackendError> {
+        Ok(Self)
+    }
+
+    pub(crate) fn is_current(self) -> bool {
+        true
+    }
+}
+
 /// Where the next device's addresses begin. In 64 bits it is bit 55: no system maps anything there unless it is asked
 /// to, and all processors look at that bit (at those above, not all do).
 static NEXT: AtomicUsize = AtomicUsize::new(if usize::BITS == 64 { 1 << (usize::BITS - 9) } else { 1 << 16 });
@@ -53,7 +67,7 @@ impl Mapping {
     #[allow(unsafe_code)]
     pub(crate) unsafe fn discard(&self, _range: Range<usize>) {}
 
-    /// There is nothing here that would harm a parent.
+    /// A child of the process has the bytes too, as a copy.
     pub(crate) fn is_of_this_process(&self) -> bool {
         true
     }

@@ -58,6 +58,11 @@ impl Pool {
         Some((self.mapping.start() + start, len))
     }
 
+    /// Whether this process is the one that has it, and not a child of that by `fork`.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.mapping.is_of_this_process()
+    }
+
     fn release(&self, offset: usize) {
         let mut state = self.state();
         state.freed += state.allocator.release(offset);
@@ -102,8 +107,21 @@ struct Place {
 
 impl Block {
     /// The bytes, to be reached through windows.
-    pub(crate) fn bytes(&self) -> &HostMemory {
-        &self.bytes
+    ///
+    /// # Errors
+    ///
+    /// In a child of the process by `fork`, where they are not mapped.
+    pub(crate) fn bytes(&self) -> Result<&HostMemory, BackendError> {
+        match self.place.pool.is_of_this_process() {
+            true => Ok(&self.bytes),
+            false => Err(BackendError::invalid(
+                "the memory belongs to the process that this one was forked from, and cannot be reached here",
+            )),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The address of the first byte, at which the host can neither read nor write.
@@ -116,7 +134,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         // A child has its parent's list but not its parent's pages, and the lock may be that of a thread that the
         // child has not.
-        if self.pool.mapping.is_of_this_process() {
+        if self.pool.is_of_this_process() {
             self.pool.release(self.offset);
         }
     }
@@ -171,11 +189,11 @@ mod tests {
         let pool = pool();
         let blocks = [1, 300, 4096].map(|len| pool.allocate(len).unwrap());
         for (number, block) in (1..).zip(&blocks) {
-            block.bytes().write(0..block.bytes().len()).unwrap().fill(number);
+            block.bytes().unwrap().write(0..block.len()).unwrap().fill(number);
         }
         for (number, block) in (1..).zip(&blocks) {
-            let len = block.bytes().len();
-            assert!(block.bytes().read(0..len).unwrap().iter().all(|&byte| byte == number));
+            let len = block.len();
+            assert!(block.bytes().unwrap().read(0..len).unwrap().iter().all(|&byte| byte == number));
             assert_eq!(pool.find(block.address() + len - 1), Some((block.address(), len)));
         }
         let address = blocks[2].address();
@@ -186,8 +204,8 @@ mod tests {
     #[test]
     fn bytes_outlive_the_pool() {
         let block = pool().allocate(5).unwrap();
-        block.bytes().write(0..5).unwrap().copy_from_slice(b"abcde");
-        assert_eq!(*block.bytes().read(0..5).unwrap(), *b"abcde");
+        block.bytes().unwrap().write(0..5).unwrap().copy_from_slice(b"abcde");
+        assert_eq!(*block.bytes().unwrap().read(0..5).unwrap(), *b"abcde");
     }
 
     #[test]
@@ -199,10 +217,16 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..200 {
                         let Ok(block) = pool.allocate(CAPACITY / 4) else { continue };
-                        block.bytes().write(0..CAPACITY / 4).unwrap().fill(number);
+                        block.bytes().unwrap().write(0..CAPACITY / 4).unwrap().fill(number);
                         assert!(pool.free() <= CAPACITY);
                         assert!(
-                            block.bytes().read(0..CAPACITY / 4).unwrap().iter().all(|&byte| byte == number)
+                            block
+                                .bytes()
+                                .unwrap()
+                                .read(0..CAPACITY / 4)
+                                .unwrap()
+                                .iter()
+                                .all(|&byte| byte == number)
                         );
                     }
                 });

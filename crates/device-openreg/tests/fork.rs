@@ -2,8 +2,8 @@
 
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
-use device_openreg::OpenRegMemory;
-use device_registry::{Buffer, DeviceError, device};
+use device_openreg::{OpenRegMemory, locate};
+use device_registry::{BackendErrorKind, Buffer, DeviceError, device};
 
 mod child;
 
@@ -106,16 +106,48 @@ fn a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang()
 }
 
 #[test]
-fn a_child_cannot_reach_the_bytes_of_its_parents_device() {
+fn the_bytes_of_its_parents_device_are_an_error_in_a_child() {
     if !child::is_this() {
-        return child::passes("a_child_cannot_reach_the_bytes_of_its_parents_device", &[]);
+        return child::passes("the_bytes_of_its_parents_device_are_an_error_in_a_child", &[]);
     }
     let buffer = device("openreg").unwrap().allocate(5).unwrap();
     buffer.write(0, b"abcde").unwrap();
     // Past the core, as a kernel would.
     let span = buffer.span().unwrap();
     let memory: &OpenRegMemory = span.memory_as().unwrap();
-    let writes = || memory.bytes().unwrap().write(0..5).unwrap().fill(b'X');
-    assert_eq!(forked(writes), Err(libc::SIGSEGV));
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    let reaches = || {
+        let error = memory.bytes().unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Invalid);
+        assert!(error.to_string().contains("forked"), "{error}");
+        assert_eq!(locate(memory.address()), None);
+    };
+    let outcomes = std::thread::scope(|scope| {
+        // Its locks are held by the one thread or the other at most forks.
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(memory.bytes().is_ok() && locate(memory.address()).is_some());
+                }
+            });
+        }
+        let outcomes: Vec<_> = (0..50).map(|_| forked(reaches)).take_while(Result::is_ok).collect();
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        outcomes
+    });
+    assert_eq!(outcomes, vec![Ok(0); 50]);
+    assert_eq!(content(&buffer), b"abcde");
+}
+
+#[test]
+fn a_child_cannot_write_to_bytes_that_its_parent_had_at_hand() {
+    if !child::is_this() {
+        return child::passes("a_child_cannot_write_to_bytes_that_its_parent_had_at_hand", &[]);
+    }
+    let buffer = device("openreg").unwrap().allocate(5).unwrap();
+    buffer.write(0, b"abcde").unwrap();
+    let span = buffer.span().unwrap();
+    let bytes = span.memory_as::<OpenRegMemory>().unwrap().bytes().unwrap();
+    assert_eq!(forked(|| bytes.write(0..5).unwrap().fill(b'X')), Err(libc::SIGSEGV));
     assert_eq!(content(&buffer), b"abcde");
 }
