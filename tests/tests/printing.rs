@@ -1,10 +1,14 @@
 //! What tensors print, against what PyTorch prints: the table `printing/cases.txt`, made by the script beside it.
+//!
+//! The table has the cpu and the devices of openreg. Every other linked device that is there prints the same, but for its
+//! name.
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::str::FromStr;
 
-use device_registry::device;
+use device_conformance::device_or_skip;
+use device_registry::{Device, backends, device};
 use device_tensor::ndarray::ArrayD;
 use device_tensor::{Element, Tensor, bf16, f16};
 
@@ -13,6 +17,7 @@ device_registry::autoload!();
 const TABLE: &str = include_str!("../printing/cases.txt");
 
 const DTYPES: [&str; 10] = ["bf16", "bool", "f16", "f32", "f64", "i16", "i32", "i64", "i8", "u8"];
+/// Those of the table.
 const DEVICES: [&str; 3] = ["cpu", "openreg:0", "openreg:1"];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -42,11 +47,36 @@ fn tensors_print_as_in_pytorch() {
 }
 
 #[test]
+fn tensors_print_the_same_on_every_device() {
+    for device in linked_devices() {
+        let mut failures = Vec::new();
+        for case in cases().filter(|case| case.device == "cpu") {
+            let printed = case.tensor().and_then(|x| Ok(x.to(device)?.to_string()));
+            let printed = printed.unwrap_or_else(|error| format!("no tensor: {error}"));
+            // A longer name breaks lines elsewhere.
+            if on_one_line(&printed) != moved_to(device, &case.expected) {
+                let Case { dtype, shape, expected, .. } = case;
+                failures.push(format!(
+                    "{dtype} {shape}\nin PyTorch on the cpu:\n{expected}\nand here:\n{printed}\n"
+                ));
+            }
+        }
+        assert!(
+            failures.is_empty(),
+            "on `{device}` {} cases differ:\n\n{}",
+            failures.len(),
+            failures.join("\n")
+        );
+    }
+}
+
+#[test]
 fn a_tensor_that_has_been_elsewhere_prints_as_before() {
+    let devices = linked_devices();
     for case in cases() {
         let tensor = case.tensor().unwrap();
-        let there_and_back = DEVICES.map(device).into_iter().chain([Ok(tensor.device())]);
-        let moved = there_and_back.fold(tensor, |tensor, device| tensor.to(device.unwrap()).unwrap());
+        let there_and_back = devices.iter().copied().chain([tensor.device()]);
+        let moved = there_and_back.fold(tensor, |tensor, device| tensor.to(device).unwrap());
         assert_eq!(moved.to_string(), case.expected);
     }
 }
@@ -57,6 +87,35 @@ fn the_table_has_cases_of_every_dtype_on_every_device() {
     let there: BTreeSet<_> = cases().map(|case| (case.dtype, case.device)).collect();
     let wanted = DTYPES.iter().flat_map(|dtype| DEVICES.map(|device| (*dtype, device)));
     assert!(there.iter().copied().eq(wanted), "{there:?}");
+}
+
+/// The devices of all linked backends that are available. A backend that is not is skipped, with a line that says so.
+fn linked_devices() -> Vec<Device> {
+    let first: Vec<_> = backends().names().filter_map(device_or_skip).collect();
+    let all = |first: Device| {
+        (0..first.count().unwrap())
+            .map(move |ordinal| device(&format!("{}:{ordinal}", first.name())).unwrap())
+    };
+    first.into_iter().flat_map(all).collect()
+}
+
+/// What is printed, with all suffixes on the last line of the elements.
+fn on_one_line(text: &str) -> String {
+    let join =
+        |text: String, suffix: &str| text.replace(&format!(",\n       {suffix}"), &format!(", {suffix}"));
+    ["device=", "size=", "dtype="].into_iter().fold(text.to_owned(), join)
+}
+
+/// What is printed on `device` of a tensor that prints `text` on the cpu.
+fn moved_to(device: Device, text: &str) -> String {
+    let mut text = on_one_line(text);
+    if !device.is_cpu() {
+        // The device is the first suffix.
+        let others = [", size=", ", dtype="].iter().filter_map(|suffix| text.find(suffix));
+        let end = others.min().unwrap_or(text.len() - ")".len());
+        text.insert_str(end, &format!(", device='{device}'"));
+    }
+    text
 }
 
 /// The cases of the table, between empty lines and with comments before them.
