@@ -119,3 +119,39 @@ impl DeviceDriver for OpenRegDevice {
         Some(&*self.faults)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use device_registry::BackendErrorKind;
+
+    use super::*;
+
+    fn device() -> OpenRegDevice {
+        OpenRegDevice::new(0, 1 << 16).unwrap()
+    }
+
+    /// What a device says that was taken away.
+    fn refused(device: &OpenRegDevice) -> [BackendError; 2] {
+        [device.allocate(&AllocateOptions::new(1)).err().unwrap(), device.memory_info().err().unwrap()]
+    }
+
+    #[test]
+    fn a_driver_that_was_closed_says_so() {
+        let device = device();
+        device.close().unwrap();
+        for error in refused(&device) {
+            assert_eq!(error.kind(), BackendErrorKind::Invalid);
+            assert!(error.to_string().contains("the device is closed"), "{error}");
+        }
+        device.close().unwrap();
+    }
+
+    #[test]
+    fn a_driver_that_was_reset_is_lost() {
+        let device = device();
+        device.reset().unwrap();
+        for error in refused(&device) {
+            assert_eq!(error.to_string(), "device lost: it was reset, and this is what was there before");
+        }
+    }
+}

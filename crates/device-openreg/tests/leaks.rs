@@ -182,3 +182,42 @@ fn work_that_fails_or_is_skipped_leaves_nothing() {
         }
     });
 }
+
+/// How many mappings of the memory of `openreg:0` there are. A device that is open has two.
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains("memfd:openreg:0")).count()
+}
+
+#[test]
+fn a_device_that_is_closed_or_reset_gives_its_memory_back_with_the_last_of_what_is_held() {
+    const TEST: &str = "a_device_that_is_closed_or_reset_gives_its_memory_back_with_the_last_of_what_is_held";
+    if !child::is_this() {
+        return child::passes(TEST, &[]);
+    }
+    let device = device("openreg:0").unwrap();
+    for lost in [false, true, false] {
+        let held = device.allocate(100).unwrap();
+        let stream = device.default_stream().unwrap();
+        stream.fill(&held, .., &[1]).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(mappings(), 2);
+        let address = address(&held);
+        if lost {
+            device.inject(Fault::LoseDevice { nth: 1 }).unwrap();
+            held.fill(.., &[2]).unwrap_err();
+            device.reset().unwrap();
+        } else {
+            device.close().unwrap();
+        }
+        assert_eq!(mappings(), 2, "the program still holds a buffer");
+        assert!(held.read(0, &mut [0; 100]).is_err());
+        assert!(held.span().unwrap().memory_as::<OpenRegMemory>().unwrap().bytes().is_err());
+        assert_eq!(locate(address).map(|found| found.len), Some(100));
+        drop(held);
+        assert_eq!(mappings(), 0);
+        assert_eq!(locate(address), None);
+        // The stream is still there.
+        drop(stream);
+    }
+}
