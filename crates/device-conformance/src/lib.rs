@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod alone;
 mod check;
 mod checks;
 mod context;
@@ -11,6 +12,7 @@ mod lanes;
 mod lists;
 mod mirrored;
 mod outcome;
+mod possessions;
 mod present;
 pub mod process;
 mod programs;

@@ -22,7 +22,7 @@ use crate::{faults, isolate};
 /// The variable that lists backends which must not be skipped.
 pub(crate) const REQUIRE: &str = "DEVICE_CONFORMANCE_REQUIRE";
 /// The variable with the seconds that a check may take.
-const TIME_LIMIT: &str = "DEVICE_CONFORMANCE_TIME_LIMIT";
+pub(crate) const TIME_LIMIT: &str = "DEVICE_CONFORMANCE_TIME_LIMIT";
 
 /// Opening a device may take this many times as long as a check.
 const OPENING: u32 = 6;

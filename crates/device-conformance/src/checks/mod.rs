@@ -1,5 +1,6 @@
 //! The checks, a file for each group. Each group has a table of its checks at the top, which is all that lists them.
 
+mod closing;
 mod copies;
 mod drops;
 mod enumeration;
@@ -39,6 +40,7 @@ pub(crate) static GROUPS: &[&[Check]] = &[
     host_calls::CHECKS,
     errors::CHECKS,
     loss::CHECKS,
+    closing::CHECKS,
     statistics::CHECKS,
     programs::CHECKS,
     unsupported::CHECKS,

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::Duration;
 use std::{env, io};
 
-use device_conformance::{Check, Outcome, checks};
+use device_conformance::{Check, Outcome, checks, process};
 
+use crate::PATIENCE;
 use crate::defect::Defect;
 use crate::twin::{TWINS, Twin};
 
@@ -67,4 +68,14 @@ pub(crate) fn main() -> Option<ExitCode> {
     }
     // What hangs goes on, and nobody waits for it.
     exit(0)
+}
+
+/// Runs the check of a twin that a check has started this process for, by the name of its test in the suite. The check
+/// itself tells its parent the outcome.
+pub(crate) fn of_a_check() -> Option<ExitCode> {
+    let test = env::args().nth(1).filter(|_| process::is_child())?;
+    let (device, check) = test.split_once("::")?;
+    let twin = TWINS.into_iter().find(|twin| twin.device().resolve().to_string() == device)?;
+    let outcome = checks().find(|of| of.name() == check)?.run(twin.device(), PATIENCE);
+    Some(if let Outcome::Failed(_) = outcome { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

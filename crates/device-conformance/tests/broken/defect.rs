@@ -373,6 +373,17 @@ defects! {
     /// Memory of a lost device is wiped where the new one has its own.
     FreesOnTheNewDevice,
 
+    // Closing.
+
+    /// A close does not end a thread.
+    CloseLeavesAThread,
+    /// A close leaves a file open.
+    CloseLeavesAFile,
+    /// The memory of a device that is closed is kept.
+    CloseKeepsTheMemory,
+    /// The memory of a device that was reset is kept.
+    ResetKeepsTheMemory,
+
     // What is held and what is declared.
 
     /// Spans of work that is done are kept.

@@ -1,7 +1,7 @@
 //! A device of a twin, by functions that block.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use device_registry::{
     AllocateOptions, BackendError, DeviceDriver, FaultInjector, HostBuffer, Memory, MemoryInfo, Pattern,
@@ -10,7 +10,7 @@ use device_registry::{
 
 use crate::defect::Defect::*;
 use crate::faults::{Faults, Operation};
-use crate::misallocate::{self, Opener};
+use crate::misallocate::{self, Opener, lock};
 use crate::pool::{Place, Pool, TwinMemory};
 use crate::stream::TwinStream;
 use crate::twin::{Queues, Twin};
@@ -19,7 +19,8 @@ use crate::{misqueue, mistransfer as wrongly, transfer};
 
 pub(crate) struct TwinDevice {
     twin: &'static Twin,
-    pool: Arc<Pool>,
+    /// `None` once it was closed or reset.
+    pool: Mutex<Option<Arc<Pool>>>,
     faults: Arc<Faults>,
     opened_by: Opener,
 }
@@ -27,7 +28,12 @@ pub(crate) struct TwinDevice {
 impl TwinDevice {
     pub(crate) fn open(twin: &'static Twin) -> Result<Self, BackendError> {
         let (pool, faults) = (misallocate::pool()?, Faults::of_a_new_device());
-        Ok(Self { twin, pool, faults, opened_by: Opener::new() })
+        Ok(Self { twin, pool: Mutex::new(Some(pool)), faults, opened_by: Opener::new() })
+    }
+
+    fn pool(&self) -> Result<Arc<Pool>, BackendError> {
+        let pool = lock(&self.pool).clone();
+        pool.ok_or_else(|| BackendError::invalid("the device is closed"))
     }
 
     /// Comes before each operation.
@@ -52,16 +58,17 @@ impl DeviceDriver for TwinDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.faults.check()?;
         match self.twin.all {
-            true => Ok(misallocate::told(&self.pool)),
+            true => Ok(misallocate::told(&*self.pool()?)),
             false => Ok(MemoryInfo::unknown()),
         }
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         self.begin(Operation::Allocate(options.len))?;
-        misallocate::before(&self.pool, options.len)?;
-        let memory = TwinMemory::allocate(&self.pool, options.len, self.twin.alignment);
-        Ok(Arc::new(misallocate::after(&self.pool, options.len, memory)?))
+        let pool = self.pool()?;
+        misallocate::before(&pool, options.len)?;
+        let memory = TwinMemory::allocate(&pool, options.len, self.twin.alignment);
+        Ok(Arc::new(misallocate::after(&pool, options.len, memory)?))
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
@@ -124,6 +131,17 @@ impl DeviceDriver for TwinDevice {
         }
         // What still stalls is of the device that was.
         self.faults.lose();
+        if !wrong(ResetKeepsTheMemory) {
+            *lock(&self.pool) = None;
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), BackendError> {
+        misallocate::close()?;
+        if !wrong(CloseKeepsTheMemory) {
+            *lock(&self.pool) = None;
+        }
         Ok(())
     }
 

@@ -44,7 +44,7 @@ const ATTEMPTS: usize = 5;
 const IMPATIENCE: Duration = Duration::from_millis(1500);
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main().or_else(survey::main) {
+    if let Some(code) = child::main().or_else(child::of_a_check).or_else(survey::main) {
         return code;
     }
     let mut arguments = Arguments::from_args();

@@ -2,7 +2,7 @@
 
 use super::{Row, fails, hangs};
 use crate::defect::Defect::*;
-use crate::twin::{MINIMAL, QUEUED, SOUND};
+use crate::twin::{LAZY, MINIMAL, QUEUED, SOUND};
 
 pub(super) const ROWS: &[Row] = &[
     fails(
@@ -186,6 +186,10 @@ pub(super) const ROWS: &[Row] = &[
     ),
     fails(ResetChangesTheName, &SOUND, &["loss::it_is_still_counted"]),
     fails(FreesOnTheNewDevice, &SOUND, &["loss::other_devices_go_on", "loss::dropping_what_is_old"]),
+    fails(CloseLeavesAThread, &SOUND, &["closing::a_close_leaves_nothing_behind"]),
+    fails(CloseLeavesAFile, &QUEUED, &["closing::a_close_leaves_nothing_behind"]),
+    fails(CloseKeepsTheMemory, &LAZY, &["closing::a_close_leaves_nothing_behind"]),
+    fails(ResetKeepsTheMemory, &SOUND, &["closing::a_reset_leaves_nothing_behind"]),
     fails(
         SpansAreKept,
         &SOUND,

@@ -1,0 +1,79 @@
+//! What a device gives back when it is closed or reset. The suite has the same for a close, and cannot lose this device.
+
+#![cfg(target_os = "linux")]
+
+mod child;
+
+use std::time::{Duration, Instant};
+
+use device_conformance::process;
+use device_registry::{BackendErrorKind, Buffer, Device, Stream};
+use device_wgpu::WgpuDevice;
+
+device_registry::autoload!();
+
+/// The device, in a process of its own; `None` in the one that starts that.
+fn alone(test: &str) -> Option<Device> {
+    if child::is_this() {
+        return Some(device_registry::device("wgpu").unwrap());
+    }
+    device_conformance::device_or_skip("wgpu")?;
+    let output = child::again(test, &[]);
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !printed.contains("panicked"), "{}: {printed}", output.status);
+    None
+}
+
+fn used(device: Device) -> (Stream, Buffer) {
+    let (stream, buffer) = (device.default_stream().unwrap(), device.allocate(1 << 20).unwrap());
+    buffer.write(0, &[3; 1 << 20]).unwrap();
+    assert_eq!(stream.read(&buffer, ..).unwrap().wait().unwrap()[1000], 3);
+    (stream, buffer)
+}
+
+/// How many threads there are, once there are no more than `expected`; or after a second.
+fn threads(expected: usize) -> usize {
+    let end = Instant::now() + Duration::from_secs(1);
+    while process::threads().len() > expected && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    process::threads().len()
+}
+
+#[test]
+fn a_device_that_is_lost_and_reset_leaves_no_thread() {
+    let Some(device) = alone("a_device_that_is_lost_and_reset_leaves_no_thread") else { return };
+    let mut first = 0;
+    for round in 0..20 {
+        let (stream, buffer) = used(device);
+        device.with_driver(|driver: &WgpuDevice| Ok(driver.device().destroy())).unwrap();
+        let error = buffer.read(0, &mut [0; 4]).unwrap_err();
+        assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
+        device.reset().unwrap();
+        drop((stream, buffer));
+        if round == 2 {
+            first = process::threads().len();
+        }
+    }
+    assert_eq!(threads(first), first);
+}
+
+#[test]
+fn a_device_that_a_program_still_has_a_handle_of_goes_with_the_handle() {
+    let test = "a_device_that_a_program_still_has_a_handle_of_goes_with_the_handle";
+    let Some(device) = alone(test) else { return };
+    // What is made once and kept.
+    drop(used(device));
+    device.close().unwrap();
+    let closed = threads(0);
+
+    let held = used(device);
+    let open = process::threads().len();
+    assert!(open > closed, "one that finishes reads, at least");
+    let native = device.with_driver(|driver: &WgpuDevice| Ok(driver.device().clone())).unwrap();
+    device.close().unwrap();
+    assert!(threads(closed) > closed, "the program still has the device");
+    drop(native);
+    drop(held);
+    assert_eq!(threads(closed), closed);
+}
