@@ -1,10 +1,11 @@
 //! A point in a stream's work.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::open_device::{OpenDevice, lock};
+use crate::open_device::OpenDevice;
+use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::{BackendError, Device, DeviceError, EventDriver};
 
 /// A point in a stream's work, made by recording it: done when all work before it is. A cheap clone, which never
@@ -139,7 +140,7 @@ impl Event {
         let mut state = lock(&self.0.state);
         while let State::Queued { waited_for } = &mut *state {
             *waited_for = true;
-            state = self.0.reached.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.0.reached, state);
         }
         state.clone()
     }

@@ -5,13 +5,15 @@
 
 use std::cell::Cell;
 
+use crate::sync::thread_local;
+
 thread_local! {
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this thread is within one.
 pub(crate) fn is_running() -> bool {
-    RUNNING.get()
+    RUNNING.with(Cell::get)
 }
 
 /// Runs code of others that may not use devices.
@@ -20,10 +22,10 @@ pub(crate) fn run<T>(call: impl FnOnce() -> T) -> T {
 
     impl Drop for Restore {
         fn drop(&mut self) {
-            RUNNING.set(self.0);
+            RUNNING.with(|running| running.set(self.0));
         }
     }
 
-    let _restore = Restore(RUNNING.replace(true));
+    let _restore = Restore(RUNNING.with(|running| running.replace(true)));
     call()
 }

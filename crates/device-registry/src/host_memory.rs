@@ -10,9 +10,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::block::Block;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::{BackendError, Memory};
 
 /// Bytes of the host that serve as the memory of a device.
@@ -161,7 +161,7 @@ impl HostMemory {
         };
         // Not `wait_while`, which returns at the first wake-up, whatever it finds, if the lock is poisoned.
         while in_the_way(&windows) {
-            windows = self.closed.wait(windows).unwrap_or_else(PoisonError::into_inner);
+            windows = wait(&self.closed, windows);
         }
         let own = windows
             .entered
@@ -204,7 +204,7 @@ impl HostMemory {
 
     fn windows(&self) -> MutexGuard<'_, Windows> {
         // Nothing panics while the list is changed; and if it did, its entries would still be whole.
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.windows)
     }
 }
 

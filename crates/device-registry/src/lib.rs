@@ -70,6 +70,8 @@ mod host_call;
 #[allow(unsafe_code)]
 mod host_memory;
 mod in_flight;
+#[cfg(all(test, shuttle))]
+mod model;
 mod open;
 mod open_device;
 mod opened_device;
@@ -82,6 +84,7 @@ mod selector;
 mod span;
 mod statistics;
 mod stream;
+mod sync;
 #[cfg(test)]
 mod testing;
 mod transfer;

@@ -2,9 +2,8 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
 
 use entry_points::message::panic_message;
 
@@ -12,6 +11,7 @@ use crate::fork::Process;
 use crate::pending::Shared;
 use crate::queue::Queue;
 use crate::statistics::Statistics;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock, pause};
 use crate::{
     BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, Memory, Stream,
     host_call,
@@ -81,12 +81,6 @@ struct Later {
     /// So that a call has no lock to take where there is nothing.
     any: AtomicBool,
     values: Mutex<Vec<Box<dyn Any + Send>>>,
-}
-
-/// No code of others runs under the locks of this crate, but for one that guards no value; so a poisoned one holds nothing
-/// half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OpenDevice {
@@ -259,7 +253,7 @@ impl OpenDevice {
         // Calls of other threads that were let in before, and the work that they put in.
         fence(Ordering::SeqCst);
         while self.calls.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(Duration::from_micros(100));
+            pause();
         }
         let queues = self.queues();
         queues.iter().for_each(|queue| queue.settle_for_good());

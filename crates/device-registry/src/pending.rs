@@ -4,14 +4,15 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use entry_points::message::panic_message;
 
-use crate::open_device::{OpenDevice, lock, log_isolated};
+use crate::open_device::{OpenDevice, log_isolated};
 use crate::queue::Queue;
+use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 use crate::{BackendError, DeviceError, HostBuffer, host_call};
 
 /// What queued work will return. It can be waited for, asked, or awaited as a [`Future`].
@@ -178,7 +179,7 @@ impl Pending {
         let mut state = lock(&self.0.state);
         while matches!(state.answer, Answer::Open) {
             state.waited_for = true;
-            state = self.0.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.0.done, state);
         }
         self.take(&mut state)
     }
@@ -213,7 +214,7 @@ impl Pending {
                 drop(state);
                 return Err(self);
             };
-            state = self.0.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_timeout(&self.0.done, state, left);
         }
         let result = self.take(&mut state);
         drop(state);

@@ -9,13 +9,14 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use entry_points::message::panic_message;
 
 use crate::in_flight::InFlight;
-use crate::open_device::{OpenDevice, drop_isolated, lock, log_isolated};
+use crate::open_device::{OpenDevice, drop_isolated, log_isolated};
 use crate::operation::Operation;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 use crate::{BackendError, DeviceError, EventOptions, Priority, StreamDriver, StreamOptions, host_call};
 
 pub(crate) struct Queue {
@@ -136,7 +137,7 @@ impl Queue {
     ) -> Result<(), DeviceError> {
         if !state.has_thread {
             let queue = Arc::clone(self);
-            let thread = std::thread::Builder::new().name(format!("{} stream", self.device.device()));
+            let thread = thread::Builder::new().name(format!("{} stream", self.device.device()));
             if let Err(error) = thread.spawn(move || queue.work()) {
                 drop(state);
                 let error = BackendError::other("the stream's thread does not start").with_source(error);
@@ -176,7 +177,7 @@ impl Queue {
                     break;
                 }
                 state.thread_sleeps = true;
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = wait(&self.work, state);
                 continue;
             };
             let (number, call) = (state.finished, operation.name());
@@ -383,7 +384,7 @@ impl Queue {
     fn wait_for_thread<'a>(&self, mut state: MutexGuard<'a, State>, number: u64) -> MutexGuard<'a, State> {
         while state.finished < number {
             state.awaited = Some(state.awaited.map_or(number, |other| other.min(number)));
-            state = self.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.finished, state);
         }
         state
     }

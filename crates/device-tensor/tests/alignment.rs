@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use device_registry::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
-    HostMemory, Memory, MemoryInfo, Span, backends, device, open_windows,
+    HostMemory, Memory, MemoryInfo, OpenedDevice, Span, backends, device, open_windows,
 };
 use device_tensor::{Element, Tensor, bf16, f16};
 
@@ -32,8 +32,8 @@ impl Backend for Blocks {
         Ok(DeviceProperties::new("blocks").with_copy_alignment(BLOCK))
     }
 
-    fn open(&self, ordinal: usize) -> Result<Box<dyn DeviceDriver>, BackendError> {
-        Ok(Box::new(BlocksDevice { ordinal }))
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(BlocksDevice { ordinal }))
     }
 }
 

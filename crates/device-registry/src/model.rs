@@ -1,0 +1,366 @@
+//! Models of what threads do to a queue, its failures and its end, explored by [shuttle], which chooses at each lock, wait
+//! and atomic access which thread runs next:
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg shuttle" cargo test -p device-registry --lib model::
+//! ```
+//!
+//! A failure prints a schedule, which [`shuttle::replay`] runs again. Loom would explore every schedule, of far smaller
+//! models: it has no threads that nobody joins, which the queues' are, and a poll that goes round does not end there.
+//!
+//! [shuttle]: https://docs.rs/shuttle
+
+use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
+use std::time::Duration;
+
+use shuttle::thread;
+
+use crate::open_device::OpenDevice;
+use crate::operation::Operation;
+use crate::pending::{self, Completion, Pending};
+use crate::queue::Queue;
+use crate::sync::{Mutex, lock};
+use crate::{
+    AllocateOptions, BackendError, Device, DeviceDriver, DeviceError, DeviceProperties, EventDriver,
+    EventOptions, HostBuffer, Memory, MemoryInfo, Span, StreamDriver, StreamOptions,
+};
+
+/// How many schedules are tried of each model, at random and by PCT, which looks for orders that are rare at random.
+const SCHEDULES: usize = 400;
+
+fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, 3);
+}
+
+/// What the model's driver has seen. It has no bytes, so that copies and reads of it move none.
+#[derive(Default)]
+struct Seen {
+    calls: Mutex<Vec<&'static str>>,
+    /// Reads that were accepted and have no answer.
+    reads: Mutex<Vec<Completion>>,
+    closed: Mutex<bool>,
+}
+
+impl Seen {
+    fn note(&self, call: &'static str) {
+        assert!(!*lock(&self.closed), "`{call}` after the device was closed");
+        lock(&self.calls).push(call);
+    }
+
+    fn read(&self) -> Option<Completion> {
+        lock(&self.reads).pop()
+    }
+}
+
+struct Driver(Arc<Seen>);
+
+struct Bytes;
+
+impl Memory for Bytes {}
+
+impl DeviceDriver for Driver {
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        Ok(MemoryInfo::unknown())
+    }
+
+    fn allocate(&self, _options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        Ok(Arc::new(Bytes))
+    }
+
+    fn write(&self, _destination: &Span, _source: &[u8]) -> Result<(), BackendError> {
+        self.0.note("write");
+        Ok(())
+    }
+
+    fn read(&self, _source: &Span, _destination: &mut [u8]) -> Result<(), BackendError> {
+        self.0.note("read");
+        Ok(())
+    }
+
+    fn copy(&self, _source: &Span, _destination: &Span) -> Result<(), BackendError> {
+        self.0.note("copy");
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), BackendError> {
+        *lock(&self.0.closed) = true;
+        Ok(())
+    }
+}
+
+impl StreamDriver for Driver {
+    fn write(&self, _destination: &Span, _source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        self.0.note("queue write");
+        Ok(())
+    }
+
+    fn read(&self, _: &Span, _: HostBuffer, completion: Completion) -> Result<(), BackendError> {
+        self.0.note("queue read");
+        lock(&self.0.reads).push(completion);
+        Ok(())
+    }
+
+    fn copy(&self, _source: &Span, _destination: &Span) -> Result<(), BackendError> {
+        self.0.note("queue copy");
+        Ok(())
+    }
+
+    fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        self.0.note("queue record");
+        Ok(Box::new(Done))
+    }
+
+    fn flush(&self) -> Result<(), BackendError> {
+        self.0.note("queue flush");
+        Ok(())
+    }
+
+    fn query(&self) -> Result<bool, BackendError> {
+        self.0.note("queue query");
+        Ok(lock(&self.0.reads).is_empty())
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        self.0.note("queue synchronize");
+        Ok(())
+    }
+}
+
+struct Done;
+
+impl EventDriver for Done {
+    fn query(&self) -> Result<bool, BackendError> {
+        Ok(true)
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn elapsed_since(&self, _start: &dyn EventDriver) -> Result<Duration, BackendError> {
+        Ok(Duration::ZERO)
+    }
+}
+
+/// A device that was just opened. It is leaked, as all are.
+fn device() -> (&'static OpenDevice, Arc<Seen>) {
+    let seen = Arc::new(Seen::default());
+    let driver = Box::new(Driver(Arc::clone(&seen)));
+    let device = OpenDevice::new(Device::cpu(), driver, DeviceProperties::new("model"));
+    (Box::leak(Box::new(device)), seen)
+}
+
+/// A stream's queue that is the core's: a thread.
+fn threaded(device: &'static OpenDevice) -> Arc<Queue> {
+    Queue::new(device, None, &StreamOptions::new())
+}
+
+/// A stream's queue that is the driver's.
+fn driven(device: &'static OpenDevice, seen: &Arc<Seen>) -> Arc<Queue> {
+    Queue::new(device, Some(Box::new(Driver(Arc::clone(seen)))), &StreamOptions::new())
+}
+
+fn span(device: &'static OpenDevice) -> Span {
+    let allocation = crate::span::Allocation::new(device, Some(Arc::new(Bytes)), 1);
+    Span::new(&Arc::new(allocation), 0..1).expect("it has a byte")
+}
+
+fn fails(why: &'static str) -> Operation {
+    Operation::Launch { spans: Vec::new(), kernel: Box::new(move |_| Err(BackendError::other(why))) }
+}
+
+fn succeeds() -> Operation {
+    Operation::Launch { spans: Vec::new(), kernel: Box::new(|_| Ok(())) }
+}
+
+/// A host call that notes itself.
+fn notes(what: &'static str, log: &Arc<StdMutex<Vec<&'static str>>>) -> Operation {
+    let log = Arc::clone(log);
+    Operation::Call(Box::new(move || log.lock().unwrap().push(what)))
+}
+
+fn enqueue_read(queue: &Arc<Queue>) -> Pending {
+    let (pending, completion) = pending::pair(queue.device(), queue, "read", 1);
+    let destination = HostBuffer::from(vec![0]);
+    queue.accept(Operation::Read { source: span(queue.device()), destination, completion }).unwrap();
+    pending
+}
+
+/// Polls a queue until it is done or fails.
+fn poll(queue: &Queue) -> Result<(), DeviceError> {
+    while !queue.query()? {
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+fn is(result: Result<(), DeviceError>, why: &str) -> usize {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            assert!(error.to_string().contains(why), "{error}");
+            1
+        }
+    }
+}
+
+#[test]
+fn a_poll_never_takes_failed_work_for_done() {
+    explore(|| {
+        let queue = threaded(device().0);
+        queue.accept(fails("on purpose")).unwrap();
+        assert_eq!(is(poll(&queue), "on purpose"), 1, "it counts as done, and its failure was not reported");
+        queue.close();
+    });
+}
+
+#[test]
+fn of_several_threads_that_ask_one_gets_the_failure() {
+    explore(|| {
+        let queue = threaded(device().0);
+        queue.accept(fails("on purpose")).unwrap();
+        let other = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || is(queue.synchronize(), "on purpose"))
+        };
+        let here = is(poll(&queue), "on purpose");
+        assert_eq!(here + other.join().unwrap(), 1);
+        queue.accept(succeeds()).unwrap();
+        assert_eq!(is(queue.synchronize(), "nothing"), 0, "it was reported");
+        queue.close();
+    });
+}
+
+#[test]
+fn a_stream_that_is_dropped_leaves_its_failure_to_the_device_once() {
+    explore(|| {
+        let (device, _) = device();
+        let queue = threaded(device);
+        queue.accept(fails("on purpose")).unwrap();
+        let waits = thread::spawn(move || is(device.synchronize(), "on purpose"));
+        queue.close();
+        drop(queue);
+        let mut reported = waits.join().unwrap();
+        // Its thread may not have come to its end.
+        for _ in 0..50 {
+            if reported == 1 {
+                break;
+            }
+            thread::yield_now();
+            reported += is(device.synchronize(), "on purpose");
+        }
+        assert_eq!(reported + is(device.synchronize(), "on purpose"), 1);
+    });
+}
+
+#[test]
+fn a_read_that_fails_at_any_time_is_reported_once_beside_its_own_answer() {
+    explore(|| {
+        let (device, seen) = device();
+        let queue = driven(device, &seen);
+        let read = enqueue_read(&queue);
+        let driver = thread::spawn(move || {
+            seen.read().expect("it was accepted").finish(Err(BackendError::other("the read failed")));
+        });
+        // The stream is dropped meanwhile, and the device looks at what is left of it.
+        queue.close();
+        drop(queue);
+        let mut reported = 0;
+        for _ in 0..2 {
+            device.collect();
+            reported += is(device.synchronize(), "the read failed");
+        }
+        driver.join().unwrap();
+        assert!(read.is_ready() && read.wait().is_err());
+        device.collect();
+        for _ in 0..2 {
+            reported += is(device.synchronize(), "the read failed");
+        }
+        assert_eq!(reported, 1);
+    });
+}
+
+#[test]
+fn a_read_wakes_the_thread_that_waits_for_it() {
+    explore(|| {
+        let (device, seen) = device();
+        let queue = driven(device, &seen);
+        let read = enqueue_read(&queue);
+        let waits = thread::spawn(move || read.wait().map(drop));
+        seen.read().expect("it was accepted").finish(Ok(HostBuffer::from(vec![7])));
+        waits.join().unwrap().unwrap();
+        queue.close();
+    });
+}
+
+#[test]
+fn work_is_done_in_the_order_of_its_thread_whoever_else_enqueues() {
+    explore(|| {
+        let (queue, log) = (threaded(device().0), Arc::default());
+        let other = {
+            let (queue, log) = (Arc::clone(&queue), Arc::clone(&log));
+            thread::spawn(move || ["c", "d"].map(|what| queue.accept(notes(what, &log)).unwrap()))
+        };
+        ["a", "b"].map(|what| queue.accept(notes(what, &log)).unwrap());
+        other.join().unwrap();
+        queue.synchronize().unwrap();
+        let log = log.lock().unwrap();
+        let place = |what| log.iter().position(|&noted| noted == what).expect("it was done");
+        assert!(place("a") < place("b") && place("c") < place("d") && log.len() == 4, "{log:?}");
+        queue.close();
+    });
+}
+
+#[test]
+fn work_for_a_drivers_queue_waits_for_the_host_call_before_it_and_is_flushed() {
+    explore(|| {
+        let (device, seen) = device();
+        let (queue, log) = (driven(device, &seen), Arc::default());
+        queue.accept(notes("call", &log)).unwrap();
+        let source = Arc::new(HostBuffer::from(vec![1]));
+        queue.accept(Operation::Write { source, destination: span(device) }).unwrap();
+        queue.close();
+        drop(queue);
+        let write = loop {
+            let calls = lock(&seen.calls).clone();
+            let write = calls.iter().position(|&call| call == "queue write");
+            match write {
+                Some(write) if calls[write..].contains(&"queue flush") => break write,
+                _ => thread::yield_now(),
+            }
+        };
+        assert_eq!(*log.lock().unwrap(), ["call"], "the write at {write} came first");
+    });
+}
+
+#[test]
+fn no_call_reaches_the_driver_after_its_device_was_closed() {
+    explore(|| {
+        let (device, seen) = device();
+        let queue = driven(device, &seen);
+        let other = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                let source = Arc::new(HostBuffer::from(vec![1]));
+                let _ = queue.accept(Operation::Write { source, destination: span(queue.device()) });
+                let _ = queue.query();
+            })
+        };
+        device.close().unwrap();
+        other.join().unwrap();
+        assert!(queue.accept(succeeds()).is_err());
+        queue.close();
+    });
+}
+
+#[test]
+fn of_two_threads_that_close_a_device_one_does() {
+    explore(|| {
+        let (device, _) = device();
+        let other = thread::spawn(move || device.close().is_ok());
+        let here = device.close().is_ok();
+        assert!(here != other.join().unwrap());
+    });
+}
