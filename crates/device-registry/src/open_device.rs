@@ -1,6 +1,7 @@
 //! A device that is open: calls into its driver, none of which is trusted, and what the core keeps about it.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -39,8 +40,8 @@ pub(crate) struct OpenDevice {
     open_reads: Mutex<Vec<Weak<Shared>>>,
     /// Queues whose streams are gone and whose work, in a queue of the driver's, may not be done.
     closed: Mutex<Vec<Arc<Queue>>>,
-    /// What nobody has been told of streams that are gone: the first error.
-    untold: Mutex<Option<DeviceError>>,
+    /// Failures of streams that were dropped, which are not reported yet, oldest first.
+    unreported: Mutex<VecDeque<DeviceError>>,
     default_stream: Mutex<Option<Stream>>,
     /// So that a blocking call takes no lock where there is none.
     has_default_stream: AtomicBool,
@@ -99,7 +100,7 @@ impl OpenDevice {
             queues: Mutex::default(),
             open_reads: Mutex::default(),
             closed: Mutex::default(),
-            untold: Mutex::default(),
+            unreported: Mutex::default(),
             default_stream: Mutex::default(),
             has_default_stream: AtomicBool::new(false),
         }
@@ -258,7 +259,8 @@ impl OpenDevice {
         let queues = self.queues();
         queues.iter().for_each(|queue| queue.settle_for_good());
         let late = queues.iter().map(|queue| queue.take_failure());
-        let late: Vec<_> = late.chain([self.take_untold()]).filter_map(Result::err).collect();
+        let late: Vec<_> =
+            late.filter_map(Result::err).chain(std::mem::take(&mut *lock(&self.unreported))).collect();
         let closed = std::mem::take(&mut *lock(&self.closed));
         drop_isolated(self.device, closed);
         let closed = isolated(self.device, CALL, || self.driver.close());
@@ -376,9 +378,15 @@ impl OpenDevice {
         }
     }
 
-    /// Keeps an error that the streams' users did not ask for.
-    pub(crate) fn tell_later(&self, error: DeviceError) {
-        lock(&self.untold).get_or_insert(error);
+    /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize).
+    pub(crate) fn report_later(&self, error: DeviceError) {
+        /// In a program that never synchronizes a device, they are logged and not kept without end.
+        const MOST: usize = 1000;
+
+        let mut unreported = lock(&self.unreported);
+        if unreported.len() < MOST {
+            unreported.push_back(error);
+        }
     }
 
     /// Waits for the work of all streams.
@@ -391,11 +399,11 @@ impl OpenDevice {
         queues.iter().try_for_each(|queue| queue.take_failure())?;
         self.collect();
         self.check("synchronize")?;
-        self.take_untold()
+        self.take_unreported()
     }
 
-    fn take_untold(&self) -> Result<(), DeviceError> {
-        lock(&self.untold).take().map_or(Ok(()), Err)
+    fn take_unreported(&self) -> Result<(), DeviceError> {
+        lock(&self.unreported).pop_front().map_or(Ok(()), Err)
     }
 
     /// The default stream, if there is one.

@@ -313,7 +313,7 @@ impl Unfinished {
         let queue = queue.upgrade();
         let fail = || match &queue {
             Some(queue) => queue.fail(error.clone()),
-            None => device.tell_later(error.clone()),
+            None => device.report_later(error.clone()),
         };
         // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
         let before = shared.is_open_in_queue(dropped.then_some(&error));

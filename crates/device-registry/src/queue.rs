@@ -225,7 +225,7 @@ impl Queue {
     fn leave_unreported(&self, mut state: MutexGuard<'_, State>) {
         let Err(error) = state.take_failure() else { return };
         // Under the lock, so that whoever finds nothing here any more finds it there.
-        self.device.tell_later(error.clone());
+        self.device.report_later(error.clone());
         drop(state);
         log_isolated(|| log::error!("work of a stream that is gone: {error}"));
     }
@@ -437,7 +437,7 @@ impl Queue {
             Ok(done) => done,
             Err(_) if self.device.is_gone() => true,
             Err(error) => {
-                self.device.tell_later(error);
+                self.device.report_later(error);
                 false
             }
         }

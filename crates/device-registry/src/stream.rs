@@ -85,7 +85,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The first error of any stream that nobody was told of; the others are those of the next call.
+    /// The first failure of any stream that was not reported; each next call returns the next one. Of streams that were
+    /// dropped, the first 1,000 are kept for it, and all are logged.
     pub fn synchronize(self) -> Result<(), DeviceError> {
         match open::known(self)? {
             Some(device) => device.synchronize(),

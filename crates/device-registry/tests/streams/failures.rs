@@ -228,3 +228,25 @@ fn a_read_that_a_driver_gives_up_is_an_error() {
         assert!(told(read.wait()).ends_with("read: the backend dropped the work unfinished"));
     });
 }
+
+#[test]
+fn the_device_returns_the_failures_of_dropped_streams_one_by_one() {
+    ends(|| {
+        let (device, _) = plain();
+        let whys = ["first", "second", "third"];
+        for why in whys {
+            drop(failed(device, why));
+        }
+        let mut reported: Vec<_> = Vec::new();
+        while reported.len() < whys.len() {
+            match device.synchronize() {
+                Ok(()) => thread::yield_now(),
+                Err(error) => reported.push(error.to_string()),
+            }
+        }
+        for why in whys {
+            assert_eq!(reported.iter().filter(|error| error.ends_with(why)).count(), 1, "{reported:?}");
+        }
+        device.synchronize().unwrap();
+    });
+}
