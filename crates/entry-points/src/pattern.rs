@@ -1,5 +1,7 @@
 //! Globs over entry point names: `vorb*`, `mp?`, `codec-vorbis/*`.
 
+use std::str::Chars;
+
 use crate::EntryPoint;
 
 /// A pattern: `name` or `package/name`, in which `*` stands for any text and `?` for one character.
@@ -33,32 +35,30 @@ impl Pattern {
     }
 }
 
-/// Linear space and at most quadratic time, whatever the number of stars: only the last star is ever retried.
+/// No space and at most quadratic time, whatever the number of stars: only the last star is ever retried.
 fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p + 1, t));
-                p += 1;
+    let (mut pattern, mut text) = (pattern.chars(), text.chars());
+    // What is behind the last star of the pattern, and the text that it is compared with.
+    let mut star: Option<(Chars<'_>, Chars<'_>)> = None;
+    loop {
+        let (mut rest, mut after) = (pattern.clone(), text.clone());
+        match (rest.next(), after.next()) {
+            (Some('*'), _) => {
+                star = Some((rest.clone(), text.clone()));
+                pattern = rest;
             }
-            Some(&c) if c == b'?' || c == text[t] => {
-                p += 1;
-                t += 1;
+            (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
+                (pattern, text) = (rest, after);
             }
-            _ => match star {
-                Some((after, from)) => {
-                    star = Some((after, from + 1));
-                    p = after;
-                    t = from + 1;
-                }
-                None => return false,
-            },
+            (None, None) => return true,
+            (Some(_), None) => return false,
+            (_, Some(_)) => {
+                let Some((behind, from)) = &mut star else { return false };
+                from.next();
+                (pattern, text) = (behind.clone(), from.clone());
+            }
         }
     }
-    pattern[p..].iter().all(|&c| c == b'*')
 }
 
 #[cfg(test)]
@@ -82,6 +82,9 @@ mod tests {
             ("", "x", false),
             ("**", "anything", true),
             ("a*b*c", "aXbXbXc", true),
+            ("codec-?", "codec-é", true),
+            ("codec-??", "codec-é", false),
+            ("*?x", "éx", true),
         ] {
             assert_eq!(glob(pattern, text), expected, "{pattern} against {text}");
         }
