@@ -23,4 +23,7 @@ mod summary;
 pub use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
 pub use crate::outcome::Outcome;
 pub use crate::present::device_or_skip;
+// Not public API. Used by this repository's fuzz targets.
+#[doc(hidden)]
+pub use crate::programs::run_program_of;
 pub use crate::suite::{Suite, run};

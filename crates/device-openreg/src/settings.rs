@@ -43,7 +43,7 @@ impl Settings {
         Self::from_variables(|name| env::var_os(name))
     }
 
-    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, LoadFailure> {
+    pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, LoadFailure> {
         let read = |name| Setting::read(name, variable(name));
         let mut settings = Self::default();
         let devices = read(DEVICES)?;

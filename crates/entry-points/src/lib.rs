@@ -6,6 +6,8 @@ mod entry;
 mod entry_point;
 mod error;
 mod failure;
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod group_name;
 mod index;

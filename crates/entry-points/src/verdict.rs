@@ -13,7 +13,7 @@ pub(crate) struct Candidate<P: ?Sized + 'static> {
 
 /// By what right an entry point claims its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub enum Claim {
     /// The group itself declares it.
     BuiltIn,
     /// A collector brought it.
@@ -28,10 +28,19 @@ pub(crate) enum Claim {
 
 /// What becomes of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// It is behind the name.
     On,
-    Off { by: Arc<str> },
-    Duplicate { of: Arc<[String]> },
+    /// A switch turns it off.
+    Off {
+        /// The switch.
+        by: Arc<str>,
+    },
+    /// Others have the name.
+    Duplicate {
+        /// The others.
+        of: Arc<[String]>,
+    },
 }
 
 /// One verdict for each of `candidates`, which all claim one name. At most one is on.
@@ -96,7 +105,7 @@ pub(crate) fn judge<P: ?Sized>(
 
 /// What a name as a whole comes to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// This candidate is behind the name.
     On(usize),
     /// Nothing is, because this candidate is switched off.

@@ -25,6 +25,10 @@ pub(super) fn drafts(most: usize) -> impl Strategy<Value = Draft> {
 }
 
 impl Draft {
+    pub(super) fn new(scale: u8, steps: Vec<[u16; 8]>) -> Self {
+        Self { scale, steps }
+    }
+
     /// Drafts that are a little simpler: without a step, or with a smaller number.
     pub(super) fn simpler(&self) -> impl Iterator<Item = Self> {
         let scale = (self.scale > 0).then(|| Self { scale: 0, ..self.clone() });

@@ -3,12 +3,13 @@
 //! A [draft](draw::Draft) is a list of numbers, which can be drawn at random and made smaller. [`Rules`](draw::Rules)
 //! make a program of it: with the bytes that have to come of it, and with events where streams that touch the same
 //! bytes are to wait for each other. It is [run](execute), and if it fails, the smallest that also fails is
-//! [printed](print) as code.
+//! [printed](print) as code. A fuzzer's [text](text) is a draft too.
 
 mod draw;
 mod execute;
 mod hold;
 mod print;
+mod text;
 
 use std::ops::Range;
 
@@ -16,6 +17,7 @@ use device_registry::Device;
 
 pub(crate) use draw::{Kind, Rules};
 pub(crate) use hold::{Settings, hold};
+pub use text::run_program_of;
 
 /// What is done, one after the other, and what has to come of it. Buffers, events and streams go by their numbers, in
 /// the order in which they are made.

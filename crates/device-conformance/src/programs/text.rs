@@ -1,0 +1,79 @@
+//! Drafts in the form of text, of any bytes: a fuzzer finds its way through them, and people can write them.
+
+use device_registry::Device;
+
+use super::Rules;
+use super::draw::{Draft, Kind};
+use crate::check::DEFAULT_TIME_LIMIT;
+use crate::failure::Failure;
+use crate::isolate;
+use crate::outcome::Outcome;
+
+/// Every kind of step, by its digit in the text.
+const KINDS: &[Kind] = &[
+    Kind::Write,
+    Kind::Fill,
+    Kind::Copy,
+    Kind::Read,
+    Kind::Record,
+    Kind::Wait,
+    Kind::Call,
+    Kind::Slice,
+    Kind::Allocate,
+    Kind::Drop,
+];
+
+/// What is beyond is left out: programs are to end soon.
+const STEPS: usize = 40;
+
+/// Runs the program that a text stands for, and compares what comes of it with the model. The failure has the program.
+///
+/// Each byte is a number, counted from `0`, and what a line lacks is zero. The first line says how many streams each
+/// device has, less one; whether functions that block do some of the work; how many devices there are, less one, all
+/// of which are `device`; and the scale of the buffers. Each line behind it is a step: its kind by its place in
+/// [`KINDS`], and the numbers that [`Rules::program`] makes a step of.
+pub fn run_program_of(text: &[u8], device: Device) -> Result<(), String> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let [streams, blocking, devices, scale, ..] = numbers(lines.next().unwrap_or_default());
+    let steps = lines.take(STEPS).map(numbers).collect();
+    let devices = vec![device; 1 + usize::from(devices % 2)];
+    let failed = |failure: Failure| format!("{}\nat {}", failure.message, failure.at);
+    let rules = Rules::new(&devices, 1 + usize::from(streams % 4), KINDS).map_err(failed)?;
+    let rules = if blocking % 2 == 1 { rules.with_blocking() } else { rules };
+    let program = rules.program(&Draft::new(scale as u8, steps));
+    let printed = program.to_string();
+    match isolate::run("a program", DEFAULT_TIME_LIMIT, move || program.execute()) {
+        Ok(Outcome::Passed) => Ok(()),
+        Ok(Outcome::Failed(why) | Outcome::Unsupported(why)) => Err(format!("{why}\n\n{printed}")),
+        Err(hung) => Err(format!("{}\n\n{printed}", Outcome::from(hung))),
+    }
+}
+
+fn numbers(line: &[u8]) -> [u16; 8] {
+    let number = |at| line.get(at).map_or(0, |byte: &u8| byte.wrapping_sub(b'0').into());
+    std::array::from_fn(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_is_a_number_from_the_digit_zero_on_and_what_is_not_there_is_zero() {
+        assert_eq!(numbers(b"019:"), [0, 1, 9, 10, 0, 0, 0, 0]);
+        assert_eq!(numbers(b"/12345678"), [255, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(numbers(b""), [0; 8]);
+    }
+
+    #[test]
+    fn a_step_of_every_kind_is_run_by_its_digit() {
+        let all: String = (0..KINDS.len()).map(|kind| format!("\n{kind}1")).collect();
+        assert_eq!(run_program_of(format!("1111{all}").as_bytes(), Device::cpu()), Ok(()));
+    }
+
+    #[test]
+    fn a_failure_has_the_program() {
+        let error = run_program_of(b"0\n0", Device::parse("cpu:1").unwrap()).unwrap_err();
+        assert!(error.contains("there is no device `cpu:1`"), "{error}");
+    }
+}
