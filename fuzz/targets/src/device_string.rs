@@ -1,0 +1,166 @@
+//! Device strings, against the grammar in the documentation of `Device`.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::str::FromStr;
+use std::sync::Once;
+
+use device_registry::{
+    Device, DeviceError, DeviceUuid, PciAddress, Switches, backends, first_available, is_available,
+};
+
+use crate::check_message;
+
+const RESERVED: [&str; 4] = ["auto", "default", "all", "none"];
+
+/// The input is a device string or a comma list of them.
+pub fn device_string(input: &[u8]) {
+    static BACKENDS: Once = Once::new();
+    BACKENDS.call_once(|| {
+        backends().configure(Switches::default()).expect("nothing has used the backends yet");
+        for name in ["cpu", "openreg"] {
+            assert!(backends().get(name).is_some(), "{name} is linked");
+        }
+    });
+    let text = String::from_utf8_lossy(input);
+    check_device(&text);
+    check_list(&text);
+    check_identity::<DeviceUuid>(&text);
+    check_identity::<PciAddress>(&text);
+}
+
+fn check_device(text: &str) {
+    let parsed = Device::parse(text);
+    assert_eq!(is_available(text), parsed.as_ref().is_ok_and(|device| exists(*device)), "{text:?}");
+    let device = match parsed {
+        Ok(device) => device,
+        Err(error) => return check_error(text, &error),
+    };
+    let form = Form::of(text).unwrap_or_else(|| panic!("{text:?} is not in the grammar and gives {device}"));
+    assert_eq!(device.name(), form.name, "{text:?}");
+    match form.rest {
+        Rest::Index(index) => {
+            assert_eq!(device.index(), index.filter(|index| *index > 0 || !device.is_cpu()), "{text:?}");
+        }
+        Rest::Selector => {
+            assert!(exists(device) && (device.is_cpu() || device.index().is_some()), "{text:?}");
+        }
+    }
+    let printed = device.to_string();
+    let again = Device::parse(&printed).unwrap_or_else(|error| panic!("{printed:?}: {error}"));
+    assert!(again == device && hash(again) == hash(device), "{text:?} is {device}, and that is {again}");
+    assert_eq!(Device::from_str(text).ok(), Some(device), "{text:?}");
+    assert_eq!(Device::try_from(text).ok(), Some(device), "{text:?}");
+    let resolved = device.resolve();
+    assert!(resolved.is_cpu() || resolved.index().is_some(), "{text:?}");
+    assert_eq!(resolved.resolve(), resolved, "{text:?}");
+}
+
+/// The error is of the kind that the grammar and what is linked call for.
+fn check_error(text: &str, error: &DeviceError) {
+    let message = error.to_string();
+    check_message(&message);
+    check_message(&format!("{error:?}"));
+    let form = Form::of(text);
+    let linked = form.as_ref().is_some_and(|form| backends().get(form.name).is_some());
+    match error {
+        DeviceError::Syntax(_) => {
+            assert!(form.is_none(), "{text:?} is in the grammar: {message}");
+            assert!(!message.contains('\n') && message.chars().count() < 1500, "{message}");
+        }
+        DeviceError::UnknownBackend(_) => assert!(form.is_some() && !linked, "{text:?}: {message}"),
+        DeviceError::Selector(_) => {
+            let selects = form.is_some_and(|form| matches!(form.rest, Rest::Selector));
+            assert!(selects && linked, "{text:?}: {message}");
+        }
+        _ => panic!("{text:?} is not to give this error: {message}"),
+    }
+}
+
+fn check_list(list: &str) {
+    let texts: Vec<&str> = list.split(',').collect();
+    let found = first_available(list);
+    if texts.iter().any(|text| Form::of(text).is_none()) {
+        assert!(matches!(found, Err(DeviceError::Syntax(_))), "{list:?} is not well formed");
+        return;
+    }
+    match (found, texts.iter().find(|text| is_available(text))) {
+        (Ok(device), Some(first)) => {
+            assert_eq!(Device::parse(first).ok(), Some(device), "{list:?}");
+        }
+        (Err(DeviceError::NoneAvailable(none)), None) => {
+            let tried = none.causes().iter().map(|(text, _)| text.as_str());
+            assert!(tried.eq(texts.iter().copied()), "{list:?}: {none:?}");
+            check_message(&none.to_string());
+        }
+        (found, first) => panic!("{list:?}: the first is {first:?}, and found is {found:?}"),
+    }
+}
+
+/// What is printed is read again as the same.
+fn check_identity<T: FromStr<Err: std::fmt::Display> + ToString + PartialEq>(text: &str) {
+    match text.parse::<T>() {
+        Ok(value) => {
+            let printed = value.to_string();
+            assert!(
+                printed.parse().is_ok_and(|again: T| again == value),
+                "{text:?} is printed as {printed:?}"
+            );
+        }
+        Err(error) => assert!(!error.to_string().is_empty(), "{text:?}"),
+    }
+}
+
+fn exists(device: Device) -> bool {
+    let ordinal = usize::from(device.resolve().index().unwrap_or_default());
+    device.count().is_ok_and(|count| ordinal < count)
+}
+
+fn hash(device: Device) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    device.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A device string that is in the grammar, read in another way than the crate does.
+struct Form<'a> {
+    name: &'a str,
+    rest: Rest,
+}
+
+enum Rest {
+    Index(Option<u16>),
+    Selector,
+}
+
+impl<'a> Form<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let name = text.split([':', '@']).next()?;
+        let starts = name.starts_with(|c: char| c == '_' || c.is_ascii_lowercase());
+        let continues = name.chars().all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit());
+        if !starts || !continues || name.len() > 32 || RESERVED.contains(&name) {
+            return None;
+        }
+        let rest = &text[name.len()..];
+        let rest = if rest.is_empty() {
+            Rest::Index(None)
+        } else if let Some(index) = rest.strip_prefix(':') {
+            // In the form that a number is printed in, and in no other.
+            Rest::Index(Some(index.parse().ok().filter(|number: &u16| number.to_string() == index)?))
+        } else if let Some(prefix) = rest.strip_prefix("@uuid=") {
+            begins_a_uuid(prefix).then_some(Rest::Selector)?
+        } else {
+            rest.strip_prefix("@pci=")?.parse::<PciAddress>().ok().map(|_| Rest::Selector)?
+        };
+        Some(Self { name, rest })
+    }
+}
+
+/// Whether a UUID results when the prefix is completed with digits and hyphens.
+fn begins_a_uuid(prefix: &str) -> bool {
+    const DIGITS: &str = "00000000000000000000000000000000";
+    const GROUPS: &str = "00000000-0000-0000-0000-000000000000";
+    let completed = |form: &str| form.get(prefix.len()..).map(|rest| format!("{prefix}{rest}"));
+    let grouped = completed(GROUPS).is_some_and(|text| text.parse::<DeviceUuid>().is_ok());
+    let digits = completed(DIGITS).is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    !prefix.is_empty() && (grouped || digits)
+}

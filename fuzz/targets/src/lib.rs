@@ -1,0 +1,39 @@
+//! The bodies of the fuzz targets: functions that take any bytes, and panic where the code under test is wrong.
+//!
+//! `fuzz_targets/` hands them the inputs of libFuzzer, and `tests/corpus.rs` those of the corpus. `../README.md` says
+//! what each of them checks and how its inputs are written.
+
+#![forbid(unsafe_code)]
+
+mod device_string;
+mod openreg_settings;
+mod program;
+mod switches;
+mod tensor;
+
+pub use crate::device_string::device_string;
+pub use crate::openreg_settings::openreg_settings;
+pub use crate::program::program;
+pub use crate::switches::switches;
+pub use crate::tensor::tensor;
+
+device_registry::autoload!();
+
+/// The body of a target.
+pub type Body = fn(&[u8]);
+
+/// Every target by its name, which is that of its folder in the corpus and of its file in `fuzz_targets/`.
+pub const TARGETS: &[(&str, Body)] = &[
+    ("device_string", device_string),
+    ("openreg_settings", openreg_settings),
+    ("program", program),
+    ("switches", switches),
+    ("tensor", tensor),
+];
+
+/// Panics unless a message is fit to be shown: there is one, and no text from outside can write to a terminal with it.
+fn check_message(message: &str) {
+    assert!(!message.trim().is_empty(), "an error has a message");
+    let raw = message.chars().find(|&c| c.is_control() && c != '\n');
+    assert!(raw.is_none(), "a message has text that is not escaped: {message:?}");
+}
