@@ -17,6 +17,7 @@ impl Rules {
         Self(Settings::from_env(prefix, read))
     }
 
+    /// Those that a program sets.
     pub fn from_code(switches: &Switches) -> Self {
         Self(Settings::from_code(switches))
     }

@@ -6,7 +6,7 @@ use device_registry::Fault;
 
 use crate::check_message;
 
-/// The very file of the backend, which shows it to no other crate.
+/// The backend's own source file: it is a private module there.
 #[path = "../../../crates/device-openreg/src/settings.rs"]
 #[allow(dead_code, reason = "the backend reads the environment, and this does not")]
 mod settings;
@@ -25,7 +25,8 @@ pub fn openreg_settings(input: &[u8]) {
             let devices = value(DEVICES).filter(|_| is_set(DEVICES));
             let count = devices.map_or(Some(2), |count| count.to_str()?.parse().ok());
             assert_eq!(Some(settings.memory.len()), count, "{set:?}");
-            let sound = |bytes: &usize| *bytes > 0 && bytes.is_multiple_of(4096) && isize::try_from(*bytes).is_ok();
+            let sound =
+                |bytes: &usize| *bytes > 0 && bytes.is_multiple_of(4096) && isize::try_from(*bytes).is_ok();
             assert!(settings.memory.iter().all(sound), "{set:?}");
             let faults = ALL[2..].iter().filter(|name| is_set(name)).count();
             assert_eq!(settings.faults.len(), faults, "{set:?}");

@@ -11,7 +11,7 @@ use self::element::Number;
 use self::printed::Printed;
 use crate::check_message;
 
-/// Arrays of more elements are skipped, which takes the time of many smaller ones.
+/// Larger arrays are skipped: one takes the time of many smaller ones.
 const ELEMENTS: usize = 4096;
 
 /// The first line of the input has a digit for the dtype, one for how the data is arranged, one for how the elements are

@@ -46,6 +46,18 @@ fn every_target_has_a_corpus_a_program_of_libfuzzer_and_a_test() {
     }
 }
 
+#[test]
+fn a_corpus_is_small_files_and_not_many() {
+    for (name, _) in TARGETS {
+        let inputs = files(&fuzz("corpus").join(name));
+        assert!(inputs.len() <= 120, "{name} has {} inputs", inputs.len());
+        for input in inputs {
+            let len = fs::metadata(&input).unwrap().len();
+            assert!(len <= 512, "{} has {len} bytes", input.display());
+        }
+    }
+}
+
 fn replay(target: &str) {
     let (_, body): &(_, Body) = TARGETS
         .iter()
@@ -63,7 +75,7 @@ fn replay(target: &str) {
     assert!(failed.is_empty(), "{} of {} fail:\n{}", failed.len(), inputs.len(), failed.join("\n"));
 }
 
-/// What is in a folder, but for hidden files.
+/// The entries of a folder, without hidden files.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.unwrap().path());

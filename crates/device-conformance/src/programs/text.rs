@@ -23,12 +23,12 @@ const KINDS: &[Kind] = &[
     Kind::Drop,
 ];
 
-/// What is beyond is left out: programs are to end soon.
+/// Further lines are ignored, so that every program ends soon.
 const STEPS: usize = 40;
 
-/// Runs the program that a text stands for, and compares what comes of it with the model. The failure has the program.
+/// Runs the program that a text stands for, and compares its results with the model. The error shows the program.
 ///
-/// Each byte is a number, counted from `0`, and what a line lacks is zero. The first line says how many streams each
+/// Each byte is a number, counted from `0`; a number that a line lacks is zero. The first line says how many streams each
 /// device has, less one; whether functions that block do some of the work; how many devices there are, less one, all
 /// of which are `device`; and the scale of the buffers. Each line behind it is a step: its kind by its place in
 /// [`KINDS`], and the numbers that [`Rules::program`] makes a step of.
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_is_a_number_from_the_digit_zero_on_and_what_is_not_there_is_zero() {
+    fn a_byte_is_a_number_from_the_digit_zero_on_and_a_missing_one_is_zero() {
         assert_eq!(numbers(b"019:"), [0, 1, 9, 10, 0, 0, 0, 0]);
         assert_eq!(numbers(b"/12345678"), [255, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(numbers(b""), [0; 8]);

@@ -29,7 +29,7 @@ impl<'a> Printed<'a> {
         Self { words: words(elements), suffixes: all }
     }
 
-    /// Panics unless it shows these elements and says what goes without saying nowhere else.
+    /// Panics unless it shows these elements, and a size and a dtype exactly where they are not obvious.
     pub(super) fn check<T: Number>(&self, text: &str, shape: &[usize], elements: &[T]) {
         assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
         let mut rest = &self.words[..];
