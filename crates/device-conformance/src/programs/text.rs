@@ -31,7 +31,7 @@ const STEPS: usize = 40;
 /// Each byte is a number, counted from `0`; a number that a line lacks is zero. The first line says how many streams each
 /// device has, less one; whether functions that block do some of the work; how many devices there are, less one, all
 /// of which are `device`; and the scale of the buffers. Each line behind it is a step: its kind by its place in
-/// [`KINDS`], and the numbers that [`Rules::program`] makes a step of.
+/// `KINDS`, and the numbers that `Rules::program` makes a step of.
 pub fn run_program_of(text: &[u8], device: Device) -> Result<(), String> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let [streams, blocking, devices, scale, ..] = numbers(lines.next().unwrap_or_default());
