@@ -1,0 +1,90 @@
+//! What the threads of a round share.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use device_registry::{Buffer, Device, DeviceError, Event, Stream};
+
+use crate::failure::is_gone;
+use crate::journal::StreamKey;
+use crate::model::{Expected, Mark, Read};
+use crate::plan::Weather;
+
+pub(crate) struct Scene {
+    pub(crate) round: u64,
+    pub(crate) weather: Weather,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) no_query: bool,
+    /// Streams that all threads use, and what is dropped on another thread than its own.
+    pub(crate) racers: Mutex<Vec<Racer>>,
+    pub(crate) racing_events: Mutex<Vec<Event>>,
+    pub(crate) marks: Mutex<Vec<Mark>>,
+    pub(crate) bin: Mutex<Vec<Discarded>>,
+}
+
+/// A stream that all threads enqueue work in, and buffers with any contents.
+#[derive(Clone)]
+pub(crate) struct Racer {
+    pub(crate) key: StreamKey,
+    pub(crate) device: usize,
+    pub(crate) stream: Stream,
+    pub(crate) buffers: [Buffer; 2],
+    /// Not that of a default stream, for which every blocking call waits.
+    pub(crate) may_fail: bool,
+}
+
+/// What is dropped, or finished, by another thread.
+#[expect(dead_code, reason = "most of it is only dropped")]
+pub(crate) enum Discarded {
+    Stream(Stream),
+    Buffer(Buffer),
+    Mark(Mark),
+    Read(Read, Expected),
+}
+
+static FINDINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Remembers what is wrong. It may be called anywhere, also in a host call.
+pub(crate) fn found(wrong: impl fmt::Display) {
+    const MOST: usize = 20;
+    let mut findings = lock(&FINDINGS);
+    match findings.len() {
+        MOST => {}
+        _ => findings.push(wrong.to_string()),
+    }
+}
+
+/// What was found since the last call.
+pub(crate) fn findings() -> Vec<String> {
+    std::mem::take(&mut lock(&FINDINGS))
+}
+
+/// A lock that no panic leaves half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scene {
+    pub(crate) fn new(round: u64, weather: Weather, devices: &[Device], no_query: bool) -> Self {
+        Self {
+            round,
+            weather,
+            devices: devices.to_vec(),
+            no_query,
+            racers: Mutex::default(),
+            racing_events: Mutex::default(),
+            marks: Mutex::default(),
+            bin: Mutex::default(),
+        }
+    }
+
+    /// Whether an error of a call is one that this round has to expect: a device is gone.
+    pub(crate) fn expects(&self, error: &DeviceError) -> bool {
+        self.weather.takes_devices() && is_gone(error)
+    }
+
+    /// Drops what is shared. Returns what is to be finished.
+    pub(crate) fn into_discarded(self) -> Vec<Discarded> {
+        self.bin.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
