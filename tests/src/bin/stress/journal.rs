@@ -151,7 +151,8 @@ impl Journal {
 
 /// Work that failed, or was skipped where it would have failed.
 struct Candidate {
-    identity: Identity,
+    /// Not known of a wait for an event of a device that is gone, which may have had an error.
+    identity: Option<Identity>,
     stream: StreamKey,
     device: usize,
     enqueued: Interval,
@@ -164,10 +165,11 @@ struct Candidate {
 impl Candidate {
     fn new(failing: &Failing) -> Option<Self> {
         let (identity, ran) = match &failing.cause {
-            Cause::Work { identity, ran } => (*identity, Some(ran.load(Ordering::SeqCst))),
+            Cause::Work { identity, ran } => (Some(*identity), Some(ran.load(Ordering::SeqCst))),
             Cause::Wait(event) => match event.query() {
-                Err(error) if !is_gone(&error) => (Identity::of(&error)?, None),
-                _ => return None,
+                Err(error) if is_gone(&error) => (None, None),
+                Err(error) => (Some(Identity::of(&error)?), None),
+                Ok(_) => return None,
             },
         };
         let Failing { stream, device, enqueued, .. } = *failing;
@@ -209,10 +211,23 @@ impl Check<'_> {
     fn assign_reports(&mut self) {
         self.candidates.sort_by_key(|candidate| candidate.enqueued.start);
         let mut reports = self.journal.reports.clone();
-        reports.sort_by_key(|(_, by, at)| (matches!(by, Reporter::Device(_)), at.start));
+        reports.sort_by_key(|(_, by, at)| (matches!(by, Reporter::Device(_)), at.end));
+        // What was enqueued before a report is what that reports, or is skipped.
+        let reported_between = |candidate: &Candidate, by, at: Interval| {
+            let between =
+                |other: &Interval| candidate.enqueued.surely_before(*other) && other.surely_before(at);
+            // A device reports the error of one stream, and leaves those of the others.
+            matches!(by, Reporter::Stream(_))
+                && self.journal.reports.iter().any(|(_, other, when)| *other == by && between(when))
+        };
+        let cleared_between = |candidate: &Candidate, by, at: Interval| {
+            let between =
+                |other: &Interval| candidate.enqueued.surely_before(*other) && other.surely_before(at);
+            self.journal.clear.iter().any(|(other, when)| *other == by && between(when))
+        };
         for (identity, by, at) in reports {
             let fits = |candidate: &Candidate| {
-                candidate.identity == identity
+                candidate.identity.is_none_or(|its| its == identity)
                     && candidate.reported.is_none()
                     && candidate.ran != Some(false)
                     && !at.surely_before(candidate.enqueued)
@@ -221,8 +236,13 @@ impl Check<'_> {
                         Reporter::Device(device) => candidate.device == device,
                     }
                     && !self.candidates.iter().any(|first| candidate.is_skipped_for(first))
+                    && !reported_between(candidate, by, at)
             };
-            match self.candidates.iter().position(fits) {
+            let known = |candidate: &Candidate| candidate.identity.is_some() && fits(candidate);
+            let likely = |candidate: &Candidate| known(candidate) && !cleared_between(candidate, by, at);
+            let all = || self.candidates.iter();
+            let guessed = |candidate: &Candidate| fits(candidate) && !cleared_between(candidate, by, at);
+            match all().position(likely).or_else(|| all().position(guessed)).or_else(|| all().position(known)) {
                 Some(place) => {
                     self.candidates[place].reported = Some(at);
                     self.verdict.reported += 1;
@@ -253,7 +273,7 @@ impl Check<'_> {
                 Some(false) => "not run",
                 None => "a wait",
             };
-            (candidate.enqueued, format!("enqueues `{}` ({ran})", candidate.identity))
+            (candidate.enqueued, format!("enqueues `{}` ({ran})", described_identity(candidate.identity)))
         });
         let reports = self.journal.reports.iter().filter(|(_, by, _)| concerns(by));
         let reports = reports.map(|(identity, by, at)| (*at, format!("{by:?} reports `{identity}`")));
@@ -282,7 +302,7 @@ impl Check<'_> {
                 let dropped = self.journal.dropped.contains(&candidate.stream) && !self.rules.strict;
                 if candidate.ran != Some(false)
                     && (dropped || self.rules.devices_went)
-                    && logged.contains_key(&candidate.identity)
+                    && candidate.identity.is_some_and(|identity| logged.contains_key(&identity))
                 {
                     self.candidates[place].reported = Some(Interval::NEVER);
                     self.verdict.only_logged += 1;
@@ -320,7 +340,8 @@ impl Check<'_> {
                 }
             };
             let hidden = self.candidates.iter().filter(concerned).find(|candidate| {
-                candidate.enqueued.surely_before(*at)
+                candidate.identity.is_some()
+                    && candidate.enqueued.surely_before(*at)
                     && candidate.reported.is_some_and(|report| at.surely_before(report))
             });
             if let Some(hidden) = hidden {
@@ -334,10 +355,15 @@ impl Check<'_> {
     }
 }
 
+fn described_identity(identity: Option<Identity>) -> String {
+    identity.map_or("of an error that is not known".into(), |identity| identity.to_string())
+}
+
 impl Candidate {
     fn described(&self) -> String {
         let Self { identity, stream, enqueued, reported, is_wait, .. } = self;
         let what = if *is_wait { "a wait for an event with the error" } else { "the work" };
+        let identity = described_identity(*identity);
         format!("{what} `{identity}` (stream {stream:?}, enqueued {enqueued:?}, reported {reported:?})")
     }
 }

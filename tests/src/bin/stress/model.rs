@@ -108,6 +108,11 @@ pub(crate) struct Held {
     /// What it holds when all work is done that was enqueued, if that is known.
     pub(crate) bytes: Option<Vec<u8>>,
     pub(crate) last: Last,
+    /// Its last stream has come to it from another one since that last was known to be well: by a wait, which the stream
+    /// skips if it has failed.
+    pub(crate) moved: bool,
+    /// Work that it was to come behind may still be under way, so that its contents will never be known again.
+    pub(crate) spoiled: bool,
 }
 
 /// What the next use of a buffer has to come behind.

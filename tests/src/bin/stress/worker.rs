@@ -10,7 +10,7 @@ use fastrand::Rng;
 use crate::failure::{Identity, is_gone};
 use crate::journal::{Cause, Failing, Interval, Journal, Reporter, StreamKey};
 use crate::model::{Expected, Held, Lane, Last, Mark, Read};
-use crate::plan::{Kind, Step};
+use crate::plan::{Kind, Step, Weather};
 use crate::scene::{Discarded, Scene, found, lock};
 
 /// How many of each a thread has, so that they are used more than once.
@@ -69,6 +69,7 @@ impl<'a> Worker<'a> {
             Ok(()) | Err(Stop::Nothing) => {}
             Err(Stop::Error(error)) => self.failed(&error, step),
         }
+        self.buffers.retain(|held| !held.spoiled);
     }
 
     /// Where the thread is, for messages.
@@ -217,7 +218,7 @@ impl<'a> Worker<'a> {
             other => other as usize,
         };
         let buffer = device.allocate(len)?;
-        self.buffers.push(Held { device: place, buffer, bytes: None, last: Last::Nothing });
+        self.buffers.push(Held { device: place, buffer, bytes: None, last: Last::Nothing, moved: false, spoiled: false });
         Ok(())
     }
 
@@ -242,9 +243,21 @@ impl<'a> Worker<'a> {
     /// Has a stream come behind all that has touched a buffer.
     fn use_in(&mut self, at: usize, buffer: usize) -> Done {
         let key = self.lanes[at].key;
+        match self.buffers[buffer].last {
+            Last::Nothing => {
+                self.buffers[buffer].last = Last::Lane(key);
+                return Ok(());
+            }
+            Last::Lane(last) if last == key => return Ok(()),
+            _ => {}
+        }
+        if !self.lanes[at].failed.is_empty() && !self.scene.weather.is_private() {
+            // Whether the wait is skipped is not known: another thread may report the failure meanwhile.
+            self.synchronize(at)?;
+        }
+        self.buffers[buffer].moved = true;
         match std::mem::replace(&mut self.buffers[buffer].last, Last::Lane(key)) {
             Last::Nothing => Ok(()),
-            Last::Lane(last) if last == key => Ok(()),
             Last::Mark(mark) => self.wait(at, &mark),
             Last::Lane(last) => {
                 let other = self.lanes.iter().position(|lane| lane.key == last);
@@ -282,8 +295,10 @@ impl<'a> Worker<'a> {
             let cause = Cause::Wait(mark.event.clone());
             self.journal.failing(Failing { stream: lane.key, device: lane.device, enqueued, cause });
         }
+        if lane.failed.is_empty() {
+            lane.behind.push(mark.behind.clone());
+        }
         lane.fails_with(&mark.failed);
-        lane.behind.push(mark.behind.clone());
         let excess = lane.behind.len().saturating_sub(8);
         lane.behind.drain(..excess);
         Ok(())
@@ -429,7 +444,7 @@ impl<'a> Worker<'a> {
         let (enqueued, outcome) = Interval::of(|| lane.stream.call(call));
         outcome?;
         lane.calls = number;
-        if lane.failed.is_empty() && !fails {
+        if lane.failed.is_empty() && !fails && self.scene.weather != Weather::Storm {
             lane.sure_call = number;
         }
         if fails {
@@ -540,7 +555,11 @@ impl<'a> Worker<'a> {
         if self.scene.no_query {
             return self.synchronize(at);
         }
-        let (when, outcome) = Interval::of(|| self.lanes[at].stream.query());
+        // As programs that poll do: until all is done, be it that this takes too long.
+        let polls = step.value % 500;
+        let ask = || Interval::of(|| self.lanes[at].stream.query());
+        let (when, outcome) =
+            (0..polls).map(|_| ask()).find(|(_, outcome)| !matches!(outcome, Ok(false))).unwrap_or_else(ask);
         match outcome {
             Ok(false) => Ok(()),
             Ok(true) => {
@@ -566,6 +585,8 @@ impl<'a> Worker<'a> {
         match outcome {
             Ok(()) => {
                 lane.failed.clear();
+                let is_its = |held: &&mut Held| matches!(held.last, Last::Lane(key) if key == lane.key);
+                self.buffers.iter_mut().filter(is_its).for_each(|held| held.moved = false);
                 self.journal.clear(Reporter::Stream(lane.key), when);
                 lane.has_passed().unwrap_or_else(|wrong| found(format_args!("{place}: {wrong}")));
                 Ok(())
@@ -577,6 +598,10 @@ impl<'a> Worker<'a> {
     /// A stream has returned an error of its work.
     fn reported(&mut self, at: usize, when: Interval, error: DeviceError) -> Done {
         let lane = &mut self.lanes[at];
+        // What they were to come behind may still be under way.
+        for held in &mut self.buffers {
+            held.spoiled |= held.moved && matches!(held.last, Last::Lane(key) if key == lane.key);
+        }
         if let Some(identity) = Identity::of(&error).filter(|_| !is_gone(&error)) {
             self.journal.report(identity, Reporter::Stream(lane.key), when);
             lane.failed.clear();
