@@ -179,6 +179,7 @@ impl Candidate {
     /// Whether `self` has surely been skipped for `first`, which was enqueued before and reported after it.
     fn is_skipped_for(&self, first: &Self) -> bool {
         first.stream == self.stream
+            && first.identity.is_some()
             && first.enqueued.surely_before(self.enqueued)
             && first.reported.is_some_and(|report| self.enqueued.surely_before(report))
     }

@@ -272,6 +272,14 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Ends the step if a failure was reported in it for which one of the buffers is not known any more.
+    fn usable(&self, buffers: &[usize]) -> Done {
+        match buffers.iter().any(|&at| self.buffers[at].spoiled) {
+            true => Err(Stop::Nothing),
+            false => Ok(()),
+        }
+    }
+
     fn record(&self, at: usize) -> Result<Mark, DeviceError> {
         let lane = &self.lanes[at];
         let event = lane.stream.record()?;
@@ -319,6 +327,7 @@ impl<'a> Worker<'a> {
     fn write(&mut self, step: Step) -> Done {
         let (lane, at) = self.lane_and_buffer(step)?;
         self.use_in(lane, at)?;
+        self.usable(&[at])?;
         let (stream, buffer) = (&self.lanes[lane].stream, &self.buffers[at].buffer);
         let range = range_in(buffer.len(), step);
         let mut bytes = vec![0; range.len()];
@@ -349,6 +358,7 @@ impl<'a> Worker<'a> {
         }
         self.use_in(lane, from)?;
         self.use_in(lane, to)?;
+        self.usable(&[from, to])?;
         let (source, target) = (&self.buffers[from], &self.buffers[to]);
         let (range, offset) = ranges_of_copy(source.buffer.len(), target.buffer.len(), step);
         self.lanes[lane].stream.copy(&source.buffer, range.clone(), &target.buffer, offset)?;
@@ -363,6 +373,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, step: Step) -> Done {
         let (lane, at) = self.lane_and_buffer(step)?;
         self.use_in(lane, at)?;
+        self.usable(&[at])?;
         let (lane, held) = (&self.lanes[lane], &self.buffers[at]);
         let range = range_in(held.buffer.len(), step);
         let expected = Expected {
@@ -465,6 +476,7 @@ impl<'a> Worker<'a> {
     fn kernel(&mut self, step: Step) -> Done {
         let (at, buffer) = self.lane_and_buffer(step)?;
         self.use_in(at, buffer)?;
+        self.usable(&[buffer])?;
         let (place, identity) = (self.place(), self.identity());
         let fails = step.kind == Kind::FailingKernel;
         let adds = self.scene.devices[self.lanes[at].device].is_cpu() && !fails;
@@ -613,19 +625,25 @@ impl<'a> Worker<'a> {
 
     /// Waits for all that has touched a buffer, to use it without a stream.
     fn settle(&mut self, buffer: usize) -> Done {
-        match std::mem::replace(&mut self.buffers[buffer].last, Last::Nothing) {
-            Last::Nothing => Ok(()),
-            Last::Mark(mark) => self.synchronize_mark(&mark),
+        match &self.buffers[buffer].last {
+            Last::Nothing => {}
+            Last::Mark(mark) => {
+                let mark = mark.clone();
+                self.synchronize_mark(&mark)?;
+            }
             Last::Lane(key) => {
-                let at = self.lanes.iter().position(|lane| lane.key == key);
-                self.synchronize(at.expect("a stream that is dropped leaves a mark"))
+                let at = self.lanes.iter().position(|lane| lane.key == *key);
+                self.synchronize(at.expect("a stream that is dropped leaves a mark"))?;
             }
         }
+        self.buffers[buffer].last = Last::Nothing;
+        Ok(())
     }
 
     fn blocking_write(&mut self, step: Step) -> Done {
         let at = chosen(step.pick[1], self.buffers.len())?;
         self.settle(at)?;
+        self.usable(&[at])?;
         let held = &mut self.buffers[at];
         let range = range_in(held.buffer.len(), step);
         let mut bytes = vec![0; range.len()];
@@ -640,6 +658,7 @@ impl<'a> Worker<'a> {
     fn blocking_read(&mut self, step: Step) -> Done {
         let at = chosen(step.pick[1], self.buffers.len())?;
         self.settle(at)?;
+        self.usable(&[at])?;
         let held = &self.buffers[at];
         // A part of the buffer, through another handle.
         let range = range_in(held.buffer.len(), step);
@@ -661,6 +680,7 @@ impl<'a> Worker<'a> {
         }
         self.settle(from)?;
         self.settle(to)?;
+        self.usable(&[from, to])?;
         let (source, target) = (&self.buffers[from], &self.buffers[to]);
         let (range, offset) = ranges_of_copy(source.buffer.len(), target.buffer.len(), step);
         target.buffer.copy_from(offset, &source.buffer, range.clone())?;
@@ -677,6 +697,7 @@ impl<'a> Worker<'a> {
     fn guarded_read(&mut self, step: Step) -> Done {
         let (at, buffer) = self.lane_and_buffer(step)?;
         self.use_in(at, buffer)?;
+        self.usable(&[buffer])?;
         let held = &self.buffers[buffer];
         let mut bytes = vec![0; held.buffer.len()];
         let expected = Expected { bytes: held.bytes.clone(), failed: Vec::new(), place: self.place() };
