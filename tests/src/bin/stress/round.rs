@@ -70,6 +70,7 @@ pub(crate) fn run(options: &Options, number: u64, totals: &mut Totals) -> Vec<St
     drop(scene.into_discarded());
     watchdog::stage(3);
     end_devices(&options.devices, plan.weather, &mut journal);
+    check_memory(&options.devices);
     watchdog::stage(4);
     check(options, plan.weather, &mut journal, totals);
     totals.rounds += 1;
@@ -154,10 +155,17 @@ fn end_devices(devices: &[Device], weather: Weather, journal: &mut Journal) {
                 },
             }
         }
+    }
+}
+
+/// All is dropped and done, on all devices: a kernel's arguments may be buffers of another device.
+fn check_memory(devices: &[Device]) {
+    for device in devices {
         let live = || device.memory_statistics().map(|statistics| statistics.live);
         match within_seconds(live, |live| matches!(live, Ok(0))) {
             Ok(0) => {}
-            live => found(format_args!("{device}: all is dropped and done, and {live:?} bytes are allocated")),
+            Ok(live) => found(format_args!("{device}: all is dropped and done, and {live} buffers are not freed")),
+            Err(error) => found(format_args!("{device}, at the end: unexpected error: {error}")),
         }
     }
 }
