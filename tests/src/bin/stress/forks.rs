@@ -16,9 +16,11 @@ struct Progress(*mut libc::c_void);
 
 impl Progress {
     fn new() -> Result<Self, String> {
-        const SHARED: (i32, i32) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        const SHARED: (i32, i32) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: it asks for new memory, wherever there is some.
-        let memory = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<AtomicU32>(), SHARED.0, SHARED.1, -1, 0) };
+        let memory =
+            unsafe { libc::mmap(std::ptr::null_mut(), size_of::<AtomicU32>(), SHARED.0, SHARED.1, -1, 0) };
         match memory {
             libc::MAP_FAILED => Err(format!("no memory to share: {}", std::io::Error::last_os_error())),
             memory => Ok(Self(memory)),
@@ -26,8 +28,8 @@ impl Progress {
     }
 
     fn step(&self) -> &AtomicU32 {
-        // SAFETY: the memory is mapped until `self` is dropped, begins at a page and is zeroed, which an atomic number may
-        // be; nothing else refers to it.
+        // SAFETY: the memory is mapped until `self` is dropped, begins at a page and is zeroed, which an atomic number
+        // may be; nothing else refers to it.
         unsafe { &*self.0.cast::<AtomicU32>() }
     }
 }
@@ -93,7 +95,7 @@ fn ending(status: i32) -> String {
     }
 }
 
-const STEPS: [&str; 10] = [
+const STEPS: [&str; 11] = [
     "fork",
     "allocate, open and synchronize each device",
     "use of streams",
@@ -102,7 +104,8 @@ const STEPS: [&str; 10] = [
     "Pending::is_ready and Debug",
     "Pending::wait",
     "an unknown name",
-    "is_available and close_all",
+    "is_available",
+    "close_all",
     "drop",
 ];
 
@@ -113,7 +116,8 @@ fn name_of(step: u32) -> &'static str {
 /// What the child does. Returns how many answers were not the error that is due.
 fn child(worker: &mut Worker<'_>, step: &AtomicU32) -> i32 {
     let mut wrong = 0;
-    let mut forked = |error: Option<DeviceError>| wrong += i32::from(!matches!(error, Some(DeviceError::Forked { .. })));
+    let mut forked =
+        |error: Option<DeviceError>| wrong += i32::from(!matches!(error, Some(DeviceError::Forked { .. })));
     let at = |number| step.store(number, Ordering::SeqCst);
     at(1);
     for device in &worker.scene.devices {
@@ -155,8 +159,9 @@ fn child(worker: &mut Worker<'_>, step: &AtomicU32) -> i32 {
     for device in &worker.scene.devices {
         wrong += i32::from(device_registry::is_available(&device.to_string()));
     }
-    drop(device_registry::close_all());
     at(9);
+    drop(device_registry::close_all());
+    at(10);
     worker.lanes.clear();
     worker.buffers.clear();
     worker.marks.clear();

@@ -24,7 +24,7 @@ pub(crate) enum Weather {
 }
 
 /// A piece of work, with numbers that choose what it is done with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) kind: Kind,
     /// Each chooses from a list, by the remainder.
@@ -160,8 +160,8 @@ impl Weather {
         self != Self::Storm
     }
 
-    /// Whether streams wait for events that may have an error, and so have the errors of other streams. If whole devices
-    /// report errors too, one could not know whose error that is.
+    /// Whether streams wait for events that may have an error, and so have the errors of other streams. If whole
+    /// devices report errors too, one could not know whose error that is.
     pub(crate) fn spreads_errors(self) -> bool {
         matches!(self, Self::Private | Self::Loss)
     }
@@ -190,10 +190,38 @@ impl Round {
         let step = &step;
         let thread = move |thread: usize| {
             // Neighbouring seeds and rounds have nothing in common.
-            let seed = [number, thread as u64].iter().fold(seed, |seed, part| Rng::with_seed(seed ^ part).u64(..));
+            let seed =
+                [number, thread as u64].iter().fold(seed, |seed, part| Rng::with_seed(seed ^ part).u64(..));
             let mut rng = Rng::with_seed(seed);
             (0..STEPS).map(|_| step(&mut rng)).collect::<Vec<_>>()
         };
         Self { weather, threads: (0..threads).map(thread).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_a_function_of_its_seed() {
+        let plan = |seed, round| Round::new(seed, round, 3, 4, false).threads;
+        assert_eq!(plan(1, 2), plan(1, 2));
+        let first: Vec<_> =
+            [plan(1, 2), plan(2, 2), plan(1, 7)].into_iter().flatten().map(|steps| steps[0]).collect();
+        for (place, step) in first.iter().enumerate() {
+            assert!(!first[..place].contains(step), "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_calm_plan_disturbs_nothing() {
+        let disturbs = |kind| matches!(kind, Kind::Close | Kind::Lose | Kind::Fault | Kind::Fork);
+        let kinds = |calm| {
+            let rounds = (0..10).flat_map(move |round| Round::new(1, round, 4, 2, calm).threads);
+            rounds.flatten().map(|step| step.kind).collect::<Vec<_>>()
+        };
+        assert!(!kinds(true).into_iter().any(disturbs));
+        assert!(kinds(false).into_iter().any(disturbs));
     }
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use device_registry::Device;
 
+use crate::check::Rules;
 use crate::failure::{self, Identity, is_gone};
-use crate::journal::{Interval, Journal, Reporter, Rules};
+use crate::journal::{Interval, Journal, Reporter};
 use crate::options::Options;
 use crate::plan::{Round, Step, Weather};
 use crate::scene::{self, Discarded, Scene, found};
@@ -29,7 +30,8 @@ pub(crate) struct Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bad_rounds, rounds, steps, injected, refused, skipped, reported, only_logged, forks } = self;
+        let Self { bad_rounds, rounds, steps, injected, refused, skipped, reported, only_logged, forks } =
+            self;
         write!(
             f,
             "{rounds} rounds, {steps} operations, {forks} forks; failures: {injected} injected, {refused} refused at once, \
@@ -109,7 +111,9 @@ impl Worker<'_> {
     fn end_of(&mut self, outcome: Result<(), Stop>) {
         match outcome {
             Err(Stop::Error(error)) if self.scene.expects(&error) => self.gone(&error),
-            Err(Stop::Error(error)) => found(format_args!("{}, at the end: unexpected error: {error}", self.place())),
+            Err(Stop::Error(error)) => {
+                found(format_args!("{}, at the end: unexpected error: {error}", self.place()))
+            }
             _ => {}
         }
     }
@@ -129,7 +133,9 @@ fn end_shared(scene: &Scene, journal: &mut Journal) {
         match outcome {
             Ok(()) => journal.clear(Reporter::Stream(racer.key), when),
             Err(error) => match Identity::of(&error) {
-                Some(identity) if !is_gone(&error) => journal.report(identity, Reporter::Stream(racer.key), when),
+                Some(identity) if !is_gone(&error) => {
+                    journal.report(identity, Reporter::Stream(racer.key), when)
+                }
                 _ if scene.expects(&error) => journal.dropped(racer.key),
                 _ => found(format_args!("a racing stream, at the end: unexpected error: {error}")),
             },
@@ -149,7 +155,9 @@ fn end_devices(devices: &[Device], weather: Weather, journal: &mut Journal) {
             match outcome {
                 Ok(()) => break,
                 Err(error) => match Identity::of(&error) {
-                    Some(identity) if !is_gone(&error) => journal.report(identity, Reporter::Device(place), when),
+                    Some(identity) if !is_gone(&error) => {
+                        journal.report(identity, Reporter::Device(place), when)
+                    }
                     _ if weather.takes_devices() => drop(device.reset()),
                     _ => found(format_args!("{device}, at the end: unexpected error: {error}")),
                 },
@@ -164,7 +172,9 @@ fn check_memory(devices: &[Device]) {
         let live = || device.memory_statistics().map(|statistics| statistics.live);
         match within_seconds(live, |live| matches!(live, Ok(0))) {
             Ok(0) => {}
-            Ok(live) => found(format_args!("{device}: all is dropped and done, and {live} buffers are not freed")),
+            Ok(live) => {
+                found(format_args!("{device}: all is dropped and done, and {live} buffers are not freed"))
+            }
             Err(error) => found(format_args!("{device}, at the end: unexpected error: {error}")),
         }
     }

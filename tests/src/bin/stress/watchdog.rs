@@ -12,8 +12,13 @@ static THREADS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 /// What is done between the rounds.
 static STAGE: AtomicU64 = AtomicU64::new(0);
 
-const STAGES: [&str; 5] =
-    ["the threads' steps", "the threads' last reads and streams", "what they share", "the devices", "the check"];
+const STAGES: [&str; 5] = [
+    "the threads' steps",
+    "the threads' last reads and streams",
+    "what they share",
+    "the devices",
+    "the check",
+];
 
 const PER_ROUND: u64 = 1 << 20;
 
@@ -46,7 +51,10 @@ pub(crate) fn watch(options: &Options) {
         for (place, since) in since.iter_mut().enumerate() {
             // One that is done waits for the others, which are watched too.
             let is_done = place < threads && now[place] % PER_ROUND == PER_ROUND - 1;
-            if now[place] != before[place] || (is_done && now[threads] == 0) || (place == threads && now[threads] == 0) {
+            if now[place] != before[place]
+                || (is_done && now[threads] == 0)
+                || (place == threads && now[threads] == 0)
+            {
                 *since = Instant::now();
             }
         }
@@ -54,12 +62,18 @@ pub(crate) fn watch(options: &Options) {
         let still = |place: usize| since[place].elapsed() > options.patience;
         let hangs = if stage == 0 { (0..threads).any(still) } else { still(threads) };
         if hangs {
-            eprintln!("stress: no progress for {:?}, in {}", options.patience, STAGES[stage.min(STAGES.len() - 1)]);
+            eprintln!(
+                "stress: no progress for {:?}, in {}",
+                options.patience,
+                STAGES[stage.min(STAGES.len() - 1)]
+            );
             for (thread, at) in now[..threads].iter().enumerate() {
                 let (round, step) = (at / PER_ROUND, at % PER_ROUND);
                 let plan = Round::new(seed, round, threads, devices, options.calm);
                 match plan.threads[thread].get((step as usize).wrapping_sub(1)) {
-                    Some(doing) => eprintln!("  thread {thread}: round {round}, step {}: {doing:?}", step - 1),
+                    Some(doing) => {
+                        eprintln!("  thread {thread}: round {round}, step {}: {doing:?}", step - 1)
+                    }
                     None => eprintln!("  thread {thread}: round {round}, its last reads and streams"),
                 }
             }
