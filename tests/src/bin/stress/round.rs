@@ -34,9 +34,9 @@ impl fmt::Display for Totals {
             self;
         write!(
             f,
-            "{rounds} rounds, {steps} operations, {forks} forks; failures: {injected} injected, {refused} refused at once, \
-             {skipped} skipped behind another, {reported} reported (by each stream that had them), {only_logged} logged \
-             when their stream or device was gone; {bad_rounds} rounds were wrong"
+            "{rounds} rounds, {steps} operations, {forks} forks; failures: {injected} injected, {refused} refused at \
+             once, {skipped} skipped behind another, {reported} reported (by each stream that had them), \
+             {only_logged} logged when their stream or device was gone; {bad_rounds} rounds were wrong"
         )
     }
 }
@@ -124,7 +124,7 @@ fn end_shared(scene: &Scene, journal: &mut Journal) {
     let discarded = std::mem::take(&mut *scene::lock(&scene.bin));
     for discarded in discarded {
         if let Discarded::Read(read, expected) = discarded {
-            expected.compare(read.wait().as_deref(), scene).unwrap_or_else(|wrong| found(wrong));
+            expected.compare(read.wait().as_deref(), scene).unwrap_or_else(found);
         }
     }
     let racers = std::mem::take(&mut *scene::lock(&scene.racers));

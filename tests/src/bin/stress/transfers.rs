@@ -165,7 +165,7 @@ impl Worker<'_> {
         read: Result<B, DeviceError>,
         expected: &Expected,
     ) -> Done {
-        expected.compare(read.as_deref(), self.scene).unwrap_or_else(|wrong| found(wrong));
+        expected.compare(read.as_deref(), self.scene).unwrap_or_else(found);
         match read {
             // What is known of the device is for this thread to forget too.
             Err(error) if self.scene.expects(&error) => Err(Stop::Error(error)),
