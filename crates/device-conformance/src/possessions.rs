@@ -1,5 +1,8 @@
 //! What a process has of the system: threads, files, mappings and memory in use.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use crate::failure::Failure;
 
 /// How much a process has, of each kind.
@@ -8,8 +11,8 @@ pub(crate) struct Possessions([usize; KINDS.len()]);
 
 struct Kind {
     name: &'static str,
-    /// A cycle that leaves so much behind, in each half of the cycles, leaks. Less is what allocators keep, or the core,
-    /// which keeps a few KiB of each device that was open.
+    /// A cycle that leaves so much behind, on average, may leak. Less is what the core keeps of each device that was open,
+    /// which is a few KiB.
     leak: f64,
 }
 
@@ -44,21 +47,49 @@ impl Possessions {
         Err(Failure::unsupported("what a process has is counted on Linux only"))
     }
 
-    /// What has grown too much in both of two halves of so many cycles, given what there was before each; and how much. What
-    /// has grown in one of them only is a cache that has filled.
-    pub(crate) fn growth_since(&self, [first, second]: &[Self; 2], cycles: usize) -> Option<String> {
-        KINDS.iter().enumerate().find_map(|(place, Kind { name, leak })| {
-            let (first, second, now) = (first.0[place], second.0[place], self.0[place]);
-            let halves = [second.saturating_sub(first), now.saturating_sub(second)];
-            let is_leak = halves.iter().all(|&growth| growth as f64 >= leak * cycles as f64);
-            is_leak.then(|| {
-                let [before, after] = halves;
-                format!(
-                    "the process has more {name} each time: {before} more after {cycles} times, and {after} more after \
-                     another {cycles}, now {now}"
-                )
-            })
-        })
+    /// What has grown too much since `before`, in a round of so many cycles: the places of its kinds, and by how much.
+    fn growth_since(&self, before: &Self, cycles: usize) -> impl Iterator<Item = (usize, usize)> {
+        let grown = self.0.iter().zip(before.0).map(|(now, before)| now.saturating_sub(before)).enumerate();
+        let grown: Vec<_> = grown.collect();
+        grown.into_iter().filter(move |&(kind, by)| by as f64 >= KINDS[kind].leak * cycles as f64)
+    }
+}
+
+/// What has grown in every round of cycles. A cache grows until it is full, and a leak does not end.
+pub(crate) struct Suspects {
+    cycles: usize,
+    last: Possessions,
+    /// By how much in each round, for each kind that is still suspected.
+    grown: BTreeMap<usize, Vec<usize>>,
+}
+
+impl Suspects {
+    /// All kinds are, before the first of the rounds.
+    pub(crate) fn new(cycles: usize, start: Possessions) -> Self {
+        Self { cycles, last: start, grown: (0..KINDS.len()).map(|kind| (kind, Vec::new())).collect() }
+    }
+
+    /// What there is after the next round. Returns whether any is still suspected.
+    pub(crate) fn round(&mut self, now: Possessions) -> bool {
+        let growth: BTreeMap<_, _> = now.growth_since(&self.last, self.cycles).collect();
+        self.grown.retain(|kind, rounds| growth.get(kind).map(|&by| rounds.push(by)).is_some());
+        self.last = now;
+        !self.grown.is_empty()
+    }
+}
+
+impl fmt::Display for Suspects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cycles = self.cycles;
+        for (number, (&kind, rounds)) in self.grown.iter().enumerate() {
+            let (name, now) = (KINDS[kind].name, self.last.0[kind]);
+            let separator = if number == 0 { "" } else { "; " };
+            write!(
+                f,
+                "{separator}the process has more {name} after every {cycles} times: {rounds:?} more, now {now}"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -67,22 +98,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_in_both_halves_is_a_leak_and_what_grows_in_one_is_not() {
-        let [start, grown] = [[8, 5, 100, 5000], [8, 5, 109, 5600]].map(Possessions);
-        let since = |now| Possessions(now).growth_since(&[start, grown], 10);
-        assert_eq!(since([8, 5, 109, 5600]), None, "once");
-        assert_eq!(
-            since([8, 5, 113, 6239]),
-            None,
-            "by less than every other cycle, and by less than 64 KiB each"
+    fn what_grows_in_every_round_is_a_leak_and_what_stops_is_not() {
+        let mut suspects = Suspects::new(10, Possessions([8, 5, 100, 5000]));
+        assert!(suspects.round(Possessions([18, 5, 105, 6000])));
+        assert!(
+            suspects.round(Possessions([17, 20, 110, 7000])),
+            "threads have ended, and files are too late"
+        );
+        assert!(
+            suspects.round(Possessions([17, 40, 120, 7639])),
+            "memory grows by less than 64 KiB each time"
         );
         assert_eq!(
-            since([30, 40, 109, 9000]),
-            None,
-            "threads and files in the second half only; memory not in the first"
+            suspects.to_string(),
+            "the process has more mappings after every 10 times: [5, 5, 10] more, now 120"
         );
-        let mappings = since([8, 5, 114, 5600]).unwrap();
-        assert!(mappings.contains("mappings each time: 9 more after 10 times, and 5 more"), "{mappings}");
+        assert!(!suspects.round(Possessions([30, 60, 124, 9999])));
     }
 
     #[cfg(target_os = "linux")]

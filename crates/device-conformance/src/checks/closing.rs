@@ -2,7 +2,6 @@
 //!
 //! What the process has is counted, in a process of its own, since other checks would change it.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use device_registry::{Buffer, Event, EventOptions, HostBuffer, Stream};
@@ -13,7 +12,7 @@ use crate::check::{Check, Need};
 use crate::context::{Context, expect_bytes};
 use crate::failure::Failure;
 use crate::faults::{lose, reset};
-use crate::possessions::Possessions;
+use crate::possessions::{Possessions, Suspects};
 
 const CLOSE: &str = "closing::a_close_leaves_nothing_behind";
 const RESET: &str = "closing::a_reset_leaves_nothing_behind";
@@ -33,12 +32,15 @@ pub(super) const CHECKS: &[Check] = &[
 /// How much memory a cycle has on the device and on the host: so much that it shows if it is not given back.
 const LEN: usize = 1 << 20;
 
-/// How long all cycles take, unless so few of them take longer.
-const TIME: Duration = Duration::from_millis(1500);
+/// How long a round of cycles takes, unless so few of them take longer.
+const ROUND: Duration = Duration::from_millis(400);
 
-/// How many cycles each half has: so many that growth by chance is less than half of it, and no more than are needed.
-const FEWEST: usize = 8;
+/// How many cycles a round has: so many that growth by chance is less than half of it, and no more than are needed.
+const FEWEST: usize = 6;
 const MOST: usize = 200;
+
+/// After so many rounds what has grown in each is a leak. An allocator that keeps memory for each thread stops earlier.
+const ROUNDS: usize = 8;
 
 fn a_close_leaves_nothing_behind(context: &Context) -> Result<(), Failure> {
     alone::run(context, CLOSE, || {
@@ -72,52 +74,50 @@ struct Held {
     _bytes: HostBuffer,
 }
 
-/// Uses the device as programs do: memory, a stream with work, an event, bytes that are read.
+/// Uses the device as programs do, with memory, a stream that has work, an event, and bytes that are read.
 fn used(context: &Context) -> Result<Held, Failure> {
-    let (stream, buffer) = (context.stream()?, context.allocate(LEN)?);
-    buffer.write(0, &[1; LEN])?;
+    let (stream, buffer) = (context.stream()?, context.filled(&vec![1; LEN])?);
     stream.fill(&buffer, .., &[7])?;
     let event = match context.properties().timed_events {
         true => stream.record_with(&EventOptions::new().timed())?,
         false => stream.record()?,
     };
-    let mut bytes = match context.properties().pinned_memory {
+    let bytes = match context.properties().pinned_memory {
         true => context.device().allocate_host(LEN)?,
         false => vec![0; LEN].into(),
     };
-    bytes.fill(1);
     let bytes = stream.read_to(&buffer, 0, bytes)?.wait()?;
-    expect_bytes(&bytes, &[7; LEN], "what was filled")?;
+    expect_bytes(&bytes, &vec![7; LEN], "what was filled")?;
     event.synchronize()?;
     Ok(Held { _stream: stream, _buffer: buffer, _event: event, _bytes: bytes })
 }
 
-/// Opens and uses the device, and takes it away by `take_away`, with what the program has of it and whether that is to be
-/// dropped before; and all this until it is known whether something is left behind each time.
+/// Opens the device, uses it and calls `take_away`, many times. It is a failure if the process grows in each round of them.
+///
+/// `take_away` gets what the program has of the device, and whether to drop that before or after the device is taken away.
 fn again_and_again(
     context: &Context,
     take_away: impl Fn(Held, bool) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let cycles = |count: usize| (0..count).try_for_each(|number| take_away(used(context)?, number % 2 == 0));
     // What is made once and kept: libraries, caches, threads that serve all devices.
-    cycles(4)?;
+    cycles(3)?;
     let start = Instant::now();
     cycles(2)?;
     let each = start.elapsed() / 2;
-    let half = (TIME.as_secs_f64() / 2.0 / each.as_secs_f64()) as usize;
-    let half = half.clamp(FEWEST, MOST);
+    let count = (ROUND.as_secs_f64() / each.as_secs_f64()) as usize;
+    let count = count.clamp(FEWEST, MOST);
 
-    let first = Possessions::now()?;
-    cycles(half)?;
-    let second = Possessions::now()?;
-    cycles(half)?;
-    // Threads that have ended are listed for a moment.
-    let settled = Instant::now() + context.limit() / 10;
-    while let Some(growth) = Possessions::now()?.growth_since(&[first, second], half) {
-        if Instant::now() > settled {
-            return Err(Failure::new(growth));
+    let mut suspects = Suspects::new(count, Possessions::now()?);
+    for round in 0..ROUNDS {
+        cycles(count)?;
+        if !suspects.round(Possessions::now()?) {
+            return Ok(());
         }
-        thread::sleep(Duration::from_millis(20));
+        // On a slow device, a leak is one after two rounds.
+        if round > 0 && start.elapsed() > context.limit() / 2 {
+            break;
+        }
     }
-    Ok(())
+    Err(Failure::new(suspects))
 }
