@@ -48,8 +48,12 @@ pub(crate) fn pool() -> Result<Arc<Pool>, BackendError> {
 pub(crate) fn close() -> Result<(), BackendError> {
     let failed = |error| BackendError::other("the device does not close").with_source(error);
     if wrong(CloseLeavesAThread) {
-        let park = || (0..).for_each(|_: u64| thread::park());
-        thread::Builder::new().spawn(park).map_err(failed)?;
+        fn stay() {
+            loop {
+                thread::park();
+            }
+        }
+        thread::Builder::new().spawn(stay).map_err(failed)?;
     } else if wrong(CloseLeavesAFile) {
         std::mem::forget(std::fs::File::open("/dev/null").map_err(failed)?);
     }
