@@ -77,6 +77,9 @@ struct Held {
 /// Uses the device as programs do, with memory, a stream that has work, an event, and bytes that are read.
 fn used(context: &Context) -> Result<Held, Failure> {
     let (stream, buffer) = (context.stream()?, context.filled(&vec![1; LEN])?);
+    // A device keeps it, and has to end it.
+    context.device().default_stream()?.fill(&buffer, .., &[2])?;
+    context.device().default_stream()?.synchronize()?;
     stream.fill(&buffer, .., &[7])?;
     let event = match context.properties().timed_events {
         true => stream.record_with(&EventOptions::new().timed())?,
