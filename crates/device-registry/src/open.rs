@@ -123,6 +123,7 @@ pub(crate) fn device(device: Device) -> Result<&'static OpenDevice, DeviceError>
         |interrupted| match interrupted {
             Interrupted::Cycle(path) => DeviceError::OpenCycle { device, path },
             Interrupted::Panicked(message) => panicked(device, "open", &message),
+            Interrupted::Forked => DeviceError::Forked { device },
         },
     )
 }

@@ -4,15 +4,16 @@ use std::cmp::Ordering as Order;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{EntryName, and};
 use crate::index::Named;
-use crate::once_load::{Interrupted, OnceLoad, Progress};
+use crate::once_load::{Interrupted, OnceLoad, Stage};
 use crate::switches::Settings;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, Ordering, Orphaned};
 use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
+use crate::versions::Versions;
 use crate::{EntryPoint, Group, LoadError, RegisterError};
 
 /// A name in a [`Group`].
@@ -37,7 +38,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     /// The entry point behind the name: the one in use, or else the first of those that there are.
     #[must_use]
     pub fn entry_point(self) -> &'static EntryPoint<P> {
-        self.0.state().representative()
+        self.0.claims().representative()
     }
 
     /// The package it comes from, if known.
@@ -61,10 +62,10 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     /// What has become of it. Runs no code of the plugin's and never waits for it.
     #[must_use]
     pub fn state(self) -> State {
-        let state = self.0.state();
-        match &state.standing {
-            Standing::On(at) | Standing::Off(at) => self.0.state_of(&state, *at),
-            Standing::Duplicate(rivals) => State::Duplicate { of: state.whences(rivals) },
+        let claims = self.0.claims();
+        match &claims.standing {
+            Standing::On(at) | Standing::Off(at) => self.0.state_of(claims, *at),
+            Standing::Duplicate(rivals) => State::Duplicate { of: claims.whences(rivals) },
         }
     }
 
@@ -122,7 +123,7 @@ impl<P: ?Sized> PartialEq for Entry<P> {
 
 impl<P: ?Sized> Eq for Entry<P> {}
 
-// A plugin is only ever lent, and what the group knows of it lies behind locks that a panic leaves whole.
+// A plugin is only ever lent, and a panic leaves whole what the group knows of it.
 impl<P: ?Sized> UnwindSafe for Entry<P> {}
 impl<P: ?Sized> RefUnwindSafe for Entry<P> {}
 
@@ -163,7 +164,7 @@ pub enum State {
         /// The variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
         by: Arc<str>,
     },
-    /// Its `load` is running.
+    /// Its `load` is running, or was running in the parent when this process was forked.
     Loading {
         /// For how long.
         elapsed: Duration,
@@ -241,34 +242,42 @@ pub(crate) struct Slot<P: ?Sized + 'static> {
     name: &'static str,
     group: &'static Group<P>,
     plugin: OnceLoad<&'static P, LoadError>,
-    /// Whether a candidate is chosen: what a look-up needs to know without the lock.
+    /// Whether a candidate is chosen, in one load: look-ups are many, and versions are a list.
     usable: AtomicBool,
-    state: Mutex<SlotState<P>>,
+    claims: Versions<Claims<P>>,
 }
 
-pub(crate) struct SlotState<P: ?Sized + 'static> {
+/// What claims a name, and what comes of that.
+pub(crate) struct Claims<P: ?Sized + 'static> {
+    /// At least one.
     pub(crate) candidates: Vec<Candidate<P>>,
-    pub(crate) verdicts: Vec<Verdict>,
+    /// One for each candidate.
+    verdicts: Vec<Verdict>,
     standing: Standing,
     /// Whether it was asked for the plugin, so that what is behind the name stays.
     in_use: bool,
 }
 
 impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
-    pub(crate) fn new(name: &'static str, group: &'static Group<P>) -> Self {
-        let standing = Standing::Duplicate(Vec::new());
-        let state = SlotState { candidates: Vec::new(), verdicts: Vec::new(), standing, in_use: false };
+    pub(crate) fn new(
+        name: &'static str,
+        group: &'static Group<P>,
+        candidates: Vec<Candidate<P>>,
+        settings: &Settings,
+    ) -> Self {
+        let claims = Claims::judged(candidates, group.reserves(name), settings);
         Self {
             name,
             group,
             plugin: OnceLoad::new(),
-            usable: AtomicBool::new(false),
-            state: Mutex::new(state),
+            usable: AtomicBool::new(claims.is_usable()),
+            claims: Versions::new(claims),
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, SlotState<P>> {
-        self.state.lock()
+    /// What claims the name. Takes no lock.
+    pub(crate) fn claims(&self) -> &Claims<P> {
+        self.claims.newest()
     }
 
     pub(crate) fn usable(&self) -> bool {
@@ -289,12 +298,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
 
     #[cold]
     fn load_now(&self, retry: bool) -> Result<&'static P, LoadError> {
-        let point = {
-            let mut state = self.state();
-            let point = self.chosen(&state)?;
-            state.in_use = true;
-            point
-        };
+        let point = self.use_chosen()?;
         let entry = || self.entry_name(point);
         let load = || match point.call() {
             // Never unloaded: `&'static P` is sound, and a driver is not pulled from under its users.
@@ -307,6 +311,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let interrupted = |cause| match cause {
             Interrupted::Cycle(path) => LoadError::Cycle { entry: entry(), path },
             Interrupted::Panicked(message) => LoadError::Panicked { entry: entry(), message },
+            Interrupted::Forked => LoadError::Forked { entry: entry() },
         };
         let name = (self.group.name(), self.name);
         let plugin = match retry {
@@ -316,28 +321,38 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         plugin.copied()
     }
 
+    /// The entry point behind the name, which stays there from now on.
+    fn use_chosen(&self) -> Result<&'static EntryPoint<P>, LoadError> {
+        let claims = self.claims();
+        if claims.in_use {
+            return self.chosen(claims);
+        }
+        let Ok(writer) = self.claims.writer() else {
+            return Err(LoadError::Forked { entry: self.entry_name(claims.representative()) });
+        };
+        let claims = writer.newest();
+        let point = self.chosen(claims)?;
+        if !claims.in_use {
+            writer.add(Claims { in_use: true, ..claims.clone() });
+        }
+        Ok(point)
+    }
+
     /// What has become of one of the candidates.
-    pub(crate) fn state_of(&self, state: &SlotState<P>, candidate: usize) -> State {
-        match &state.verdicts[candidate] {
+    pub(crate) fn state_of(&self, claims: &Claims<P>, candidate: usize) -> State {
+        match &claims.verdicts[candidate] {
             Verdict::Off { by } => State::Disabled { by: Arc::clone(by) },
             Verdict::Duplicate { of } => State::Duplicate { of: Arc::clone(of) },
-            Verdict::On => match self.plugin.progress() {
-                Progress::NotLoaded => State::Linked,
-                Progress::Loading { attempt, .. } => State::Loading { elapsed: attempt.since.elapsed() },
-                Progress::Loaded { took } => State::Loaded { took },
-                Progress::Failed(cause) => match LoadError::clone(&cause) {
+            Verdict::On => match self.plugin.stage() {
+                Stage::NotLoaded => State::Linked,
+                Stage::Loading { elapsed } => State::Loading { elapsed },
+                Stage::Loaded { took } => State::Loaded { took },
+                Stage::Failed(cause) => match LoadError::clone(&cause) {
                     cause @ LoadError::Unavailable { .. } => State::Unavailable { cause },
                     cause => State::Failed { cause },
                 },
             },
         }
-    }
-
-    /// Decides anew which candidate is behind the name.
-    pub(crate) fn judge(&self, state: &mut SlotState<P>, settings: &Settings) {
-        state.verdicts = verdict::judge(&state.candidates, self.group.reserves(self.name), settings);
-        state.standing = verdict::standing(&state.candidates, &state.verdicts);
-        self.usable.store(matches!(state.standing, Standing::On(_)), Ordering::Release);
     }
 
     /// Lets `point` claim the name. Whatever is in use, or is refused for, stays as it is.
@@ -346,64 +361,68 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         point: &'static EntryPoint<P>,
         claim: Claim,
         settings: &Settings,
-    ) -> Result<(), RegisterError> {
-        let mut state = self.state();
-        let known = state.candidates.iter().position(|candidate| std::ptr::eq(candidate.point, point));
-        if known.is_some_and(|at| state.standing == Standing::On(at)) {
-            return Ok(());
+    ) -> Result<Result<(), RegisterError>, Orphaned> {
+        let writer = self.claims.writer()?;
+        let claims = writer.newest();
+        let known = claims.candidates.iter().position(|candidate| std::ptr::eq(candidate.point, point));
+        if known.is_some_and(|at| claims.standing == Standing::On(at)) {
+            return Ok(Ok(()));
         }
-        let result = self.refusal(&state, point, claim).map_or(Ok(()), Err);
+        let result = self.refusal(claims, point, claim).map_or(Ok(()), Err);
+        let mut candidates = claims.candidates.clone();
         match known {
             // It is listed already, by the better right of being linked.
-            Some(_) if result.is_err() => return result,
+            Some(_) if result.is_err() => return Ok(result),
             // To the end of the list: the last override counts.
-            Some(at) => drop(state.candidates.remove(at)),
+            Some(at) => drop(candidates.remove(at)),
             None => {}
         }
         let claim = if result.is_ok() { claim } else { Claim::Refused };
-        state.candidates.push(Candidate { point, claim });
-        self.judge(&mut state, settings);
-        result
+        candidates.push(Candidate { point, claim });
+        let judged = Claims::judged(candidates, self.group.reserves(self.name), settings);
+        let claims = writer.add(Claims { in_use: claims.in_use, ..judged });
+        self.usable.store(claims.is_usable(), Ordering::Release);
+        Ok(result)
     }
 
-    fn refusal(&self, state: &SlotState<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
+    fn refusal(&self, claims: &Claims<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
         let by = point.whence();
         let others: Vec<_> =
-            state.candidates.iter().filter(|candidate| !std::ptr::eq(candidate.point, point)).collect();
+            claims.candidates.iter().filter(|candidate| !std::ptr::eq(candidate.point, point)).collect();
         if self.group.reserves(self.name) || others.iter().any(|other| other.claim == Claim::BuiltIn) {
-            return Some(RegisterError::BuiltIn { name: self.name, group: self.group.name(), by });
+            return Some(self.group.belongs_to_group(point));
         }
         let holders = || and(&others.iter().map(|other| other.point.whence()).collect::<Vec<_>>());
         let entry =
             || EntryName { name: self.name, group: self.group.group_name(), whence: holders().into() };
-        if state.in_use {
+        if claims.in_use {
             return Some(RegisterError::InUse { entry: entry(), by });
         }
         // An override holds the name also when it is switched off.
         let holds = |at: usize| {
-            let candidate = &state.candidates[at];
-            let is_off = matches!(state.verdicts[at], Verdict::Off { .. });
+            let candidate = &claims.candidates[at];
+            let is_off = matches!(claims.verdicts[at], Verdict::Off { .. });
             !std::ptr::eq(candidate.point, point) && (!is_off || candidate.claim == Claim::Override)
         };
-        let taken = (0..state.candidates.len()).any(holds);
+        let taken = (0..claims.candidates.len()).any(holds);
         (claim == Claim::Registered && taken).then(|| RegisterError::Taken { entry: entry(), by })
     }
 
     /// The entry point behind the name, or why there is none.
-    pub(crate) fn chosen(&self, state: &SlotState<P>) -> Result<&'static EntryPoint<P>, LoadError> {
-        let entry = |at: usize| self.entry_name(state.candidates[at].point);
-        match &state.standing {
-            Standing::On(at) => Ok(state.candidates[*at].point),
-            Standing::Off(at) => match &state.verdicts[*at] {
+    pub(crate) fn chosen(&self, claims: &Claims<P>) -> Result<&'static EntryPoint<P>, LoadError> {
+        let entry = |at: usize| self.entry_name(claims.candidates[at].point);
+        match &claims.standing {
+            Standing::On(at) => Ok(claims.candidates[*at].point),
+            Standing::Off(at) => match &claims.verdicts[*at] {
                 Verdict::Off { by } => Err(LoadError::Disabled { entry: entry(*at), by: Arc::clone(by) }),
                 other => unreachable!("the verdict on what is off is {other:?}"),
             },
             Standing::Duplicate(rivals) => {
-                let points: Vec<_> = rivals.iter().map(|&at| state.candidates[at].point).collect();
+                let points: Vec<_> = rivals.iter().map(|&at| claims.candidates[at].point).collect();
                 let remedy = self.group.remedy_for_duplicates(self.name, &points).into();
                 Err(LoadError::Duplicate {
                     entry: entry(rivals[0]),
-                    offered_by: state.whences(rivals),
+                    offered_by: claims.whences(rivals),
                     remedy,
                 })
             }
@@ -421,8 +440,19 @@ impl<P: ?Sized> Named for Slot<P> {
     }
 }
 
-impl<P: ?Sized> SlotState<P> {
-    pub(crate) fn representative(&self) -> &'static EntryPoint<P> {
+impl<P: ?Sized> Claims<P> {
+    /// Decides which candidate is behind the name.
+    fn judged(candidates: Vec<Candidate<P>>, reserved: bool, settings: &Settings) -> Self {
+        let verdicts = verdict::judge(&candidates, reserved, settings);
+        let standing = verdict::standing(&candidates, &verdicts);
+        Self { candidates, verdicts, standing, in_use: false }
+    }
+
+    fn is_usable(&self) -> bool {
+        matches!(self.standing, Standing::On(_))
+    }
+
+    fn representative(&self) -> &'static EntryPoint<P> {
         let at = match &self.standing {
             Standing::On(at) | Standing::Off(at) => *at,
             Standing::Duplicate(rivals) => rivals[0],
@@ -441,5 +471,16 @@ impl<P: ?Sized> SlotState<P> {
             whence => whence,
         };
         points().map(whence).collect()
+    }
+}
+
+impl<P: ?Sized> Clone for Claims<P> {
+    fn clone(&self) -> Self {
+        Self {
+            candidates: self.candidates.clone(),
+            verdicts: self.verdicts.clone(),
+            standing: self.standing.clone(),
+            in_use: self.in_use,
+        }
     }
 }

@@ -62,6 +62,12 @@ pub enum LoadError {
         /// The way round, with the same name at both ends.
         path: Arc<[String]>,
     },
+    /// Another thread of the parent was loading the name, or was about to, when this process was forked. That thread
+    /// does not exist here, so there is nothing to wait for.
+    Forked {
+        /// The name, its group and where it comes from.
+        entry: EntryName,
+    },
 }
 
 impl LoadError {
@@ -75,7 +81,8 @@ impl LoadError {
             | Self::Unavailable { entry, .. }
             | Self::Failed { entry, .. }
             | Self::Panicked { entry, .. }
-            | Self::Cycle { entry, .. } => entry.name,
+            | Self::Cycle { entry, .. }
+            | Self::Forked { entry } => entry.name,
         }
     }
 
@@ -103,6 +110,11 @@ impl fmt::Display for LoadError {
             Self::Cycle { entry, path } => {
                 write!(f, "{entry} needs itself in order to load: {}", path.join(" -> "))
             }
+            Self::Forked { entry } => write!(
+                f,
+                "{entry} cannot be loaded in this process: a thread of its parent was loading an entry point when \
+                 this process was forked; load it before the fork, or start a new program"
+            ),
         }
     }
 }
@@ -230,6 +242,17 @@ pub enum RegisterError {
         entry: EntryName,
         /// Where the refused entry point comes from.
         by: String,
+    },
+    /// Another thread of the parent was changing the group when this process was forked.
+    #[error(
+        "`{name}` cannot be registered in {group} in this process: a thread of its parent was changing the group \
+         when this process was forked; register it before the fork"
+    )]
+    Forked {
+        /// The name.
+        name: &'static str,
+        /// The group.
+        group: &'static str,
     },
 }
 

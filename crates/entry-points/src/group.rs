@@ -8,13 +8,14 @@ use crate::collect::{self, Seen, Source};
 use crate::entry::{Entry, Slot, State};
 use crate::error::UnknownName;
 use crate::group_name::GroupName;
-use crate::index::{Index, Named};
+use crate::index::Index;
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
 use crate::report::{Report, Row};
 use crate::switches::Settings;
-use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::sync::{AtomicBool, OnceLock, Ordering, Orphaned};
 use crate::verdict::{Candidate, Claim};
+use crate::versions::Versions;
 use crate::{ConfigureError, EntryPoint, LoadError, RegisterError, Switches};
 
 /// A named set of entry points for the interface `P`, such as `codec.decoders` for `dyn Decoder`.
@@ -31,6 +32,9 @@ use crate::{ConfigureError, EntryPoint, LoadError, RegisterError, Switches};
 ///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook is not touched: a caught
 ///   panic still prints.)
 /// - **Order is by name**, whatever the linker did.
+/// - **A child of `fork` never hangs.** It finds what was loaded. Look-ups, lists and reports take no lock that a
+///   thread of the parent could have held. Where another thread of the parent was loading or registering, `load` is
+///   [`LoadError::Forked`] and `register` is [`RegisterError::Forked`].
 ///
 /// The first call that needs the entry points builds the table and reads the switches; it takes some
 /// microseconds. From then on look-ups of loaded names take no lock and allocate nothing, and later
@@ -75,8 +79,11 @@ pub struct Group<P: ?Sized + 'static> {
     reserved: &'static [&'static str],
     autoload_line: &'static str,
     source: Option<Source<P>>,
-    configured: Mutex<Configured>,
+    /// Set in code, in place of the environment's. Locked while the table is built.
+    configured: Versions<Option<Switches>>,
     table: OnceLock<Table<P>>,
+    /// In a child of `fork`, if a thread of the parent was building the table.
+    table_after_fork: OnceLock<Box<Table<P>>>,
 }
 
 /// What the group knows from its first use on.
@@ -84,32 +91,23 @@ struct Table<P: ?Sized + 'static> {
     settings: Settings,
     seen: Seen,
     index: Index<Slot<P>>,
-    /// Sorted by name. Held while a name is added, never while anything of a plugin's runs.
-    slots: Mutex<Vec<&'static Slot<P>>>,
     warned: AtomicBool,
 }
 
 impl<P: ?Sized + Send + Sync + 'static> Table<P> {
     /// What is odd, but for what a report on an unknown name adds.
-    fn notes(&self, slots: &[&'static Slot<P>]) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let mut points = Vec::new();
-        for slot in slots {
-            let state = slot.state();
-            let built_in = state.candidates.iter().any(|candidate| candidate.claim == Claim::BuiltIn);
-            points.extend(state.candidates.iter().map(|candidate| (candidate.point, built_in)));
+        for slot in self.index.sorted() {
+            let candidates = &slot.claims().candidates;
+            let built_in = candidates.iter().any(|candidate| candidate.claim == Claim::BuiltIn);
+            points.extend(candidates.iter().map(|candidate| (candidate.point, built_in)));
         }
         let mut notes = self.settings.complaints.clone();
         notes.extend(self.settings.idle_patterns(&points));
         notes.extend(self.seen.troubles());
         notes
     }
-}
-
-/// Where the switches come from; decided at the first use.
-enum Configured {
-    ByEnvironment,
-    ByCode(Switches),
-    TooLate,
 }
 
 /// How a group is declared. These are for the body of [`group!`](crate::group), or for a private group in a
@@ -125,8 +123,9 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             reserved: &[],
             autoload_line: "entry_points::autoload!();",
             source: None,
-            configured: Mutex::new(Configured::ByEnvironment),
+            configured: Versions::new(None),
             table: OnceLock::new(),
+            table_after_fork: OnceLock::new(),
         }
     }
 
@@ -201,11 +200,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     pub fn usable(&'static self, name: &str) -> Result<Entry<P>, LoadError> {
         match self.table().index.find(name) {
             Some(slot) if slot.usable() => Ok(Entry(slot)),
-            Some(slot) => {
-                let state = slot.state();
-                // The lock may show that it has become usable since.
-                slot.chosen(&state).map(|_| Entry(slot))
-            }
+            // It may have become usable since.
+            Some(slot) => slot.chosen(slot.claims()).map(|_| Entry(slot)),
             None => Err(self.unknown(name)),
         }
     }
@@ -237,7 +233,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     /// All entries, by name, in whatever state they are.
     pub fn iter(&'static self) -> impl ExactSizeIterator<Item = Entry<P>> + DoubleEndedIterator {
-        self.table().slots.lock().clone().into_iter().map(Entry)
+        self.table().index.sorted().into_iter().map(Entry)
     }
 
     /// All names, sorted.
@@ -248,7 +244,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// How many names there are.
     #[must_use]
     pub fn len(&'static self) -> usize {
-        self.table().slots.lock().len()
+        self.iter().len()
     }
 
     /// Whether there is no name at all.
@@ -262,7 +258,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     pub fn select(&'static self, pattern: &str) -> impl Iterator<Item = Entry<P>> + use<P> {
         let pattern = Pattern::new(pattern);
         self.iter().filter(move |entry| {
-            entry.0.state().candidates.iter().any(|candidate| pattern.matches(candidate.point))
+            entry.0.claims().candidates.iter().any(|candidate| pattern.matches(candidate.point))
         })
     }
 
@@ -270,15 +266,14 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     #[must_use]
     pub fn report(&'static self) -> Report {
         let table = self.table();
-        let slots = table.slots.lock().clone();
         let mut rows = Vec::new();
-        for slot in &slots {
-            let state = slot.state();
-            for (at, candidate) in state.candidates.iter().enumerate() {
-                rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(&state, at)));
+        for slot in table.index.sorted() {
+            let claims = slot.claims();
+            for (at, candidate) in claims.candidates.iter().enumerate() {
+                rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(claims, at)));
             }
         }
-        Report { group: &self.name, rows, notes: table.notes(&slots) }
+        Report { group: &self.name, rows, notes: table.notes() }
     }
 }
 
@@ -312,28 +307,31 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// [`ConfigureError`] if the group has been used already: every look-up, listing or registration is a use.
     pub fn configure(&'static self, switches: Switches) -> Result<(), ConfigureError> {
-        let mut configured = self.configured.lock();
-        if matches!(*configured, Configured::TooLate) {
-            return Err(ConfigureError { group: self.name.name });
+        match self.configured.writer() {
+            Ok(configured) if self.table.get().is_none() => {
+                configured.add(Some(switches));
+                Ok(())
+            }
+            // In a child of `fork`, if the parent was building the table: that is a use.
+            Ok(_) | Err(Orphaned) => Err(ConfigureError { group: self.name.name }),
         }
-        *configured = Configured::ByCode(switches);
-        Ok(())
     }
 
     fn claim(&'static self, point: &'static EntryPoint<P>, claim: Claim) -> Result<(), RegisterError> {
         let table = self.table();
+        let forked = |Orphaned| RegisterError::Forked { name: point.name(), group: self.name() };
         // Held to the end, so that two threads do not both add one name.
-        let mut slots = table.slots.lock();
+        let mut index = table.index.writer().map_err(forked)?;
         if let Some(slot) = table.index.find(point.name()) {
-            return slot.claim(point, claim, &table.settings);
+            return slot.claim(point, claim, &table.settings).map_err(forked)?;
         }
-        let slot: &'static Slot<P> = Box::leak(Box::new(Slot::new(point.name(), self)));
-        // Before the index shows it: a reader never sees a name with nothing behind it.
-        let result = slot.claim(point, claim, &table.settings);
-        let at = slots.partition_point(|other| other.name() < slot.name());
-        slots.insert(at, slot);
-        table.index.insert(slot);
-        result
+        let claim = if self.reserves(point.name()) { Claim::Refused } else { claim };
+        let candidates = vec![Candidate { point, claim }];
+        index.insert(Box::leak(Box::new(Slot::new(point.name(), self, candidates, &table.settings))));
+        match claim {
+            Claim::Refused => Err(self.belongs_to_group(point)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -345,6 +343,11 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     pub(crate) fn reserves(&self, name: &str) -> bool {
         self.reserved.contains(&name)
+    }
+
+    /// Why a name that the group keeps for itself cannot be registered.
+    pub(crate) fn belongs_to_group(&self, point: &EntryPoint<P>) -> RegisterError {
+        RegisterError::BuiltIn { name: point.name(), group: self.name(), by: point.whence() }
     }
 
     pub(crate) fn remedy_for_duplicates(&self, name: &str, points: &[&'static EntryPoint<P>]) -> String {
@@ -387,35 +390,32 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     #[cold]
     fn build_table(&'static self) -> &'static Table<P> {
-        let table = self.table.get_or_init(|| {
-            let settings = match std::mem::replace(&mut *self.configured.lock(), Configured::TooLate) {
-                Configured::ByCode(switches) => Settings::from_code(&switches),
-                _ => match self.switches {
-                    Some(prefix) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
-                    None => Settings::from_code(&Switches::default()),
-                },
-            };
-            let (linked, seen) = collect::gather(self.source);
-            let slots = self.slots(linked, &settings);
-            Table {
-                settings,
-                seen,
-                index: Index::new(&slots),
-                slots: Mutex::new(slots),
-                warned: AtomicBool::new(false),
-            }
-        });
-        // Outside of the closure: a logger may look up a name of this very group.
+        let table = match self.configured.writer() {
+            // No other thread is in the middle of this while the lock is held, in whichever process.
+            Ok(_configured) => self.table.get_or_init(|| self.new_table()),
+            Err(Orphaned) => self.table_after_fork.get_or_init(|| Box::new(self.new_table())),
+        };
+        // Outside of the lock: a logger may look up a name of this very group.
         if !table.warned.swap(true, Ordering::Relaxed) {
-            let slots = table.slots.lock().clone();
-            for note in table.notes(&slots) {
+            for note in table.notes() {
                 log::warn!(target: "entry_points", "{}: {note}", self.name());
             }
         }
         table
     }
 
-    /// One slot for each name, sorted, with all that claims the name.
+    fn new_table(&'static self) -> Table<P> {
+        let settings = match (self.configured.newest(), self.switches) {
+            (Some(switches), _) => Settings::from_code(switches),
+            (None, Some(prefix)) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
+            (None, None) => Settings::from_code(&Switches::default()),
+        };
+        let (linked, seen) = collect::gather(self.source);
+        let index = Index::new(&self.slots(linked, &settings));
+        Table { settings, seen, index, warned: AtomicBool::new(false) }
+    }
+
+    /// One slot for each name, with all that claims the name.
     fn slots(
         &'static self,
         linked: Vec<&'static EntryPoint<P>>,
@@ -428,17 +428,13 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             let (point, place) = (candidate.point, candidate.point.declared_at());
             (point.name(), point.package(), point.version(), place.file(), place.line(), place.column())
         });
-        let mut slots: Vec<&'static Slot<P>> = Vec::new();
-        for Candidate { point, claim } in candidates {
-            if slots.last().is_none_or(|slot| slot.name() != point.name()) {
-                slots.push(Box::leak(Box::new(Slot::new(point.name(), self))));
-            }
-            slots[slots.len() - 1].state().candidates.push(Candidate { point, claim });
-        }
-        for slot in &slots {
-            slot.judge(&mut slot.state(), settings);
-        }
-        slots
+        let names = candidates.chunk_by(|a, b| a.point.name() == b.point.name());
+        names
+            .map(|claimants| {
+                let slot = Slot::new(claimants[0].point.name(), self, claimants.to_vec(), settings);
+                &*Box::leak(Box::new(slot))
+            })
+            .collect()
     }
 }
 

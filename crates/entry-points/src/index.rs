@@ -1,6 +1,6 @@
-//! Names to slots: look-ups take no lock and allocate nothing, however many names are added meanwhile.
+//! Names to slots: look-ups and lists take no lock, however many names are added meanwhile.
 
-use crate::sync::{AtomicUsize, Mutex, OnceLock, Ordering};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering, Orphaned};
 
 /// Table `n` has `SMALLEST << n` cells; the last one holds a thousand million names.
 const SIZES: usize = 28;
@@ -23,6 +23,12 @@ pub(crate) struct Index<T: Named + 'static> {
     len: Mutex<usize>,
 }
 
+/// The right to add names.
+pub(crate) struct Writer<'a, T: Named + 'static> {
+    index: &'a Index<T>,
+    len: MutexGuard<'a, usize>,
+}
+
 type Cell<T> = OnceLock<&'static T>;
 
 impl<T: Named + 'static> Index<T> {
@@ -30,12 +36,24 @@ impl<T: Named + 'static> Index<T> {
         let index = Self {
             tables: [const { OnceLock::new() }; SIZES],
             newest: AtomicUsize::new(Self::size_for(items.len())),
-            len: Mutex::new(0),
+            len: Mutex::new(items.len()),
         };
-        for item in items {
-            index.insert(item);
+        for (len, item) in items.iter().enumerate() {
+            index.insert(item, len);
         }
         index
+    }
+
+    /// All items, sorted by name. Takes no lock, so that it never waits for a thread that adds one.
+    pub(crate) fn sorted(&self) -> Vec<&'static T> {
+        let cells = self.cells(self.newest.load(Ordering::Acquire)).unwrap_or_default();
+        let mut items: Vec<_> = cells.iter().filter_map(OnceLock::get).copied().collect();
+        items.sort_unstable_by_key(|item| item.name());
+        items
+    }
+
+    pub(crate) fn writer(&self) -> Result<Writer<'_, T>, Orphaned> {
+        Ok(Writer { index: self, len: self.len.lock()? })
     }
 
     #[inline]
@@ -53,11 +71,10 @@ impl<T: Named + 'static> Index<T> {
         }
     }
 
-    /// Adds `item`, whose name must not be there yet.
-    pub(crate) fn insert(&self, item: &'static T) {
-        let mut len = self.len.lock();
+    /// Adds an item to `len` others; one thread at a time.
+    fn insert(&self, item: &'static T, len: usize) {
         let newest = self.newest.load(Ordering::Relaxed);
-        let needed = Self::size_for(*len + 1).max(newest);
+        let needed = Self::size_for(len + 1).max(newest);
         let cells = self.tables[needed].get_or_init(|| {
             let grown: Box<[Cell<T>]> = (0..SMALLEST << needed).map(|_| OnceLock::new()).collect();
             for item in self.cells(newest).into_iter().flatten().filter_map(OnceLock::get) {
@@ -67,7 +84,6 @@ impl<T: Named + 'static> Index<T> {
         });
         put(cells, item);
         self.newest.store(needed, Ordering::Release);
-        *len += 1;
     }
 
     fn cells(&self, size: usize) -> Option<&[Cell<T>]> {
@@ -77,6 +93,14 @@ impl<T: Named + 'static> Index<T> {
     /// The smallest table that `len` names fill by half at most.
     fn size_for(len: usize) -> usize {
         (0..SIZES).find(|size| SMALLEST << size >= 2 * len).unwrap_or(SIZES - 1)
+    }
+}
+
+impl<T: Named + 'static> Writer<'_, T> {
+    /// Adds `item`, whose name must not be there yet.
+    pub(crate) fn insert(&mut self, item: &'static T) {
+        self.index.insert(item, *self.len);
+        *self.len += 1;
     }
 }
 
@@ -154,6 +178,18 @@ mod tests {
     }
 
     #[test]
+    fn all_names_are_listed_in_order_while_one_is_added() {
+        let index = Index::new(&[name(2), name(1)]);
+        let listed = || index.sorted().iter().map(|item| item.name()).collect::<Vec<_>>();
+        let mut writer = index.writer().unwrap();
+        std::thread::scope(|scope| {
+            assert_eq!(scope.spawn(listed).join().unwrap(), ["name_1", "name_2"]);
+        });
+        (3..9).for_each(|n| writer.insert(name(n)));
+        assert_eq!(listed(), (1..9).map(|n| format!("name_{n}")).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn names_are_found_while_others_are_added() {
         let first: Vec<_> = (0..8).map(name).collect();
         let index = Index::new(&first);
@@ -167,7 +203,7 @@ mod tests {
                 });
             }
             for n in 8..3000 {
-                index.insert(name(n));
+                index.writer().unwrap().insert(name(n));
                 assert!(index.find(&format!("name_{n}")).is_some());
             }
             done.store(true, Ordering::Relaxed);

@@ -20,6 +20,7 @@ mod report;
 mod switches;
 mod sync;
 mod verdict;
+mod versions;
 
 pub use crate::entry::{Entry, State};
 pub use crate::entry_point::EntryPoint;

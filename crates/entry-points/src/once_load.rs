@@ -10,15 +10,17 @@
 //! A is not ready *yet*. Each attempt therefore collects the attempts further out on which a cycle closed below
 //! it; if there is one, its failure is passed on and forgotten, and the next one to ask tries again. (Whether the
 //! outer attempt has ended meanwhile does not matter: what is remembered must not depend on timing.)
+//!
+//! A child of `fork` has one thread. An attempt of any other thread of its parent never ends there, and a lock that
+//! such a thread held is never released. Both are errors in the child.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::message::panic_message;
-use crate::sync::{Clock, Condvar, Mutex, OnceLock};
+use crate::sync::{Clock, Condvar, Mutex, MutexGuard, OnceLock, Orphaned, ThreadId, process, this_thread};
 
 /// A cell whose value is loaded at its first use, by code that may need other such cells.
 ///
@@ -46,9 +48,14 @@ use crate::sync::{Clock, Condvar, Mutex, OnceLock};
 ///
 /// A thread that the loading code starts by itself and joins is unknown to the cycle detection.
 pub struct OnceLoad<T, E> {
-    value: OnceLock<T>,
+    value: OnceLock<Loaded<T>>,
     progress: Mutex<Progress<E>>,
     remembers_failures: bool,
+}
+
+struct Loaded<T> {
+    value: T,
+    took: Duration,
 }
 
 /// Why loading ended without an answer of the loading code's own.
@@ -58,6 +65,9 @@ pub enum Interrupted {
     Cycle(Arc<[String]>),
     /// The loading code panicked, with this message.
     Panicked(Arc<str>),
+    /// Another thread of the parent was loading a value when this process was forked, this one or, for a moment, any
+    /// other. That thread does not exist here, so there is nothing to wait for.
+    Forked,
 }
 
 impl fmt::Display for Interrupted {
@@ -65,20 +75,27 @@ impl fmt::Display for Interrupted {
         match self {
             Self::Cycle(path) => write!(f, "it needs itself in order to load: {}", path.join(" -> ")),
             Self::Panicked(message) => write!(f, "it panicked: {message}"),
+            Self::Forked => f.write_str("a thread of the parent was loading when this process was forked"),
         }
     }
 }
 
-/// How far a cell has come.
-pub(crate) enum Progress<E> {
+/// How far a cell has come, for reports.
+pub(crate) enum Stage<E> {
+    NotLoaded,
+    Loading { elapsed: Duration },
+    Loaded { took: Duration },
+    Failed(Arc<E>),
+}
+
+/// How far a cell has come, for those who want its value.
+enum Progress<E> {
     NotLoaded,
     Loading {
         attempt: Arc<Attempt>,
         result: SharedResult<E>,
     },
-    Loaded {
-        took: Duration,
-    },
+    Loaded,
     /// Shared, so that looking at it under a lock runs no `clone` of the plugin's.
     Failed(Arc<E>),
 }
@@ -106,7 +123,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
     /// The value, if it is loaded. Takes no lock.
     #[must_use]
     pub fn get(&self) -> Option<&T> {
-        self.value.get()
+        self.value.get().map(|loaded| &loaded.value)
     }
 
     /// The value; runs `load` on this thread unless it is loaded, or waits while another thread does.
@@ -115,8 +132,8 @@ impl<T, E: Clone> OnceLoad<T, E> {
     ///
     /// # Errors
     ///
-    /// What `load` returned, or what `interrupted` makes of a cycle or a panic. A failure that only came from a
-    /// cycle which goes through values further out is never remembered.
+    /// What `load` returned, or what `interrupted` makes of a cycle, a panic or a fork. A failure that only came from
+    /// a cycle which goes through values further out is never remembered.
     ///
     /// # Panics
     ///
@@ -144,8 +161,17 @@ impl<T, E: Clone> OnceLoad<T, E> {
         self.run(name, load, interrupted, true)
     }
 
-    pub(crate) fn progress(&self) -> Progress<E> {
-        self.progress.lock().clone()
+    /// How far it has come. Takes no lock if it is loaded, and waits for no loading.
+    pub(crate) fn stage(&self) -> Stage<E> {
+        let loaded = || self.value.get().map(|loaded| Stage::Loaded { took: loaded.took });
+        loaded().unwrap_or_else(|| match self.progress.lock().as_deref() {
+            Ok(Progress::NotLoaded) => Stage::NotLoaded,
+            Ok(Progress::Loading { attempt, .. }) => Stage::Loading { elapsed: attempt.since.elapsed() },
+            Ok(Progress::Loaded) => loaded().expect("a loaded cell has a value"),
+            Ok(Progress::Failed(error)) => Stage::Failed(Arc::clone(error)),
+            // A thread of the parent was beginning or ending an attempt, or looking.
+            Err(Orphaned) => Stage::Loading { elapsed: Duration::ZERO },
+        })
     }
 
     fn run(
@@ -155,16 +181,16 @@ impl<T, E: Clone> OnceLoad<T, E> {
         interrupted: impl FnOnce(Interrupted) -> E,
         retry: bool,
     ) -> Result<&T, E> {
-        let this_thread = thread::current().id();
+        let this_thread = this_thread();
         let (attempt, result) = loop {
             if let Some(value) = self.get() {
                 return Ok(value);
             }
-            let graph = GRAPH.lock();
-            match self.begin_or_join(graph, this_thread, name, retry) {
+            match self.begin_or_join(this_thread, name, retry).unwrap_or(Turn::Forked) {
                 Turn::Mine(attempt, result) => break (attempt, result),
                 Turn::Over(ended) => return ended.map(|()| self.loaded()).map_err(|error| E::clone(&error)),
                 Turn::Cycle(path) => return Err(interrupted(Interrupted::Cycle(path))),
+                Turn::Forked => return Err(interrupted(Interrupted::Forked)),
                 // The attempt that this thread waited for ended by a panic, so there is no outcome to share.
                 Turn::Again => {}
             }
@@ -185,11 +211,11 @@ impl<T, E: Clone> OnceLoad<T, E> {
         };
         let took = attempt.since.elapsed();
         let ended = outcome.map(|value| {
-            assert!(self.value.set(value).is_ok(), "a cell is loaded once");
+            assert!(self.value.set(Loaded { value, took }).is_ok(), "a cell is loaded once");
         });
         let _ = result.set(ended.clone());
         let progress = match &ended {
-            Ok(()) => Progress::Loaded { took },
+            Ok(()) => Progress::Loaded,
             Err(error) if self.remembers_failures => Progress::Failed(Arc::clone(error)),
             Err(_) => Progress::NotLoaded,
         };
@@ -208,51 +234,53 @@ impl<T, E: Clone> OnceLoad<T, E> {
     /// Begins an attempt if none is running, waits for the one that is, or finds that all is decided.
     fn begin_or_join(
         &self,
-        mut graph: LockedGraph,
         this_thread: ThreadId,
         (group, name): (&'static str, &str),
         retry: bool,
-    ) -> Turn<E> {
+    ) -> Result<Turn<E>, Orphaned> {
         // The order of locks: the graph, then a cell.
-        let mut progress = self.progress.lock();
+        let mut graph = GRAPH.lock()?;
+        let mut progress = self.progress.lock()?;
         match &*progress {
             Progress::NotLoaded => {}
             Progress::Failed(_) if retry => {}
-            Progress::Failed(error) => return Turn::Over(Err(Arc::clone(error))),
-            Progress::Loaded { .. } => return Turn::Over(Ok(())),
+            Progress::Failed(error) => return Ok(Turn::Over(Err(Arc::clone(error)))),
+            Progress::Loaded => return Ok(Turn::Over(Ok(()))),
+            Progress::Loading { attempt, .. } if attempt.is_orphaned(this_thread) => return Err(Orphaned),
             Progress::Loading { attempt, result } => {
                 let (attempt, result) = (Arc::clone(attempt), Arc::clone(result));
                 drop(progress);
-                return match wait(graph, this_thread, &attempt) {
+                return Ok(match wait(graph, this_thread, &attempt) {
                     Ok(()) => result.get().map_or(Turn::Again, |result| Turn::Over(result.clone())),
                     Err(path) => Turn::Cycle(path),
-                };
+                });
             }
         }
         let attempt = Arc::new(Attempt::new(group, name, this_thread));
-        let result = Arc::new(OnceLock::new());
+        let result = SharedResult::default();
         let loading = Progress::Loading { attempt: Arc::clone(&attempt), result: Arc::clone(&result) };
         let before = std::mem::replace(&mut *progress, loading);
         graph.begin(&attempt);
         drop(progress);
         drop(graph);
         drop_isolated(before);
-        Turn::Mine(attempt, result)
+        Ok(Turn::Mine(attempt, result))
     }
 
     /// Ends this thread's innermost attempt. A failure that may come from a cycle further out is forgotten.
     fn end(&self, attempt: &Arc<Attempt>, progress: Progress<E>, failed: bool) {
-        let mut graph = GRAPH.lock();
+        // `load` may have forked. In the child, no thread waits for this attempt: to all others it is orphaned.
+        let Ok(mut graph) = GRAPH.lock() else { return };
         let caught_in_a_cycle = graph.end(attempt, failed);
         let progress = if caught_in_a_cycle { Progress::NotLoaded } else { progress };
-        let before = std::mem::replace(&mut *self.progress.lock(), progress);
+        let before = self.progress.lock().map(|mut held| std::mem::replace(&mut *held, progress));
         attempt.finished.notify_all();
         drop(graph);
         drop_isolated(before);
     }
 
     fn loaded(&self) -> &T {
-        self.value.get().expect("a loaded cell has a value")
+        self.get().expect("a loaded cell has a value")
     }
 }
 
@@ -264,20 +292,7 @@ impl<T, E: Clone> Default for OnceLoad<T, E> {
 
 impl<T: fmt::Debug, E> fmt::Debug for OnceLoad<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnceLoad").field(&self.value.get()).finish()
-    }
-}
-
-impl<E> Clone for Progress<E> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::NotLoaded => Self::NotLoaded,
-            Self::Loading { attempt, result } => {
-                Self::Loading { attempt: Arc::clone(attempt), result: Arc::clone(result) }
-            }
-            Self::Loaded { took } => Self::Loaded { took: *took },
-            Self::Failed(error) => Self::Failed(Arc::clone(error)),
-        }
+        f.debug_tuple("OnceLoad").field(&self.value.get().map(|loaded| &loaded.value)).finish()
     }
 }
 
@@ -286,6 +301,7 @@ enum Turn<E> {
     Mine(Arc<Attempt>, SharedResult<E>),
     Over(Result<(), Arc<E>>),
     Cycle(Arc<[String]>),
+    Forked,
     Again,
 }
 
@@ -302,11 +318,12 @@ fn drop_isolated<T>(value: T) {
 
 /// One run of some loading code.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+struct Attempt {
     group: &'static str,
     name: String,
     thread: ThreadId,
-    pub(crate) since: Clock,
+    process: u32,
+    since: Clock,
     /// Set when it has ended: the attempts further out to which a cycle led back from below a failure.
     awaits: OnceLock<Vec<Arc<Attempt>>>,
     /// Signalled then, under the graph's lock.
@@ -319,10 +336,17 @@ impl Attempt {
             group,
             name: name.to_owned(),
             thread,
+            process: process(),
             since: Clock::now(),
-            awaits: OnceLock::new(),
+            awaits: OnceLock::default(),
             finished: Condvar::default(),
         }
+    }
+
+    /// Whether its thread may not exist in this process. The thread that calls `fork` does, and may do so while it
+    /// loads.
+    fn is_orphaned(&self, this_thread: ThreadId) -> bool {
+        self.thread != this_thread && self.process != process()
     }
 }
 
@@ -343,11 +367,20 @@ struct Running {
     awaits: Vec<Arc<Attempt>>,
 }
 
-static GRAPH: Mutex<Graph> = Mutex::new(Graph { threads: Vec::new() });
+#[cfg(not(loom))]
+static GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
 
-type LockedGraph = std::sync::MutexGuard<'static, Graph>;
+// Each interleaving begins with an empty one.
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
+}
+
+type LockedGraph = MutexGuard<'static, Graph>;
 
 impl Graph {
+    const EMPTY: Self = Self { threads: Vec::new() };
+
     fn thread(&mut self, id: ThreadId) -> &mut Thread {
         let at = self.threads.iter().position(|thread| thread.id == id).unwrap_or_else(|| {
             self.threads.push(Thread { id, running: Vec::new(), waits_for: None });
@@ -434,10 +467,14 @@ fn names(path: &[&Attempt]) -> Arc<[String]> {
     path.iter().map(name).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod model;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
 
@@ -568,7 +605,7 @@ mod tests {
             assert_eq!(LOADS.load(Ordering::SeqCst), 1);
         });
         assert!(
-            GRAPH.lock().threads.iter().all(|thread| !thread.running.is_empty()),
+            GRAPH.lock().unwrap().threads.iter().all(|thread| !thread.running.is_empty()),
             "idle threads are forgotten"
         );
     }

@@ -1,38 +1,24 @@
 //! The locks and the clock of the loading state machine, in one place.
-//!
-//! A poisoned lock is taken all the same: no plugin's code runs while one is held, so a panic inside a critical
-//! section would be a defect of this crate, and refusing every later look-up would make one defect two.
 
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+// For the models, see once_load/model.rs: the same types, of which loom tries every interleaving.
+#[cfg_attr(loom, path = "sync/of_loom.rs")]
+mod of_std;
 
-impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
-    }
+pub(crate) use self::of_std::{Condvar, Mutex, MutexGuard, OnceLock, ThreadId, this_thread};
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// A thread of the parent process held the lock when this process was forked. It does not exist here, so the lock
+/// is never released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Orphaned;
 
-#[derive(Debug, Default)]
-pub(crate) struct Condvar(std::sync::Condvar);
-
-impl Condvar {
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn notify_all(&self) {
-        self.0.notify_all();
-    }
+/// The number of this process. Each call is a system call, so only slow paths make it.
+pub(crate) fn process() -> u32 {
+    // Without `fork` one number serves all; wasm has none.
+    if cfg!(unix) { std::process::id() } else { 1 }
 }
 
 /// A point in time, or nothing on wasm32-unknown-unknown, where `Instant::now` panics.

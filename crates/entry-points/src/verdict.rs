@@ -11,6 +11,14 @@ pub(crate) struct Candidate<P: ?Sized + 'static> {
     pub(crate) claim: Claim,
 }
 
+impl<P: ?Sized> Clone for Candidate<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: ?Sized> Copy for Candidate<P> {}
+
 /// By what right an entry point claims its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
@@ -104,7 +112,7 @@ pub(crate) fn judge<P: ?Sized>(
 }
 
 /// What a name as a whole comes to.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// This candidate is behind the name.
     On(usize),

@@ -1,0 +1,123 @@
+//! The standard library's locks, for a process that may be forked.
+//!
+//! A poisoned lock is taken all the same: no plugin's code runs while one is held, so a panic inside a critical
+//! section would be a defect of this crate, and refusing every later look-up would make one defect two.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, TryLockError};
+use std::thread;
+
+use super::{Orphaned, process};
+
+pub(crate) use std::sync::{MutexGuard, OnceLock};
+pub(crate) use std::thread::ThreadId;
+
+pub(crate) fn this_thread() -> ThreadId {
+    thread::current().id()
+}
+
+/// A lock that a child of `fork` never waits for in vain: if a thread of the parent held it, locking is an error.
+///
+/// The first thread of a process that comes to the lock tries it, and all others of that process wait for its
+/// verdict. No other thread of the process holds the lock yet, so if it is held, its holder is a thread of the
+/// parent.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    inner: std::sync::Mutex<T>,
+    /// The last verdict, and the process that it is for: `process << 2 | verdict`.
+    verdict: AtomicU32,
+}
+
+const SOUND: u32 = 0;
+const PENDING: u32 = 1;
+const ORPHANED: u32 = 2;
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { inner: std::sync::Mutex::new(value), verdict: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, Orphaned> {
+        match self.is_orphaned() {
+            true => Err(Orphaned),
+            false => Ok(self.inner.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn is_orphaned(&self) -> bool {
+        // A process has a number above zero, so that no process begins with a verdict.
+        let process = process() << 2;
+        let mut seen = self.verdict.load(Ordering::Acquire);
+        loop {
+            if seen == process | SOUND {
+                return false;
+            } else if seen == process | ORPHANED {
+                return true;
+            } else if seen == process | PENDING {
+                thread::yield_now();
+                seen = self.verdict.load(Ordering::Acquire);
+                continue;
+            }
+            let pending = process | PENDING;
+            match self.verdict.compare_exchange(seen, pending, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => {
+                    let is_held = matches!(self.inner.try_lock(), Err(TryLockError::WouldBlock));
+                    let verdict = if is_held { ORPHANED } else { SOUND };
+                    self.verdict.store(process | verdict, Ordering::Release);
+                    return is_held;
+                }
+                Err(other) => seen = other,
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_thread_of_another_process_holds_is_orphaned() {
+        let mutex = Mutex::new(1);
+        let guard = mutex.lock().unwrap();
+        // As a child of `fork` finds it.
+        mutex.verdict.store((process() - 1) << 2 | SOUND, Ordering::Relaxed);
+        assert_eq!(mutex.lock().err(), Some(Orphaned));
+        assert_eq!(mutex.lock().err(), Some(Orphaned), "the verdict is remembered");
+        drop(guard);
+    }
+
+    #[test]
+    fn a_lock_that_no_thread_held_at_the_fork_is_sound() {
+        let mutex = Mutex::new(1);
+        drop(mutex.lock().unwrap());
+        for verdict in [SOUND, PENDING, ORPHANED] {
+            mutex.verdict.store((process() - 1) << 2 | verdict, Ordering::Relaxed);
+            assert_eq!(mutex.lock().map(|guard| *guard), Ok(1));
+        }
+    }
+
+    #[test]
+    fn a_lock_is_waited_for_within_its_process() {
+        let mutex = Mutex::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| *mutex.lock().unwrap() += 1));
+            }
+        });
+        assert_eq!(*mutex.lock().unwrap(), 4000);
+    }
+}

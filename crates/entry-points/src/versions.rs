@@ -1,0 +1,83 @@
+//! A value that changes seldom and is read without a lock.
+
+use crate::sync::{Mutex, MutexGuard, OnceLock, Orphaned};
+
+/// All versions of a value, of which the newest counts.
+///
+/// Versions are only added, so that a reader takes no lock: not that of a thread which does not exist in a child of
+/// `fork` either. A version that is no longer the newest stays, which is for what changes a few times in the life of
+/// a program.
+pub(crate) struct Versions<T> {
+    first: Version<T>,
+    /// Held while a version is added.
+    adding: Mutex<()>,
+}
+
+struct Version<T> {
+    value: T,
+    next: OnceLock<Box<Self>>,
+}
+
+/// The right to add versions.
+pub(crate) struct Writer<'a, T> {
+    versions: &'a Versions<T>,
+    _adding: MutexGuard<'a, ()>,
+}
+
+impl<T> Versions<T> {
+    pub(crate) const fn new(first: T) -> Self {
+        Self { first: Version { value: first, next: OnceLock::new() }, adding: Mutex::new(()) }
+    }
+
+    pub(crate) fn newest(&self) -> &T {
+        &self.newest_version().value
+    }
+
+    pub(crate) fn writer(&self) -> Result<Writer<'_, T>, Orphaned> {
+        Ok(Writer { versions: self, _adding: self.adding.lock()? })
+    }
+
+    fn newest_version(&self) -> &Version<T> {
+        let mut version = &self.first;
+        while let Some(next) = version.next.get() {
+            version = next;
+        }
+        version
+    }
+}
+
+impl<'a, T> Writer<'a, T> {
+    /// What no other thread can change meanwhile.
+    pub(crate) fn newest(&self) -> &'a T {
+        self.versions.newest()
+    }
+
+    pub(crate) fn add(&self, value: T) -> &'a T {
+        let next = &self.versions.newest_version().next;
+        &next.get_or_init(|| Box::new(Version { value, next: OnceLock::new() })).value
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_counts_and_those_before_it_stay() {
+        let versions = Versions::new("first".to_owned());
+        let first = versions.newest();
+        let writer = versions.writer().unwrap();
+        assert_eq!(writer.add("second".to_owned()), "second");
+        assert_eq!(writer.newest(), "second");
+        assert_eq!((first.as_str(), versions.newest().as_str()), ("first", "second"));
+    }
+
+    #[test]
+    fn a_version_is_read_while_another_is_added() {
+        let versions = Versions::new(0);
+        let _writer = versions.writer().unwrap();
+        std::thread::scope(|scope| {
+            assert_eq!(*scope.spawn(|| versions.newest()).join().unwrap(), 0);
+        });
+    }
+}
