@@ -46,7 +46,11 @@ fn a_device_that_is_lost_and_reset_leaves_no_thread() {
     let mut first = 0;
     for round in 0..20 {
         let (stream, buffer) = used(device);
-        device.with_driver(|driver: &WgpuDevice| Ok(driver.device().destroy())).unwrap();
+        let destroy = |driver: &WgpuDevice| {
+            driver.device().destroy();
+            Ok(())
+        };
+        device.with_driver(destroy).unwrap();
         let error = buffer.read(0, &mut [0; 4]).unwrap_err();
         assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
         device.reset().unwrap();

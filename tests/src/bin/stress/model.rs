@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device_registry::{Buffer, DeviceError, Event, HostBuffer, Pending, Stream};
+use device_registry::{Buffer, DeviceError, Event, Stream};
 
 use crate::failure::{Identity, is_gone};
 use crate::journal::StreamKey;
 use crate::scene::Scene;
-
-/// A read that is under way.
-pub(crate) type Read = Pending<HostBuffer>;
 
 /// The calls of one stream: the number of the last one that ran.
 #[derive(Default)]

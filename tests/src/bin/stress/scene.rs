@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use device_registry::{Buffer, Device, DeviceError, Event, Stream};
+use device_registry::{Buffer, Device, DeviceError, Event, Pending, Stream};
 
 use crate::failure::is_gone;
 use crate::journal::StreamKey;
-use crate::model::{Expected, Mark, Read};
+use crate::model::{Expected, Mark};
 use crate::plan::Weather;
 
 pub(crate) struct Scene {
@@ -39,7 +39,7 @@ pub(crate) enum Discarded {
     Stream(Stream),
     Buffer(Buffer),
     Mark(Mark),
-    Read(Read, Expected),
+    Read(Pending, Expected),
 }
 
 static FINDINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());

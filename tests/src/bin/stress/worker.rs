@@ -1,10 +1,10 @@
 //! One thread: does its part of the plan with streams and buffers of its own, and knows what becomes of them.
 
-use device_registry::{BackendErrorKind, Device, DeviceError};
+use device_registry::{BackendErrorKind, Device, DeviceError, Pending};
 
 use crate::failure::Identity;
 use crate::journal::{Journal, StreamKey};
-use crate::model::{Expected, Held, Lane, Last, Mark, Read};
+use crate::model::{Expected, Held, Lane, Last, Mark};
 use crate::plan::{Kind, Step};
 use crate::scene::{Discarded, Scene, found, lock};
 
@@ -18,7 +18,7 @@ pub(crate) struct Worker<'a> {
     pub(crate) journal: Journal,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) buffers: Vec<Held>,
-    pub(crate) reads: Vec<(Read, Expected)>,
+    pub(crate) reads: Vec<(Pending, Expected)>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) forks: u64,
     step: usize,
