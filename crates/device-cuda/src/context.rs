@@ -25,7 +25,7 @@ pub(crate) struct Context {
 
 // SAFETY: a context is no thread's own: the reference has it current to any number of threads at a time.
 unsafe impl Send for Context {}
-// SAFETY: as above; the driver's functions may be called from several threads at once.
+// SAFETY: the driver's functions may be called for one context from several threads at once.
 unsafe impl Sync for Context {}
 
 impl Context {

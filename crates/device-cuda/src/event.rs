@@ -18,7 +18,7 @@ pub struct CudaEvent {
 
 // SAFETY: an event is no thread's own, and the driver's functions may be called from several threads at once.
 unsafe impl Send for CudaEvent {}
-// SAFETY: as above.
+// SAFETY: the driver's functions may be called for one event from several threads at once.
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
@@ -67,7 +67,7 @@ impl EventDriver for CudaEvent {
 
     fn synchronize(&self) -> Result<(), BackendError> {
         let current = self.context.enter()?;
-        // SAFETY: as above.
+        // SAFETY: the event is there until `self` is dropped.
         Ok(unsafe { current.cuda().cuEventSynchronize(self.event) }?)
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Handle {
 
 // SAFETY: a stream is no thread's own, and the driver's functions may be called from several threads at once.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: the driver's functions may be called for one stream from several threads at once.
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -80,7 +80,7 @@ impl Queue {
         let mut stream = ptr::null_mut();
         // Not blocking: else it would wait for all that others put into the null stream of this context.
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: as above.
+        // SAFETY: the context is current, and the place for the stream is there.
         unsafe { current.cuda().cuStreamCreateWithPriority(&mut stream, flags, priority) }?;
         let handle = Handle { context: Arc::clone(context), stream };
         Ok(Self(Arc::new(CudaStream::new(Arc::new(handle)))))
@@ -125,7 +125,8 @@ impl Queue {
     pub(crate) unsafe fn read_into(&self, source: &Span, destination: *mut u8) -> Result<(), BackendError> {
         let (_, from) = place(source)?;
         let current = self.enter()?;
-        // SAFETY: as above, the other way around.
+        // SAFETY: the span lies within memory of this device, which the core keeps until the work is done, and the caller
+        // keeps the destination.
         Ok(unsafe {
             current.cuda().cuMemcpyDtoHAsync_v2(destination.cast(), from, source.len(), self.stream())
         }?)
@@ -248,7 +249,7 @@ impl StreamDriver for Queue {
 
     fn synchronize(&self) -> Result<(), BackendError> {
         let current = self.enter()?;
-        // SAFETY: as above.
+        // SAFETY: the stream is there until `self` is dropped.
         Ok(unsafe { current.cuda().cuStreamSynchronize(self.stream()) }?)
     }
 }

@@ -43,11 +43,11 @@ struct DeviceId(cl_device_id);
 // SAFETY: platforms are never freed; and as all of OpenCL's functions, those that they are given to may be called from any
 // thread.
 unsafe impl Send for Platform {}
-// SAFETY: as above.
+// SAFETY: OpenCL's functions may be called for one platform from several threads at once.
 unsafe impl Sync for Platform {}
-// SAFETY: as above, for devices that are no parts of others.
+// SAFETY: devices that are not parts of others are never freed, and OpenCL's functions take them on any thread.
 unsafe impl Send for Found {}
-// SAFETY: as above.
+// SAFETY: OpenCL's functions may be called for one device from several threads at once.
 unsafe impl Sync for Found {}
 
 impl OpenCl {

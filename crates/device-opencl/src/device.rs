@@ -99,7 +99,8 @@ impl Driver {
         enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
     ) -> Result<(), BackendError> {
         let queue = self.idle_queue()?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that `enqueue` enqueues one command and returns its event, and that what the command
+        // touches may be touched until this returns.
         unsafe { self.block_in(queue, call, len, enqueue) }
     }
 
@@ -113,7 +114,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// As for [`block`](Self::block).
+    /// `enqueue` enqueues one command to the queue and returns its event; and what the command touches may be touched until
+    /// this returns.
     unsafe fn block_in(
         &self,
         queue: Handle,

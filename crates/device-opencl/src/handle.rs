@@ -17,7 +17,7 @@ pub(crate) struct Handle {
 // SAFETY: OpenCL counts references atomically, and all of its functions may be called from any thread, but for
 // `clSetKernelArg`; none of these objects is a kernel.
 unsafe impl Send for Handle {}
-// SAFETY: as above; a shared reference only gives the pointer.
+// SAFETY: a shared reference only gives the pointer, to functions that several threads may call at once.
 unsafe impl Sync for Handle {}
 
 impl Handle {

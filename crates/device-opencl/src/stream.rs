@@ -51,7 +51,7 @@ impl Queue {
         enqueued: Result<cl_event, cl_int>,
     ) -> Result<u64, BackendError> {
         let event = enqueued.map_err(|status| error_of(call, status, len))?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that the event is a command's of this queue, and gives its reference away.
         Ok(self.commands.add(call, Arc::new(unsafe { Handle::event(event) })))
     }
 

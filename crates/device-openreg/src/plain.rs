@@ -63,7 +63,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// As for [`bytes`](Self::bytes).
+    /// None is needed here. It is the mapping's, whose place this takes.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn discard(&self, _range: Range<usize>) {}
 

@@ -20,7 +20,7 @@ pub(crate) struct Block {
 
 // SAFETY: it owns its bytes, and hands them out by the rules of references.
 unsafe impl Send for Block {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives shared access to the bytes, and nothing else.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -47,7 +47,7 @@ impl Block {
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and the borrow is exclusive.
+        // SAFETY: the bytes are initialised, belong to this value and are borrowed with it, exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

@@ -278,10 +278,10 @@ impl EventOptions {
 /// [`EventDriver`]s behind it, [`query`](Self::query) and [`synchronize`](Self::synchronize), once or each time; if the
 /// device cannot go on, as [`BackendError::lost`]. A driver need not skip what is behind a failure.
 ///
-/// The core keeps all memory alive that queued work touches, until an event behind it is done or a wait for all work has
-/// succeeded. Host calls, events of
-/// other backends and copies that the device has no way for are no business of a driver's: the core does them in their
-/// place in the order.
+/// The core keeps all memory alive that queued work touches, until an event behind it [is over](EventDriver::is_over),
+/// [`query`](Self::query) returns that all work is done, or [`synchronize`](Self::synchronize) succeeds. Host calls, events
+/// of other backends and copies that the device has no way for never reach a driver: the core does them in their place in
+/// the order.
 pub trait StreamDriver: Send + Sync {
     /// The handle that kernels get of the queue, to submit native work to it:
     /// [`Launch::stream_as`](crate::Launch::stream_as) downcasts it. By default there is none.
@@ -300,7 +300,7 @@ pub trait StreamDriver: Send + Sync {
 
     /// Copies from the device to the host, and finishes `completion` with `destination` when it is done, from any
     /// thread, perhaps later than [`synchronize`](Self::synchronize) returns. One that is never finished becomes an error
-    /// when the device is lost or closed.
+    /// when the device is lost or closed, and one that is finished with a buffer of another length an error of the work.
     ///
     /// The bytes of a [`HostBuffer`] stay where they are when it is moved. After a failure that leaves the device writing
     /// to them, a driver has to leak it.

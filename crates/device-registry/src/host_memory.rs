@@ -59,7 +59,8 @@ enum Owner {
 // window that writes overlaps no other open one, whatever the thread: `Windows` sees to that under a lock. The owner is
 // `Send`, and nothing reaches it but the drop.
 unsafe impl Send for HostMemory {}
-// SAFETY: as above.
+// SAFETY: through a shared reference the bytes are touched through windows only, of which no two that are open at once
+// overlap where one writes; the owner is not reached at all.
 unsafe impl Sync for HostMemory {}
 
 impl Memory for HostMemory {}
@@ -362,7 +363,8 @@ impl Deref for WindowMut<'_> {
 
 impl DerefMut for WindowMut<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `Window::deref`; and while this one is open, which writes, no other is open there.
+        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this window is open,
+        // which writes, no other is open on any of them.
         unsafe { std::slice::from_raw_parts_mut(self.0.start(), self.0.range.len()) }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Queue {
     in_flight: Mutex<InFlight>,
 }
 
-// As for the device.
+// What a panic leaves in a driver's queue is the driver's: every call into it is isolated.
 impl UnwindSafe for Queue {}
 impl RefUnwindSafe for Queue {}
 

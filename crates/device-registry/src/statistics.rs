@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is allocated on a device through this crate, at the moment of asking.
 ///
-/// Memory that is no longer used and waits to be freed is counted until it is.
+/// Memory of buffers that were dropped is counted as long as queued work uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStatistics {

@@ -126,7 +126,8 @@ fn uuid(adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
     }
     let mut ids = vk::PhysicalDeviceIDProperties::default();
     let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
-    // SAFETY: as above; and both the instance and the device are of Vulkan 1.1, which has the function and the structure.
+    // SAFETY: the device is one of this instance's, both live as long as `adapter`, and both are of Vulkan 1.1, which has the
+    // function and the structure.
     unsafe { instance.raw_instance().get_physical_device_properties2(device, &mut properties) };
     // No device has this one.
     (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid))
