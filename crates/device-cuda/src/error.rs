@@ -12,6 +12,8 @@ pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const DEINITIALIZED: u32 = 4;
 pub(crate) const DEVICE_UNAVAILABLE: u32 = 46;
 pub(crate) const NOT_READY: u32 = 600;
+/// What a question is refused with while a stream is captured, this one or, in the global mode, any in the process.
+pub(crate) const CAPTURE: std::ops::RangeInclusive<u32> = 900..=908;
 const CONTEXT_IS_DESTROYED: u32 = 709;
 
 /// Codes after which the process gets nothing more out of the device.

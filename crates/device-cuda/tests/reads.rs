@@ -160,6 +160,22 @@ fn streams_without_open_reads_are_not_asked() {
     std::process::exit(0);
 }
 
+/// A capture in the process refuses the question, which says nothing of the work.
+#[test]
+fn a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet() {
+    const TEST: &str = "a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet";
+    if !child::is_this() {
+        let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:900@1")];
+        return child::passes(TEST, Some(&child::simulated()), &variables);
+    }
+    let device = device("cuda:0").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(16).unwrap());
+    stream.fill(&buffer, .., &[1]).unwrap();
+    assert!(!stream.query().unwrap());
+    while !stream.query().unwrap() {}
+    stream.synchronize().unwrap();
+}
+
 /// Of earlier work, returned when the host function behind a read was submitted: the driver may call it or not.
 #[test]
 fn what_a_host_function_gets_stays_after_a_loss() {

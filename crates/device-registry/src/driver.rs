@@ -373,11 +373,14 @@ pub trait StreamDriver: Send + Sync {
         Ok(())
     }
 
-    /// Whether all work is done. Does not wait.
+    /// Whether all work is done that was submitted before the call. Does not wait. A driver that cannot say so now returns
+    /// `false`.
+    ///
+    /// The core calls it for [`Stream::query`](crate::Stream::query), and when it looks for memory to release.
     ///
     /// # Errors
     ///
-    /// That of work that failed.
+    /// That of work that failed: it becomes the stream's failure.
     fn query(&self) -> Result<bool, BackendError>;
 
     /// Waits until all work is done that was submitted before the call.

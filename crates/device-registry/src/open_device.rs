@@ -348,15 +348,26 @@ impl OpenDevice {
         lock(&self.closed).push(queue);
     }
 
-    /// Releases what finished work has used: memory, host buffers and streams that were dropped.
-    /// Does not wait. Returns whether there was any.
+    /// Releases all that finished work has used: memory, host buffers and streams that were dropped. Does not wait. Returns
+    /// whether there was any.
+    ///
+    /// It asks each queue of the driver's that has something in flight, which may cost a command.
     pub(crate) fn collect(&self) -> bool {
+        self.collect_by(Queue::collect)
+    }
+
+    /// The same as far as events show what is finished.
+    pub(crate) fn collect_marked(&self) -> bool {
+        self.collect_by(Queue::collect_marked)
+    }
+
+    fn collect_by(&self, collect: impl Fn(&Queue) -> bool) -> bool {
         if self.check_thread("collect").is_err() {
             return false;
         }
         let mut any = self.drop_what_is_due();
         for queue in self.queues() {
-            any |= queue.collect();
+            any |= collect(&queue);
         }
         let closed = std::mem::take(&mut *lock(&self.closed));
         let (done, pending): (Vec<_>, Vec<_>) = closed.into_iter().partition(|queue| queue.is_done());
@@ -397,7 +408,7 @@ impl OpenDevice {
         // stream's own, of the next.
         queues.iter().for_each(|queue| queue.settle());
         queues.iter().try_for_each(|queue| queue.take_failure())?;
-        self.collect();
+        self.collect_marked();
         self.check("synchronize")?;
         self.take_unreported()
     }

@@ -463,7 +463,7 @@ impl Queue {
             self.device.keep_closed(Arc::clone(self));
             // Of a device that is gone there will be no call any more that looks at it.
             if self.device.is_gone() {
-                self.device.collect();
+                self.device.collect_marked();
             }
         }
     }

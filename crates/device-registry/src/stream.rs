@@ -98,7 +98,7 @@ impl Device {
 impl Stream {
     pub(crate) fn create(device: &'static OpenDevice, options: &StreamOptions) -> Result<Self, DeviceError> {
         device.check("create a stream")?;
-        device.collect();
+        device.collect_marked();
         let own = device.call("create a stream", |driver| driver.create_stream(options));
         let driver = match own {
             Ok(driver) => Some(driver),

@@ -244,3 +244,83 @@ fn what_is_behind_a_failure_is_let_go_without_a_wait() {
         }
     });
 }
+
+/// Waits until all work of a stream is done, by nothing but queries.
+fn poll(stream: &Stream) {
+    while !stream.query().unwrap() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_query_that_finds_all_work_done_releases_its_memory() {
+    ends(|| {
+        let (device, control) = queued();
+        let stream = device.create_stream().unwrap();
+        for round in 0..10 {
+            let buffer = device.allocate(100).unwrap();
+            stream.write(&buffer, 0, vec![0; 100]).unwrap();
+            drop(buffer);
+            poll(&stream);
+            assert_eq!(control.live.load(Ordering::SeqCst), 0, "round {round}");
+        }
+    });
+}
+
+#[test]
+fn events_that_a_program_records_show_what_is_done() {
+    ends(|| {
+        let (device, control) = queued();
+        let stream = device.create_stream().unwrap();
+        // A query of the queue never says that all is done, as there is always more.
+        let endless = || control.on_query(|| control.fail_query(BackendError::unsupported("not now")));
+        for round in 0..10 {
+            let buffer = device.allocate(100).unwrap();
+            stream.write(&buffer, 0, vec![0; 100]).unwrap();
+            drop(buffer);
+            stream.record().unwrap().synchronize().unwrap();
+            endless();
+            assert_eq!(device.memory_statistics().unwrap().live, 0, "round {round}");
+        }
+    });
+}
+
+#[test]
+fn a_program_that_allocates_and_never_asks_keeps_a_bounded_amount() {
+    const LEN: usize = 16 << 20;
+    ends(|| {
+        let (device, control) = queued();
+        let stream = device.create_stream().unwrap();
+        for _ in 0..40 {
+            let buffer = device.allocate(LEN).unwrap();
+            stream.fill(&buffer, .., b"x").unwrap();
+            drop(buffer);
+            let event = stream.record().unwrap();
+            while !event.query().unwrap() {
+                thread::yield_now();
+            }
+            assert!(control.live.load(Ordering::SeqCst) <= 5, "80 MiB at most of 640");
+        }
+    });
+}
+
+#[test]
+fn host_memory_of_finished_writes_is_bounded_by_its_bytes() {
+    const LEN: usize = 16 << 20;
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(LEN).unwrap());
+        for _ in 0..20 {
+            stream.write(&buffer, 0, device.allocate_host(LEN).unwrap()).unwrap();
+            // The queue comes to its end, of which the core is not asked.
+            let (done, is_done) = std::sync::mpsc::channel();
+            let signal = move |launch: &Launch<'_>| {
+                launch.stream_as::<ObedientStream>()?.submit(move || done.send(()).unwrap());
+                Ok(())
+            };
+            stream.launch(&[], signal).unwrap();
+            is_done.recv().unwrap();
+            assert!(control.live.load(Ordering::SeqCst) <= 5, "the buffer, and a few of 20 sources");
+        }
+    });
+}
