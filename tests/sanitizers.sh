@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Runs tests under the address sanitizer, the thread sanitizer and Miri. A tool that is not installed is skipped, with a
+# line that says why. README.md beside this file says what is run, and what is left out.
+#
+#     bash tests/sanitizers.sh [address] [thread] [miri]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly target=x86_64-unknown-linux-gnu
+readonly sources=lib/rustlib/src/rust/library/Cargo.lock
+
+export CARGO_INCREMENTAL=0
+# Checks take several times as long.
+export DEVICE_CONFORMANCE_TIME_LIMIT=${DEVICE_CONFORMANCE_TIME_LIMIT:-120}
+
+step() { printf '\n--- %s (after %s s)\n' "$*" "$SECONDS"; }
+skipped() { printf 'skipped: %s: %s\n' "$1" "$2"; }
+
+# Prints the file of a sanitizer's runtime, if the nightly toolchain has it.
+runtime() {
+    local folder
+    folder=$(rustup run nightly rustc --print target-libdir --target "$target" 2>/dev/null) || return
+    ls "$folder/librustc-nightly_rt.$1.a" 2>/dev/null
+}
+
+# Runs the unit tests of the core, and its tests of threads that meet. The arguments go to the tests.
+core() {
+    cargo "${cargo_args[@]}" test "${build_args[@]}" -p entry-points -p device-registry \
+        --lib --test races --test streams --test loading -- "$@"
+}
+
+# Runs the tests of all backends on cpu, openreg and opencl. The arguments go to the conformance suite. The second of
+# openreg's devices, which are equal, is left out there.
+backends() {
+    local run=(cargo "${cargo_args[@]}" run "${build_args[@]}" -p device-registry-sanitizers)
+    "${run[@]}" --bin conformance -- --quiet --skip openreg:1:: "$@"
+    "${run[@]}" --bin across_backends -- --quiet
+}
+
+address() {
+    if ! runtime asan >/dev/null; then
+        skipped 'address sanitizer' 'no nightly toolchain: `rustup toolchain install nightly`'
+        return
+    fi
+    # With `--target`, the flags leave out build scripts and macros.
+    local cargo_args=(+nightly) build_args=(--quiet --target "$target")
+    local -x CARGO_TARGET_DIR=target/sanitizers/address RUSTFLAGS=-Zsanitizer=address
+    # Tests ask for more memory than there is, and expect an error.
+    local -x ASAN_OPTIONS=allocator_may_return_null=1
+
+    step 'address sanitizer: the core'
+    # Unit tests leak values on purpose, to have them for `'static`.
+    ASAN_OPTIONS+=:detect_leaks=0 core
+    step 'address and leak sanitizer: cpu, openreg, opencl'
+    local -x LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
+    backends
+}
+
+thread() {
+    local library cargo_args=() build_args=(--quiet --target "$target" -Zbuild-std)
+    local -x CARGO_TARGET_DIR=target/sanitizers/thread RUSTFLAGS=-Zsanitizer=thread
+    if ! library=$(runtime tsan); then
+        skipped 'thread sanitizer' 'no nightly toolchain: `rustup toolchain install nightly`'
+        return
+    fi
+    # The standard library is built with the sanitizer too. In rustup's, the sanitizer sees no mutex that a thread has
+    # had to wait for, and reports hundreds of races that are none.
+    if [ -f "$(rustup run nightly rustc --print sysroot)/$sources" ]; then
+        cargo_args=(+nightly)
+    elif [ -x /usr/bin/rustc ] && [ -f "/usr/$sources" ]; then
+        # Debian's Rust has the sources and no runtime. rustup's is linked first, before the C library.
+        local -x RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
+        RUSTFLAGS+=" -Zexternal-clangrt -Zpre-link-args=-Wl,--whole-archive -Zpre-link-args=$library"
+        RUSTFLAGS+=" -Zpre-link-args=-Wl,--no-whole-archive"
+    else
+        skipped 'thread sanitizer' "no sources of the standard library: run tests/install-platforms.sh, or \
+\`rustup component add --toolchain nightly rust-src\`"
+        return
+    fi
+    local -x TSAN_OPTIONS=allocator_may_return_null=1
+    # A random program takes seconds.
+    local -x DEVICE_CONFORMANCE_CASES=${DEVICE_CONFORMANCE_CASES:-16}
+
+    step 'thread sanitizer: the core'
+    # It maps 128 TiB, piece by piece, which takes minutes.
+    core --skip memory_that_is_dropped_is_free
+    step 'thread sanitizer: cpu, openreg, opencl'
+    # Left out: checks of one thread that go through many bytes, and on OpenCL two checks whose streams race for bytes of
+    # the device. The bytes of either are right, and with PoCL the race is one of threads of this process.
+    backends --skip ::memory:: --skip ::copies:: \
+        --skip opencl:0::threads::copies_in_opposite_directions --skip opencl:0::threads::races_leave_one_or_the_other
+}
+
+miri() {
+    if ! rustup run nightly cargo miri --version >/dev/null 2>&1; then
+        skipped 'Miri' 'not installed: `rustup toolchain install nightly --component miri,rust-src`'
+        return
+    fi
+    local -x CARGO_TARGET_DIR=target/sanitizers/miri
+    # Tests look at the clock.
+    local -x MIRIFLAGS=-Zmiri-disable-isolation
+    step 'Miri: what the core does with memory'
+    cargo +nightly miri test --quiet -p device-registry --lib -- block:: host_memory:: pattern:: pending:: queue::
+}
+
+[ $# -gt 0 ] || set -- address thread miri
+for job; do
+    case $job in
+    address | thread | miri) "$job" ;;
+    *) printf 'unknown job `%s`: expected address, thread or miri\n' "$job" >&2 && exit 2 ;;
+    esac
+done
+step 'done'
