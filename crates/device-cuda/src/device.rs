@@ -2,10 +2,12 @@
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, HostBuffer, Memory, MemoryInfo, Pattern, Span, StreamDriver,
-    StreamOptions,
+    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, HostBuffer, Memory, MemoryInfo, Pattern,
+    Span, StreamDriver, StreamOptions,
 };
 
 use crate::context::Context;
@@ -51,9 +53,37 @@ impl Driver {
         };
         // What was submitted before something was refused may still be at work on bytes that are only borrowed.
         let submitted = work(&stream);
-        let finished = stream.synchronize();
+        let finished = finish(&stream)?;
         lock(&self.idle).push(stream);
         submitted.and(finished)
+    }
+}
+
+/// Waits until a stream has nothing to do. The inner result is that of the work.
+///
+/// # Errors
+///
+/// If it cannot be waited for: then what the work uses may still be in use, and the device counts as lost.
+fn finish(stream: &Queue) -> Result<Result<(), BackendError>, BackendError> {
+    const TRIES: u32 = 1000;
+
+    let mut tried = 0;
+    loop {
+        match stream.synchronize() {
+            // Others in the process, such as those who capture a stream, can have the wait refused for a while.
+            Err(error) if error.kind() != BackendErrorKind::Lost && tried < TRIES => {
+                tried += 1;
+                thread::sleep(Duration::from_millis(1));
+                if stream.query().is_ok_and(|done| done) {
+                    return Ok(Err(error));
+                }
+            }
+            Err(error) if error.kind() != BackendErrorKind::Lost => {
+                let message = format_args!("work on memory of the caller cannot be waited for: {error}");
+                return Err(BackendError::lost(message).with_source(error));
+            }
+            outcome => return Ok(outcome),
+        }
     }
 }
 

@@ -127,9 +127,12 @@ impl Driver {
             // SAFETY: the event is of the command, with one reference.
             event::wait(&unsafe { Handle::event(event) })
         });
-        if done.is_err() {
-            // Whatever it was: nothing may touch the caller's bytes when this returns.
-            let _ = finish(queue.get());
+        // Whatever failed: nothing may touch the caller's bytes when this returns.
+        if done.is_err()
+            && let Err(status) = finish(queue.get())
+        {
+            let message = "a command on memory of the caller failed, and its queue cannot be waited for";
+            return Err(BackendError::lost(message).with_source(call_error("clFinish", status)));
         }
         lock(&self.idle).push(queue);
         done.map_err(|status| error_of(call, status, len))

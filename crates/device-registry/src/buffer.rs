@@ -90,7 +90,7 @@ impl Device {
                         "the backend gave {is} bytes of host memory, and {len} were asked for"
                     ))));
                 }
-                Ok(memory.of_device(device))
+                Ok(memory.pinned_by(device))
             }
         }
     }

@@ -344,7 +344,7 @@ impl Device {
     ) -> Result<T, DeviceError> {
         open::device(self)?.call("native code", |driver| {
             let native = driver.native();
-            let device = downcast(&native, "driver")?;
+            let device = downcast(&native, "device")?;
             host_call::run(|| code(device))
         })
     }

@@ -61,7 +61,7 @@ use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
 ///
 /// # The end of the process
 ///
-/// A driver is never dropped once it is open: at exit, the libraries under it may be gone already. A program whose
+/// A driver that the core has opened is never dropped: at exit, the libraries under it may be gone already. A program whose
 /// libraries ask for it [closes](crate::Device::close) its devices before.
 pub trait DeviceDriver: Send + Sync {
     /// The handle that programs and kernels get of the device: [`Device::with_driver`](crate::Device::with_driver) and
@@ -168,8 +168,9 @@ pub trait DeviceDriver: Send + Sync {
         Err(BackendError::unsupported("resetting the device; the process has to be started again"))
     }
 
-    /// Gives the device back: the context, its threads, what is locked. Called at most once, when all work is done and no
-    /// call is under way; of this driver nothing is called after it.
+    /// Gives the device back: the context, its threads, what is locked. Called at most once, when the work of its streams is
+    /// done and no call is under way; of this driver nothing is called after it. A stream of another device may still copy
+    /// from its memory.
     ///
     /// Memory, events and streams that a program still holds are dropped later or never, and so is pinned host memory,
     /// whose bytes stay valid until then.
@@ -391,7 +392,8 @@ pub trait StreamDriver: Send + Sync {
     fn synchronize(&self) -> Result<(), BackendError>;
 }
 
-/// A point in a stream that was recorded. It may be dropped at any time, but not within a host call.
+/// A point in a stream that was recorded. It may be dropped at any time, but not within a host call. Work before it that
+/// failed is its error each time that it is asked: the core asks events too, for what they show to be done.
 pub trait EventDriver: Any + Send + Sync {
     /// Whether the work before it is done. Does not wait.
     ///

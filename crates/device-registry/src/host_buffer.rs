@@ -38,8 +38,9 @@ struct RawParts {
     len: usize,
     /// `None` once it is being dropped.
     owner: Option<Box<dyn Any + Send + Sync>>,
-    /// The device that made it, once the core knows: the owner is then dropped where devices may be used.
+    /// The device that made it, or that works on it: the owner is dropped where that may be used.
     device: Option<&'static OpenDevice>,
+    pinned: bool,
 }
 
 // SAFETY: the bytes are reached through references to this value only, as the caller of `from_raw_parts` promises, and the
@@ -80,10 +81,10 @@ impl HostBuffer {
     ///
     /// use device_registry::HostBuffer;
     ///
-    /// let mut owner = vec![1, 2, 3].into_boxed_slice();
-    /// let (start, len) = (NonNull::from(&mut owner[0]), owner.len());
-    /// // SAFETY: the box has three initialised bytes there, which stay where they are when the box is moved, and are
-    /// // reached through the buffer only.
+    /// let mut owner = vec![1, 2, 3];
+    /// let (start, len) = (NonNull::new(owner.as_mut_ptr()).unwrap(), owner.len());
+    /// // SAFETY: the vector has three initialised bytes there, which stay where they are when it is moved, and are reached
+    /// // through the buffer only.
     /// let buffer = unsafe { HostBuffer::from_raw_parts(start, len, owner) };
     /// assert_eq!(*buffer, [1, 2, 3]);
     /// ```
@@ -91,16 +92,26 @@ impl HostBuffer {
     /// # Safety
     ///
     /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read and written from any thread,
-    /// and are reached through the result only. `len` is at most `isize::MAX`.
+    /// and are reached through the result only. To move `owner` must not claim them, as moving a `Box` does. `len` is at
+    /// most `isize::MAX`.
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
-        Self(Bytes::Raw(RawParts { start, len, owner: Some(Box::new(owner)), device: None }))
+        Self(Bytes::Raw(RawParts { start, len, owner: Some(Box::new(owner)), device: None, pinned: false }))
     }
 
-    /// Memory that a device has pinned: its owner is dropped where devices may be used.
-    pub(crate) fn of_device(mut self, device: &'static OpenDevice) -> Self {
+    /// Memory that a device has pinned.
+    pub(crate) fn pinned_by(mut self, device: &'static OpenDevice) -> Self {
         if let Bytes::Raw(raw) = &mut self.0 {
-            raw.device = Some(device);
+            raw.pinned = true;
+        }
+        self.used_by(device)
+    }
+
+    /// Memory that a stream of a device is to work on: it may be dropped on a thread of the driver's, which is no place for
+    /// its owner's `drop`.
+    pub(crate) fn used_by(mut self, device: &'static OpenDevice) -> Self {
+        if let Bytes::Raw(raw) = &mut self.0 {
+            raw.device.get_or_insert(device);
         }
         self
     }
@@ -108,7 +119,7 @@ impl HostBuffer {
     /// Whether it is pinned, and so reached faster by the device that made it.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
-        matches!(&self.0, Bytes::Raw(raw) if raw.device.is_some())
+        matches!(&self.0, Bytes::Raw(raw) if raw.pinned)
     }
 
     /// The bytes as a vector. Copies them, unless they were one.

@@ -9,6 +9,7 @@ use crate::sync::thread_local;
 
 thread_local! {
     static RUNNING: Cell<bool> = const { Cell::new(false) };
+    static STREAM_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this thread is within one.
@@ -28,4 +29,15 @@ pub(crate) fn run<T>(call: impl FnOnce() -> T) -> T {
 
     let _restore = Restore(RUNNING.with(|running| running.replace(true)));
     call()
+}
+
+/// Makes this thread one that does the work of a stream. What is dropped on it may not wait for streams, as its own can be
+/// among them.
+pub(crate) fn enter_stream_thread() {
+    STREAM_THREAD.with(|is| is.set(true));
+}
+
+/// Whether this thread does the work of a stream.
+pub(crate) fn is_stream_thread() -> bool {
+    STREAM_THREAD.with(Cell::get)
 }

@@ -68,6 +68,10 @@ impl InFlight {
         self.marks.front().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
+    pub(crate) fn newest_mark(&self) -> Option<(u64, Arc<dyn EventDriver>)> {
+        self.marks.back().map(|(number, event)| (*number, Arc::clone(event)))
+    }
+
     /// Takes out all below `number`, whose work is done. It is to be dropped without a lock: memory may be a plug-in's.
     pub(crate) fn release(&mut self, number: u64) -> Released {
         let count = number.saturating_sub(self.released).min(self.kept.len() as u64);
@@ -94,8 +98,8 @@ impl Released {
         self.kept.is_empty() && self.marks.is_empty()
     }
 
-    /// Drops it for a device that is lost, but for host memory, which is leaked: the device may still write into what it
-    /// was given, and cannot say when it no longer does.
+    /// Drops it but for host memory, which is leaked: the device may still write into what it was given, and cannot say when
+    /// it no longer does.
     pub(crate) fn leak_host_memory(self, device: &OpenDevice) {
         for kept in self.kept {
             match kept {

@@ -6,12 +6,11 @@
 //! ```
 //!
 //! A failure prints a schedule, which [`shuttle::replay`] runs again. Loom would explore every schedule, of far smaller
-//! models: it has no threads that nobody joins, which the queues' are, and a poll that goes round does not end there.
+//! models: it has no detached threads, which the queues' are, and a loop that polls does not end there.
 //!
 //! [shuttle]: https://docs.rs/shuttle
 
-use std::sync::Arc;
-use std::sync::Mutex as StdMutex;
+use std::sync::{Arc, Mutex as StdMutex, Weak};
 use std::time::Duration;
 
 use shuttle::thread;
@@ -40,6 +39,8 @@ struct Seen {
     calls: Mutex<Vec<&'static str>>,
     /// Reads that were accepted and have no answer.
     reads: Mutex<Vec<Completion>>,
+    /// What queued writes copy from, until the queue was waited for.
+    sources: Mutex<Vec<Weak<HostBuffer>>>,
     closed: Mutex<bool>,
 }
 
@@ -85,14 +86,16 @@ impl DeviceDriver for Driver {
     }
 
     fn close(&self) -> Result<(), BackendError> {
+        assert!(lock(&self.0.sources).is_empty(), "work was not waited for");
         *lock(&self.0.closed) = true;
         Ok(())
     }
 }
 
 impl StreamDriver for Driver {
-    fn write(&self, _destination: &Span, _source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+    fn write(&self, _destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         self.0.note("queue write");
+        lock(&self.0.sources).push(Arc::downgrade(source));
         Ok(())
     }
 
@@ -119,11 +122,13 @@ impl StreamDriver for Driver {
 
     fn query(&self) -> Result<bool, BackendError> {
         self.0.note("queue query");
-        Ok(lock(&self.0.reads).is_empty())
+        Ok(lock(&self.0.reads).is_empty() && lock(&self.0.sources).is_empty())
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
         self.0.note("queue synchronize");
+        let sources = std::mem::take(&mut *lock(&self.0.sources));
+        assert!(sources.iter().all(|source| source.upgrade().is_some()), "freed before the work was done");
         Ok(())
     }
 }
@@ -352,6 +357,29 @@ fn no_call_reaches_the_driver_after_its_device_was_closed() {
         other.join().unwrap();
         assert!(queue.accept(succeeds()).is_err());
         queue.close();
+    });
+}
+
+#[test]
+fn a_stream_that_is_dropped_while_its_device_closes_keeps_what_its_work_uses() {
+    explore(|| {
+        let (device, seen) = device();
+        let queue = driven(device, &seen);
+        let other = thread::spawn(move || {
+            let source = Arc::new(HostBuffer::from(vec![1]));
+            let _ = queue.accept(Operation::Write { source, destination: span(device) });
+            queue.close();
+        });
+        // It holds up the close, after the device counts as closed and before its queues are waited for.
+        let slow = thread::spawn(move || {
+            let _ = device.call("slow", |_| {
+                thread::yield_now();
+                Ok(())
+            });
+        });
+        device.close().unwrap();
+        other.join().unwrap();
+        slow.join().unwrap();
     });
 }
 

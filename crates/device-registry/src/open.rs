@@ -299,15 +299,17 @@ mod tests {
     }
 
     #[test]
-    fn an_alignment_that_is_no_power_of_two_is_an_error_of_whoever_declares_it() {
-        let device = device_of("declares_odd_alignment");
-        for error in [device.properties().unwrap_err(), device.open().unwrap_err()] {
-            assert!(
-                error
-                    .to_string()
-                    .contains("a copy alignment of 3 bytes: expected a power of two, at most 1048576"),
-                "{error}"
-            );
+    fn an_alignment_that_no_device_can_have_is_an_error_of_the_backend() {
+        for (name, alignment) in
+            [("declares_odd_alignment", 3), ("declares_huge_alignment", 1_usize << (usize::BITS - 1))]
+        {
+            let device = device_of(name);
+            for error in [device.properties().unwrap_err(), device.open().unwrap_err()] {
+                let expected = format!(
+                    "a copy alignment of {alignment} bytes: expected a power of two, at most 1048576"
+                );
+                assert!(error.to_string().contains(&expected), "{error}");
+            }
         }
     }
 

@@ -27,6 +27,10 @@ pub(crate) struct OpenDevice {
     /// Where it was opened.
     process: Process,
     gone: OnceLock<Gone>,
+    /// Its loss was announced: to those who wait for reads, and in the log.
+    announced: AtomicBool,
+    /// It was closed, and the work in its queues is done or never will be.
+    settled: AtomicBool,
     /// Somebody is closing or resetting it, or has done so.
     leaving: AtomicBool,
     statistics: Statistics,
@@ -92,6 +96,8 @@ impl OpenDevice {
             properties,
             process: Process::current(),
             gone: OnceLock::new(),
+            announced: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             statistics: Statistics::default(),
             allocated: AtomicUsize::new(0),
@@ -165,10 +171,13 @@ impl OpenDevice {
             // that are counted.
             self.drop_what_is_due();
         }
-        self.call_in_turn(call, run)
+        let result = self.call_in_turn(call, run);
+        self.announce_loss();
+        result
     }
 
-    /// The same within a stream's turn to submit, where nothing is dropped that may wait for a turn.
+    /// The same within a stream's turn to submit. Nothing is dropped that may wait for a turn, and a loss is announced
+    /// later, by code of others that may hold a lock which another thread has while it waits for the turn.
     pub(crate) fn call_in_turn<T>(
         &self,
         call: &'static str,
@@ -176,7 +185,9 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         let _counted = Counted::new(&self.calls);
         self.check(call)?;
-        self.isolated(call, || run(&*self.driver))
+        let result = isolated(self.device, call, || run(&*self.driver));
+        self.note(&result);
+        result
     }
 
     /// The same for what also makes sense after a loss.
@@ -185,7 +196,11 @@ impl OpenDevice {
         call: &'static str,
         run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
+        let _counted = Counted::new(&self.calls);
         self.check_thread(call)?;
+        if matches!(self.gone.get(), Some(Gone::Closed)) {
+            return Err(DeviceError::Closed { device: self.device, call });
+        }
         self.isolated(call, || run(&*self.driver))
     }
 
@@ -196,15 +211,30 @@ impl OpenDevice {
         run: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
         let result = isolated(self.device, call, run);
-        if let Err(DeviceError::Call { error, .. }) = &result {
-            self.note(error);
-        }
+        self.note(&result);
+        self.announce_loss();
         result
     }
 
     /// Looks whether an error means that the device is lost.
-    pub(crate) fn note(&self, error: &BackendError) {
-        if error.kind() != BackendErrorKind::Lost || self.gone.set(Gone::Lost(error.clone())).is_err() {
+    fn note<T>(&self, result: &Result<T, DeviceError>) {
+        if let Err(DeviceError::Call { error, .. }) = result {
+            self.note_loss(error);
+        }
+    }
+
+    /// The same for an error that did not come from a call.
+    pub(crate) fn note_loss(&self, error: &BackendError) {
+        if error.kind() == BackendErrorKind::Lost {
+            // The first one counts.
+            let _ = self.gone.set(Gone::Lost(error.clone()));
+        }
+    }
+
+    /// Announces that the device is lost, once.
+    pub(crate) fn announce_loss(&self) {
+        let Some(Gone::Lost(error)) = self.gone.get() else { return };
+        if self.announced.swap(true, Ordering::AcqRel) {
             return;
         }
         // The driver may never finish what it has accepted. First the answers, then the log, whose code is a program's.
@@ -230,6 +260,11 @@ impl OpenDevice {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.get().is_some()
+    }
+
+    /// Whether the work in its queues is done or never will be, as far as the core can know.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_lost() || self.settled.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -258,6 +293,8 @@ impl OpenDevice {
         }
         let queues = self.queues();
         queues.iter().for_each(|queue| queue.settle_for_good());
+        // Only now a queue may be dropped whose work was not known to be done.
+        self.settled.store(true, Ordering::Release);
         let late = queues.iter().map(|queue| queue.take_failure());
         let late: Vec<_> =
             late.filter_map(Result::err).chain(std::mem::take(&mut *lock(&self.unreported))).collect();
@@ -305,13 +342,13 @@ impl OpenDevice {
         self.drop_when_allowed(Freed(Some(memory), len, self));
     }
 
-    /// Drops what a driver made, here or, within a host call, at the next call that may use the device.
+    /// Drops what a driver made, here or, within a host call or in the middle of a stream's work, as soon as that is over.
     pub(crate) fn drop_when_allowed<T: Send + 'static>(&self, value: T) {
         if !self.is_of_this_process() {
             // The driver is not whole in this process, and its memory goes with it.
             return std::mem::forget(value);
         }
-        if host_call::is_running() {
+        if host_call::is_running() || host_call::is_stream_thread() {
             lock(&self.later.values).push(Box::new(value));
             self.later.any.store(true, Ordering::Release);
             return;
@@ -374,6 +411,11 @@ impl OpenDevice {
         lock(&self.closed).extend(pending);
         any |= !done.is_empty();
         drop_isolated(self.device, done);
+        if self.settled.load(Ordering::Acquire) {
+            // It was closed meanwhile, and does not look at them again.
+            let closed = std::mem::take(&mut *lock(&self.closed));
+            drop_isolated(self.device, closed);
+        }
         any
     }
 
@@ -419,7 +461,8 @@ impl OpenDevice {
 
     /// The default stream, if there is one.
     pub(crate) fn default_stream(&self) -> Option<Stream> {
-        if !self.has_default_stream.load(Ordering::Acquire) {
+        // A thread of the parent may have held the lock when this process was forked; the call that follows is refused.
+        if !self.has_default_stream.load(Ordering::Acquire) || !self.is_of_this_process() {
             return None;
         }
         lock(&self.default_stream).clone()

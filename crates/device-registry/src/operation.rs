@@ -77,7 +77,7 @@ impl Launch<'_> {
     ///
     /// [`BackendError::unsupported`] if the backend gives none, or one of another type.
     pub fn driver_as<D: Any>(&self) -> Result<&D, BackendError> {
-        downcast(self.native_driver.get_or_init(|| self.driver.native()), "driver")
+        downcast(self.native_driver.get_or_init(|| self.driver.native()), "device")
     }
 
     /// Keeps a value, such as arguments or scratch memory, until the native work that the kernel submits is done.
@@ -90,7 +90,7 @@ impl Launch<'_> {
 pub(crate) fn downcast<'a, T: Any>(native: &'a Native, of: &str) -> Result<&'a T, BackendError> {
     native.as_deref().and_then(|native| native.downcast_ref()).ok_or_else(|| {
         let name = std::any::type_name::<T>();
-        BackendError::unsupported(format_args!("native work: the handle of the {of} is no `{name}`"))
+        BackendError::unsupported(format_args!("native work: the {of} has no handle of type `{name}`"))
     })
 }
 
@@ -168,7 +168,13 @@ impl Operation {
             Self::Copy { source, destination } => transfer::copy(&source, &destination),
             Self::Fill { destination, pattern } => transfer::fill(&destination, &pattern),
             Self::Call(call) => call_host(device, call),
-            Self::Launch { spans, kernel } => launch(device, &spans, kernel, None, &mut Vec::new()),
+            Self::Launch { spans, kernel } => {
+                let mut kept = Vec::new();
+                let launched = launch(device, &spans, kernel, None, &mut kept);
+                // A user's values, whose `drop` may wait for the stream that this thread works for.
+                host_call::run(|| drop_isolated(device.device(), kept));
+                launched
+            }
             Self::Record { event, .. } => {
                 event.reach();
                 Ok(())

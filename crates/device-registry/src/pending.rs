@@ -12,7 +12,7 @@ use entry_points::message::panic_message;
 
 use crate::open_device::{OpenDevice, log_isolated};
 use crate::queue::Queue;
-use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
 use crate::{BackendError, DeviceError, HostBuffer, host_call};
 
 /// What queued work will return. It can be waited for, asked, or awaited as a [`Future`].
@@ -95,17 +95,42 @@ pub(crate) fn pair(
 }
 
 impl Shared {
-    /// The first answer counts. Returns whether it was work of a queue that has one now.
-    pub(crate) fn finish(&self, result: Result<HostBuffer, DeviceError>) -> bool {
+    /// Gives the answer, unless there is one.
+    pub(crate) fn finish(&self, result: Result<HostBuffer, DeviceError>) {
         let mut state = lock(&self.state);
         if !matches!(state.answer, Answer::Open) {
-            return false;
+            return;
         }
         if let (Err(error), Submission::UnderWay { failure }) = (&result, &mut state.submission) {
             *failure = Some(error.clone());
         }
+        self.answer(state, result);
+    }
+
+    /// The same for what a driver says has failed. If the work is a queue's, `fail_queue` makes it fail, under one lock with
+    /// the answer: a thread that sees the answer finds the failure there.
+    ///
+    /// Work that is `dropped` while its submission is under way has no answer yet: a driver drops what it refuses, and says
+    /// itself why.
+    fn fail(&self, error: &DeviceError, dropped: bool, fail_queue: impl FnOnce()) {
+        let mut state = lock(&self.state);
+        if !matches!(state.answer, Answer::Open) {
+            return;
+        }
+        match &mut state.submission {
+            Submission::Accepted => fail_queue(),
+            Submission::UnderWay { failure } => {
+                failure.get_or_insert_with(|| error.clone());
+                if dropped {
+                    return;
+                }
+            }
+        }
+        self.answer(state, Err(error.clone()));
+    }
+
+    fn answer(&self, mut state: MutexGuard<'_, State>, result: Result<HostBuffer, DeviceError>) {
         state.answer = Answer::Given(result);
-        let accepted = matches!(state.submission, Submission::Accepted);
         let (waker, waited_for) = (state.waker.take(), state.waited_for);
         drop(state);
         // To wake nobody is a call to the system too.
@@ -118,21 +143,6 @@ impl Shared {
             if catch_unwind(wake).is_err() {
                 log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
             }
-        }
-        accepted
-    }
-
-    /// Whether it is work of a queue that has no answer yet. If its submission is under way, `dropped` becomes its
-    /// failure: a driver drops what it refuses, and says itself why.
-    fn is_open_in_queue(&self, dropped: Option<&DeviceError>) -> bool {
-        let mut state = lock(&self.state);
-        match (&mut state.submission, dropped) {
-            (Submission::Accepted, _) => matches!(state.answer, Answer::Open),
-            (Submission::UnderWay { failure }, Some(error)) => {
-                failure.get_or_insert_with(|| error.clone());
-                false
-            }
-            (Submission::UnderWay { .. }, None) => false,
         }
     }
 
@@ -258,7 +268,8 @@ impl Completion {
     /// of the work.
     ///
     /// It may be called on any thread, also on one of a driver's own that may not call the driver: what has to be freed
-    /// is freed later, on another. It never unwinds, so that a callback from C may call it, and never blocks.
+    /// is freed later, on another. It does not wait for work and never unwinds, so that a callback from C may call it. It
+    /// runs the waker of a task that awaits the work and, after a loss, the program's logger.
     pub fn finish(mut self, result: Result<HostBuffer, BackendError>) {
         if let Some(unfinished) = self.0.take() {
             unfinished.finish(result, false);
@@ -308,24 +319,15 @@ impl Unfinished {
             )),
             Err(error) => error,
         };
-        device.note(&error);
+        device.note_loss(&error);
         let error = DeviceError::Call { device: device.device(), call, error };
+        // Dropped after the lock of the answer: it may be the last that a dropped stream's queue has.
         let queue = queue.upgrade();
-        let fail = || match &queue {
+        shared.fail(&error, dropped, || match &queue {
             Some(queue) => queue.fail(error.clone()),
             None => device.report_later(error.clone()),
-        };
-        // Before anybody can see that the work is done, and with it the queue of a stream that is gone.
-        let before = shared.is_open_in_queue(dropped.then_some(&error));
-        if before {
-            fail();
-        } else if dropped {
-            return;
-        }
-        let accepted = shared.finish(Err(error.clone()));
-        if accepted && !before {
-            fail();
-        }
+        });
+        device.announce_loss();
     }
 }
 

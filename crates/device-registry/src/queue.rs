@@ -17,7 +17,9 @@ use crate::in_flight::InFlight;
 use crate::open_device::{OpenDevice, drop_isolated, log_isolated};
 use crate::operation::Operation;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
-use crate::{BackendError, DeviceError, EventOptions, Priority, StreamDriver, StreamOptions, host_call};
+use crate::{
+    BackendError, DeviceError, EventDriver, EventOptions, Priority, StreamDriver, StreamOptions, host_call,
+};
 
 pub(crate) struct Queue {
     device: &'static OpenDevice,
@@ -124,6 +126,7 @@ impl Queue {
             other => other.map(drop),
         };
         drop(turn);
+        self.device.announce_loss();
         if marked {
             self.collect_marked();
         }
@@ -161,6 +164,7 @@ impl Queue {
 
     /// What the thread does. It ends when the stream is gone and all work is done.
     fn work(self: Arc<Self>) {
+        host_call::enter_stream_thread();
         let mut submitted = false;
         let mut state = lock(&self.state);
         loop {
@@ -195,7 +199,8 @@ impl Queue {
                 let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
                 Err(DeviceError::Call { device: self.device.device(), call, error })
             });
-            self.device.drop_what_is_due();
+            // Memory of a plug-in may call the core in its `drop`, and would wait for this very work.
+            host_call::run(|| self.device.drop_what_is_due());
             submitted = self.driver.is_some();
             state = lock(&self.state);
             // Only now: work that runs is not finished.
@@ -216,6 +221,7 @@ impl Queue {
         if let Some(driver) = self.driver.as_deref()
             && self.device.check("flush").is_ok()
             && let Err(error) = self.device.call("flush", |_| driver.flush())
+            && !self.device.is_gone()
         {
             self.fail(error);
         }
@@ -227,7 +233,7 @@ impl Queue {
         // Under the lock, so that whoever finds nothing here any more finds it there.
         self.device.report_later(error.clone());
         drop(state);
-        log_isolated(|| log::error!("work of a stream that is gone: {error}"));
+        log_isolated(|| log::error!("a stream was dropped before its failure was reported: {error}"));
     }
 
     /// Does the piece of work that has this number, on the thread.
@@ -240,6 +246,7 @@ impl Queue {
                 let turn = lock(&self.submitting);
                 let (submitted, marked) = self.submit(driver, operation);
                 drop(turn);
+                self.device.announce_loss();
                 if marked {
                     self.collect_marked();
                 }
@@ -309,16 +316,30 @@ impl Queue {
     /// Releases what finished work in a driver's queue has used, as far as events show it. Does not wait. Returns whether
     /// there was any.
     pub(crate) fn collect_marked(&self) -> bool {
+        // The newest first: often all is done, and one question is enough.
+        let newest = lock(&self.in_flight).newest_mark();
+        if self.release_if_over(newest) {
+            return true;
+        }
         let mut any = false;
         loop {
             let oldest = lock(&self.in_flight).oldest_mark();
-            let Some((number, event)) = oldest else { return any };
-            if !matches!(self.device.call("query an event", |_| event.is_over()), Ok(true)) {
+            if !self.release_if_over(oldest) {
                 return any;
             }
-            any |= self.release(number);
-            drop_isolated(self.device.device(), event);
+            any = true;
         }
+    }
+
+    /// Releases what an event covers, if nothing before it runs any more.
+    fn release_if_over(&self, mark: Option<(u64, Arc<dyn EventDriver>)>) -> bool {
+        let Some((number, event)) = mark else { return false };
+        let over = matches!(self.device.call("query an event", |_| event.is_over()), Ok(true));
+        if over {
+            self.release(number);
+        }
+        drop_isolated(self.device.device(), event);
+        over
     }
 
     /// Releases all that finished work in a driver's queue has used. Does not wait. Returns whether there was any.
@@ -333,8 +354,9 @@ impl Queue {
             match self.device.call("query", |_| query(driver)) {
                 Ok(true) => any |= self.release(reached),
                 Ok(false) => {}
-                // The driver may report it once only.
-                Err(error) => self.fail(error),
+                // The driver may report it once only. That the device was closed meanwhile is no failure of the work.
+                Err(error) if !self.device.is_gone() => self.fail(error),
+                Err(_) => {}
             }
         }
         any
@@ -429,13 +451,13 @@ impl Queue {
         Ok(done)
     }
 
-    /// Whether nothing is left to be done of a stream that is gone, or ever will be, as its device is gone. What nobody
-    /// was told of is left to the device.
+    /// Whether nothing is left to be done of a stream that was dropped, or never will be, as its device is lost or closed. A
+    /// failure that was not reported is left to the device.
     pub(crate) fn is_done(&self) -> bool {
         self.leave_unreported(lock(&self.state));
         match self.query() {
             Ok(done) => done,
-            Err(_) if self.device.is_gone() => true,
+            Err(_) if self.device.is_gone() => self.device.is_settled(),
             Err(error) => {
                 self.device.report_later(error);
                 false
@@ -449,8 +471,18 @@ impl Queue {
             // There is no thread, the lock may be that of one, and the driver is not whole.
             return std::mem::forget(Arc::clone(self));
         }
-        self.flush();
         let mut state = lock(&self.state);
+        if self.driver.is_some() && host_call::is_running() {
+            // Here the driver may not be called; the thread flushes when it has nothing more to do.
+            if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
+                log_isolated(|| log::warn!("`{}`: work may not begin: no thread", self.device.device()));
+            }
+            state = lock(&self.state);
+        } else {
+            drop(state);
+            self.flush();
+            state = lock(&self.state);
+        }
         state.closed = true;
         // The thread tells what nobody was told, if there is one.
         if !state.has_thread {
@@ -471,14 +503,11 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // A read may have failed after the last look at a stream that is gone.
+        // A read may have failed after the last look at a stream that was dropped.
         self.leave_unreported(lock(&self.state));
+        // What is left was never known to be done: the device was lost, or the driver could not be waited for.
         let in_flight = lock(&self.in_flight).release_all();
-        if self.device.is_lost() {
-            in_flight.leak_host_memory(self.device);
-        } else {
-            self.device.drop_when_allowed(in_flight);
-        }
+        in_flight.leak_host_memory(self.device);
         if let Some(driver) = self.driver.take() {
             self.device.drop_when_allowed(driver);
         }

@@ -146,7 +146,7 @@ impl Stream {
         offset: usize,
         source: impl Into<HostBuffer>,
     ) -> Result<(), DeviceError> {
-        let source = source.into();
+        let source = source.into().used_by(self.open_device());
         self.check_device(destination, buffer::DESTINATION)?;
         let range = offset..offset.saturating_add(source.len());
         match destination.checked(buffer::DESTINATION, range)? {
@@ -197,6 +197,7 @@ impl Stream {
         let Some(source) = span else {
             return Ok(Pending::ready(device, destination));
         };
+        let destination = destination.used_by(device);
         let (pending, completion) = pending::pair(device, self.queue(), "read", destination.len());
         self.queue().accept(Operation::Read { source, destination, completion })?;
         Ok(pending)

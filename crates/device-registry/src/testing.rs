@@ -22,7 +22,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both are under way before either goes on.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 25] = [
+static OTHERS: [BackendDescriptor; 26] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -47,6 +47,7 @@ static OTHERS: [BackendDescriptor; 25] = [
     BackendDescriptor::new("counts_itself", || backend("counts_itself")),
     BackendDescriptor::new("describes_itself", || backend("describes_itself")),
     BackendDescriptor::new("declares_odd_alignment", || backend("declares_odd_alignment")),
+    BackendDescriptor::new("declares_huge_alignment", || backend("declares_huge_alignment")),
     BackendDescriptor::new("has_uuids", || backend("has_uuids")),
     BackendDescriptor::new("first_has_no_properties", || backend("first_has_no_properties")),
     BackendDescriptor::new("loaded_by_a_selector", || backend("loaded_by_a_selector")),
@@ -114,6 +115,9 @@ impl Backend for Fake {
             "first_has_no_properties" if ordinal == 0 => Err(BackendError::unavailable("gone")),
             "first_has_no_properties" => Ok(of_hardware(0)),
             "declares_odd_alignment" => Ok(DeviceProperties::new("fake").with_copy_alignment(3)),
+            "declares_huge_alignment" => {
+                Ok(DeviceProperties::new("fake").with_copy_alignment(1 << (usize::BITS - 1)))
+            }
             "describes_itself" => device_of(self.name).properties().map_err(|error| {
                 let message = error.to_string();
                 BackendError::other(message).with_source(error)

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use device_registry::{Device, DeviceError, Pending};
+use device_registry::{Buffer, Device, DeviceError, Pending};
 
 unsafe extern "C" {
     fn fork() -> c_int;
@@ -61,6 +61,7 @@ fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
     // In the child nobody will ever do this.
     let read = stream.read(&buffer, 0..4).unwrap();
     let later = stream.record().unwrap();
+    let again = buffer.clone();
     let status = in_a_fork(|| {
         let answers = [
             is_forked(buffer.write(0, b"x")),
@@ -89,22 +90,36 @@ fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
         answers.iter().filter(|&&right| !right).count()
     });
     assert_eq!(status, 0, "the child's exit status: wrong answers, or a signal");
-    a_child_may_ask_whether_work_is_done_while_its_parent_does(&read);
+    // From now on blocking calls look for a default stream.
+    device.default_stream().unwrap();
+    a_child_does_not_wait_for_threads_of_its_parent(&read, &again);
     drop(held);
     device.synchronize().unwrap();
-    let again = device.allocate(1).unwrap();
-    again.write(0, b"x").unwrap();
+    device.allocate(1).unwrap().write(0, b"x").unwrap();
 }
 
 /// Each fork may come while another thread of the parent holds the lock of the work, which that thread would release.
-fn a_child_may_ask_whether_work_is_done_while_its_parent_does(read: &Pending) {
+fn a_child_does_not_wait_for_threads_of_its_parent(read: &Pending, buffer: &Buffer) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| while !ended.load(Ordering::Relaxed) && !read.is_ready() {});
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) && !read.is_ready() {
+                    std::hint::spin_loop()
+                }
+            });
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) && buffer.read(0, &mut [0]).is_ok() {
+                    std::hint::spin_loop()
+                }
+            });
         }
         for _ in 0..200 {
-            assert_eq!(in_a_fork(|| usize::from(!read.is_ready())), 0);
+            let wrong = || {
+                let answers = [read.is_ready(), is_forked(buffer.read(0, &mut [0]))];
+                answers.iter().filter(|&&right| !right).count()
+            };
+            assert_eq!(in_a_fork(wrong), 0);
         }
         ended.store(true, Ordering::Relaxed);
     });

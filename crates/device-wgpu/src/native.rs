@@ -43,7 +43,7 @@ impl WgpuDevice {
         &self.0.device
     }
 
-    /// The native handle of the one queue. Kernels submit by [`WgpuStream::submit`], or nobody waits for them.
+    /// The native handle of the one queue. Kernels submit by [`WgpuStream::submit`], or the stream does not wait for them.
     #[must_use]
     pub fn queue(&self) -> &wgpu::Queue {
         &self.0.queue
@@ -93,7 +93,7 @@ impl WgpuStream {
     }
 
     /// Submits commands as the work of this stream, so that events and waits of the stream know of them. What is
-    /// submitted by [`WgpuDevice::queue`](crate::WgpuDevice::queue) runs in its order too, and nobody waits for it.
+    /// submitted by [`WgpuDevice::queue`](crate::WgpuDevice::queue) runs in its order too, and the stream does not wait for it.
     ///
     /// Does not wait. It may be called from any thread.
     ///

@@ -244,7 +244,7 @@ fn a_kernel_for_another_device_is_unsupported() {
     let stream = Device::cpu().create_stream().unwrap();
     stream.launch(&[], double).unwrap();
     let error = stream.synchronize().unwrap_err().to_string();
-    assert!(error.contains("the driver is no `device_wgpu::device::WgpuDevice`"), "{error}");
+    assert!(error.contains("the device has no handle of type `device_wgpu::native::WgpuDevice`"), "{error}");
 }
 
 /// Many steps for each number. More than 65535 in one loop llvmpipe does not do.

@@ -367,11 +367,11 @@ struct Running {
     awaits: Vec<Arc<Attempt>>,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 static GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
 
 // Each interleaving begins with an empty one.
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 loom::lazy_static! {
     static ref GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
 }

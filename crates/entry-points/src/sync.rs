@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 // For the models, see once_load/model.rs: the same types, of which loom tries every interleaving.
-#[cfg_attr(loom, path = "sync/of_loom.rs")]
+#[cfg_attr(all(test, loom), path = "sync/of_loom.rs")]
 mod of_std;
 
 pub(crate) use self::of_std::{Condvar, Mutex, MutexGuard, OnceLock, ThreadId, this_thread};

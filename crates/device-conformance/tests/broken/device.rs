@@ -118,8 +118,7 @@ impl DeviceDriver for TwinDevice {
         if wrong(PinnedMemoryIsOrdinary) {
             return Ok(bytes.into());
         }
-        let Some(first) = bytes.first_mut() else { return Ok(bytes.into()) };
-        let start = NonNull::from(first);
+        let Some(start) = NonNull::new(bytes.as_mut_ptr()) else { return Ok(bytes.into()) };
         // SAFETY: the vector has `len` initialised bytes there, does not move them when it is moved, and is only dropped.
         Ok(unsafe { HostBuffer::from_raw_parts(start, len, bytes) })
     }

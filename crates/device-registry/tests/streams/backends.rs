@@ -318,7 +318,7 @@ impl DeviceDriver for ObedientDevice {
         // The one length that it gets wrong.
         let len = if len == 13 { 12 } else { len };
         let mut bytes = vec![0; len];
-        let start = NonNull::from(&mut bytes[0]);
+        let start = NonNull::new(bytes.as_mut_ptr()).unwrap();
         let owner = PinnedBytes { _bytes: bytes, control: self.control };
         // SAFETY: the vector has `len` initialised bytes there, does not move them with itself, and is only dropped.
         Ok(unsafe { HostBuffer::from_raw_parts(start, len, owner) })

@@ -31,7 +31,7 @@ fn what_goes_wrong_in_native_code_is_its_own() {
 fn a_handle_of_another_type_is_unsupported() {
     let error =
         Device::cpu().with_driver(|_: &ObedientHandle| -> Result<(), _> { unreachable!() }).unwrap_err();
-    assert!(error.to_string().contains("the handle of the driver is no `"), "{error}");
+    assert!(error.to_string().contains("the device has no handle of type `"), "{error}");
     assert!(
         matches!(&error, DeviceError::Call { error, .. } if error.kind() == BackendErrorKind::Unsupported)
     );

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use device_registry::{BackendError, HostBuffer};
+use device_registry::{BackendError, DeviceError, HostBuffer, Stream};
 
-use crate::backends::queued;
+use crate::backends::{plain, queued};
 use crate::{content, ends, filled, told};
 
 #[test]
@@ -35,10 +35,13 @@ fn a_read_that_fails_after_its_stream_counts_as_done_is_reported_by_the_device()
         // Of two streams that were dropped, the device looks at both before it drops what is done.
         drop(first);
         drop(second);
+        // The queries are for what the first has in flight, and for the ends of the first and of the second.
         control.on_query(|| {
             control.on_query(|| {
-                let (completion, _) = control.held_read();
-                completion.finish(Err(BackendError::other("the read failed")));
+                control.on_query(|| {
+                    let (completion, _) = control.held_read();
+                    completion.finish(Err(BackendError::other("the read failed")));
+                });
             });
         });
         device.memory_statistics().unwrap();
@@ -114,5 +117,67 @@ fn memory_may_enqueue_work_or_close_its_device_when_it_is_dropped() {
             .unwrap();
         assert!(told(stream.record()).contains("closed"));
         closes.recv().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn what_a_streams_own_thread_drops_gets_errors_and_does_not_wait_for_itself() {
+    struct Synchronizes(Stream);
+    impl Drop for Synchronizes {
+        fn drop(&mut self) {
+            assert!(matches!(self.0.synchronize(), Err(DeviceError::InHostCall { .. })));
+        }
+    }
+    ends(|| {
+        let (device, control) = plain();
+        let stream = device.create_stream().unwrap();
+        let kept = Synchronizes(stream.clone());
+        stream
+            .launch(&[], move |launch| {
+                launch.keep(kept);
+                Ok(())
+            })
+            .unwrap();
+        stream.synchronize().unwrap();
+
+        let buffer = device.allocate(4).unwrap();
+        let (outcome, outcomes) = std::sync::mpsc::channel();
+        control.on_drop(move || outcome.send(device.synchronize()).unwrap());
+        stream.call(move || drop(buffer)).unwrap();
+        stream.synchronize().unwrap();
+        let _ = device.memory_statistics();
+        outcomes.recv().unwrap().unwrap_err();
+    });
+}
+
+#[test]
+fn a_look_at_the_memory_while_the_device_closes_makes_no_failure() {
+    ends(|| {
+        let (device, _) = queued();
+        for _ in 0..200 {
+            // Each time it is opened afresh.
+            let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+            stream.write(&buffer, 0, b"rust").unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(device.memory_statistics()));
+                device.close().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn work_of_a_stream_that_is_dropped_within_a_host_call_begins() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
+        stream.write(&buffer, 0, b"late").unwrap();
+        control.log();
+        device.create_stream().unwrap().call(move || drop(stream)).unwrap();
+        let mut log = Vec::new();
+        while !log.contains(&"queue flush".to_owned()) {
+            log.extend(control.log());
+            std::thread::yield_now();
+        }
     });
 }
