@@ -165,7 +165,7 @@ impl OpenDevice {
         call: &'static str,
         run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        if self.later.any.load(Ordering::Acquire) {
+        if self.later.any.load(Ordering::Acquire) && !host_call::is_stream_thread() {
             self.check_thread(call)?;
             // Before this call is counted: memory of a plug-in may close the device in its `drop`, which waits for all calls
             // that are counted.

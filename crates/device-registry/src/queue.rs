@@ -214,6 +214,10 @@ impl Queue {
             }
         }
         self.leave_unreported(state);
+        // It may be the last that has the queue.
+        let device = self.device;
+        drop(self);
+        host_call::run(|| device.drop_what_is_due());
     }
 
     /// Sees to it that what was submitted to a driver's queue begins, though no call of the stream's may follow.
