@@ -29,7 +29,7 @@ const STEPS: usize = 40;
 /// Runs the program that a text stands for, and compares its results with the model. The error shows the program.
 ///
 /// Each byte is a number, counted from `0`; a number that a line lacks is zero. The first line says how many streams each
-/// device has, less one; whether functions that block do some of the work; how many devices there are, less one, all
+/// device has, less one; whether blocking calls do some of the work; how many devices there are, less one, all
 /// of which are `device`; and the scale of the buffers. Each line behind it is a step: its kind by its place in
 /// `KINDS`, and the numbers that `Rules::program` makes a step of.
 pub fn run_program_of(text: &[u8], device: Device) -> Result<(), String> {

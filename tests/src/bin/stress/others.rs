@@ -175,11 +175,11 @@ impl Worker<'_> {
             true => racer.stream.query(),
             false => racer.stream.synchronize().map(|()| true),
         });
-        self.told(Reporter::Stream(racer.key), when, outcome)
+        self.report(Reporter::Stream(racer.key), when, outcome)
     }
 
     /// A stream or a device has said how its work is.
-    fn told(&mut self, by: Reporter, when: Interval, outcome: Result<bool, DeviceError>) -> Done {
+    fn report(&mut self, by: Reporter, when: Interval, outcome: Result<bool, DeviceError>) -> Done {
         match outcome {
             Ok(true) => self.journal.clear(by, when),
             Ok(false) => {}
@@ -207,7 +207,7 @@ impl Worker<'_> {
         match outcome {
             // Of a device that was opened anew, streams of the old one say nothing.
             Ok(()) if self.scene.weather.takes_devices() => Ok(()),
-            outcome => self.told(Reporter::Device(place), when, outcome.map(|()| true)),
+            outcome => self.report(Reporter::Device(place), when, outcome.map(|()| true)),
         }
     }
 
@@ -219,7 +219,7 @@ impl Worker<'_> {
         let (when, outcome) = Interval::of(|| self.scene.devices[place].close());
         match outcome {
             Ok(()) => Ok(()),
-            Err(error) => self.told(Reporter::Device(place), when, Err(error)),
+            Err(error) => self.report(Reporter::Device(place), when, Err(error)),
         }
     }
 
