@@ -87,7 +87,7 @@ thread() {
     step 'thread sanitizer: cpu, openreg, opencl'
     # Left out: checks of one thread that go through many bytes, and on OpenCL three checks whose streams race for bytes of
     # the device. Any order of their copies is right, and with PoCL the race is one of threads of this process.
-    backends --skip ::memory:: --skip ::copies:: \
+    backends --skip ::memory:: --skip ::copies:: --skip ::fill:: --skip ::foreign:: --skip ::streams::large \
         --skip opencl:0::threads::copies_in_a_ring --skip opencl:0::threads::copies_in_opposite_directions \
         --skip opencl:0::threads::races_leave_one_or_the_other
 }
