@@ -25,8 +25,7 @@ runtime() {
 
 # Runs the unit tests of the core, and its tests of threads that meet. The arguments go to the tests.
 core() {
-    cargo "${cargo_args[@]}" test "${build_args[@]}" -p entry-points -p device-registry \
-        --lib --test races --test streams --test loading -- "$@"
+    cargo "${cargo_args[@]}" test "${build_args[@]}" -p device-registry --lib --test races --test streams -- "$@"
 }
 
 # Runs the tests of all backends on cpu, openreg and opencl. The arguments go to the conformance suite. The second of

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use device_registry::{
-    AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, OpenedDevice,
-    HostMemory, LoadFailure, Memory, MemoryInfo, Span, open_windows,
+    AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
+    HostMemory, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, open_windows,
 };
 
 // At the crate's root and nowhere else: a program's `autoload!()` knows the names of its dependencies and not of
