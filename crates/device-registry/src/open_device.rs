@@ -172,7 +172,9 @@ impl OpenDevice {
             self.drop_what_is_due();
         }
         let result = self.call_in_turn(call, run);
-        self.announce_loss();
+        if result.is_err() {
+            self.announce_loss();
+        }
         result
     }
 
@@ -212,7 +214,9 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         let result = isolated(self.device, call, run);
         self.note(&result);
-        self.announce_loss();
+        if result.is_err() {
+            self.announce_loss();
+        }
         result
     }
 
