@@ -299,9 +299,10 @@ impl OpenDevice {
         queues.iter().for_each(|queue| queue.settle_for_good());
         // Only now a queue may be dropped whose work was not known to be done.
         self.settled.store(true, Ordering::Release);
-        let late = queues.iter().map(|queue| queue.take_failure());
-        let late: Vec<_> =
-            late.filter_map(Result::err).chain(std::mem::take(&mut *lock(&self.unreported))).collect();
+        let mut late: Vec<_> = queues.iter().filter_map(|queue| queue.take_failure().err()).collect();
+        // A statement of its own: a stream that ends holds its own lock while it takes this one.
+        let unreported = std::mem::take(&mut *lock(&self.unreported));
+        late.extend(unreported);
         let closed = std::mem::take(&mut *lock(&self.closed));
         drop_isolated(self.device, closed);
         let closed = isolated(self.device, CALL, || self.driver.close());
