@@ -53,6 +53,8 @@ struct State {
     failure: Option<Failure>,
     has_thread: bool,
     thread_sleeps: bool,
+    /// The driver is to be flushed when the thread has nothing more to do.
+    flush: bool,
     /// The lowest of the numbers that are waited for: nobody is woken before. Who is woken too early asks again.
     awaited: Option<u64>,
     closed: bool,
@@ -165,11 +167,10 @@ impl Queue {
     /// What the thread does. It ends when the stream is gone and all work is done.
     fn work(self: Arc<Self>) {
         host_call::enter_stream_thread();
-        let mut submitted = false;
         let mut state = lock(&self.state);
         loop {
             let Some(operation) = state.queue.pop_front() else {
-                if std::mem::take(&mut submitted) {
+                if std::mem::take(&mut state.flush) {
                     drop(state);
                     self.flush();
                     state = lock(&self.state);
@@ -186,6 +187,7 @@ impl Queue {
             };
             let (number, call) = (state.finished, operation.name());
             let skipped = state.skips(number);
+            let submits = self.driver.is_some() && skipped.is_none() && operation.is_submittable(self.device);
             drop(state);
             // What is dropped on the way may be a user's, and panic.
             let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
@@ -201,8 +203,8 @@ impl Queue {
             });
             // Memory of a plug-in may call the core in its `drop`, and would wait for this very work.
             host_call::run(|| self.device.drop_what_is_due());
-            submitted = self.driver.is_some();
             state = lock(&self.state);
+            state.flush |= submits;
             // Only now: work that runs is not finished.
             state.finished += 1;
             if let Err(error) = outcome {
@@ -477,7 +479,8 @@ impl Queue {
         }
         let mut state = lock(&self.state);
         if self.driver.is_some() && host_call::is_running() {
-            // Here the driver may not be called; the thread flushes when it has nothing more to do.
+            // Here the driver may not be called. Work that does nothing has the thread do so.
+            state.flush = true;
             if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
                 log_isolated(|| log::warn!("`{}`: work may not begin: no thread", self.device.device()));
             }

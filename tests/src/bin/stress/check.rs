@@ -147,7 +147,7 @@ impl Check<'_> {
                     Reporter::Device(device) => candidate.device == device,
                 }
                 && !self.candidates.iter().any(|first| candidate.is_skipped_for(first))
-                && !self.is_reported_between(candidate, by, at)
+                && !self.is_reported_between(candidate, at)
         };
         let known = |candidate: &Candidate| candidate.identity.is_some() && fits(candidate);
         let is_over = |candidate: &Candidate| {
@@ -160,20 +160,22 @@ impl Check<'_> {
             .or_else(|| first(&fits))
     }
 
-    /// Whether the stream has reported between the enqueueing of work and another report: that work's error, or one for
-    /// which it was skipped.
-    fn is_reported_between(&self, candidate: &Candidate, by: Reporter, at: Interval) -> bool {
-        // A device reports the error of one stream, and leaves those of the others.
-        matches!(by, Reporter::Stream(_))
-            && self.journal.reports.iter().any(|(_, other, when)| {
-                *other == by && candidate.enqueued.surely_before(*when) && when.surely_before(at)
-            })
+    /// Whether the work's own stream has reported between its enqueueing and a report, which may be its device's: that
+    /// work's error, or one for which it was skipped.
+    fn is_reported_between(&self, candidate: &Candidate, at: Interval) -> bool {
+        let own = Reporter::Stream(candidate.stream);
+        self.journal.reports.iter().any(|(_, other, when)| {
+            *other == own && candidate.enqueued.surely_before(*when) && when.surely_before(at)
+        })
     }
 
     /// Whether all was well between the enqueueing of work and a report.
     fn is_cleared_between(&self, candidate: &Candidate, by: Reporter, at: Interval) -> bool {
+        let own = Reporter::Stream(candidate.stream);
         self.journal.clear.iter().any(|(other, when)| {
-            *other == by && candidate.enqueued.surely_before(*when) && when.surely_before(at)
+            (*other == by || *other == own)
+                && candidate.enqueued.surely_before(*when)
+                && when.surely_before(at)
         })
     }
 
