@@ -285,8 +285,11 @@ impl OpenDevice {
         let work = self.synchronize();
         let lost = self.check(CALL);
         if self.gone.set(Gone::Closed).is_err() {
-            // Its reset is still to come.
+            // It was lost meanwhile, and its reset is still to come.
             self.leaving.store(false, Ordering::Release);
+            if let Err(error) = work {
+                log_isolated(|| log::error!("while `{}` was closed: {error}", self.device));
+            }
             return lost.and(self.check(CALL));
         }
         self.end_default_stream();
@@ -436,7 +439,8 @@ impl OpenDevice {
         }
     }
 
-    /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize).
+    /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The caller logs it,
+    /// without a lock, as the device may be lost and never be asked.
     pub(crate) fn report_later(&self, error: DeviceError) {
         /// In a program that never synchronizes a device, they are logged and not kept without end.
         const MOST: usize = 1000;

@@ -1,5 +1,6 @@
 //! What queued work returns: one end for the user, one for whoever does the work.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use entry_points::message::panic_message;
 
 use crate::open_device::{OpenDevice, log_isolated};
-use crate::queue::Queue;
+use crate::queue::{Queue, log_unreported};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
 use crate::{BackendError, DeviceError, HostBuffer, host_call};
 
@@ -323,10 +324,17 @@ impl Unfinished {
         let error = DeviceError::Call { device: device.device(), call, error };
         // Dropped after the lock of the answer: it may be the last that a dropped stream's queue has.
         let queue = queue.upgrade();
+        let dropped_stream_failed = Cell::new(false);
         shared.fail(&error, dropped, || match &queue {
             Some(queue) => queue.fail(error.clone()),
-            None => device.report_later(error.clone()),
+            None => {
+                device.report_later(error.clone());
+                dropped_stream_failed.set(true);
+            }
         });
+        if dropped_stream_failed.get() {
+            log_unreported(&error);
+        }
         device.announce_loss();
     }
 }

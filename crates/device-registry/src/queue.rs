@@ -239,7 +239,7 @@ impl Queue {
         // Under the lock, so that whoever finds nothing here any more finds it there.
         self.device.report_later(error.clone());
         drop(state);
-        log_isolated(|| log::error!("a stream was dropped before its failure was reported: {error}"));
+        log_unreported(&error);
     }
 
     /// Does the piece of work that has this number, on the thread.
@@ -465,7 +465,8 @@ impl Queue {
             Ok(done) => done,
             Err(_) if self.device.is_gone() => self.device.is_settled(),
             Err(error) => {
-                self.device.report_later(error);
+                self.device.report_later(error.clone());
+                log_unreported(&error);
                 false
             }
         }
@@ -519,6 +520,11 @@ impl Drop for Queue {
             self.device.drop_when_allowed(driver);
         }
     }
+}
+
+/// Logs the failure of a stream that was dropped.
+pub(crate) fn log_unreported(error: &DeviceError) {
+    log_isolated(|| log::error!("a stream was dropped before its failure was reported: {error}"));
 }
 
 /// Whether a driver's queue is done, in which nothing may have begun.
