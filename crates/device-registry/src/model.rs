@@ -384,6 +384,21 @@ fn a_stream_that_is_dropped_while_its_device_closes_keeps_what_its_work_uses() {
 }
 
 #[test]
+fn a_stream_may_end_with_a_failure_while_its_device_closes() {
+    explore(|| {
+        let (device, _) = device();
+        let queue = threaded(device);
+        let other = thread::spawn(move || {
+            let _ = queue.accept(fails("on purpose"));
+            queue.close();
+        });
+        // That neither waits for the other is what is checked; which of them reports the failure is open.
+        let _ = device.close();
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn of_two_threads_that_close_a_device_one_does() {
     explore(|| {
         let (device, _) = device();
