@@ -274,7 +274,7 @@ impl Queue {
     }
 
     /// Submits work to the driver's queue, and keeps what it uses. Returns it if only the host can do it. The caller has
-    /// its turn, and afterwards [collects](Self::collect) if the second value says so: what is let go may be a user's,
+    /// its turn, and afterwards [collects](Self::collect) if the second value says so: what is dropped then may be a user's,
     /// whose `drop` may wait for a turn.
     fn submit(
         &self,
@@ -472,7 +472,7 @@ impl Queue {
         }
     }
 
-    /// The stream is gone. Does not wait: the thread ends by itself, and a driver's queue is kept until its work is done.
+    /// The stream was dropped. Does not wait: the thread ends by itself, and a driver's queue is kept until its work is done.
     pub(crate) fn close(self: &Arc<Self>) {
         if !self.device.is_of_this_process() {
             // There is no thread, the lock may be that of one, and the driver is not whole.
@@ -492,7 +492,7 @@ impl Queue {
             state = lock(&self.state);
         }
         state.closed = true;
-        // The thread tells what nobody was told, if there is one.
+        // The thread leaves a failure that was not reported to the device, if there is a thread.
         if !state.has_thread {
             self.leave_unreported(state);
         } else {
