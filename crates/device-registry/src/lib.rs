@@ -50,6 +50,7 @@ mod backends;
 #[allow(unsafe_code)]
 mod block;
 mod buffer;
+mod completion;
 mod cpu;
 mod current;
 mod current_stream;
@@ -76,6 +77,7 @@ mod open;
 mod open_device;
 mod opened_device;
 mod operation;
+mod outcome;
 mod pattern;
 mod pending;
 mod properties;
@@ -104,6 +106,7 @@ pub use crate::backend::Backend;
 pub use crate::backend_error::{BackendError, BackendErrorKind};
 pub use crate::backends::{BACKENDS, BackendDescriptor, backends};
 pub use crate::buffer::Buffer;
+pub use crate::completion::Completion;
 pub use crate::current::{
     DefaultDeviceGuard, DeviceGuard, default_device, set_current_device, set_default_device,
 };
@@ -121,7 +124,7 @@ pub use crate::host_memory::{HostMemory, Window, WindowMut, open_windows};
 pub use crate::opened_device::OpenedDevice;
 pub use crate::operation::Launch;
 pub use crate::pattern::Pattern;
-pub use crate::pending::{Completion, Pending};
+pub use crate::pending::Pending;
 pub use crate::properties::{
     DeviceKind, DeviceProperties, DeviceUuid, IdentityError, MemoryInfo, PciAddress,
 };

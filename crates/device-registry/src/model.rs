@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use shuttle::thread;
 
+use crate::completion::Completion;
 use crate::open_device::OpenDevice;
-use crate::operation::Operation;
-use crate::pending::{self, Completion, Pending};
+use crate::operation::{Operation, QueuedRead};
+use crate::outcome::Outcome;
+use crate::pending::Pending;
 use crate::queue::Queue;
 use crate::sync::{Mutex, lock};
 use crate::{
@@ -187,10 +189,10 @@ fn notes(what: &'static str, log: &Arc<StdMutex<Vec<&'static str>>>) -> Operatio
 }
 
 fn enqueue_read(queue: &Arc<Queue>) -> Pending {
-    let (pending, completion) = pending::pair(queue.device(), queue, "read", 1);
-    let destination = HostBuffer::from(vec![0]);
-    queue.accept(Operation::Read { source: span(queue.device()), destination, completion }).unwrap();
-    pending
+    let outcome = Outcome::of_work(queue.device(), queue, "read", 1);
+    let (destination, read) = (HostBuffer::from(vec![0]), QueuedRead::new(&outcome));
+    queue.accept(Operation::Read { source: span(queue.device()), destination, read }).unwrap();
+    Pending::new(outcome)
 }
 
 /// Polls a queue until it is done or fails.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use entry_points::message::panic_message;
 
 use crate::fork::Process;
-use crate::pending::Shared;
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 use crate::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock, pause};
@@ -41,7 +41,7 @@ pub(crate) struct OpenDevice {
     calls: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
     /// Reads in queues of the driver's, which may be answered later than their work is done, and after their streams.
-    open_reads: Mutex<Vec<Weak<Shared>>>,
+    open_reads: Mutex<Vec<Weak<Outcome>>>,
     /// Queues whose streams are gone and whose work, in a queue of the driver's, may not be done.
     closed: Mutex<Vec<Arc<Queue>>>,
     /// Failures of streams that were dropped, which are not reported yet, oldest first.
@@ -246,7 +246,7 @@ impl OpenDevice {
         log_isolated(|| log::error!("`{}` is lost: {}", self.device, error.message()));
     }
 
-    pub(crate) fn add_open_read(&self, read: &Arc<Shared>) {
+    pub(crate) fn add_open_read(&self, read: &Arc<Outcome>) {
         let mut reads = lock(&self.open_reads);
         if reads.len() == reads.capacity() {
             reads.retain(|read| read.strong_count() > 0);
@@ -258,7 +258,7 @@ impl OpenDevice {
     fn fail_open_reads(&self, error: &DeviceError) {
         let reads = std::mem::take(&mut *lock(&self.open_reads));
         for read in reads.iter().filter_map(Weak::upgrade) {
-            read.finish(Err(error.clone()));
+            read.set(Err(error.clone()));
         }
     }
 

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use entry_points::message::panic_message;
 
+use crate::completion::Completion;
 use crate::open_device::{OpenDevice, drop_isolated};
-use crate::pending::Completion;
+use crate::outcome::Outcome;
 use crate::transfer::{self, is_unsupported};
 use crate::{
     BackendError, Device, DeviceDriver, DeviceError, Event, EventOptions, HostBuffer, Pattern, Span,
@@ -20,13 +21,38 @@ use crate::{
 /// A piece of work that was checked. It owns all that it touches.
 pub(crate) enum Operation {
     Write { source: Arc<HostBuffer>, destination: Span },
-    Read { source: Span, destination: HostBuffer, completion: Completion },
+    Read { source: Span, destination: HostBuffer, read: QueuedRead },
     Copy { source: Span, destination: Span },
     Fill { destination: Span, pattern: Pattern },
     Call(Box<dyn FnOnce() + Send>),
     Launch { spans: Vec<Option<Span>>, kernel: Kernel },
     Record { event: Event, options: EventOptions },
     Wait(Event),
+}
+
+/// Both ends of a read: one for the thread that waits, one for the driver that does it.
+///
+/// Dropped before it is done, it becomes an error at the waiting end.
+pub(crate) struct QueuedRead {
+    outcome: Arc<Outcome>,
+    completion: Completion,
+}
+
+impl QueuedRead {
+    pub(crate) fn new(outcome: &Arc<Outcome>) -> Self {
+        let outcome = Arc::clone(outcome);
+        Self { completion: Completion::new(outcome.clone()), outcome }
+    }
+
+    pub(crate) fn outcome(&self) -> &Arc<Outcome> {
+        &self.outcome
+    }
+
+    /// Finishes it in the place of a driver.
+    fn finish(self, result: Result<HostBuffer, DeviceError>) {
+        self.outcome.set(result);
+        self.completion.disarm();
+    }
 }
 
 pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send>;
@@ -144,7 +170,7 @@ impl Operation {
     /// Does not do it, because earlier work failed. What it would have returned is that error.
     pub(crate) fn skip(self, device: Device, error: DeviceError) {
         match self {
-            Self::Read { completion, .. } => completion.finish_with(Err(error)),
+            Self::Read { read, .. } => read.finish(Err(error)),
             Self::Record { event, .. } => event.fail(error),
             // A closure of a user's, whose values may have a `drop` that panics.
             other => drop_isolated(device, other),
@@ -157,12 +183,12 @@ impl Operation {
             Self::Write { source, destination } => {
                 device.call("write", |driver| driver.write(&destination, &source))
             }
-            Self::Read { source, mut destination, completion } => {
+            Self::Read { source, mut destination, read } => {
                 // From here on somebody is told, whatever becomes of it.
-                completion.shared().accept()?;
+                read.outcome.accept()?;
                 let result = device.call("read", |driver| driver.read(&source, &mut destination));
                 drop(source);
-                completion.finish_with(result.clone().map(|()| destination));
+                read.finish(result.clone().map(|()| destination));
                 result
             }
             Self::Copy { source, destination } => transfer::copy(&source, &destination),
@@ -214,18 +240,17 @@ impl Operation {
                 keep.extend([Keep::Host { held: source }, destination.into()]);
                 written?;
             }
-            Self::Read { source, destination, completion } => {
-                let answer = Arc::clone(completion.shared());
+            Self::Read { source, destination, read: QueuedRead { outcome, completion } } => {
                 let read = device.call_in_turn("read", |_| {
                     stream.read(&source, destination, completion)?;
                     stream.flush()
                 });
                 keep.push(source.into());
                 if let Err(error) = read {
-                    answer.finish(Err(error.clone()));
+                    outcome.set(Err(error.clone()));
                     return Err(error);
                 }
-                answer.accept()?;
+                outcome.accept()?;
             }
             Self::Copy { source, destination } => {
                 let within = std::ptr::eq(source.device(), device);

@@ -281,8 +281,8 @@ impl Queue {
         driver: &dyn StreamDriver,
         operation: Operation,
     ) -> (Result<Option<Operation>, DeviceError>, bool) {
-        if let Operation::Read { completion, .. } = &operation {
-            self.device.add_open_read(completion.shared());
+        if let Operation::Read { read, .. } = &operation {
+            self.device.add_open_read(read.outcome());
         }
         let event = match &operation {
             Operation::Record { event, .. } => Some(event.clone()),

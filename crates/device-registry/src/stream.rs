@@ -6,12 +6,13 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::open_device::OpenDevice;
-use crate::operation::{Launch, Operation};
+use crate::operation::{Launch, Operation, QueuedRead};
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 use crate::transfer::is_unsupported;
 use crate::{
     BackendError, Buffer, Device, DeviceError, Event, EventOptions, HostBuffer, Pending, Priority,
-    StreamOptions, buffer, open, pending,
+    StreamOptions, buffer, open,
 };
 
 /// A queue of work on a device: what is put in is done in that order, beside the host and beside other streams.
@@ -198,9 +199,10 @@ impl Stream {
             return Ok(Pending::ready(device, destination));
         };
         let destination = destination.used_by(device);
-        let (pending, completion) = pending::pair(device, self.queue(), "read", destination.len());
-        self.queue().accept(Operation::Read { source, destination, completion })?;
-        Ok(pending)
+        let outcome = Outcome::of_work(device, self.queue(), "read", destination.len());
+        let read = QueuedRead::new(&outcome);
+        self.queue().accept(Operation::Read { source, destination, read })?;
+        Ok(Pending::new(outcome))
     }
 
     /// Puts in a copy of the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in

@@ -1,0 +1,61 @@
+//! The driver's end of queued work that returns bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{BackendError, HostBuffer};
+
+/// The other end of a [`Pending`](crate::Pending): the driver that does the work finishes it, once, from any thread.
+///
+/// One that is dropped unfinished becomes an error of the work, so that no thread waits for it without end.
+pub struct Completion(Option<Arc<dyn Finish>>);
+
+/// The work that a [`Completion`] finishes. Neither function unwinds, nor does what they drop.
+pub(crate) trait Finish: Send + Sync {
+    /// What is done, as errors say it.
+    fn call(&self) -> &'static str;
+
+    /// The driver has done the work, or says why it failed.
+    fn finish(self: Arc<Self>, result: Result<HostBuffer, BackendError>);
+
+    /// The driver has dropped the completion.
+    fn drop_unfinished(self: Arc<Self>);
+}
+
+impl Completion {
+    pub(crate) fn new(work: Arc<dyn Finish>) -> Self {
+        Self(Some(work))
+    }
+
+    /// Ends the work: with the buffer that it was to fill, or with what went wrong. A buffer of another length is an error
+    /// of the work.
+    ///
+    /// It may be called on any thread, also on one of a driver's own that may not call the driver: what has to be freed
+    /// is freed later, on another. It does not wait for work and never unwinds, so that a callback from C may call it. It
+    /// runs the waker of a task that awaits the work and, after a loss, the program's logger.
+    pub fn finish(mut self, result: Result<HostBuffer, BackendError>) {
+        if let Some(work) = self.0.take() {
+            work.finish(result);
+        }
+    }
+
+    /// Drops it where the core has finished the work itself.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            work.drop_unfinished();
+        }
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let call = self.0.as_ref().map(|work| work.call());
+        f.debug_struct("Completion").field("call", &call).finish_non_exhaustive()
+    }
+}

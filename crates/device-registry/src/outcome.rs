@@ -1,0 +1,269 @@
+//! What queued work returns, shared by the thread that waits for it and the driver or worker that does it.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use entry_points::message::panic_message;
+
+use crate::completion::Finish;
+use crate::open_device::{OpenDevice, log_isolated};
+use crate::queue::{Queue, log_unreported};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
+use crate::{BackendError, DeviceError, HostBuffer, host_call};
+
+/// The result of one piece of queued work, from its submission until it is taken.
+pub(crate) struct Outcome {
+    device: &'static OpenDevice,
+    /// The queue whose failure the work's failure is. A dropped stream's queue may be freed first.
+    queue: Weak<Queue>,
+    /// What is done, as errors say it.
+    call: &'static str,
+    /// How many bytes the work returns.
+    len: usize,
+    state: Mutex<State>,
+    known: Condvar,
+}
+
+struct State {
+    result: Slot,
+    submission: Submission,
+    waited_for: bool,
+    waker: Option<Waker>,
+}
+
+enum Slot {
+    Empty,
+    Full(Result<HostBuffer, DeviceError>),
+    /// Returned to the caller already.
+    Taken,
+}
+
+enum Submission {
+    /// The driver has not accepted or refused the work yet. A failure during that time is its refusal.
+    UnderWay { failure: Option<DeviceError> },
+    /// It is work of a queue, and its failure is that queue's failure.
+    Accepted,
+}
+
+impl Outcome {
+    /// The outcome of work on a queue that is to return `len` bytes.
+    pub(crate) fn of_work(
+        device: &'static OpenDevice,
+        queue: &Arc<Queue>,
+        call: &'static str,
+        len: usize,
+    ) -> Arc<Self> {
+        Self::new(device, Arc::downgrade(queue), call, len, Slot::Empty)
+    }
+
+    /// An outcome that is known without any work.
+    pub(crate) fn known(device: &'static OpenDevice, value: HostBuffer) -> Arc<Self> {
+        let len = value.len();
+        Self::new(device, Weak::new(), "read", len, Slot::Full(Ok(value)))
+    }
+
+    fn new(
+        device: &'static OpenDevice,
+        queue: Weak<Queue>,
+        call: &'static str,
+        len: usize,
+        result: Slot,
+    ) -> Arc<Self> {
+        let submission = Submission::UnderWay { failure: None };
+        let state = Mutex::new(State { result, submission, waited_for: false, waker: None });
+        Arc::new(Self { device, queue, call, len, state, known: Condvar::new() })
+    }
+
+    pub(crate) fn device(&self) -> &'static OpenDevice {
+        self.device
+    }
+
+    /// Sets the result, unless there is one.
+    pub(crate) fn set(&self, result: Result<HostBuffer, DeviceError>) {
+        let mut state = lock(&self.state);
+        if !matches!(state.result, Slot::Empty) {
+            return;
+        }
+        if let (Err(error), Submission::UnderWay { failure }) = (&result, &mut state.submission) {
+            *failure = Some(error.clone());
+        }
+        self.fill(state, result);
+    }
+
+    /// Sets a failure that a driver reports. If the work is a queue's, `fail_queue` fails the queue under the same lock: a
+    /// thread that sees the result finds the queue failed.
+    ///
+    /// Work that is `dropped` while its submission is under way gets no result yet: a driver drops what it refuses, and
+    /// returns the reason itself.
+    fn fail(&self, error: &DeviceError, dropped: bool, fail_queue: impl FnOnce()) {
+        let mut state = lock(&self.state);
+        if !matches!(state.result, Slot::Empty) {
+            return;
+        }
+        match &mut state.submission {
+            Submission::Accepted => fail_queue(),
+            Submission::UnderWay { failure } => {
+                failure.get_or_insert_with(|| error.clone());
+                if dropped {
+                    return;
+                }
+            }
+        }
+        self.fill(state, Err(error.clone()));
+    }
+
+    fn fill(&self, mut state: MutexGuard<'_, State>, result: Result<HostBuffer, DeviceError>) {
+        state.result = Slot::Full(result);
+        let (waker, waited_for) = (state.waker.take(), state.waited_for);
+        drop(state);
+        // Without a waiting thread, this saves a call to the system.
+        if waited_for {
+            self.known.notify_all();
+        }
+        if let Some(waker) = waker {
+            // An executor's code, on a thread that may be a driver's, and that the task may wait for.
+            let wake = AssertUnwindSafe(|| host_call::run(|| waker.wake()));
+            if catch_unwind(wake).is_err() {
+                log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
+            }
+        }
+    }
+
+    /// The driver has accepted the work: from now on its failure is the queue's failure. A failure before that is
+    /// returned, as a refusal.
+    pub(crate) fn accept(&self) -> Result<(), DeviceError> {
+        let before = std::mem::replace(&mut lock(&self.state).submission, Submission::Accepted);
+        match before {
+            Submission::UnderWay { failure: Some(error) } => {
+                self.set(Err(error.clone()));
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether waiting returns at once.
+    pub(crate) fn is_known(&self) -> bool {
+        // Before the lock, which a thread may have held that the fork does not have.
+        !self.device.is_of_this_process() || !matches!(lock(&self.state).result, Slot::Empty)
+    }
+
+    /// Waits for the result and takes it.
+    pub(crate) fn wait(&self) -> Result<HostBuffer, DeviceError> {
+        // Before the lock, which in a fork may be that of a thread that is not there.
+        self.device.check_process()?;
+        if !self.is_known() {
+            self.device.check_thread("wait")?;
+        }
+        let mut state = lock(&self.state);
+        while matches!(state.result, Slot::Empty) {
+            state.waited_for = true;
+            state = wait(&self.known, state);
+        }
+        self.take(&mut state)
+    }
+
+    /// Waits for the result, at most for `timeout`, and takes it; `None` when the time is over.
+    pub(crate) fn wait_timeout(&self, timeout: Duration) -> Option<Result<HostBuffer, DeviceError>> {
+        let start = Instant::now();
+        if self.device.check_thread("wait").is_err() {
+            return Some(self.wait());
+        }
+        let mut state = lock(&self.state);
+        while matches!(state.result, Slot::Empty) {
+            state.waited_for = true;
+            let left = timeout.checked_sub(start.elapsed())?;
+            state = wait_timeout(&self.known, state, left);
+        }
+        Some(self.take(&mut state))
+    }
+
+    /// Takes the result, or has the task woken when there is one.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<HostBuffer, DeviceError>> {
+        if let Err(error) = self.device.check_process() {
+            return Poll::Ready(Err(error));
+        }
+        // An executor's code clones and drops wakers, so both happen without the lock.
+        let waker = context.waker().clone();
+        let mut state = lock(&self.state);
+        if !matches!(state.result, Slot::Empty) {
+            return Poll::Ready(self.take(&mut state));
+        }
+        let previous = state.waker.replace(waker);
+        drop(state);
+        drop(previous);
+        Poll::Pending
+    }
+
+    /// Takes the result, which is there.
+    fn take(&self, state: &mut State) -> Result<HostBuffer, DeviceError> {
+        match std::mem::replace(&mut state.result, Slot::Taken) {
+            Slot::Full(result) => result,
+            Slot::Empty | Slot::Taken => {
+                let error = BackendError::invalid("what the work returned was taken already");
+                Err(DeviceError::Call { device: self.device.device(), call: "wait", error })
+            }
+        }
+    }
+
+    /// What a driver reports, isolated: the thread may be the driver's own, and C code may be below it.
+    fn finish_isolated(self: Arc<Self>, result: Result<HostBuffer, BackendError>, dropped: bool) {
+        // All of it, with what is dropped on the way: the waiting end may be gone, and its memory be the driver's.
+        let device = self.device.device();
+        let finish = || host_call::run(|| self.finish_within(result, dropped));
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(finish)) {
+            log_isolated(|| {
+                log::error!("`{device}`: a panic while work was finished: {}", panic_message(panic));
+            });
+        }
+    }
+
+    fn finish_within(self: Arc<Self>, result: Result<HostBuffer, BackendError>, dropped: bool) {
+        let (device, len) = (self.device, self.len);
+        let error = match result {
+            Ok(value) if value.len() == len => {
+                self.set(Ok(value));
+                return;
+            }
+            Ok(value) => BackendError::other(format_args!(
+                "the backend returned {} bytes, and {len} were asked for",
+                value.len()
+            )),
+            Err(error) => error,
+        };
+        device.note_loss(&error);
+        let error = DeviceError::Call { device: device.device(), call: self.call, error };
+        // Dropped after the lock of the result: it may be the last handle of a dropped stream's queue.
+        let queue = self.queue.upgrade();
+        let dropped_stream_failed = Cell::new(false);
+        self.fail(&error, dropped, || match &queue {
+            Some(queue) => queue.fail(error.clone()),
+            None => {
+                device.report_later(error.clone());
+                dropped_stream_failed.set(true);
+            }
+        });
+        if dropped_stream_failed.get() {
+            log_unreported(&error);
+        }
+        device.announce_loss();
+    }
+}
+
+impl Finish for Outcome {
+    fn call(&self) -> &'static str {
+        self.call
+    }
+
+    fn finish(self: Arc<Self>, result: Result<HostBuffer, BackendError>) {
+        self.finish_isolated(result, false);
+    }
+
+    fn drop_unfinished(self: Arc<Self>) {
+        let error = BackendError::other("the backend dropped the work unfinished");
+        self.finish_isolated(Err(error), true);
+    }
+}
