@@ -43,6 +43,7 @@ pub(crate) const DESTINATION: &str = "destination";
 /// ```
 #[derive(Clone)]
 pub struct Buffer {
+    device: &'static OpenDevice,
     allocation: Arc<Allocation>,
     range: Range<usize>,
 }
@@ -58,11 +59,8 @@ impl Device {
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = open::device(self)?;
         device.check("allocate")?;
-        let memory = match len {
-            0 => None,
-            _ => Some(allocate(device, len)?),
-        };
-        Ok(Buffer { allocation: Arc::new(Allocation::new(device, memory, len)), range: 0..len })
+        let memory = if len > 0 { Some(allocate(device, len)?) } else { None };
+        Ok(Buffer { device, allocation: Arc::new(Allocation::new(device, memory, len)), range: 0..len })
     }
 
     /// Allocates `len` bytes of host memory that the device reaches faster than other memory of the host ("pinned").
@@ -110,19 +108,19 @@ fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, 
     device.collect_for(len);
     let attempt =
         || device.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)));
-    match attempt() {
-        Err(DeviceError::Call { error, .. })
-            if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }) =>
-        {
-            // Memory of buffers that were dropped may still be kept for work that is done. (Streams of other devices may keep
-            // some too. To look at those as well would make the outcome here depend on them.)
-            match device.collect() {
-                true => attempt(),
-                false => fail(error),
-            }
-        }
-        outcome => outcome,
+    let is_full = |outcome: &Result<_, DeviceError>| {
+        matches!(outcome, Err(DeviceError::Call { error, .. })
+            if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }))
+    };
+    let mut memory = attempt();
+    // Memory of buffers that were dropped may still be kept for work that is done. (Streams of other devices may keep some
+    // too. To look at those as well would make the outcome here depend on them.)
+    if is_full(&memory) && device.collect() {
+        memory = attempt();
     }
+    let memory = memory?;
+    device.statistics().add(len);
+    Ok(memory)
 }
 
 impl Buffer {
@@ -133,7 +131,7 @@ impl Buffer {
     }
 
     pub(crate) fn open_device(&self) -> &'static OpenDevice {
-        self.allocation.device
+        self.device
     }
 
     /// The length in bytes.
@@ -167,7 +165,7 @@ impl Buffer {
     /// [`DeviceError::OutOfRange`].
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self, DeviceError> {
         let range = self.in_range("original", self.range_of(range))?;
-        Ok(Self { allocation: Arc::clone(&self.allocation), range })
+        Ok(Self { device: self.device, allocation: Arc::clone(&self.allocation), range })
     }
 
     /// The backend's own memory behind it and the place in it, for kernels that know that backend; `None` if it has no
@@ -225,11 +223,11 @@ impl Buffer {
         let Some((from, to)) = checked_copy(source, range, self, offset)? else {
             return Ok(());
         };
-        current_stream::settle(from.device())?;
-        if !std::ptr::eq(from.device(), to.device()) {
-            current_stream::settle(to.device())?;
+        current_stream::settle(source.device)?;
+        if !std::ptr::eq(source.device, self.device) {
+            current_stream::settle(self.device)?;
         }
-        transfer::copy(&from, &to)
+        transfer::copy(source.device, &from, self.device, &to)
     }
 
     /// Fills the bytes of `range` with `pattern`, repeated: of 1, 2, 4, 8 or 16 bytes. Blocks.
@@ -244,7 +242,7 @@ impl Buffer {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
-        transfer::fill(&destination, &pattern)
+        transfer::fill(self.device, &destination, &pattern)
     }
 
     /// A range as it was given, such as `..` or `2..=3`, by its two ends. What overflows is outside.

@@ -8,7 +8,7 @@ use std::slice;
 
 use crate::BackendError;
 use crate::block::Block;
-use crate::open_device::OpenDevice;
+use crate::owner::Owner;
 
 /// Bytes of the host that a stream writes from or reads into, and owns meanwhile.
 ///
@@ -39,7 +39,7 @@ struct RawParts {
     /// `None` once it is being dropped.
     owner: Option<Box<dyn Any + Send + Sync>>,
     /// The device that made it, or that works on it: the owner is dropped where that may be used.
-    device: Option<&'static OpenDevice>,
+    device: Option<&'static dyn Owner>,
     pinned: bool,
 }
 
@@ -55,10 +55,8 @@ impl std::panic::RefUnwindSafe for RawParts {}
 
 impl Drop for RawParts {
     fn drop(&mut self) {
-        let owner = self.owner.take();
-        match self.device {
-            Some(device) => device.drop_when_allowed(owner),
-            None => drop(owner),
+        if let (Some(device), Some(owner)) = (self.device, self.owner.take()) {
+            device.drop_value(owner);
         }
     }
 }
@@ -100,7 +98,7 @@ impl HostBuffer {
     }
 
     /// Memory that a device has pinned.
-    pub(crate) fn pinned_by(mut self, device: &'static OpenDevice) -> Self {
+    pub(crate) fn pinned_by(mut self, device: &'static dyn Owner) -> Self {
         if let Bytes::Raw(raw) = &mut self.0 {
             raw.pinned = true;
         }
@@ -109,7 +107,7 @@ impl HostBuffer {
 
     /// Memory that a stream of a device is to work on: it may be dropped on a thread of the driver's, which is no place for
     /// its owner's `drop`.
-    pub(crate) fn used_by(mut self, device: &'static OpenDevice) -> Self {
+    pub(crate) fn used_by(mut self, device: &'static dyn Owner) -> Self {
         if let Bytes::Raw(raw) = &mut self.0 {
             raw.device.get_or_insert(device);
         }

@@ -78,6 +78,7 @@ mod open_device;
 mod opened_device;
 mod operation;
 mod outcome;
+mod owner;
 mod pattern;
 mod pending;
 mod properties;

@@ -10,6 +10,7 @@ use entry_points::message::panic_message;
 
 use crate::fork::Process;
 use crate::outcome::Outcome;
+use crate::owner::Owner;
 use crate::queue::Queue;
 use crate::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock, pause};
@@ -336,20 +337,6 @@ impl OpenDevice {
         outcome
     }
 
-    /// Frees memory, or sees to it that a thread does that may use devices.
-    pub(crate) fn free(&'static self, memory: Arc<dyn Memory>, len: usize) {
-        struct Freed(Option<Arc<dyn Memory>>, usize, &'static OpenDevice);
-
-        impl Drop for Freed {
-            fn drop(&mut self) {
-                drop_isolated(self.2.device, self.0.take());
-                self.2.statistics.remove(self.1);
-            }
-        }
-
-        self.drop_when_allowed(Freed(Some(memory), len, self));
-    }
-
     /// Drops what a driver made, here or, within a host call or in the middle of a stream's work, as soon as that is over.
     pub(crate) fn drop_when_allowed<T: Send + 'static>(&self, value: T) {
         if !self.is_of_this_process() {
@@ -494,6 +481,29 @@ impl OpenDevice {
         if let Some(stream) = stream {
             stream.end();
         }
+    }
+}
+
+impl Owner for OpenDevice {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn free(&'static self, memory: Arc<dyn Memory>, len: usize) {
+        struct Freed(Option<Arc<dyn Memory>>, usize, &'static OpenDevice);
+
+        impl Drop for Freed {
+            fn drop(&mut self) {
+                drop_isolated(self.2.device, self.0.take());
+                self.2.statistics.remove(self.1);
+            }
+        }
+
+        self.drop_when_allowed(Freed(Some(memory), len, self));
+    }
+
+    fn drop_value(&self, value: Box<dyn Any + Send>) {
+        self.drop_when_allowed(value);
     }
 }
 

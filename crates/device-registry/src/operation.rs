@@ -22,7 +22,7 @@ use crate::{
 pub(crate) enum Operation {
     Write { source: Arc<HostBuffer>, destination: Span },
     Read { source: Span, destination: HostBuffer, read: QueuedRead },
-    Copy { source: Span, destination: Span },
+    Copy { from: &'static OpenDevice, source: Span, destination: Span },
     Fill { destination: Span, pattern: Pattern },
     Call(Box<dyn FnOnce() + Send>),
     Launch { spans: Vec<Option<Span>>, kernel: Kernel },
@@ -191,8 +191,8 @@ impl Operation {
                 read.finish(result.clone().map(|()| destination));
                 result
             }
-            Self::Copy { source, destination } => transfer::copy(&source, &destination),
-            Self::Fill { destination, pattern } => transfer::fill(&destination, &pattern),
+            Self::Copy { from, source, destination } => transfer::copy(from, &source, device, &destination),
+            Self::Fill { destination, pattern } => transfer::fill(device, &destination, &pattern),
             Self::Call(call) => call_host(device, call),
             Self::Launch { spans, kernel } => {
                 let mut kept = Vec::new();
@@ -214,7 +214,7 @@ impl Operation {
     pub(crate) fn is_submittable(&self, device: &'static OpenDevice) -> bool {
         match self {
             Self::Call(_) => false,
-            Self::Copy { source, .. } => source.device().device().backend() == device.device().backend(),
+            Self::Copy { from, .. } => from.device().backend() == device.device().backend(),
             Self::Wait(event) => {
                 event.open_device().device().backend() == device.device().backend()
                     && event.submitted().is_some()
@@ -252,18 +252,19 @@ impl Operation {
                 }
                 outcome.accept()?;
             }
-            Self::Copy { source, destination } => {
-                let within = std::ptr::eq(source.device(), device);
-                let copied = match within {
-                    true => device.call_in_turn("copy", |_| stream.copy(&source, &destination)),
-                    false => source.device().check("copy").and_then(|()| {
+            Self::Copy { from, source, destination } => {
+                let within = std::ptr::eq(from, device);
+                let copied = if within {
+                    device.call_in_turn("copy", |_| stream.copy(&source, &destination))
+                } else {
+                    from.check("copy").and_then(|()| {
                         device.call_in_turn("copy from a peer", |_| {
                             stream.copy_from_peer(&source, &destination)
                         })
-                    }),
+                    })
                 };
                 if !within && is_unsupported(&copied) {
-                    return Ok(Some(Self::Copy { source, destination }));
+                    return Ok(Some(Self::Copy { from, source, destination }));
                 }
                 keep.extend([source.into(), destination.into()]);
                 copied?;
@@ -321,7 +322,7 @@ fn submit_fill(
     pattern: &Pattern,
     keep: &mut Vec<Keep>,
 ) -> Result<(), DeviceError> {
-    let plan = transfer::FillPlan::new(destination, pattern);
+    let plan = transfer::FillPlan::new(device, destination, pattern);
     let [first, tail] = [plan.first, plan.tail].map(|bytes| Arc::new(HostBuffer::from(bytes)));
     keep.extend([&first, &tail].map(|held| Keep::Host { held: Arc::clone(held) }));
     device.call_in_turn("fill", |_| {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::open_device::OpenDevice;
+use crate::owner::Owner;
 use crate::{BackendError, Memory};
 
 /// A range of bytes in one memory. Only the core makes one, and only after checking it: it is not empty, and it
@@ -22,7 +22,7 @@ pub struct Span {
 
 /// What a device's driver has allocated, until its last user is gone.
 pub(crate) struct Allocation {
-    pub(crate) device: &'static OpenDevice,
+    owner: &'static dyn Owner,
     /// `None` if it has no bytes: zero lengths never reach a driver. And once it is being dropped.
     memory: Option<Arc<dyn Memory>>,
     pub(crate) len: usize,
@@ -34,18 +34,15 @@ impl RefUnwindSafe for Allocation {}
 
 impl Allocation {
     /// Takes what a driver has allocated; `None` if `len` is zero.
-    pub(crate) fn new(device: &'static OpenDevice, memory: Option<Arc<dyn Memory>>, len: usize) -> Self {
-        if memory.is_some() {
-            device.statistics().add(len);
-        }
-        Self { device, memory, len }
+    pub(crate) fn new(owner: &'static dyn Owner, memory: Option<Arc<dyn Memory>>, len: usize) -> Self {
+        Self { owner, memory, len }
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.device.free(memory, self.len);
+            self.owner.free(memory, self.len);
         }
     }
 }
@@ -54,10 +51,6 @@ impl Span {
     /// The bytes of a range that lies inside; `None` if there are none.
     pub(crate) fn new(allocation: &Arc<Allocation>, range: Range<usize>) -> Option<Self> {
         (!range.is_empty()).then(|| Self { allocation: Arc::clone(allocation), range })
-    }
-
-    pub(crate) fn device(&self) -> &'static OpenDevice {
-        self.allocation.device
     }
 
     pub(crate) fn allocation(&self) -> &Arc<Allocation> {
@@ -85,7 +78,7 @@ impl Span {
     pub fn memory_as<M: Memory>(&self) -> Result<&M, BackendError> {
         let memory: &dyn Any = self.memory();
         memory.downcast_ref().ok_or_else(|| {
-            let (device, name) = (self.device().device(), std::any::type_name::<M>());
+            let (device, name) = (self.allocation.owner.device(), std::any::type_name::<M>());
             BackendError::invalid(format_args!("the memory is no `{name}`: it is on `{device}`"))
         })
     }

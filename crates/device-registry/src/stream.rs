@@ -223,7 +223,11 @@ impl Stream {
     ) -> Result<(), DeviceError> {
         self.check_device(destination, buffer::DESTINATION)?;
         match buffer::checked_copy(source, range, destination, offset)? {
-            Some((source, destination)) => self.queue().accept(Operation::Copy { source, destination }),
+            Some((from, to)) => self.queue().accept(Operation::Copy {
+                from: source.open_device(),
+                source: from,
+                destination: to,
+            }),
             None => Ok(()),
         }
     }

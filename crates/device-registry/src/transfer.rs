@@ -9,8 +9,12 @@ pub(crate) const CHUNK: usize = 1 << 20;
 
 /// Copies between two places of one length: within a device, between two of one backend if it can, or else through the
 /// host.
-pub(crate) fn copy(source: &Span, destination: &Span) -> Result<(), DeviceError> {
-    let (from, to) = (source.device(), destination.device());
+pub(crate) fn copy(
+    from: &'static OpenDevice,
+    source: &Span,
+    to: &'static OpenDevice,
+    destination: &Span,
+) -> Result<(), DeviceError> {
     if std::ptr::eq(from, to) {
         return to.call("copy", |driver| driver.copy(source, destination));
     }
@@ -21,29 +25,37 @@ pub(crate) fn copy(source: &Span, destination: &Span) -> Result<(), DeviceError>
             return direct;
         }
     }
-    copy_through_host(source, destination)
+    copy_through_host(from, source, to, destination)
 }
 
-fn copy_through_host(source: &Span, destination: &Span) -> Result<(), DeviceError> {
+fn copy_through_host(
+    from: &'static OpenDevice,
+    source: &Span,
+    to: &'static OpenDevice,
+    destination: &Span,
+) -> Result<(), DeviceError> {
     let mut chunk = vec![0; source.len().min(CHUNK)];
     for start in (0..source.len()).step_by(CHUNK) {
         let range = start..source.len().min(start + CHUNK);
         let piece = &mut chunk[..range.len()];
-        let (from, to) = (source.part(range.clone()), destination.part(range));
-        source.device().call("read", |driver| driver.read(&from, piece))?;
-        destination.device().call("write", |driver| driver.write(&to, piece))?;
+        let (source, destination) = (source.part(range.clone()), destination.part(range));
+        from.call("read", |driver| driver.read(&source, piece))?;
+        to.call("write", |driver| driver.write(&destination, piece))?;
     }
     Ok(())
 }
 
 /// Fills, by the driver or else by a part that is written and doubled by copies.
-pub(crate) fn fill(destination: &Span, pattern: &Pattern) -> Result<(), DeviceError> {
-    let device: &OpenDevice = destination.device();
+pub(crate) fn fill(
+    device: &'static OpenDevice,
+    destination: &Span,
+    pattern: &Pattern,
+) -> Result<(), DeviceError> {
     let direct = device.call("fill", |driver| driver.fill(destination, pattern));
     if !is_unsupported(&direct) {
         return direct;
     }
-    let FillPlan { first, tail } = FillPlan::new(destination, pattern);
+    let FillPlan { first, tail } = FillPlan::new(device, destination, pattern);
     let write = |range, bytes: &[u8]| {
         let part = destination.part(range);
         device.call("fill", |driver| driver.write(&part, bytes))
@@ -66,18 +78,14 @@ pub(crate) struct FillPlan {
 }
 
 impl FillPlan {
-    pub(crate) fn new(destination: &Span, pattern: &Pattern) -> Self {
-        let (len, alignment) = (destination.len(), alignment(destination));
+    pub(crate) fn new(device: &OpenDevice, destination: &Span, pattern: &Pattern) -> Self {
+        let (len, alignment) = (destination.len(), device.properties().copy_alignment);
         let mut first = vec![0; len.min(CHUNK)];
         pattern.fill(&mut first);
         // A pattern that is longer than the alignment leaves no tail, so that each tail begins with a whole pattern.
         let tail = if first.len() == len { 0 } else { len % alignment };
         Self { tail: first[..tail].to_vec(), first }
     }
-}
-
-fn alignment(span: &Span) -> usize {
-    span.device().properties().copy_alignment
 }
 
 /// The copies that fill `len` bytes of which the first `done` are: each from the start to what comes next.
