@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 
 use crate::open_device::OpenDevice;
+use crate::queue::QueueHandle;
 use crate::{Device, DeviceError, Stream, StreamOptions, open};
 
 thread_local! {
@@ -37,7 +38,7 @@ fn choose(device: &OpenDevice, stream: Option<Stream>) -> Option<Stream> {
 pub(crate) fn settle(device: &'static OpenDevice) -> Result<(), DeviceError> {
     match chosen(device) {
         Some(stream) => stream.synchronize(),
-        None => device.default_stream().map_or(Ok(()), |stream| stream.synchronize()),
+        None => device.default_stream().map_or(Ok(()), |stream| stream.queue().synchronize()),
     }
 }
 
@@ -50,9 +51,10 @@ impl Device {
     pub fn default_stream(self) -> Result<Stream, DeviceError> {
         let device = open::device(self)?;
         if let Some(stream) = device.default_stream() {
-            return Ok(stream);
+            return Ok(Stream::of_queue(stream));
         }
-        Ok(device.default_stream_or(Stream::create(device, &StreamOptions::new())?))
+        let stream = QueueHandle::create(device, &StreamOptions::new())?;
+        Ok(Stream::of_queue(device.default_stream_or(stream)))
     }
 
     /// This thread's current stream of the device: what a framework uses where its user names none. The default stream,

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use entry_points::Entry;
 
 use crate::grammar::{DeviceString, Which};
+use crate::launch::downcast;
 use crate::open_device::OpenDevice;
-use crate::operation::downcast;
 use crate::{
     Backend, BackendError, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
     MemoryStatistics, backends, cpu, current, host_call, open,

@@ -71,8 +71,10 @@ mod host_call;
 #[allow(unsafe_code)]
 mod host_memory;
 mod in_flight;
+mod launch;
 #[cfg(all(test, shuttle))]
 mod model;
+
 mod open;
 mod open_device;
 mod opened_device;
@@ -81,6 +83,7 @@ mod outcome;
 mod owner;
 mod pattern;
 mod pending;
+mod point;
 mod properties;
 mod queue;
 mod selector;
@@ -122,8 +125,8 @@ pub use crate::fault::{Fault, FaultInjector};
 pub use crate::grammar::{SyntaxError, SyntaxErrorKind};
 pub use crate::host_buffer::HostBuffer;
 pub use crate::host_memory::{HostMemory, Window, WindowMut, open_windows};
+pub use crate::launch::Launch;
 pub use crate::opened_device::OpenedDevice;
-pub use crate::operation::Launch;
 pub use crate::pattern::Pattern;
 pub use crate::pending::Pending;
 pub use crate::properties::{

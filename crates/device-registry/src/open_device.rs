@@ -11,12 +11,11 @@ use entry_points::message::panic_message;
 use crate::fork::Process;
 use crate::outcome::Outcome;
 use crate::owner::Owner;
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueHandle};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock, pause};
 use crate::{
-    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, Memory, Stream,
-    host_call,
+    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, Memory, host_call,
 };
 
 /// A device that is open. It stays so until the program ends, or until it is lost and reset; even then it is not
@@ -47,7 +46,7 @@ pub(crate) struct OpenDevice {
     closed: Mutex<Vec<Arc<Queue>>>,
     /// Failures of streams that were dropped, which are not reported yet, oldest first.
     unreported: Mutex<VecDeque<DeviceError>>,
-    default_stream: Mutex<Option<Stream>>,
+    default_stream: Mutex<Option<Arc<QueueHandle>>>,
     /// So that a blocking call takes no lock where there is none.
     has_default_stream: AtomicBool,
 }
@@ -456,7 +455,7 @@ impl OpenDevice {
     }
 
     /// The default stream, if there is one.
-    pub(crate) fn default_stream(&self) -> Option<Stream> {
+    pub(crate) fn default_stream(&self) -> Option<Arc<QueueHandle>> {
         // A thread of the parent may have held the lock when this process was forked; the call that follows is refused.
         if !self.has_default_stream.load(Ordering::Acquire) || !self.is_of_this_process() {
             return None;
@@ -465,9 +464,9 @@ impl OpenDevice {
     }
 
     /// The default stream: the one that is there, or else this one.
-    pub(crate) fn default_stream_or(&self, stream: Stream) -> Stream {
+    pub(crate) fn default_stream_or(&self, stream: Arc<QueueHandle>) -> Arc<QueueHandle> {
         let mut default = lock(&self.default_stream);
-        let chosen = default.get_or_insert_with(|| stream.clone()).clone();
+        let chosen = default.get_or_insert_with(|| Arc::clone(&stream)).clone();
         self.has_default_stream.store(true, Ordering::Release);
         drop(default);
         // It may be its last handle, whose `drop` is not for under a lock.
@@ -479,7 +478,8 @@ impl OpenDevice {
     fn end_default_stream(&self) {
         let stream = lock(&self.default_stream).take();
         if let Some(stream) = stream {
-            stream.end();
+            // Handles that a program has can do no more than return that the device is gone.
+            stream.queue().close();
         }
     }
 }

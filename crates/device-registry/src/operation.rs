@@ -2,20 +2,19 @@
 //! or by a queue of the driver's own.
 
 use std::any::Any;
-use std::cell::{OnceCell, RefCell};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use entry_points::message::panic_message;
 
 use crate::completion::Completion;
+use crate::launch::Launch;
 use crate::open_device::{OpenDevice, drop_isolated};
 use crate::outcome::Outcome;
+use crate::point::Point;
 use crate::transfer::{self, is_unsupported};
 use crate::{
-    BackendError, Device, DeviceDriver, DeviceError, Event, EventOptions, HostBuffer, Pattern, Span,
-    StreamDriver, host_call,
+    BackendError, Device, DeviceError, EventOptions, HostBuffer, Pattern, Span, StreamDriver, host_call,
 };
 
 /// A piece of work that was checked. It owns all that it touches.
@@ -26,8 +25,8 @@ pub(crate) enum Operation {
     Fill { destination: Span, pattern: Pattern },
     Call(Box<dyn FnOnce() + Send>),
     Launch { spans: Vec<Option<Span>>, kernel: Kernel },
-    Record { event: Event, options: EventOptions },
-    Wait(Event),
+    Record { event: Arc<Point>, options: EventOptions },
+    Wait(Arc<Point>),
 }
 
 /// Both ends of a read: one for the thread that waits, one for the driver that does it.
@@ -56,78 +55,6 @@ impl QueuedRead {
 }
 
 pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send>;
-
-/// A driver's native handle.
-type Native = Option<Arc<dyn Any + Send + Sync>>;
-
-/// What a kernel is given: where it runs, and its buffers.
-pub struct Launch<'a> {
-    device: Device,
-    spans: &'a [Option<Span>],
-    driver: &'a dyn DeviceDriver,
-    stream: Option<&'a dyn StreamDriver>,
-    native_driver: OnceCell<Native>,
-    native_stream: OnceCell<Native>,
-    kept: RefCell<Vec<Box<dyn Any + Send>>>,
-}
-
-impl Launch<'_> {
-    /// The device that it is launched on.
-    #[must_use]
-    pub fn device(&self) -> Device {
-        self.device
-    }
-
-    /// The buffers that it was launched with, in that order: each as memory and the range in it, or `None` if it has
-    /// no bytes.
-    #[must_use]
-    pub fn spans(&self) -> &[Option<Span>] {
-        self.spans
-    }
-
-    /// The backend's handle of the stream, to submit native work to: where the device has queues of its own, the kernel
-    /// is called when it is its turn to be submitted. Elsewhere it is called when all work before it is done, and is to
-    /// be done when it returns.
-    ///
-    /// # Errors
-    ///
-    /// [`BackendError::unsupported`] if the stream is the core's, or its handle is of another type.
-    pub fn stream_as<S: Any>(&self) -> Result<&S, BackendError> {
-        let native = self.native_stream.get_or_init(|| self.stream.and_then(StreamDriver::native));
-        downcast(native, "stream")
-    }
-
-    /// The backend's handle of the device, for its context and the like.
-    ///
-    /// # Errors
-    ///
-    /// [`BackendError::unsupported`] if the backend gives none, or one of another type.
-    pub fn driver_as<D: Any>(&self) -> Result<&D, BackendError> {
-        downcast(self.native_driver.get_or_init(|| self.driver.native()), "device")
-    }
-
-    /// Keeps a value, such as arguments or scratch memory, until the native work that the kernel submits is done.
-    pub fn keep(&self, value: impl Send + 'static) {
-        self.kept.borrow_mut().push(Box::new(value));
-    }
-}
-
-/// A native handle as the type that it is of.
-pub(crate) fn downcast<'a, T: Any>(native: &'a Native, of: &str) -> Result<&'a T, BackendError> {
-    native.as_deref().and_then(|native| native.downcast_ref()).ok_or_else(|| {
-        let name = std::any::type_name::<T>();
-        BackendError::unsupported(format_args!("native work: the {of} has no handle of type `{name}`"))
-    })
-}
-
-impl fmt::Debug for Launch<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Launch")
-            .field("device", &self.device)
-            .field("spans", &self.spans)
-            .finish_non_exhaustive()
-    }
-}
 
 /// What has to stay alive while a driver's queue works on it. It is only ever dropped.
 pub(crate) enum Keep {
@@ -356,18 +283,10 @@ fn launch(
     keep: &mut Vec<Keep>,
 ) -> Result<(), DeviceError> {
     device.call_in_turn("launch", |driver| {
-        let launch = Launch {
-            device: device.device(),
-            spans,
-            driver,
-            stream,
-            native_driver: OnceCell::new(),
-            native_stream: OnceCell::new(),
-            kept: RefCell::default(),
-        };
+        let launch = Launch::new(device.device(), spans, driver, stream);
         // A panic is the kernel's, and what it has kept may be in use all the same.
         let launched = catch_unwind(AssertUnwindSafe(|| host_call::run(|| kernel(&launch))));
-        keep.extend(launch.kept.into_inner().into_iter().map(|held| Keep::Value { _held: held }));
+        keep.extend(launch.into_kept().into_iter().map(|held| Keep::Value { _held: held }));
         if let Some(stream) = stream {
             stream.launched();
         }

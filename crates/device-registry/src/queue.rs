@@ -17,6 +17,7 @@ use crate::in_flight::InFlight;
 use crate::open_device::{OpenDevice, drop_isolated, log_isolated};
 use crate::operation::Operation;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
+use crate::transfer::is_unsupported;
 use crate::{
     BackendError, DeviceError, EventDriver, EventOptions, Priority, StreamDriver, StreamOptions, host_call,
 };
@@ -506,6 +507,37 @@ impl Queue {
                 self.device.collect_marked();
             }
         }
+    }
+}
+
+/// A handle of a stream's queue: when the last one is dropped, the stream is.
+pub(crate) struct QueueHandle(Arc<Queue>);
+
+impl QueueHandle {
+    /// A queue for a new stream: the driver's, or the core's where the driver has none.
+    pub(crate) fn create(
+        device: &'static OpenDevice,
+        options: &StreamOptions,
+    ) -> Result<Arc<Self>, DeviceError> {
+        device.check("create a stream")?;
+        device.collect_marked();
+        let own = device.call("create a stream", |driver| driver.create_stream(options));
+        let driver = match own {
+            Ok(driver) => Some(driver),
+            Err(_) if is_unsupported(&own) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Arc::new(Self(Queue::new(device, driver, options))))
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.0
+    }
+}
+
+impl Drop for QueueHandle {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

@@ -5,11 +5,12 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
+use crate::launch::Launch;
 use crate::open_device::OpenDevice;
-use crate::operation::{Launch, Operation, QueuedRead};
+use crate::operation::{Operation, QueuedRead};
 use crate::outcome::Outcome;
-use crate::queue::Queue;
-use crate::transfer::is_unsupported;
+use crate::point::Point;
+use crate::queue::{Queue, QueueHandle};
 use crate::{
     BackendError, Buffer, Device, DeviceError, Event, EventOptions, HostBuffer, Pending, Priority,
     StreamOptions, buffer, open,
@@ -49,16 +50,7 @@ use crate::{
 /// Where a device has queues of its own, work behind a failure that is already in such a queue may be done or not.
 /// Most such failures mean that the device is lost.
 #[derive(Clone)]
-pub struct Stream(Arc<Handle>);
-
-/// What is shared by all clones. The queue may live longer: its thread has it too.
-struct Handle(Arc<Queue>);
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
+pub struct Stream(Arc<QueueHandle>);
 
 impl Device {
     /// A new stream of normal priority. Opens the device at the first use.
@@ -76,7 +68,7 @@ impl Device {
     ///
     /// As [`create_stream`](Self::create_stream).
     pub fn create_stream_with(self, options: &StreamOptions) -> Result<Stream, DeviceError> {
-        Stream::create(open::device(self)?, options)
+        QueueHandle::create(open::device(self)?, options).map(Stream::of_queue)
     }
 
     /// Waits for the work of all streams of the device.
@@ -97,25 +89,13 @@ impl Device {
 }
 
 impl Stream {
-    pub(crate) fn create(device: &'static OpenDevice, options: &StreamOptions) -> Result<Self, DeviceError> {
-        device.check("create a stream")?;
-        device.collect_marked();
-        let own = device.call("create a stream", |driver| driver.create_stream(options));
-        let driver = match own {
-            Ok(driver) => Some(driver),
-            Err(_) if is_unsupported(&own) => None,
-            Err(error) => return Err(error),
-        };
-        Ok(Self(Arc::new(Handle(Queue::new(device, driver, options)))))
+    /// The stream of a queue, of which there may be other handles.
+    pub(crate) fn of_queue(queue: Arc<QueueHandle>) -> Self {
+        Self(queue)
     }
 
     fn queue(&self) -> &Arc<Queue> {
-        &self.0.0
-    }
-
-    /// Lets its thread end, although there are handles: they can do no more than say that the device is gone.
-    pub(crate) fn end(&self) {
-        self.queue().close();
+        self.0.queue()
     }
 
     pub(crate) fn open_device(&self) -> &'static OpenDevice {
@@ -317,9 +297,9 @@ impl Stream {
             let error = BackendError::unsupported("events with a time");
             return Err(DeviceError::Call { device: device.device(), call: "record", error });
         }
-        let event = Event::queued(device, options.timed);
-        self.queue().accept(Operation::Record { event: event.clone(), options: options.clone() })?;
-        Ok(event)
+        let event = Point::queued(device, options.timed);
+        self.queue().accept(Operation::Record { event: Arc::clone(&event), options: options.clone() })?;
+        Ok(Event::of_point(event))
     }
 
     /// Holds back all work that is put in after this until `event` is done: an event of any stream of any device.
@@ -328,7 +308,7 @@ impl Stream {
     ///
     /// If a device is lost. An event that has an error as its answer makes this stream fail with it, later.
     pub fn wait(&self, event: &Event) -> Result<(), DeviceError> {
-        self.queue().accept(Operation::Wait(event.clone()))
+        self.queue().accept(Operation::Wait(Arc::clone(event.point())))
     }
 
     /// Whether all work is done. Does not wait.

@@ -1,0 +1,102 @@
+//! What a kernel is given.
+
+use std::any::Any;
+use std::cell::{OnceCell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{BackendError, Device, DeviceDriver, Span, StreamDriver};
+
+/// A driver's native handle.
+pub(crate) type Native = Option<Arc<dyn Any + Send + Sync>>;
+
+/// What a kernel is given: where it runs, and its buffers.
+pub struct Launch<'a> {
+    device: Device,
+    spans: &'a [Option<Span>],
+    driver: &'a dyn DeviceDriver,
+    stream: Option<&'a dyn StreamDriver>,
+    native_driver: OnceCell<Native>,
+    native_stream: OnceCell<Native>,
+    kept: RefCell<Vec<Box<dyn Any + Send>>>,
+}
+
+impl<'a> Launch<'a> {
+    pub(crate) fn new(
+        device: Device,
+        spans: &'a [Option<Span>],
+        driver: &'a dyn DeviceDriver,
+        stream: Option<&'a dyn StreamDriver>,
+    ) -> Self {
+        Self {
+            device,
+            spans,
+            driver,
+            stream,
+            native_driver: OnceCell::new(),
+            native_stream: OnceCell::new(),
+            kept: RefCell::default(),
+        }
+    }
+
+    /// What the kernel has kept.
+    pub(crate) fn into_kept(self) -> Vec<Box<dyn Any + Send>> {
+        self.kept.into_inner()
+    }
+
+    /// The device that it is launched on.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The buffers that it was launched with, in that order: each as memory and the range in it, or `None` if it has
+    /// no bytes.
+    #[must_use]
+    pub fn spans(&self) -> &[Option<Span>] {
+        self.spans
+    }
+
+    /// The backend's handle of the stream, to submit native work to: where the device has queues of its own, the kernel
+    /// is called when it is its turn to be submitted. Elsewhere it is called when all work before it is done, and is to
+    /// be done when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the stream is the core's, or its handle is of another type.
+    pub fn stream_as<S: Any>(&self) -> Result<&S, BackendError> {
+        let native = self.native_stream.get_or_init(|| self.stream.and_then(StreamDriver::native));
+        downcast(native, "stream")
+    }
+
+    /// The backend's handle of the device, for its context and the like.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the backend gives none, or one of another type.
+    pub fn driver_as<D: Any>(&self) -> Result<&D, BackendError> {
+        downcast(self.native_driver.get_or_init(|| self.driver.native()), "device")
+    }
+
+    /// Keeps a value, such as arguments or scratch memory, until the native work that the kernel submits is done.
+    pub fn keep(&self, value: impl Send + 'static) {
+        self.kept.borrow_mut().push(Box::new(value));
+    }
+}
+
+/// A native handle as the type that it is of.
+pub(crate) fn downcast<'a, T: Any>(native: &'a Native, of: &str) -> Result<&'a T, BackendError> {
+    native.as_deref().and_then(|native| native.downcast_ref()).ok_or_else(|| {
+        let name = std::any::type_name::<T>();
+        BackendError::unsupported(format_args!("native work: the {of} has no handle of type `{name}`"))
+    })
+}
+
+impl fmt::Debug for Launch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("device", &self.device)
+            .field("spans", &self.spans)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! A point in a stream's work, and whether the stream has reached it.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::open_device::OpenDevice;
+use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::{BackendError, DeviceError, EventDriver};
+
+/// What the handles of one event share.
+pub(crate) struct Point {
+    device: &'static OpenDevice,
+    timed: bool,
+    state: Mutex<State>,
+    reached: Condvar,
+}
+
+#[derive(Clone)]
+enum State {
+    /// Its stream has not come to it.
+    Queued {
+        waited_for: bool,
+    },
+    /// It is in a queue of the driver's.
+    Submitted(Arc<dyn EventDriver>),
+    /// A stream of the core's has come to it.
+    Reached(Instant),
+    Failed(DeviceError),
+}
+
+impl Drop for Point {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::Submitted(event) = std::mem::replace(state, State::Queued { waited_for: false }) {
+            self.device.drop_when_allowed(event);
+        }
+    }
+}
+
+impl Point {
+    pub(crate) fn queued(device: &'static OpenDevice, timed: bool) -> Arc<Self> {
+        let state = Mutex::new(State::Queued { waited_for: false });
+        Arc::new(Self { device, timed, state, reached: Condvar::new() })
+    }
+
+    pub(crate) fn reach(&self) {
+        self.set(State::Reached(Instant::now()));
+    }
+
+    pub(crate) fn submit(&self, event: Box<dyn EventDriver>) {
+        self.set(State::Submitted(event.into()));
+    }
+
+    pub(crate) fn fail(&self, error: DeviceError) {
+        self.set(State::Failed(error));
+    }
+
+    fn set(&self, state: State) {
+        let before = std::mem::replace(&mut *lock(&self.state), state);
+        // Without a waiting thread, this saves a call to the system.
+        if let State::Queued { waited_for: true } = before {
+            self.reached.notify_all();
+        }
+    }
+
+    /// The driver's event, once it is submitted.
+    pub(crate) fn submitted(&self) -> Option<Arc<dyn EventDriver>> {
+        match &*lock(&self.state) {
+            State::Submitted(event) => Some(Arc::clone(event)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn open_device(&self) -> &'static OpenDevice {
+        self.device
+    }
+
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// Whether the work before it is done.
+    pub(crate) fn query(&self) -> Result<bool, DeviceError> {
+        self.device.check("query an event")?;
+        let state = lock(&self.state).clone();
+        match state {
+            State::Queued { .. } => Ok(false),
+            State::Submitted(event) => self.device.call("query an event", |_| event.query()),
+            State::Reached(_) => Ok(true),
+            State::Failed(error) => Err(error),
+        }
+    }
+
+    /// Waits until the work before it is done.
+    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        self.device.check("synchronize an event")?;
+        match self.wait_for_its_place() {
+            State::Submitted(event) => self.device.call("synchronize an event", |_| event.synchronize()),
+            State::Failed(error) => Err(error),
+            State::Queued { .. } | State::Reached(_) => Ok(()),
+        }
+    }
+
+    /// Waits until its stream has come to it.
+    fn wait_for_its_place(&self) -> State {
+        let mut state = lock(&self.state);
+        while let State::Queued { waited_for } = &mut *state {
+            *waited_for = true;
+            state = wait(&self.reached, state);
+        }
+        state.clone()
+    }
+
+    /// The time from `start` to this event. Waits for both.
+    pub(crate) fn elapsed_since(&self, start: &Self) -> Result<Duration, DeviceError> {
+        const CALL: &str = "elapsed time";
+        let device = self.device;
+        let refuse = |message: String| {
+            Err(DeviceError::Call {
+                device: device.device(),
+                call: CALL,
+                error: BackendError::invalid(message),
+            })
+        };
+        if !std::ptr::eq(device, start.device) {
+            let (start, end) = (start.device.device(), self.device.device());
+            return refuse(format!(
+                "the events are of two devices, `{start}` and `{end}`, whose clocks differ"
+            ));
+        }
+        for (event, role) in [(start, "first"), (self, "second")] {
+            if !event.timed {
+                return refuse(format!("the {role} event has no time: record it with `EventOptions::timed`"));
+            }
+        }
+        start.synchronize()?;
+        self.synchronize()?;
+        match (start.wait_for_its_place(), self.wait_for_its_place()) {
+            (State::Submitted(from), State::Submitted(to)) => device.call(CALL, |_| to.elapsed_since(&*from)),
+            (State::Reached(from), State::Reached(to)) => match to.checked_duration_since(from) {
+                Some(elapsed) => Ok(elapsed),
+                None => refuse(format!("the first event was reached {:?} after the second", from - to)),
+            },
+            _ => refuse("the events are of streams of two kinds, whose clocks differ".into()),
+        }
+    }
+}
