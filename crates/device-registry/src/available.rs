@@ -75,15 +75,7 @@ pub fn first_available(list: &str) -> Result<Device, DeviceError> {
 /// ```
 pub fn devices() -> impl Iterator<Item = (Entry<dyn Backend>, Result<Vec<Device>, DeviceError>)> {
     let enabled = backends().iter().filter(|backend| !matches!(backend.state(), State::Disabled { .. }));
-    enabled.map(|backend| (backend, devices_of(backend)))
-}
-
-/// The devices of a backend, each with its index. Loads the backend.
-pub(crate) fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
-    let count = open::count(backend)?;
-    // What is beyond the largest index cannot be named.
-    let indices = (0..=u16::MAX).take(count);
-    Ok(indices.map(|index| Device::of_backend(backend, Some(index))).collect())
+    enabled.map(|backend| (backend, open::devices_of(backend)))
 }
 
 #[cfg(test)]

@@ -4,39 +4,13 @@
 //! moved to another thread between two polls finds that thread's choices. In async code, hold a resolved
 //! [`Device`] instead.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::marker::PhantomData;
 
-use entry_points::Entry;
-
-use crate::{Backend, Device, DeviceError, open};
+use crate::{Device, DeviceError, current_index, open};
 
 thread_local! {
-    /// Few backends have a current device other than 0, so that a list is enough.
-    static INDICES: RefCell<Vec<(Entry<dyn Backend>, u16)>> = const { RefCell::new(Vec::new()) };
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
-}
-
-/// The index of the backend's current device on this thread.
-pub(crate) fn index(backend: Entry<dyn Backend>) -> u16 {
-    // While a thread ends its choices are gone, and it is as a new one.
-    INDICES
-        .try_with(|indices| {
-            indices.borrow().iter().find(|(entry, _)| *entry == backend).map(|&(_, index)| index)
-        })
-        .ok()
-        .flatten()
-        .unwrap_or(0)
-}
-
-fn set_index(backend: Entry<dyn Backend>, index: u16) {
-    let _ = INDICES.try_with(|indices| {
-        let mut indices = indices.borrow_mut();
-        match indices.iter_mut().find(|(entry, _)| *entry == backend) {
-            Some((_, current)) => *current = index,
-            None => indices.push((backend, index)),
-        }
-    });
 }
 
 /// Makes `device` the current device of its backend on this thread: what the backend's name means without an
@@ -54,7 +28,7 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
     open::check(device)?;
     if let Some(index) = device.index() {
-        set_index(device.backend(), index);
+        current_index::set(device.backend(), index);
     }
     Ok(())
 }
@@ -106,7 +80,7 @@ impl DeviceGuard {
 impl Drop for DeviceGuard {
     fn drop(&mut self) {
         if let Some(index) = self.previous.index() {
-            set_index(self.previous.backend(), index);
+            current_index::set(self.previous.backend(), index);
         }
     }
 }

@@ -1,19 +1,11 @@
 //! A device as a value.
 
-use std::any::Any;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::str::FromStr;
 
 use entry_points::Entry;
 
-use crate::grammar::{DeviceString, Which};
-use crate::launch::downcast;
-use crate::open_device::OpenDevice;
-use crate::{
-    Backend, BackendError, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
-    MemoryStatistics, backends, cpu, current, host_call, open,
-};
+use crate::{Backend, backends, cpu, current_index};
 
 /// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code, unless it is
 /// chosen by what it says of itself (`name@uuid=…`).
@@ -108,53 +100,7 @@ impl Index {
     }
 }
 
-/// The device that a string names. The same as [`Device::parse`], for use as `device("cpu")?`.
-///
-/// # Errors
-///
-/// See [`Device::parse`].
-#[inline]
-pub fn device(text: &str) -> Result<Device, DeviceError> {
-    Device::parse(text)
-}
-
 impl Device {
-    /// The device that a string names. Runs no backend's code, unless the string has a selector.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Syntax`] if the string is not well formed, [`DeviceError::UnknownBackend`] if no backend of
-    /// the name is linked, [`DeviceError::Backend`] if it is disabled or offered by two packages.
-    ///
-    /// With a selector, [`DeviceError::Selector`] if it fits no device or several, or that the backend does not load or
-    /// cannot count.
-    #[inline]
-    pub fn parse(text: &str) -> Result<Self, DeviceError> {
-        match Self::find(text) {
-            Some(device) => Ok(device),
-            None => Self::parse_strictly(text),
-        }
-    }
-
-    /// The device that a string names, if all is well: what can be said without making an error.
-    fn find(text: &str) -> Option<Self> {
-        // A name that a backend has is well formed, and need not be looked at letter by letter.
-        let (name, index) = DeviceString::split(text)?;
-        let backend = backends().get(name).filter(|backend| backend.is_usable())?;
-        Some(Self::of_backend(backend, index))
-    }
-
-    #[cold]
-    fn parse_strictly(text: &str) -> Result<Self, DeviceError> {
-        let DeviceString { name, which } = DeviceString::parse(text)?;
-        let backend = backends().usable(name)?;
-        match which {
-            Which::Current => Ok(Self::of_backend(backend, None)),
-            Which::Index(index) => Ok(Self::of_backend(backend, Some(index))),
-            Which::Selected(selector) => selector.select(backend, text),
-        }
-    }
-
     /// The cpu: the memory of the host.
     ///
     /// # Panics
@@ -206,171 +152,14 @@ impl Device {
     pub fn resolve(self) -> Self {
         match self.index() {
             Some(_) => self,
-            None => Self::of_backend(self.backend, Some(current::index(self.backend))),
+            None => Self::of_backend(self.backend, Some(current_index::get(self.backend))),
         }
-    }
-
-    /// How many devices the backend has. Loads the backend, and opens nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the backend does not load or cannot count.
-    pub fn count(self) -> Result<usize, DeviceError> {
-        open::count(self.backend)
-    }
-
-    /// What the device is. Loads the backend, and opens nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the backend does not load, has no such device or cannot say.
-    pub fn properties(self) -> Result<DeviceProperties, DeviceError> {
-        open::properties(self)
-    }
-
-    /// Opens the device, unless it is open: what every use of it does by itself, for those who want to fail early. It
-    /// may block for as long as the device takes.
-    ///
-    /// # Errors
-    ///
-    /// If the backend does not load, has no such device or cannot open it, or if the device is lost.
-    pub fn open(self) -> Result<(), DeviceError> {
-        open::device(self)?.check("open")
-    }
-
-    /// Lets the next use open the device afresh, after it was lost. What belonged to it before — buffers, streams,
-    /// events — goes on saying that it is lost. A device that is not open needs no reset.
-    ///
-    /// # Errors
-    ///
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process has the device
-    /// again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not lost.
-    pub fn reset(self) -> Result<(), DeviceError> {
-        open::reset(self)
-    }
-
-    /// Gives the device back, after waiting for the work of its streams: its context, its threads. What belongs to it —
-    /// buffers, streams, events — says from now on that it is closed; the next use opens it afresh. A device that is
-    /// not open is closed already. Blocks.
-    ///
-    /// At the end of a program it is needed only where a driver's library asks for it: see
-    /// [`close_all`](crate::close_all).
-    ///
-    /// # Errors
-    ///
-    /// What work had failed of which nobody was told, or what the driver reports. The device is closed all the same,
-    /// unless it is lost.
-    pub fn close(self) -> Result<(), DeviceError> {
-        open::close(self)
-    }
-
-    /// What is allocated on the device through this crate. Opens nothing.
-    ///
-    /// # Errors
-    ///
-    /// If this process is a fork of the one that uses the device.
-    pub fn memory_statistics(self) -> Result<MemoryStatistics, DeviceError> {
-        let statistics = |device: &'static OpenDevice| {
-            device.collect();
-            device.statistics().now()
-        };
-        Ok(open::known(self)?.map(statistics).unwrap_or_default())
-    }
-
-    /// Tells the device to have a fault, for a test of what a program does then. Opens it at the first use.
-    ///
-    /// ```
-    /// use device_registry::{BackendErrorKind, Fault, device};
-    ///
-    /// // Most devices, such as the cpu, have no faults to order.
-    /// let error = device("cpu")?.inject(Fault::FailCopy { nth: 1 }).unwrap_err();
-    /// assert_eq!(error.backend_error().unwrap().kind(), BackendErrorKind::Unsupported);
-    /// # Ok::<(), device_registry::DeviceError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if it cannot.
-    pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
-        open::device(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
-    }
-
-    /// Has the device have no faults any more: what stalls goes on. What is lost stays so: see [`reset`](Self::reset).
-    ///
-    /// # Errors
-    ///
-    /// As [`inject`](Self::inject).
-    pub fn clear_faults(self) -> Result<(), DeviceError> {
-        open::device(self)?.call_although_lost("clear faults", |driver| {
-            faults(driver)?.clear();
-            Ok(())
-        })
-    }
-
-    /// How much memory the device has now. Opens it at the first use.
-    ///
-    /// # Errors
-    ///
-    /// As [`properties`](Self::properties), or if the device cannot say.
-    pub fn memory_info(self) -> Result<MemoryInfo, DeviceError> {
-        open::device(self)?.call("memory info", |driver| driver.memory_info())
-    }
-
-    /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, say. Opens
-    /// the device at the first use, and returns what the code returns.
-    ///
-    /// It runs on this thread, beside whatever the device's streams do. What is to happen in the order of a stream is
-    /// [launched](crate::Stream::launch) there. As a kernel it may not use devices: a call of this crate's in it is an
-    /// error, for one that closes the device would wait for itself.
-    ///
-    /// ```no_run
-    /// # struct AcmeDevice;
-    /// # struct Program;
-    /// # impl AcmeDevice {
-    /// #     fn compile(&self, text: &str) -> Result<Program, device_registry::BackendError> { Ok(Program) }
-    /// # }
-    /// let device = device_registry::device("acme")?;
-    /// let program = device.with_driver(|driver: &AcmeDevice| driver.compile("…"))?;
-    /// # Ok::<(), device_registry::DeviceError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// That of the code, or that it panicked; [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the
-    /// backend has no handle of this type; or why the device cannot be used.
-    pub fn with_driver<D: Any, T>(
-        self,
-        code: impl FnOnce(&D) -> Result<T, BackendError>,
-    ) -> Result<T, DeviceError> {
-        open::device(self)?.call("native code", |driver| {
-            let native = driver.native();
-            let device = downcast(&native, "device")?;
-            host_call::run(|| code(device))
-        })
     }
 
     /// The place among the backend's devices, once resolved.
     pub(crate) fn ordinal(self) -> usize {
         self.index().unwrap_or(0).into()
     }
-}
-
-/// [Closes](Device::close) all devices that are open: for the end of a program, where the library of a driver crashes
-/// when it is still in use then. Nothing is closed otherwise, as the system takes everything back.
-///
-/// ```
-/// device_registry::device("cpu")?.open()?;
-/// for (device, outcome) in device_registry::close_all() {
-///     println!("{device}: {outcome:?}");
-/// }
-/// # Ok::<(), device_registry::DeviceError>(())
-/// ```
-pub fn close_all() -> Vec<(Device, Result<(), DeviceError>)> {
-    open::all().into_iter().map(|device| (device, device.close())).collect()
-}
-
-fn faults(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {
-    driver.faults().ok_or_else(|| BackendError::unsupported("faults to order"))
 }
 
 impl fmt::Display for Device {
@@ -389,42 +178,12 @@ impl fmt::Debug for Device {
     }
 }
 
-impl FromStr for Device {
-    type Err = DeviceError;
-
-    fn from_str(text: &str) -> Result<Self, DeviceError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<&str> for Device {
-    type Error = DeviceError;
-
-    fn try_from(text: &str) -> Result<Self, DeviceError> {
-        Self::parse(text)
-    }
-}
-
-#[cfg(feature = "serde")]
-impl serde::Serialize for Device {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-#[cfg(feature = "serde")]
-impl<'de> serde::Deserialize<'de> for Device {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::panic::{RefUnwindSafe, UnwindSafe};
 
     use super::*;
+    use crate::device;
     use crate::testing::fake;
 
     #[test]
@@ -434,28 +193,6 @@ mod tests {
             size_of::<T>()
         }
         assert!(check::<Device>() <= 16);
-    }
-
-    #[test]
-    fn display_and_parse_are_inverse() {
-        for text in ["cpu", "cpu:1", "fake", "fake:0", "fake:65535"] {
-            let _ = fake(None);
-            let device = device(text).unwrap();
-            assert_eq!(device.to_string(), text);
-            assert_eq!(Device::parse(&device.to_string()).unwrap(), device);
-        }
-    }
-
-    #[test]
-    fn the_short_way_through_parse_accepts_what_the_long_way_does() {
-        let _ = fake(None);
-        let names =
-            ["cpu", "fake", "", "auto", "none", "Fake", "fak", "fakee", "é", "fake@x", "fake:0", "cpu:"];
-        let indices =
-            ["", ":", ":0", ":7", ":9", ":00", ":01", ":10", ":65535", ":65536", ":-1", ":+1", ": 1", ":é"];
-        for text in names.iter().flat_map(|name| indices.map(|index| format!("{name}{index}"))) {
-            assert_eq!(Device::find(&text), Device::parse_strictly(&text).ok(), "{text:?}");
-        }
     }
 
     #[test]
@@ -480,39 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_without_a_device_parses_and_fails_on_use_with_the_count() {
-        let error = fake(Some(7)).properties().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no device `fake:7`: `fake` has 2 devices, `fake:0` to `fake:1`"
-        );
-    }
-
-    #[test]
     fn tables_can_be_aligned() {
         assert_eq!(format!("{:<8}|", fake(Some(1))), "fake:1  |");
-    }
-
-    #[cfg(feature = "serde")]
-    #[test]
-    fn serde_writes_and_reads_the_string() {
-        use serde::Deserialize;
-        use serde::de::IntoDeserializer;
-        use serde::de::value::{Error, StrDeserializer};
-
-        struct Shown(Device);
-        impl fmt::Display for Shown {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                // A formatter is a serializer of strings.
-                serde::Serialize::serialize(&self.0, f)
-            }
-        }
-        assert_eq!(Shown(fake(Some(1))).to_string(), "fake:1");
-        let read = |text: &'static str| -> Result<Device, Error> {
-            let deserializer: StrDeserializer<'_, Error> = text.into_deserializer();
-            Device::deserialize(deserializer)
-        };
-        assert_eq!(read("fake:1"), Ok(fake(Some(1))));
-        assert!(read("fake:01").unwrap_err().to_string().contains("leading zeros"));
     }
 }

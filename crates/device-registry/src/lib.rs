@@ -53,6 +53,7 @@ mod buffer;
 mod completion;
 mod cpu;
 mod current;
+mod current_index;
 mod current_stream;
 mod device;
 mod driver;
@@ -72,6 +73,7 @@ mod host_call;
 mod host_memory;
 mod in_flight;
 mod launch;
+mod lifecycle;
 #[cfg(all(test, shuttle))]
 mod model;
 
@@ -81,11 +83,13 @@ mod opened_device;
 mod operation;
 mod outcome;
 mod owner;
+mod parse;
 mod pattern;
 mod pending;
 mod point;
 mod properties;
 mod queue;
+mod select;
 mod selector;
 mod span;
 mod statistics;
@@ -115,7 +119,7 @@ pub use crate::current::{
     DefaultDeviceGuard, DeviceGuard, default_device, set_current_device, set_default_device,
 };
 pub use crate::current_stream::StreamGuard;
-pub use crate::device::{Device, close_all, device};
+pub use crate::device::Device;
 pub use crate::driver::{
     AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, Priority, StreamDriver, StreamOptions,
 };
@@ -126,7 +130,9 @@ pub use crate::grammar::{SyntaxError, SyntaxErrorKind};
 pub use crate::host_buffer::HostBuffer;
 pub use crate::host_memory::{HostMemory, Window, WindowMut, open_windows};
 pub use crate::launch::Launch;
+pub use crate::lifecycle::close_all;
 pub use crate::opened_device::OpenedDevice;
+pub use crate::parse::device;
 pub use crate::pattern::Pattern;
 pub use crate::pending::Pending;
 pub use crate::properties::{

@@ -33,6 +33,14 @@ pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
     }
 }
 
+/// The devices of a backend, each with its index. Loads the backend.
+pub(crate) fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
+    let count = count(backend)?;
+    // What is beyond the largest index cannot be named.
+    let indices = (0..=u16::MAX).take(count);
+    Ok(indices.map(|index| Device::of_backend(backend, Some(index))).collect())
+}
+
 /// Asks a backend what it answers at once. As it waits for nobody, only a thread that asks in circles has to be stopped:
 /// by an error, where the stack would overflow.
 fn ask<T>(

@@ -1,15 +1,11 @@
-//! Choosing a device by what it says of itself: `name@uuid=0d7c8f22`, `name@pci=3b:00.0`.
+//! The part of a device string that chooses a device by its properties: `name@uuid=0d7c8f22`, `name@pci=3b:00.0`.
 
 use std::fmt;
-use std::sync::Arc;
 
-use crate::open_device::log_isolated;
 use entry_points::Entry;
 use entry_points::message::shown;
 
-use crate::{
-    Backend, Device, DeviceError, DeviceProperties, DeviceUuid, PciAddress, SyntaxErrorKind, available, open,
-};
+use crate::{Backend, Device, DeviceError, DeviceProperties, DeviceUuid, PciAddress, SyntaxErrorKind};
 
 /// The part behind the `@`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,36 +38,8 @@ impl<'a> Selector<'a> {
         })
     }
 
-    /// The one device of a backend that the selector fits. Loads the backend, and opens nothing. `text` is the whole
-    /// device string.
-    ///
-    /// A device that cannot say what it is keeps no other from being found.
-    pub(crate) fn select(self, backend: Entry<dyn Backend>, text: &str) -> Result<Device, DeviceError> {
-        let mut candidates = Vec::new();
-        let mut fitting = Vec::new();
-        for device in available::devices_of(backend)? {
-            let properties = open::properties_of_counted(device);
-            fitting.extend(properties.iter().filter(|properties| self.fits(properties)).map(|_| device));
-            candidates.push((device, properties));
-        }
-        let &[device] = &*fitting else {
-            let ambiguous = !fitting.is_empty();
-            candidates.retain(|(device, _)| !ambiguous || fitting.contains(device));
-            let (text, by_uuid) = (shown(text), matches!(self, Self::Uuid(_)));
-            let error = SelectorError { text, backend, by_uuid, ambiguous, candidates };
-            return Err(DeviceError::Selector(Arc::new(error)));
-        };
-        for (other, properties) in &candidates {
-            if let Err(error) = properties {
-                log_isolated(|| {
-                    log::info!("`{text}` is `{device}`; whether `{other}` fits too is not known: {error}");
-                });
-            }
-        }
-        Ok(device)
-    }
-
-    fn fits(self, properties: &DeviceProperties) -> bool {
+    /// Whether a device of these properties is meant.
+    pub(crate) fn fits(self, properties: &DeviceProperties) -> bool {
         match self {
             Self::Uuid(prefix) => properties.uuid.is_some_and(|uuid| begins(uuid, prefix)),
             Self::Pci(address) => properties.pci == Some(address),
@@ -130,6 +98,18 @@ pub struct SelectorError {
 }
 
 impl SelectorError {
+    /// `text` is the device string. The candidates are the devices that fit, or all of the backend's if none does.
+    pub(crate) fn new(
+        text: &str,
+        backend: Entry<dyn Backend>,
+        selector: Selector<'_>,
+        ambiguous: bool,
+        candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
+    ) -> Self {
+        let by_uuid = matches!(selector, Selector::Uuid(_));
+        Self { text: shown(text), backend, by_uuid, ambiguous, candidates }
+    }
+
     /// Whether several devices fit.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
@@ -182,175 +162,5 @@ fn fmt_candidate(properties: &DeviceProperties, f: &mut fmt::Formatter<'_>) -> f
     match properties.pci {
         Some(pci) => write!(f, "  pci={pci}"),
         None => f.write_str("  no pci"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{device_of, fake};
-    use crate::{BackendErrorKind, State, device, first_available, is_available};
-
-    /// The device of the fake backend with UUIDs that a selector chooses.
-    fn selected(selector: &str) -> Result<Device, DeviceError> {
-        device_of("has_uuids");
-        device(&format!("has_uuids@{selector}"))
-    }
-
-    fn refused(text: &str) -> Arc<SelectorError> {
-        match device(text) {
-            Err(DeviceError::Selector(error)) => error,
-            other => panic!("{text}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_uuid_is_found_by_its_beginning_in_either_form_and_case() {
-        for prefix in [
-            "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10",
-            "0D7C8F22-3D1B-4D0A-9A55-0C1F5D7E9B10",
-            "0d7c8f223d1b4d0a9a550c1f5d7e9b10",
-            "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b1",
-            "0d7c8f22-",
-            "0d7c8f22-3",
-            "0d7c8f223D",
-            "0d7c8f22",
-            "0D7c8f2",
-        ] {
-            let device = selected(&format!("uuid={prefix}")).unwrap();
-            assert_eq!(device.to_string(), "has_uuids:0", "{prefix}");
-        }
-        assert_eq!(selected("uuid=0d7c8f3").unwrap().to_string(), "has_uuids:1");
-        assert_eq!(selected("uuid=f").unwrap().to_string(), "has_uuids:2");
-    }
-
-    #[test]
-    fn what_stands_within_a_uuid_does_not_find_it() {
-        for text in ["uuid=7c8f22", "uuid=3d1b", "uuid=0d7c8f22-3d1c", "uuid=0d7c8f223d1b5"] {
-            assert!(matches!(selected(text), Err(DeviceError::Selector(_))), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_pci_address_is_found_with_its_domain_and_without_where_that_is_zero() {
-        for (address, index) in [("0000:3b:00.0", 0), ("3b:00.0", 0), ("3B:0.0", 0), ("10000:3b:00.0", 1)] {
-            let device = selected(&format!("pci={address}")).unwrap();
-            assert_eq!(device.index(), Some(index), "{address}");
-        }
-        assert!(selected("pci=3b:00.1").is_err());
-    }
-
-    #[test]
-    fn a_selected_device_is_the_one_that_its_index_names() {
-        let device = selected("pci=10000:3b:00.0").unwrap();
-        assert_eq!(device, crate::device("has_uuids:1").unwrap());
-        assert_eq!(Device::parse(&device.to_string()).unwrap(), device);
-        assert!(is_available("has_uuids@uuid=f") && !is_available("has_uuids@uuid=e"));
-    }
-
-    #[test]
-    fn a_prefix_of_several_lists_those_and_no_others() {
-        selected("uuid=f").unwrap();
-        let error = refused("has_uuids@uuid=0d7C8F");
-        assert!(error.is_ambiguous());
-        assert_eq!(
-            error.to_string(),
-            "`has_uuids@uuid=0d7C8F` fits 2 devices of `has_uuids`; write more of the UUID, or an index, such as \
-             `has_uuids:0`:\n  \
-               has_uuids:0  fake 0  uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10  pci=0000:3b:00.0\n  \
-               has_uuids:1  fake 1  uuid=0d7c8f33-3d1b-4d0a-9a55-0c1f5d7e9b10  pci=10000:3b:00.0"
-        );
-    }
-
-    #[test]
-    fn an_unknown_value_lists_every_device_in_the_form_of_a_selector() {
-        selected("uuid=f").unwrap();
-        let error = refused("has_uuids@pci=01:00.0");
-        assert!(!error.is_ambiguous());
-        assert_eq!(error.candidates().len(), 3);
-        let message = error.to_string();
-        let (first, table) = message.split_once('\n').unwrap();
-        assert_eq!(first, "`has_uuids@pci=01:00.0` fits none of the devices of `has_uuids`:");
-        let last = "  has_uuids:2  fake 2  uuid=ffffffff-ffff-ffff-ffff-ffffffffffff  no pci";
-        assert_eq!(table.lines().last(), Some(last));
-        for row in table.lines() {
-            let mut words = row.split_whitespace();
-            let name = words.next().unwrap();
-            for selector in words.filter(|word| word.contains('=')) {
-                assert_eq!(device(&format!("has_uuids@{selector}")).unwrap().to_string(), name);
-            }
-        }
-    }
-
-    #[test]
-    fn a_device_that_tells_neither_is_listed_as_one() {
-        fake(None);
-        let message = refused("fake@uuid=0").to_string();
-        assert!(message.ends_with("\n  fake:1  fake  no uuid  no pci"), "{message}");
-        let message = refused("cpu@pci=00:00.0").to_string();
-        assert!(message.contains("\n  cpu  host (") && message.ends_with("  no uuid  no pci"), "{message}");
-    }
-
-    #[test]
-    fn a_device_without_properties_keeps_no_other_from_being_found_and_is_listed_with_its_cause() {
-        device_of("first_has_no_properties");
-        let found = device("first_has_no_properties@uuid=0d").unwrap();
-        assert_eq!(found.index(), Some(1));
-        let error = refused("first_has_no_properties@uuid=1d");
-        let [(_, Err(first)), (_, Ok(_))] = error.candidates() else { panic!("{error}") };
-        assert_eq!(first.backend_error().unwrap().kind(), BackendErrorKind::Unavailable);
-        let row =
-            "\n  first_has_no_properties:0  `first_has_no_properties:0`: properties: unavailable: gone\n";
-        assert!(error.to_string().contains(row), "{error}");
-    }
-
-    #[test]
-    fn a_panic_in_properties_is_a_cause_as_any_other() {
-        device_of("panics_in_properties");
-        let message = refused("panics_in_properties@uuid=1d").to_string();
-        assert_eq!(message.matches("properties: the backend panicked: on purpose").count(), 2, "{message}");
-    }
-
-    #[test]
-    fn a_backend_without_devices_says_so() {
-        device_of("has_no_devices");
-        let message = refused("has_no_devices@uuid=1d").to_string();
-        assert_eq!(message, "`has_no_devices@uuid=1d` fits nothing: `has_no_devices` has no devices");
-    }
-
-    #[test]
-    fn a_backend_that_cannot_be_asked_is_an_error_of_its_own() {
-        for (name, part) in [("fails_to_load", "on purpose"), ("panics_in_count", "device count")] {
-            device_of(name);
-            let error = device(&format!("{name}@uuid=0")).unwrap_err();
-            assert!(!matches!(error, DeviceError::Selector(_)), "{error}");
-            assert!(error.to_string().contains(part), "{error}");
-        }
-        let error = device("not_linked@uuid=0").unwrap_err();
-        assert!(matches!(error, DeviceError::UnknownBackend(_)), "{error}");
-    }
-
-    #[test]
-    fn only_a_selector_loads_the_backend_and_nothing_is_opened() {
-        let device = device_of("loaded_by_a_selector");
-        for text in ["loaded_by_a_selector", "loaded_by_a_selector:1", "loaded_by_a_selector@serial=1"] {
-            let _ = Device::parse(text);
-            assert!(matches!(device.backend().state(), State::Linked), "{text}");
-        }
-        assert!(refused("loaded_by_a_selector@uuid=0").candidates().iter().all(|(_, known)| known.is_ok()));
-        assert!(matches!(device.backend().state(), State::Loaded { .. }));
-        assert!(open::known(device).unwrap().is_none());
-    }
-
-    #[test]
-    fn the_first_that_is_there_may_be_selected() {
-        selected("uuid=f").unwrap();
-        let device = first_available("has_uuids@uuid=e,has_uuids@pci=01:00.0,has_uuids@uuid=f,cpu").unwrap();
-        assert_eq!(device.to_string(), "has_uuids:2");
-        let error = first_available("has_uuids@uuid=e,fake:9").unwrap_err().to_string();
-        assert!(error.contains("\n  has_uuids@uuid=e: `has_uuids@uuid=e` fits none"), "{error}");
-        assert!(error.contains("\n      has_uuids:1  fake 1"), "the table is indented: {error}");
-        let error = first_available("cpu,has_uuids@uuid=").unwrap_err();
-        assert!(matches!(error, DeviceError::Syntax(_)), "{error}");
     }
 }

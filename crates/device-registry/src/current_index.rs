@@ -1,0 +1,35 @@
+//! The index of each backend's current device on this thread: what a device without an index means.
+
+use std::cell::RefCell;
+
+use entry_points::Entry;
+
+use crate::Backend;
+
+thread_local! {
+    /// Few backends have a current device other than 0, so that a list is enough.
+    static INDICES: RefCell<Vec<(Entry<dyn Backend>, u16)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The index of the backend's current device on this thread.
+pub(crate) fn get(backend: Entry<dyn Backend>) -> u16 {
+    // While a thread ends its choices are gone, and it is as a new one.
+    INDICES
+        .try_with(|indices| {
+            indices.borrow().iter().find(|(entry, _)| *entry == backend).map(|&(_, index)| index)
+        })
+        .ok()
+        .flatten()
+        .unwrap_or(0)
+}
+
+/// Changes it, on this thread.
+pub(crate) fn set(backend: Entry<dyn Backend>, index: u16) {
+    let _ = INDICES.try_with(|indices| {
+        let mut indices = indices.borrow_mut();
+        match indices.iter_mut().find(|(entry, _)| *entry == backend) {
+            Some((_, current)) => *current = index,
+            None => indices.push((backend, index)),
+        }
+    });
+}

@@ -1,0 +1,183 @@
+//! What a program asks of a device: what it is, whether it is open, and its end.
+
+use std::any::Any;
+
+use crate::launch::downcast;
+use crate::open_device::OpenDevice;
+use crate::{
+    BackendError, Device, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
+    MemoryStatistics, host_call, open,
+};
+
+impl Device {
+    /// How many devices the backend has. Loads the backend, and opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load or cannot count.
+    pub fn count(self) -> Result<usize, DeviceError> {
+        open::count(self.backend())
+    }
+
+    /// What the device is. Loads the backend, and opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load, has no such device or cannot say.
+    pub fn properties(self) -> Result<DeviceProperties, DeviceError> {
+        open::properties(self)
+    }
+
+    /// Opens the device, unless it is open: what every use of it does by itself, for those who want to fail early. It
+    /// may block for as long as the device takes.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load, has no such device or cannot open it, or if the device is lost.
+    pub fn open(self) -> Result<(), DeviceError> {
+        open::device(self)?.check("open")
+    }
+
+    /// Lets the next use open the device afresh, after it was lost. What belonged to it before — buffers, streams,
+    /// events — goes on saying that it is lost. A device that is not open needs no reset.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process has the device
+    /// again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not lost.
+    pub fn reset(self) -> Result<(), DeviceError> {
+        open::reset(self)
+    }
+
+    /// Gives the device back, after waiting for the work of its streams: its context, its threads. What belongs to it —
+    /// buffers, streams, events — says from now on that it is closed; the next use opens it afresh. A device that is
+    /// not open is closed already. Blocks.
+    ///
+    /// At the end of a program it is needed only where a driver's library asks for it: see
+    /// [`close_all`](crate::close_all).
+    ///
+    /// # Errors
+    ///
+    /// What work had failed of which nobody was told, or what the driver reports. The device is closed all the same,
+    /// unless it is lost.
+    pub fn close(self) -> Result<(), DeviceError> {
+        open::close(self)
+    }
+
+    /// What is allocated on the device through this crate. Opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// If this process is a fork of the one that uses the device.
+    pub fn memory_statistics(self) -> Result<MemoryStatistics, DeviceError> {
+        let statistics = |device: &'static OpenDevice| {
+            device.collect();
+            device.statistics().now()
+        };
+        Ok(open::known(self)?.map(statistics).unwrap_or_default())
+    }
+
+    /// Tells the device to have a fault, for a test of what a program does then. Opens it at the first use.
+    ///
+    /// ```
+    /// use device_registry::{BackendErrorKind, Fault, device};
+    ///
+    /// // Most devices, such as the cpu, have no faults to order.
+    /// let error = device("cpu")?.inject(Fault::FailCopy { nth: 1 }).unwrap_err();
+    /// assert_eq!(error.backend_error().unwrap().kind(), BackendErrorKind::Unsupported);
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if it cannot.
+    pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
+        open::device(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
+    }
+
+    /// Has the device have no faults any more: what stalls goes on. What is lost stays so: see [`reset`](Self::reset).
+    ///
+    /// # Errors
+    ///
+    /// As [`inject`](Self::inject).
+    pub fn clear_faults(self) -> Result<(), DeviceError> {
+        open::device(self)?.call_although_lost("clear faults", |driver| {
+            faults(driver)?.clear();
+            Ok(())
+        })
+    }
+
+    /// How much memory the device has now. Opens it at the first use.
+    ///
+    /// # Errors
+    ///
+    /// As [`properties`](Self::properties), or if the device cannot say.
+    pub fn memory_info(self) -> Result<MemoryInfo, DeviceError> {
+        open::device(self)?.call("memory info", |driver| driver.memory_info())
+    }
+
+    /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, say. Opens
+    /// the device at the first use, and returns what the code returns.
+    ///
+    /// It runs on this thread, beside whatever the device's streams do. What is to happen in the order of a stream is
+    /// [launched](crate::Stream::launch) there. As a kernel it may not use devices: a call of this crate's in it is an
+    /// error, for one that closes the device would wait for itself.
+    ///
+    /// ```no_run
+    /// # struct AcmeDevice;
+    /// # struct Program;
+    /// # impl AcmeDevice {
+    /// #     fn compile(&self, text: &str) -> Result<Program, device_registry::BackendError> { Ok(Program) }
+    /// # }
+    /// let device = device_registry::device("acme")?;
+    /// let program = device.with_driver(|driver: &AcmeDevice| driver.compile("…"))?;
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of the code, or that it panicked; [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the
+    /// backend has no handle of this type; or why the device cannot be used.
+    pub fn with_driver<D: Any, T>(
+        self,
+        code: impl FnOnce(&D) -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
+        open::device(self)?.call("native code", |driver| {
+            let native = driver.native();
+            let device = downcast(&native, "device")?;
+            host_call::run(|| code(device))
+        })
+    }
+}
+
+/// [Closes](Device::close) all devices that are open: for the end of a program, where the library of a driver crashes
+/// when it is still in use then. Nothing is closed otherwise, as the system takes everything back.
+///
+/// ```
+/// device_registry::device("cpu")?.open()?;
+/// for (device, outcome) in device_registry::close_all() {
+///     println!("{device}: {outcome:?}");
+/// }
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+pub fn close_all() -> Vec<(Device, Result<(), DeviceError>)> {
+    open::all().into_iter().map(|device| (device, device.close())).collect()
+}
+
+fn faults(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {
+    driver.faults().ok_or_else(|| BackendError::unsupported("faults to order"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::fake;
+
+    #[test]
+    fn an_index_without_a_device_parses_and_fails_on_use_with_the_count() {
+        let error = fake(Some(7)).properties().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no device `fake:7`: `fake` has 2 devices, `fake:0` to `fake:1`"
+        );
+    }
+}
