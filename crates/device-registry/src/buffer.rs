@@ -4,12 +4,15 @@ use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::open_device::{OpenDevice, drop_isolated};
-use crate::span::Allocation;
-use crate::{
-    AllocateOptions, BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, HostBuffer, Memory,
-    Pattern, Span, current_stream, open, transfer,
+use crate::backend::{
+    AllocateOptions, Allocation, BackendError, BackendErrorKind, DeviceDriver, HostBuffer, Memory, Pattern,
+    Span,
 };
+use crate::current_stream;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::open_device::{OpenDevice, drop_isolated};
+use crate::runtime::{table, transfer};
 
 /// What a buffer is in a copy, as errors say it.
 pub(crate) const SOURCE: &str = "source";
@@ -57,7 +60,7 @@ impl Device {
     ///
     /// If the backend does not load, has no such device or cannot open it, or if there is not enough memory.
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
-        let device = open::device(self)?;
+        let device = table::device(self)?;
         device.check("allocate")?;
         let memory = if len > 0 { Some(allocate(device, len)?) } else { None };
         Ok(Buffer { device, allocation: Arc::new(Allocation::new(device, memory, len)), range: 0..len })
@@ -72,7 +75,7 @@ impl Device {
     /// [`Unsupported`](BackendErrorKind::Unsupported): [`HostBuffer::zeroed`] is there always.
     pub fn allocate_host(self, len: usize) -> Result<HostBuffer, DeviceError> {
         const CALL: &str = "allocate pinned host memory";
-        let device = open::device(self)?;
+        let device = table::device(self)?;
         device.check(CALL)?;
         let fail = |error| DeviceError::Call { device: device.device(), call: CALL, error };
         let limit = isize::MAX as usize;
@@ -364,8 +367,8 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
+    use crate::runtime::transfer::CHUNK;
     use crate::testing::{COPIES, PEER_COPIES, device_of, fake};
-    use crate::transfer::CHUNK;
 
     fn filled(device: Device, bytes: &[u8]) -> Buffer {
         let buffer = device.allocate(bytes.len()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
+use crate::backend::{
     AllocateOptions, Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, HostMemory,
     LoadFailure, Memory, MemoryInfo, OpenedDevice, Pattern, Span, open_windows,
 };

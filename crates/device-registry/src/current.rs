@@ -7,7 +7,9 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use crate::{Device, DeviceError, current_index, open};
+use crate::device::{Device, current_index};
+use crate::error::DeviceError;
+use crate::runtime::table;
 
 thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
@@ -26,7 +28,7 @@ thread_local! {
 /// If the backend does not load or has no such device.
 pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
-    open::check(device)?;
+    table::check(device)?;
     if let Some(index) = device.index() {
         current_index::set(device.backend(), index);
     }

@@ -5,9 +5,13 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use crate::open_device::OpenDevice;
-use crate::queue::QueueHandle;
-use crate::{Device, DeviceError, Stream, StreamOptions, open};
+use crate::backend::StreamOptions;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::queue::QueueHandle;
+use crate::runtime::table;
+use crate::stream::Stream;
 
 thread_local! {
     /// One for each device that has another one than its default stream. They are few.
@@ -49,7 +53,7 @@ impl Device {
     ///
     /// As [`create_stream`](Self::create_stream).
     pub fn default_stream(self) -> Result<Stream, DeviceError> {
-        let device = open::device(self)?;
+        let device = table::device(self)?;
         if let Some(stream) = device.default_stream() {
             return Ok(Stream::of_queue(stream));
         }
@@ -66,7 +70,7 @@ impl Device {
     ///
     /// As [`create_stream`](Self::create_stream).
     pub fn current_stream(self) -> Result<Stream, DeviceError> {
-        match chosen(open::device(self)?) {
+        match chosen(table::device(self)?) {
             Some(stream) => Ok(stream),
             None => self.default_stream(),
         }

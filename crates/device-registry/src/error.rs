@@ -8,7 +8,10 @@ use std::sync::Arc;
 use entry_points::message::shown;
 use entry_points::{LoadError, UnknownName};
 
-use crate::{BackendError, BackendErrorKind, Device, SelectorError, SyntaxError};
+use crate::backend::{BackendError, BackendErrorKind};
+use crate::device::Device;
+use crate::device::grammar::SyntaxError;
+use crate::device::selector::SelectorError;
 
 /// Why a device string gave no device, or a device could not be used.
 ///
@@ -355,7 +358,8 @@ impl fmt::Display for NoneAvailable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BackendDescriptor, device};
+    use crate::backend::BackendDescriptor;
+    use crate::parse::device;
 
     // Without it, nobody would guess a crate: it may be there and not linked.
     crate::autoload!();

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::point::Point;
-use crate::{Device, DeviceError};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::point::Point;
 
 /// A point in a stream's work, made by recording it: done when all work before it is. A cheap clone, which never
 /// changes: recording again makes another one.

@@ -43,61 +43,25 @@
 #![deny(unsafe_code)]
 
 mod available;
-mod backend;
-mod backend_error;
-mod backends;
-// Memory that may not be there is asked of the allocator.
-#[allow(unsafe_code)]
-mod block;
+pub mod backend;
 mod buffer;
-mod completion;
 mod cpu;
 mod current;
-mod current_index;
 mod current_stream;
 mod device;
-mod driver;
 mod error;
 mod event;
-mod fault;
-// The system tells a process that it is a fork.
-#[allow(unsafe_code)]
-mod fork;
-mod grammar;
-// Memory that a driver has allocated is reached by the address that it gives.
-#[allow(unsafe_code)]
-mod host_buffer;
-mod host_call;
-// Bytes that several threads write to, each in a range of its own, are beyond what references can express.
-#[allow(unsafe_code)]
-mod host_memory;
-mod in_flight;
-mod launch;
 mod lifecycle;
 #[cfg(all(test, shuttle))]
 mod model;
-
-mod open;
-mod open_device;
-mod opened_device;
-mod operation;
-mod outcome;
-mod owner;
 mod parse;
-mod pattern;
 mod pending;
-mod point;
-mod properties;
-mod queue;
+mod runtime;
 mod select;
-mod selector;
-mod span;
-mod statistics;
 mod stream;
 mod sync;
 #[cfg(test)]
 mod testing;
-mod transfer;
 
 /// Written here as `device_registry::autoload!();`.
 pub use entry_points::autoload;
@@ -110,35 +74,24 @@ pub use entry_points::{
 };
 
 pub use crate::available::{devices, first_available, is_available};
-pub use crate::backend::Backend;
-pub use crate::backend_error::{BackendError, BackendErrorKind};
-pub use crate::backends::{BACKENDS, BackendDescriptor, backends};
+pub use crate::backend::{
+    AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, BackendErrorKind, Completion,
+    DeviceDriver, DeviceKind, DeviceProperties, DeviceUuid, EventDriver, EventOptions, Fault, FaultInjector,
+    HostBuffer, HostMemory, IdentityError, Launch, Memory, MemoryInfo, OpenedDevice, Pattern, PciAddress,
+    Priority, Span, StreamDriver, StreamOptions, Window, WindowMut, backends, open_windows,
+};
 pub use crate::buffer::Buffer;
-pub use crate::completion::Completion;
 pub use crate::current::{
     DefaultDeviceGuard, DeviceGuard, default_device, set_current_device, set_default_device,
 };
 pub use crate::current_stream::StreamGuard;
 pub use crate::device::Device;
-pub use crate::driver::{
-    AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, Priority, StreamDriver, StreamOptions,
-};
+pub use crate::device::grammar::{SyntaxError, SyntaxErrorKind};
+pub use crate::device::selector::SelectorError;
 pub use crate::error::{DeviceError, NoneAvailable};
 pub use crate::event::Event;
-pub use crate::fault::{Fault, FaultInjector};
-pub use crate::grammar::{SyntaxError, SyntaxErrorKind};
-pub use crate::host_buffer::HostBuffer;
-pub use crate::host_memory::{HostMemory, Window, WindowMut, open_windows};
-pub use crate::launch::Launch;
 pub use crate::lifecycle::close_all;
-pub use crate::opened_device::OpenedDevice;
 pub use crate::parse::device;
-pub use crate::pattern::Pattern;
 pub use crate::pending::Pending;
-pub use crate::properties::{
-    DeviceKind, DeviceProperties, DeviceUuid, IdentityError, MemoryInfo, PciAddress,
-};
-pub use crate::selector::SelectorError;
-pub use crate::span::Span;
-pub use crate::statistics::MemoryStatistics;
+pub use crate::runtime::statistics::MemoryStatistics;
 pub use crate::stream::Stream;

@@ -2,12 +2,14 @@
 
 use std::any::Any;
 
-use crate::launch::downcast;
-use crate::open_device::OpenDevice;
-use crate::{
-    BackendError, Device, DeviceDriver, DeviceError, DeviceProperties, Fault, FaultInjector, MemoryInfo,
-    MemoryStatistics, host_call, open,
+use crate::backend::{
+    BackendError, DeviceDriver, DeviceProperties, Fault, FaultInjector, MemoryInfo, downcast,
 };
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::statistics::MemoryStatistics;
+use crate::runtime::{device_use, table};
 
 impl Device {
     /// How many devices the backend has. Loads the backend, and opens nothing.
@@ -16,7 +18,7 @@ impl Device {
     ///
     /// If the backend does not load or cannot count.
     pub fn count(self) -> Result<usize, DeviceError> {
-        open::count(self.backend())
+        table::count(self.backend())
     }
 
     /// What the device is. Loads the backend, and opens nothing.
@@ -25,7 +27,7 @@ impl Device {
     ///
     /// If the backend does not load, has no such device or cannot say.
     pub fn properties(self) -> Result<DeviceProperties, DeviceError> {
-        open::properties(self)
+        table::properties(self)
     }
 
     /// Opens the device, unless it is open: what every use of it does by itself, for those who want to fail early. It
@@ -35,7 +37,7 @@ impl Device {
     ///
     /// If the backend does not load, has no such device or cannot open it, or if the device is lost.
     pub fn open(self) -> Result<(), DeviceError> {
-        open::device(self)?.check("open")
+        table::device(self)?.check("open")
     }
 
     /// Lets the next use open the device afresh, after it was lost. What belonged to it before — buffers, streams,
@@ -46,7 +48,7 @@ impl Device {
     /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process has the device
     /// again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not lost.
     pub fn reset(self) -> Result<(), DeviceError> {
-        open::reset(self)
+        table::reset(self)
     }
 
     /// Gives the device back, after waiting for the work of its streams: its context, its threads. What belongs to it —
@@ -61,7 +63,7 @@ impl Device {
     /// What work had failed of which nobody was told, or what the driver reports. The device is closed all the same,
     /// unless it is lost.
     pub fn close(self) -> Result<(), DeviceError> {
-        open::close(self)
+        table::close(self)
     }
 
     /// What is allocated on the device through this crate. Opens nothing.
@@ -74,7 +76,7 @@ impl Device {
             device.collect();
             device.statistics().now()
         };
-        Ok(open::known(self)?.map(statistics).unwrap_or_default())
+        Ok(table::known(self)?.map(statistics).unwrap_or_default())
     }
 
     /// Tells the device to have a fault, for a test of what a program does then. Opens it at the first use.
@@ -92,7 +94,7 @@ impl Device {
     ///
     /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if it cannot.
     pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
-        open::device(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
+        table::device(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
     }
 
     /// Has the device have no faults any more: what stalls goes on. What is lost stays so: see [`reset`](Self::reset).
@@ -101,7 +103,7 @@ impl Device {
     ///
     /// As [`inject`](Self::inject).
     pub fn clear_faults(self) -> Result<(), DeviceError> {
-        open::device(self)?.call_although_lost("clear faults", |driver| {
+        table::device(self)?.call_although_lost("clear faults", |driver| {
             faults(driver)?.clear();
             Ok(())
         })
@@ -113,7 +115,7 @@ impl Device {
     ///
     /// As [`properties`](Self::properties), or if the device cannot say.
     pub fn memory_info(self) -> Result<MemoryInfo, DeviceError> {
-        open::device(self)?.call("memory info", |driver| driver.memory_info())
+        table::device(self)?.call("memory info", |driver| driver.memory_info())
     }
 
     /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, say. Opens
@@ -142,10 +144,10 @@ impl Device {
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        open::device(self)?.call("native code", |driver| {
+        table::device(self)?.call("native code", |driver| {
             let native = driver.native();
             let device = downcast(&native, "device")?;
-            host_call::run(|| code(device))
+            device_use::run(|| code(device))
         })
     }
 }
@@ -161,7 +163,7 @@ impl Device {
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
 pub fn close_all() -> Vec<(Device, Result<(), DeviceError>)> {
-    open::all().into_iter().map(|device| (device, device.close())).collect()
+    table::all().into_iter().map(|device| (device, device.close())).collect()
 }
 
 fn faults(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {

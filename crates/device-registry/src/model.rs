@@ -15,17 +15,18 @@ use std::time::Duration;
 
 use shuttle::thread;
 
-use crate::completion::Completion;
-use crate::open_device::OpenDevice;
-use crate::operation::{Operation, QueuedRead};
-use crate::outcome::Outcome;
-use crate::pending::Pending;
-use crate::queue::Queue;
-use crate::sync::{Mutex, lock};
-use crate::{
-    AllocateOptions, BackendError, Device, DeviceDriver, DeviceError, DeviceProperties, EventDriver,
-    EventOptions, HostBuffer, Memory, MemoryInfo, Span, StreamDriver, StreamOptions,
+use crate::backend::{
+    AllocateOptions, BackendError, Completion, DeviceDriver, DeviceProperties, EventDriver, EventOptions,
+    HostBuffer, Memory, MemoryInfo, Span, StreamDriver, StreamOptions,
 };
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::pending::Pending;
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::operation::{Operation, QueuedRead};
+use crate::runtime::outcome::Outcome;
+use crate::runtime::queue::Queue;
+use crate::sync::{Mutex, lock};
 
 /// How many schedules are tried of each model, at random and by PCT, which looks for orders that are rare at random.
 const SCHEDULES: usize = 400;
@@ -171,7 +172,7 @@ fn driven(device: &'static OpenDevice, seen: &Arc<Seen>) -> Arc<Queue> {
 
 fn span(device: &'static OpenDevice) -> Span {
     device.statistics().add(1);
-    let allocation = crate::span::Allocation::new(device, Some(Arc::new(Bytes)), 1);
+    let allocation = crate::backend::Allocation::new(device, Some(Arc::new(Bytes)), 1);
     Span::new(&Arc::new(allocation), 0..1).expect("it has a byte")
 }
 

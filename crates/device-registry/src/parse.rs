@@ -2,8 +2,11 @@
 
 use std::str::FromStr;
 
-use crate::grammar::{DeviceString, Which};
-use crate::{Device, DeviceError, backends, select};
+use crate::backend::backends;
+use crate::device::Device;
+use crate::device::grammar::{DeviceString, Which};
+use crate::error::DeviceError;
+use crate::select;
 
 /// The device that a string names. The same as [`Device::parse`], for use as `device("cpu")?`.
 ///

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::open_device::OpenDevice;
-use crate::outcome::Outcome;
-use crate::{DeviceError, HostBuffer};
+use crate::backend::HostBuffer;
+use crate::error::DeviceError;
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::outcome::Outcome;
 
 /// What queued work will return. It can be waited for, asked, or awaited as a [`Future`].
 ///

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use entry_points::Entry;
 
-use crate::open_device::log_isolated;
-use crate::selector::Selector;
-use crate::{Backend, Device, DeviceError, SelectorError, open};
+use crate::backend::Backend;
+use crate::device::Device;
+use crate::device::selector::{Selector, SelectorError};
+use crate::error::DeviceError;
+use crate::runtime::open_device::log_isolated;
+use crate::runtime::table;
 
 /// The one device of a backend that the selector fits. Loads the backend, and opens nothing. `text` is the whole
 /// device string.
@@ -19,8 +22,8 @@ pub(crate) fn select(
 ) -> Result<Device, DeviceError> {
     let mut candidates = Vec::new();
     let mut fitting = Vec::new();
-    for device in open::devices_of(backend)? {
-        let properties = open::properties_of_counted(device);
+    for device in table::devices_of(backend)? {
+        let properties = table::properties_of_counted(device);
         fitting.extend(properties.iter().filter(|properties| selector.fits(properties)).map(|_| device));
         candidates.push((device, properties));
     }
@@ -43,8 +46,11 @@ pub(crate) fn select(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::available::{first_available, is_available};
+    use crate::backend::BackendErrorKind;
+    use crate::parse::device;
     use crate::testing::{device_of, fake};
-    use crate::{BackendErrorKind, State, device, first_available, is_available};
+    use entry_points::State;
 
     /// The device of the fake backend with UUIDs that a selector chooses.
     fn selected(selector: &str) -> Result<Device, DeviceError> {
@@ -194,7 +200,7 @@ mod tests {
         }
         assert!(refused("loaded_by_a_selector@uuid=0").candidates().iter().all(|(_, known)| known.is_ok()));
         assert!(matches!(device.backend().state(), State::Loaded { .. }));
-        assert!(open::known(device).unwrap().is_none());
+        assert!(table::known(device).unwrap().is_none());
     }
 
     #[test]

@@ -5,16 +5,19 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::launch::Launch;
-use crate::open_device::OpenDevice;
-use crate::operation::{Operation, QueuedRead};
-use crate::outcome::Outcome;
-use crate::point::Point;
-use crate::queue::{Queue, QueueHandle};
-use crate::{
-    BackendError, Buffer, Device, DeviceError, Event, EventOptions, HostBuffer, Pending, Priority,
-    StreamOptions, buffer, open,
-};
+use crate::backend::{BackendError, EventOptions, HostBuffer, Launch, Priority, StreamOptions};
+use crate::buffer;
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::event::Event;
+use crate::pending::Pending;
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::operation::{Operation, QueuedRead};
+use crate::runtime::outcome::Outcome;
+use crate::runtime::point::Point;
+use crate::runtime::queue::{Queue, QueueHandle};
+use crate::runtime::table;
 
 /// A queue of work on a device: what is put in is done in that order, beside the host and beside other streams.
 ///
@@ -68,7 +71,7 @@ impl Device {
     ///
     /// As [`create_stream`](Self::create_stream).
     pub fn create_stream_with(self, options: &StreamOptions) -> Result<Stream, DeviceError> {
-        QueueHandle::create(open::device(self)?, options).map(Stream::of_queue)
+        QueueHandle::create(table::device(self)?, options).map(Stream::of_queue)
     }
 
     /// Waits for the work of all streams of the device.
@@ -81,7 +84,7 @@ impl Device {
     /// The first failure of any stream that was not reported; each next call returns the next one. Of streams that were
     /// dropped, the first 1,000 are kept for it, and all are logged.
     pub fn synchronize(self) -> Result<(), DeviceError> {
-        match open::known(self)? {
+        match table::known(self)? {
             Some(device) => device.synchronize(),
             None => Ok(()),
         }

@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use crate::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
-    DeviceUuid, LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Span, backends, device,
+use crate::backend::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, DeviceUuid,
+    LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Span, backends,
 };
+use crate::device::Device;
+use crate::parse::device;
 
 /// How often a device of the backend `opened_once` was opened.
 pub(crate) static OPENED: AtomicUsize = AtomicUsize::new(0);

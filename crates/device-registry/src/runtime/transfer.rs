@@ -1,7 +1,8 @@
 //! Copies and fills that block, by whatever way the devices have.
 
-use crate::open_device::OpenDevice;
-use crate::{BackendErrorKind, DeviceError, Pattern, Span};
+use crate::backend::{BackendErrorKind, Pattern, Span};
+use crate::error::DeviceError;
+use crate::runtime::open_device::OpenDevice;
 
 /// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size. It is a
 /// multiple of each alignment that a device can have.

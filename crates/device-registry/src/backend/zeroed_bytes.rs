@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-use crate::BackendError;
+use crate::backend::BackendError;
 
 /// What every block is aligned to: as much as any number needs. For more, std's allocator on unix writes the zeros
 /// itself, which takes pages that may never be used.
@@ -13,18 +13,18 @@ const ALIGNMENT: usize = 16;
 ///
 /// `Vec::try_reserve` would leave the zeros to be written, which takes pages that may never be used and, where memory
 /// is overcommitted, may end the process.
-pub(crate) struct Block {
+pub(crate) struct ZeroedBytes {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: it owns its bytes, and hands them out by the rules of references.
-unsafe impl Send for Block {}
+unsafe impl Send for ZeroedBytes {}
 // SAFETY: a shared reference gives shared access to the bytes, and nothing else.
-unsafe impl Sync for Block {}
+unsafe impl Sync for ZeroedBytes {}
 
-impl Block {
-    pub(crate) fn zeroed(len: usize) -> Result<Self, BackendError> {
+impl ZeroedBytes {
+    pub(crate) fn new(len: usize) -> Result<Self, BackendError> {
         let start = match layout(len) {
             // No memory: any address that is aligned will do.
             Some(layout) if layout.size() == 0 => Some(NonNull::<u128>::dangling().cast()),
@@ -57,7 +57,7 @@ fn layout(len: usize) -> Option<Layout> {
     Layout::from_size_align(len, ALIGNMENT).ok()
 }
 
-impl Drop for Block {
+impl Drop for ZeroedBytes {
     fn drop(&mut self) {
         if let Some(layout) = layout(self.len).filter(|layout| layout.size() > 0) {
             // SAFETY: `zeroed` took the bytes with this layout.
@@ -69,12 +69,12 @@ impl Drop for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BackendErrorKind;
+    use crate::backend::BackendErrorKind;
 
     #[test]
     fn a_block_is_zero_aligned_and_of_the_length_asked_for() {
         for len in [0, 1, 63, 4097] {
-            let mut block = Block::zeroed(len).unwrap();
+            let mut block = ZeroedBytes::new(len).unwrap();
             assert_eq!(block.as_slice(), vec![0; len]);
             assert_eq!(block.as_slice().as_ptr().addr() % ALIGNMENT, 0);
             block.as_mut_slice().fill(7);
@@ -86,7 +86,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri ends where the allocator says no")]
     fn more_than_there_can_be_is_out_of_memory() {
         for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
-            let error = Block::zeroed(len).err().unwrap();
+            let error = ZeroedBytes::new(len).err().unwrap();
             assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: len as u64, free: None });
         }
     }

@@ -11,9 +11,9 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
-use crate::block::Block;
+use crate::backend::zeroed_bytes::ZeroedBytes;
+use crate::backend::{BackendError, Memory};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
-use crate::{BackendError, Memory};
 
 /// Bytes of the host that serve as the memory of a device.
 ///
@@ -51,7 +51,7 @@ pub struct HostMemory {
 }
 
 enum Owner {
-    Own { _block: Block },
+    Own { _bytes: ZeroedBytes },
     Other { _owner: Box<dyn Send> },
 }
 
@@ -72,8 +72,8 @@ impl HostMemory {
     ///
     /// [`BackendError::out_of_memory`] if the host refuses that much, where `vec![0; len]` would end the process.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
-        let block = Block::zeroed(len)?;
-        Ok(Self::new(block.start(), len, Owner::Own { _block: block }))
+        let bytes = ZeroedBytes::new(len)?;
+        Ok(Self::new(bytes.start(), len, Owner::Own { _bytes: bytes }))
     }
 
     /// Memory of bytes that somebody else allocated, such as a part of a mapping or what a vendor's library shares
@@ -396,7 +396,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::BackendErrorKind;
+    use crate::backend::BackendErrorKind;
 
     /// Runs on a thread of its own, so that windows that wait for each other are a failure and do not take for ever.
     fn ends(run: impl FnOnce() + Send + 'static) {

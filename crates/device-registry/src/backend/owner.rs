@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::{Device, Memory};
+use crate::backend::Memory;
+use crate::device::Device;
 
 /// The open device that memory belongs to. Memory may be dropped on any thread, and a driver is not to be called on every
 /// one: the device chooses the place.

@@ -1,11 +1,16 @@
-//! A device as a value.
+//! A device as a value, and its text.
+
+pub(crate) mod current_index;
+pub(crate) mod grammar;
+pub(crate) mod selector;
 
 use std::fmt;
 use std::num::NonZeroU32;
 
 use entry_points::Entry;
 
-use crate::{Backend, backends, cpu, current_index};
+use crate::backend::{Backend, backends};
+use crate::cpu;
 
 /// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code, unless it is
 /// chosen by what it says of itself (`name@uuid=…`).
@@ -183,7 +188,7 @@ mod tests {
     use std::panic::{RefUnwindSafe, UnwindSafe};
 
     use super::*;
-    use crate::device;
+    use crate::parse::device;
     use crate::testing::fake;
 
     #[test]

@@ -1,6 +1,7 @@
 //! The group of backends: what a backend crate registers in, and where devices find it by name.
 
-use crate::{Backend, cpu};
+use crate::backend::Backend;
+use crate::cpu;
 
 /// A backend as constant data: its name, where it comes from, and how to load it.
 ///
@@ -45,7 +46,7 @@ entry_points::group! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LoadFailure;
+    use crate::backend::LoadFailure;
 
     fn load() -> Result<Box<dyn Backend>, LoadFailure> {
         unreachable!("neither a reserved word nor a built-in name is ever loaded from outside")

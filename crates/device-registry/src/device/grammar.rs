@@ -14,9 +14,9 @@ use std::fmt;
 
 use entry_points::message::shown;
 
-use crate::BackendDescriptor;
-use crate::backends::RESERVED;
-use crate::selector::Selector;
+use crate::backend::BackendDescriptor;
+use crate::backend::registration::RESERVED;
+use crate::device::selector::Selector;
 
 /// A device string that is well formed. Whether there is such a backend is another question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +228,7 @@ impl std::error::Error for SyntaxError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PciAddress;
+    use crate::backend::PciAddress;
 
     #[test]
     fn names_and_indices_are_accepted() {

@@ -8,8 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::completion::Completion;
-use crate::{BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
+use crate::backend::{BackendError, Completion, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span};
 
 /// A device that is open.
 ///

@@ -10,10 +10,13 @@ use std::sync::{PoisonError, RwLock};
 
 use entry_points::{Entry, Interrupted, OnceLoad};
 
-use crate::fork::{self, PerProcess};
-use crate::open_device::{OpenDevice, isolated, log_isolated, panicked};
-use crate::transfer::CHUNK;
-use crate::{Backend, BackendError, Device, DeviceError, DeviceProperties, host_call};
+use crate::backend::{Backend, BackendError, DeviceProperties};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::fork::PerProcess;
+use crate::runtime::open_device::{OpenDevice, isolated, log_isolated, panicked};
+use crate::runtime::transfer::CHUNK;
+use crate::runtime::{device_use, fork};
 
 /// How many devices a backend has. Loads it.
 pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
@@ -67,7 +70,7 @@ fn ask<T>(
 
 /// The backend of a device, if it may be used from here. Loads it.
 fn load(device: Device, call: &'static str) -> Result<&'static dyn Backend, DeviceError> {
-    if host_call::is_running() {
+    if device_use::is_running() {
         return Err(DeviceError::InHostCall { device, call });
     }
     fork::check(device.backend())?;
@@ -206,8 +209,9 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::thread;
 
-    use crate::is_available;
-    use crate::testing::{self, device_of, fake};
+    use crate::available::is_available;
+    use crate::testing;
+    use crate::testing::{device_of, fake};
 
     #[test]
     fn a_device_is_opened_once_whatever_the_number_of_threads() {

@@ -1,6 +1,48 @@
-//! What a backend is: a plugin that counts devices, says what they are, and opens them.
+//! What a backend implements, and the values that the core hands to it.
 
-use crate::{BackendError, DeviceProperties, OpenedDevice};
+mod completion;
+mod driver;
+mod error;
+mod fault;
+mod fill_pattern;
+// A driver's memory is reached by the address that it gives.
+#[allow(unsafe_code)]
+mod host_buffer;
+// Bytes that several threads write to, each in a range of its own, are beyond what references can express.
+#[allow(unsafe_code)]
+mod host_memory;
+mod launch;
+mod opened_device;
+mod owner;
+mod properties;
+pub(crate) mod registration;
+mod span;
+// Zeroed memory comes from the allocator, which may refuse.
+#[allow(unsafe_code)]
+mod zeroed_bytes;
+
+pub use entry_points::LoadFailure;
+
+pub use crate::backend::completion::Completion;
+pub(crate) use crate::backend::completion::Finish;
+pub use crate::backend::driver::{
+    AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, Priority, StreamDriver, StreamOptions,
+};
+pub use crate::backend::error::{BackendError, BackendErrorKind};
+pub use crate::backend::fault::{Fault, FaultInjector};
+pub use crate::backend::fill_pattern::Pattern;
+pub use crate::backend::host_buffer::HostBuffer;
+pub use crate::backend::host_memory::{HostMemory, Window, WindowMut, open_windows};
+pub use crate::backend::launch::Launch;
+pub(crate) use crate::backend::launch::downcast;
+pub use crate::backend::opened_device::OpenedDevice;
+pub(crate) use crate::backend::owner::Owner;
+pub use crate::backend::properties::{
+    DeviceKind, DeviceProperties, DeviceUuid, IdentityError, MemoryInfo, PciAddress,
+};
+pub use crate::backend::registration::{BACKENDS, BackendDescriptor, backends};
+pub(crate) use crate::backend::span::Allocation;
+pub use crate::backend::span::Span;
 
 /// A kind of device, such as CUDA: it counts its devices and opens them.
 ///

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use entry_points::message::panic_message;
 
-use crate::completion::Finish;
-use crate::open_device::{OpenDevice, log_isolated};
-use crate::queue::{Queue, log_unreported};
+use crate::backend::{BackendError, Finish, HostBuffer};
+use crate::error::DeviceError;
+use crate::runtime::device_use;
+use crate::runtime::open_device::{OpenDevice, log_isolated};
+use crate::runtime::queue::{Queue, log_unreported};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
-use crate::{BackendError, DeviceError, HostBuffer, host_call};
 
 /// The result of one piece of queued work, from its submission until it is taken.
 pub(crate) struct Outcome {
@@ -125,7 +126,7 @@ impl Outcome {
         }
         if let Some(waker) = waker {
             // An executor's code, on a thread that may be a driver's, and that the task may wait for.
-            let wake = AssertUnwindSafe(|| host_call::run(|| waker.wake()));
+            let wake = AssertUnwindSafe(|| device_use::run(|| waker.wake()));
             if catch_unwind(wake).is_err() {
                 log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
             }
@@ -213,7 +214,7 @@ impl Outcome {
     fn finish_isolated(self: Arc<Self>, result: Result<HostBuffer, BackendError>, dropped: bool) {
         // All of it, with what is dropped on the way: the waiting end may be gone, and its memory be the driver's.
         let device = self.device.device();
-        let finish = || host_call::run(|| self.finish_within(result, dropped));
+        let finish = || device_use::run(|| self.finish_within(result, dropped));
         if let Err(panic) = catch_unwind(AssertUnwindSafe(finish)) {
             log_isolated(|| {
                 log::error!("`{device}`: a panic while work was finished: {}", panic_message(panic));

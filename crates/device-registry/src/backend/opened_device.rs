@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::DeviceDriver;
+use crate::backend::DeviceDriver;
 
 /// A device that a backend has opened: its driver, which only the core can call from here on.
 ///

@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::owner::Owner;
-use crate::{BackendError, Memory};
+use crate::backend::{BackendError, Memory, Owner};
 
 /// A range of bytes in one memory. Only the core makes one, and only after checking it: it is not empty, and it
 /// lies inside the memory.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use entry_points::Entry;
 
-use crate::Backend;
+use crate::backend::Backend;
 
 thread_local! {
     /// Few backends have a current device other than 0, so that a list is enough.

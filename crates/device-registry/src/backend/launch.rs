@@ -5,7 +5,8 @@ use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{BackendError, Device, DeviceDriver, Span, StreamDriver};
+use crate::backend::{BackendError, DeviceDriver, Span, StreamDriver};
+use crate::device::Device;
 
 /// A driver's native handle.
 pub(crate) type Native = Option<Arc<dyn Any + Send + Sync>>;

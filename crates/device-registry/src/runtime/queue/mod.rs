@@ -7,20 +7,22 @@
 //!
 //! After a failure, work is skipped until somebody has been told: see [`Failure`].
 
+mod in_flight;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use entry_points::message::panic_message;
 
-use crate::in_flight::InFlight;
-use crate::open_device::{OpenDevice, drop_isolated, log_isolated};
-use crate::operation::Operation;
+use crate::backend::{BackendError, EventDriver, EventOptions, Priority, StreamDriver, StreamOptions};
+use crate::error::DeviceError;
+use crate::runtime::device_use;
+use crate::runtime::open_device::{OpenDevice, drop_isolated, log_isolated};
+use crate::runtime::operation::Operation;
+use crate::runtime::queue::in_flight::InFlight;
+use crate::runtime::transfer::is_unsupported;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
-use crate::transfer::is_unsupported;
-use crate::{
-    BackendError, DeviceError, EventDriver, EventOptions, Priority, StreamDriver, StreamOptions, host_call,
-};
 
 pub(crate) struct Queue {
     device: &'static OpenDevice,
@@ -150,7 +152,7 @@ impl Queue {
                 let (device, call) = (self.device.device(), operation.name());
                 let error = DeviceError::Call { device, call, error };
                 // Somebody's turn may last, which what is dropped here could wait for.
-                host_call::run(|| operation.skip(device, error.clone()));
+                device_use::run(|| operation.skip(device, error.clone()));
                 return Err(error);
             }
             state.has_thread = true;
@@ -167,7 +169,7 @@ impl Queue {
 
     /// What the thread does. It ends when the stream is gone and all work is done.
     fn work(self: Arc<Self>) {
-        host_call::enter_stream_thread();
+        device_use::enter_stream_thread();
         let mut state = lock(&self.state);
         loop {
             let Some(operation) = state.queue.pop_front() else {
@@ -193,7 +195,7 @@ impl Queue {
             // What is dropped on the way may be a user's, and panic.
             let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
                 Some(error) => {
-                    host_call::run(|| operation.skip(self.device.device(), error));
+                    device_use::run(|| operation.skip(self.device.device(), error));
                     Ok(())
                 }
                 None => self.perform(operation, number),
@@ -203,7 +205,7 @@ impl Queue {
                 Err(DeviceError::Call { device: self.device.device(), call, error })
             });
             // Memory of a plug-in may call the core in its `drop`, and would wait for this very work.
-            host_call::run(|| self.device.drop_what_is_due());
+            device_use::run(|| self.device.drop_what_is_due());
             state = lock(&self.state);
             state.flush |= submits;
             // Only now: work that runs is not finished.
@@ -220,7 +222,7 @@ impl Queue {
         // It may be the last that has the queue.
         let device = self.device;
         drop(self);
-        host_call::run(|| device.drop_what_is_due());
+        device_use::run(|| device.drop_what_is_due());
     }
 
     /// Sees to it that what was submitted to a driver's queue begins, though no call of the stream's may follow.
@@ -268,7 +270,7 @@ impl Queue {
         match skipped {
             None => operation.perform(self.device),
             Some(error) => {
-                host_call::run(|| operation.skip(self.device.device(), error));
+                device_use::run(|| operation.skip(self.device.device(), error));
                 waited
             }
         }
@@ -480,7 +482,7 @@ impl Queue {
             return std::mem::forget(Arc::clone(self));
         }
         let mut state = lock(&self.state);
-        if self.driver.is_some() && host_call::is_running() {
+        if self.driver.is_some() && device_use::is_running() {
             // Here the driver may not be called. Work that does nothing has the thread do so.
             state.flush = true;
             if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {

@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use entry_points::message::panic_message;
 
-use crate::completion::Completion;
-use crate::launch::Launch;
-use crate::open_device::{OpenDevice, drop_isolated};
-use crate::outcome::Outcome;
-use crate::point::Point;
-use crate::transfer::{self, is_unsupported};
-use crate::{
-    BackendError, Device, DeviceError, EventOptions, HostBuffer, Pattern, Span, StreamDriver, host_call,
+use crate::backend::{
+    BackendError, Completion, EventOptions, HostBuffer, Launch, Pattern, Span, StreamDriver,
 };
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::open_device::{OpenDevice, drop_isolated};
+use crate::runtime::outcome::Outcome;
+use crate::runtime::point::Point;
+use crate::runtime::transfer::is_unsupported;
+use crate::runtime::{device_use, transfer};
 
 /// A piece of work that was checked. It owns all that it touches.
 pub(crate) enum Operation {
@@ -125,7 +126,7 @@ impl Operation {
                 let mut kept = Vec::new();
                 let launched = launch(device, &spans, kernel, None, &mut kept);
                 // A user's values, whose `drop` may wait for the stream that this thread works for.
-                host_call::run(|| drop_isolated(device.device(), kept));
+                device_use::run(|| drop_isolated(device.device(), kept));
                 launched
             }
             Self::Record { event, .. } => {
@@ -268,7 +269,7 @@ fn submit_fill(
 
 fn call_host(device: &'static OpenDevice, call: Box<dyn FnOnce() + Send>) -> Result<(), DeviceError> {
     device.check("host call")?;
-    let called = catch_unwind(AssertUnwindSafe(|| host_call::run(call)));
+    let called = catch_unwind(AssertUnwindSafe(|| device_use::run(call)));
     called.map_err(|panic| {
         let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
         DeviceError::Call { device: device.device(), call: "host call", error }
@@ -285,7 +286,7 @@ fn launch(
     device.call_in_turn("launch", |driver| {
         let launch = Launch::new(device.device(), spans, driver, stream);
         // A panic is the kernel's, and what it has kept may be in use all the same.
-        let launched = catch_unwind(AssertUnwindSafe(|| host_call::run(|| kernel(&launch))));
+        let launched = catch_unwind(AssertUnwindSafe(|| device_use::run(|| kernel(&launch))));
         keep.extend(launch.into_kept().into_iter().map(|held| Keep::Value { _held: held }));
         if let Some(stream) = stream {
             stream.launched();

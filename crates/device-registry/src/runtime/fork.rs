@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use entry_points::Entry;
 
-use crate::{Backend, Device, DeviceError};
+use crate::backend::Backend;
+use crate::device::Device;
+use crate::error::DeviceError;
 
 /// How many forks lie between this process and the one in which a backend was first used.
 static FORKS: AtomicU32 = AtomicU32::new(0);

@@ -5,7 +5,10 @@ use std::fmt;
 use entry_points::Entry;
 use entry_points::message::shown;
 
-use crate::{Backend, Device, DeviceError, DeviceProperties, DeviceUuid, PciAddress, SyntaxErrorKind};
+use crate::backend::{Backend, DeviceProperties, DeviceUuid, PciAddress};
+use crate::device::Device;
+use crate::device::grammar::SyntaxErrorKind;
+use crate::error::DeviceError;
 
 /// The part behind the `@`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

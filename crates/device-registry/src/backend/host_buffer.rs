@@ -6,9 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-use crate::BackendError;
-use crate::block::Block;
-use crate::owner::Owner;
+use crate::backend::zeroed_bytes::ZeroedBytes;
+use crate::backend::{BackendError, Owner};
 
 /// Bytes of the host that a stream writes from or reads into, and owns meanwhile.
 ///
@@ -27,7 +26,7 @@ use crate::owner::Owner;
 pub struct HostBuffer(Bytes);
 
 enum Bytes {
-    Block(Block),
+    Zeroed(ZeroedBytes),
     Vec(Vec<u8>),
     Raw(RawParts),
 }
@@ -68,7 +67,7 @@ impl HostBuffer {
     ///
     /// [`BackendError::out_of_memory`] if the host has not that many.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
-        Ok(Self(Bytes::Block(Block::zeroed(len)?)))
+        Ok(Self(Bytes::Zeroed(ZeroedBytes::new(len)?)))
     }
 
     /// Bytes that `owner` owns, such as memory that a driver has pinned. Dropping the buffer drops the owner, which frees
@@ -141,7 +140,7 @@ impl Deref for HostBuffer {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Bytes::Block(bytes) => bytes.as_slice(),
+            Bytes::Zeroed(bytes) => bytes.as_slice(),
             Bytes::Vec(bytes) => bytes,
             // SAFETY: so many initialised bytes are there until the owner is dropped, and they are reached through this
             // value only, which is borrowed.
@@ -153,7 +152,7 @@ impl Deref for HostBuffer {
 impl DerefMut for HostBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Bytes::Block(bytes) => bytes.as_mut_slice(),
+            Bytes::Zeroed(bytes) => bytes.as_mut_slice(),
             Bytes::Vec(bytes) => bytes,
             // SAFETY: so many initialised bytes are there until the owner is dropped, and they are reached through this
             // value only, which is borrowed exclusively.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{BackendError, HostBuffer};
+use crate::backend::{BackendError, HostBuffer};
 
 /// The other end of a [`Pending`](crate::Pending): the driver that does the work finishes it, once, from any thread.
 ///

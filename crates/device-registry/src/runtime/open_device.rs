@@ -8,15 +8,15 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use entry_points::message::panic_message;
 
-use crate::fork::Process;
-use crate::outcome::Outcome;
-use crate::owner::Owner;
-use crate::queue::{Queue, QueueHandle};
-use crate::statistics::Statistics;
+use crate::backend::{BackendError, BackendErrorKind, DeviceDriver, DeviceProperties, Memory, Owner};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::device_use;
+use crate::runtime::fork::Process;
+use crate::runtime::outcome::Outcome;
+use crate::runtime::queue::{Queue, QueueHandle};
+use crate::runtime::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock, pause};
-use crate::{
-    BackendError, BackendErrorKind, Device, DeviceDriver, DeviceError, DeviceProperties, Memory, host_call,
-};
 
 /// A device that is open. It stays so until the program ends, or until it is lost and reset; even then it is not
 /// dropped, and what belongs to it says that it is lost.
@@ -141,7 +141,7 @@ impl OpenDevice {
     /// Whether the device may be used by this process and on this thread.
     pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_process()?;
-        match host_call::is_running() {
+        match device_use::is_running() {
             true => Err(DeviceError::InHostCall { device: self.device, call }),
             false => Ok(()),
         }
@@ -165,7 +165,7 @@ impl OpenDevice {
         call: &'static str,
         run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        if self.later.any.load(Ordering::Acquire) && !host_call::is_stream_thread() {
+        if self.later.any.load(Ordering::Acquire) && !device_use::is_stream_thread() {
             self.check_thread(call)?;
             // Before this call is counted: memory of a plug-in may close the device in its `drop`, which waits for all calls
             // that are counted.
@@ -342,7 +342,7 @@ impl OpenDevice {
             // The driver is not whole in this process, and its memory goes with it.
             return std::mem::forget(value);
         }
-        if host_call::is_running() || host_call::is_stream_thread() {
+        if device_use::is_running() || device_use::is_stream_thread() {
             lock(&self.later.values).push(Box::new(value));
             self.later.any.store(true, Ordering::Release);
             return;
@@ -537,7 +537,7 @@ pub(crate) fn drop_isolated<T>(device: Device, value: T) {
 /// Writes to the log. A logger is a program's code: it may panic, which is caught, and it may not use devices, whose locks
 /// the caller may hold. It comes last, after all that others wait for.
 pub(crate) fn log_isolated(log: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| host_call::run(log))) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| device_use::run(log))) {
         // To drop it may panic again, and there is no other way to report it.
         std::mem::forget(panic);
     }

@@ -3,9 +3,10 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::open_device::OpenDevice;
+use crate::backend::{BackendError, EventDriver};
+use crate::error::DeviceError;
+use crate::runtime::open_device::OpenDevice;
 use crate::sync::{Condvar, Mutex, lock, wait};
-use crate::{BackendError, DeviceError, EventDriver};
 
 /// What the handles of one event share.
 pub(crate) struct Point {

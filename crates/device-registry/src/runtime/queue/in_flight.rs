@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::EventDriver;
-use crate::open_device::OpenDevice;
-use crate::operation::Keep;
+use crate::backend::EventDriver;
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::operation::Keep;
 
 /// After so many pieces an event is recorded, which shows later that the work is done.
 const MARK_EVERY: usize = 64;

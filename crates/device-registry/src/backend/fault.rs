@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::BackendError;
+use crate::backend::BackendError;
 
 /// A fault that a device is told to have. Numbers count from the moment of telling: 1 is the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
