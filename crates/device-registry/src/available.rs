@@ -8,8 +8,8 @@ use crate::backend::{Backend, backends};
 use crate::device::Device;
 use crate::device::grammar::DeviceString;
 use crate::error::{DeviceError, NoneAvailable};
-use crate::runtime::open_device::log_isolated;
-use crate::runtime::table;
+use crate::runtime::isolation::log_isolated;
+use crate::runtime::listing;
 
 /// Whether a device string names a device that is there: well formed, linked, not disabled, loads, and has a
 /// device of this index (without one, the current device).
@@ -26,7 +26,7 @@ use crate::runtime::table;
 /// ```
 #[must_use]
 pub fn is_available(text: &str) -> bool {
-    Device::parse(text).and_then(table::check).is_ok()
+    Device::parse(text).and_then(listing::check_exists).is_ok()
 }
 
 /// The first of several devices that is there, from a comma list such as `cuda:1,opencl,cpu`.
@@ -51,7 +51,7 @@ pub fn first_available(list: &str) -> Result<Device, DeviceError> {
     }
     let mut causes = Vec::new();
     for text in list.split(',') {
-        match Device::parse(text).and_then(|device| table::check(device).map(|()| device)) {
+        match Device::parse(text).and_then(|device| listing::check_exists(device).map(|()| device)) {
             Ok(device) => return Ok(device),
             Err(cause) => {
                 log_isolated(|| log::info!("`{text}` is skipped: {cause}"));
@@ -77,7 +77,7 @@ pub fn first_available(list: &str) -> Result<Device, DeviceError> {
 /// ```
 pub fn devices() -> impl Iterator<Item = (Entry<dyn Backend>, Result<Vec<Device>, DeviceError>)> {
     let enabled = backends().iter().filter(|backend| !matches!(backend.state(), State::Disabled { .. }));
-    enabled.map(|backend| (backend, table::devices_of(backend)))
+    enabled.map(|backend| (backend, listing::devices_of(backend)))
 }
 
 #[cfg(test)]

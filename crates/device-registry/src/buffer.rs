@@ -11,7 +11,8 @@ use crate::backend::{
 use crate::current_stream;
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::runtime::open_device::{OpenDevice, drop_isolated};
+use crate::runtime::isolation::drop_isolated;
+use crate::runtime::open_device::OpenDevice;
 use crate::runtime::{table, transfer};
 
 /// What a buffer is in a copy, as errors say it.
@@ -60,7 +61,7 @@ impl Device {
     ///
     /// If the backend does not load, has no such device or cannot open it, or if there is not enough memory.
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
-        let device = table::device(self)?;
+        let device = table::open(self)?;
         device.check("allocate")?;
         let memory = if len > 0 { Some(allocate(device, len)?) } else { None };
         Ok(Buffer { device, allocation: Arc::new(Allocation::new(device, memory, len)), range: 0..len })
@@ -75,7 +76,7 @@ impl Device {
     /// [`Unsupported`](BackendErrorKind::Unsupported): [`HostBuffer::zeroed`] is there always.
     pub fn allocate_host(self, len: usize) -> Result<HostBuffer, DeviceError> {
         const CALL: &str = "allocate pinned host memory";
-        let device = table::device(self)?;
+        let device = table::open(self)?;
         device.check(CALL)?;
         let fail = |error| DeviceError::Call { device: device.device(), call: CALL, error };
         let limit = isize::MAX as usize;

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use crate::device::{Device, current_index};
 use crate::error::DeviceError;
-use crate::runtime::table;
+use crate::runtime::listing;
 
 thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
@@ -28,7 +28,7 @@ thread_local! {
 /// If the backend does not load or has no such device.
 pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
-    table::check(device)?;
+    listing::check_exists(device)?;
     if let Some(index) = device.index() {
         current_index::set(device.backend(), index);
     }

@@ -53,7 +53,7 @@ impl Device {
     ///
     /// As [`create_stream`](Self::create_stream).
     pub fn default_stream(self) -> Result<Stream, DeviceError> {
-        let device = table::device(self)?;
+        let device = table::open(self)?;
         if let Some(stream) = device.default_stream() {
             return Ok(Stream::of_queue(stream));
         }
@@ -70,7 +70,7 @@ impl Device {
     ///
     /// As [`create_stream`](Self::create_stream).
     pub fn current_stream(self) -> Result<Stream, DeviceError> {
-        match chosen(table::device(self)?) {
+        match chosen(table::open(self)?) {
             Some(stream) => Ok(stream),
             None => self.default_stream(),
         }

@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::statistics::MemoryStatistics;
-use crate::runtime::{device_use, table};
+use crate::runtime::{device_use, listing, table};
 
 impl Device {
     /// How many devices the backend has. Loads the backend, and opens nothing.
@@ -18,7 +18,7 @@ impl Device {
     ///
     /// If the backend does not load or cannot count.
     pub fn count(self) -> Result<usize, DeviceError> {
-        table::count(self.backend())
+        listing::count(self.backend())
     }
 
     /// What the device is. Loads the backend, and opens nothing.
@@ -27,7 +27,7 @@ impl Device {
     ///
     /// If the backend does not load, has no such device or cannot say.
     pub fn properties(self) -> Result<DeviceProperties, DeviceError> {
-        table::properties(self)
+        listing::properties(self)
     }
 
     /// Opens the device, unless it is open: what every use of it does by itself, for those who want to fail early. It
@@ -37,7 +37,7 @@ impl Device {
     ///
     /// If the backend does not load, has no such device or cannot open it, or if the device is lost.
     pub fn open(self) -> Result<(), DeviceError> {
-        table::device(self)?.check("open")
+        table::open(self)?.check("open")
     }
 
     /// Lets the next use open the device afresh, after it was lost. What belonged to it before — buffers, streams,
@@ -76,7 +76,7 @@ impl Device {
             device.collect();
             device.statistics().now()
         };
-        Ok(table::known(self)?.map(statistics).unwrap_or_default())
+        Ok(table::find(self)?.map(statistics).unwrap_or_default())
     }
 
     /// Tells the device to have a fault, for a test of what a program does then. Opens it at the first use.
@@ -94,7 +94,7 @@ impl Device {
     ///
     /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if it cannot.
     pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
-        table::device(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
+        table::open(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
     }
 
     /// Has the device have no faults any more: what stalls goes on. What is lost stays so: see [`reset`](Self::reset).
@@ -103,7 +103,7 @@ impl Device {
     ///
     /// As [`inject`](Self::inject).
     pub fn clear_faults(self) -> Result<(), DeviceError> {
-        table::device(self)?.call_although_lost("clear faults", |driver| {
+        table::open(self)?.call_although_lost("clear faults", |driver| {
             faults(driver)?.clear();
             Ok(())
         })
@@ -115,7 +115,7 @@ impl Device {
     ///
     /// As [`properties`](Self::properties), or if the device cannot say.
     pub fn memory_info(self) -> Result<MemoryInfo, DeviceError> {
-        table::device(self)?.call("memory info", |driver| driver.memory_info())
+        table::open(self)?.call("memory info", |driver| driver.memory_info())
     }
 
     /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, say. Opens
@@ -144,7 +144,7 @@ impl Device {
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        table::device(self)?.call("native code", |driver| {
+        table::open(self)?.call("native code", |driver| {
             let native = driver.native();
             let device = downcast(&native, "device")?;
             device_use::run(|| code(device))

@@ -8,8 +8,8 @@ use crate::backend::Backend;
 use crate::device::Device;
 use crate::device::selector::{Selector, SelectorError};
 use crate::error::DeviceError;
-use crate::runtime::open_device::log_isolated;
-use crate::runtime::table;
+use crate::runtime::isolation::log_isolated;
+use crate::runtime::listing;
 
 /// The one device of a backend that the selector fits. Loads the backend, and opens nothing. `text` is the whole
 /// device string.
@@ -22,8 +22,8 @@ pub(crate) fn select(
 ) -> Result<Device, DeviceError> {
     let mut candidates = Vec::new();
     let mut fitting = Vec::new();
-    for device in table::devices_of(backend)? {
-        let properties = table::properties_of_counted(device);
+    for device in listing::devices_of(backend)? {
+        let properties = listing::properties_of_counted(device);
         fitting.extend(properties.iter().filter(|properties| selector.fits(properties)).map(|_| device));
         candidates.push((device, properties));
     }
@@ -49,6 +49,7 @@ mod tests {
     use crate::available::{first_available, is_available};
     use crate::backend::BackendErrorKind;
     use crate::parse::device;
+    use crate::runtime::table;
     use crate::testing::{device_of, fake};
     use entry_points::State;
 
@@ -200,7 +201,7 @@ mod tests {
         }
         assert!(refused("loaded_by_a_selector@uuid=0").candidates().iter().all(|(_, known)| known.is_ok()));
         assert!(matches!(device.backend().state(), State::Loaded { .. }));
-        assert!(table::known(device).unwrap().is_none());
+        assert!(table::find(device).unwrap().is_none());
     }
 
     #[test]

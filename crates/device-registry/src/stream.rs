@@ -71,7 +71,7 @@ impl Device {
     ///
     /// As [`create_stream`](Self::create_stream).
     pub fn create_stream_with(self, options: &StreamOptions) -> Result<Stream, DeviceError> {
-        QueueHandle::create(table::device(self)?, options).map(Stream::of_queue)
+        QueueHandle::create(table::open(self)?, options).map(Stream::of_queue)
     }
 
     /// Waits for the work of all streams of the device.
@@ -84,7 +84,7 @@ impl Device {
     /// The first failure of any stream that was not reported; each next call returns the next one. Of streams that were
     /// dropped, the first 1,000 are kept for it, and all are logged.
     pub fn synchronize(self) -> Result<(), DeviceError> {
-        match table::known(self)? {
+        match table::find(self)? {
             Some(device) => device.synchronize(),
             None => Ok(()),
         }

@@ -12,7 +12,8 @@ use crate::backend::{
 };
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::runtime::open_device::{OpenDevice, drop_isolated};
+use crate::runtime::isolation::drop_isolated;
+use crate::runtime::open_device::OpenDevice;
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
 use crate::runtime::transfer::is_unsupported;

@@ -11,7 +11,8 @@ use entry_points::message::panic_message;
 use crate::backend::{BackendError, Finish, HostBuffer};
 use crate::error::DeviceError;
 use crate::runtime::device_use;
-use crate::runtime::open_device::{OpenDevice, log_isolated};
+use crate::runtime::isolation::log_isolated;
+use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::{Queue, log_unreported};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
 

@@ -1,133 +1,36 @@
-//! Opening devices, each once, and calling into backends without trusting them.
+//! The table of open devices: each is opened once, by its first use.
 //!
 //! No lock is held while a backend's code runs. A backend that opens its own device inside of `open`, or two that
 //! open each other's, get an error where they would wait for ever: [`OnceLoad`] sees to that, also where the way
 //! leads through loading a backend.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-use entry_points::{Entry, Interrupted, OnceLoad};
+use entry_points::{Interrupted, OnceLoad};
 
-use crate::backend::{Backend, BackendError, DeviceProperties};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::fork::PerProcess;
-use crate::runtime::open_device::{OpenDevice, isolated, log_isolated, panicked};
-use crate::runtime::transfer::CHUNK;
-use crate::runtime::{device_use, fork};
-
-/// How many devices a backend has. Loads it.
-pub(crate) fn count(backend: Entry<dyn Backend>) -> Result<usize, DeviceError> {
-    /// Device 0 to device 65535: an index has no more.
-    const MOST: usize = u16::MAX as usize + 1;
-
-    let device = Device::of_backend(backend, None);
-    let loaded = load(device, "device count")?;
-    match ask(device, "device count", || loaded.device_count())? {
-        count if count > MOST => {
-            let error = BackendError::invalid(format_args!(
-                "the backend counts {count} devices, and {MOST} can be named"
-            ));
-            Err(DeviceError::Call { device, call: "device count", error })
-        }
-        count => Ok(count),
-    }
-}
-
-/// The devices of a backend, each with its index. Loads the backend.
-pub(crate) fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
-    let count = count(backend)?;
-    // What is beyond the largest index cannot be named.
-    let indices = (0..=u16::MAX).take(count);
-    Ok(indices.map(|index| Device::of_backend(backend, Some(index))).collect())
-}
-
-/// Asks a backend what it answers at once. As it waits for nobody, only a thread that asks in circles has to be stopped:
-/// by an error, where the stack would overflow.
-fn ask<T>(
-    device: Device,
-    call: &'static str,
-    run: impl FnOnce() -> Result<T, BackendError>,
-) -> Result<T, DeviceError> {
-    thread_local! {
-        /// What this thread is asking, outermost first.
-        static ASKED: RefCell<Vec<(Device, &'static str)>> = const { RefCell::new(Vec::new()) };
-    }
-
-    // While a thread ends the list is gone, and a backend is asked without it.
-    if ASKED.try_with(|asked| asked.borrow().contains(&(device, call))).unwrap_or(false) {
-        let error =
-            BackendError::other(format_args!("the backend asks for its own {call} in order to answer"));
-        return Err(DeviceError::Call { device, call, error });
-    }
-    let _ = ASKED.try_with(|asked| asked.borrow_mut().push((device, call)));
-    let answer = isolated(device, call, run);
-    let _ = ASKED.try_with(|asked| asked.borrow_mut().pop());
-    answer
-}
-
-/// The backend of a device, if it may be used from here. Loads it.
-fn load(device: Device, call: &'static str) -> Result<&'static dyn Backend, DeviceError> {
-    if device_use::is_running() {
-        return Err(DeviceError::InHostCall { device, call });
-    }
-    fork::check(device.backend())?;
-    Ok(device.backend().load()?)
-}
-
-/// What a device is. Loads its backend, and opens nothing.
-pub(crate) fn properties(device: Device) -> Result<DeviceProperties, DeviceError> {
-    check(device)?;
-    properties_of_counted(device)
-}
-
-/// The same for a device that is known to be there.
-pub(crate) fn properties_of_counted(device: Device) -> Result<DeviceProperties, DeviceError> {
-    let device = device.resolve();
-    match known(device)? {
-        Some(open) => Ok(open.properties().clone()),
-        None => ask_properties(device, load(device, "properties")?),
-    }
-}
-
-fn ask_properties(device: Device, backend: &dyn Backend) -> Result<DeviceProperties, DeviceError> {
-    let properties = ask(device, "properties", || backend.properties(device.ordinal()))?;
-    match properties.copy_alignment {
-        // The core takes so much host memory for a copy or a fill that goes through the host.
-        alignment if alignment.is_power_of_two() && alignment <= CHUNK => Ok(properties),
-        alignment => {
-            let error = BackendError::invalid(format_args!(
-                "the backend declares a copy alignment of {alignment} bytes: expected a power of two, at most {CHUNK}"
-            ));
-            Err(DeviceError::Call { device, call: "properties", error })
-        }
-    }
-}
-
-/// Whether the device is there: its backend loads and has one of this index. Opens nothing.
-pub(crate) fn check(device: Device) -> Result<(), DeviceError> {
-    let device = device.resolve();
-    let count = count(device.backend())?;
-    if device.ordinal() < count { Ok(()) } else { Err(DeviceError::NoSuchDevice { device, count }) }
-}
+use crate::runtime::isolation::{isolated, log_isolated, panicked};
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::{fork, listing};
 
 /// The device, if it is open and may be used from here.
-pub(crate) fn known(device: Device) -> Result<Option<&'static OpenDevice>, DeviceError> {
+pub(crate) fn find(device: Device) -> Result<Option<&'static OpenDevice>, DeviceError> {
     fork::check(device.backend())?;
-    Ok(known_cell(device.resolve()).and_then(OnceLoad::get))
+    Ok(find_cell(device.resolve()).and_then(OnceLoad::get))
 }
 
 /// The open device; opens it at the first call. Another thread that is opening it is waited for, and what becomes
 /// of that is the outcome here too. A failure is not remembered: a device that was busy may be free next time.
-pub(crate) fn device(device: Device) -> Result<&'static OpenDevice, DeviceError> {
+pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     let device = device.resolve();
-    if let Some(open) = known(device)? {
+    if let Some(open) = find(device)? {
         return Ok(open);
     }
     // Before there is a cell, so that there are no more cells than devices, whatever indices are asked for.
-    check(device)?;
+    listing::check_exists(device)?;
     cell(device).get_or_load(
         ("devices", &device.to_string()),
         || open_now(device),
@@ -140,9 +43,9 @@ pub(crate) fn device(device: Device) -> Result<&'static OpenDevice, DeviceError>
 }
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
-    let backend = load(device, "open")?;
+    let backend = listing::load(device, "open")?;
     // First, as a driver that is open is never dropped.
-    let properties = ask_properties(device, backend)?;
+    let properties = listing::ask_properties(device, backend)?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
     let name = properties.name.clone();
     let open = OpenDevice::new(device, driver.into_driver(), properties);
@@ -153,7 +56,7 @@ fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
 /// Lets the next use of a lost device open it afresh.
 pub(crate) fn reset(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
-    let Some(open) = known(device)? else { return Ok(()) };
+    let Some(open) = find(device)? else { return Ok(()) };
     open.reset()?;
     forget(device, open);
     Ok(())
@@ -162,7 +65,7 @@ pub(crate) fn reset(device: Device) -> Result<(), DeviceError> {
 /// Gives a device back, and lets the next use open it afresh.
 pub(crate) fn close(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
-    let Some(open) = known(device)? else { return Ok(()) };
+    let Some(open) = find(device)? else { return Ok(()) };
     let outcome = open.close();
     if matches!(open.check("close"), Err(DeviceError::Closed { .. })) {
         forget(device, open);
@@ -195,7 +98,7 @@ type Cells = RwLock<BTreeMap<Device, &'static Cell>>;
 // Poison would mean a defect of this crate, as no backend's code runs under the lock; stopping every later call
 // would make two of it.
 
-fn known_cell(device: Device) -> Option<&'static Cell> {
+fn find_cell(device: Device) -> Option<&'static Cell> {
     CELLS.current().read().unwrap_or_else(PoisonError::into_inner).get(&device).copied()
 }
 
@@ -209,7 +112,6 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::thread;
 
-    use crate::available::is_available;
     use crate::testing;
     use crate::testing::{device_of, fake};
 
@@ -271,58 +173,6 @@ mod tests {
             "{loaded} | {opened}"
         );
         assert!(loaded.contains(cycle) || opened.contains(cycle), "{loaded} | {opened}");
-    }
-
-    #[test]
-    fn a_thread_that_ends_may_still_ask() {
-        struct Asks;
-        impl Drop for Asks {
-            fn drop(&mut self) {
-                assert!(is_available("cpu"));
-            }
-        }
-        thread_local! {
-            static ASKS: Asks = const { Asks };
-        }
-        let ending = thread::spawn(|| {
-            // Made before the list is, it is dropped after it.
-            ASKS.with(|_| assert!(is_available("cpu")));
-        });
-        ending.join().unwrap();
-    }
-
-    #[test]
-    fn a_count_that_cannot_be_is_an_error() {
-        let error = device_of("counts_too_many").allocate(1).unwrap_err().to_string();
-        assert!(error.contains("counts 18446744073709551615 devices, and 65536 can be named"), "{error}");
-    }
-
-    #[test]
-    fn a_backend_that_counts_by_counting_gets_an_error() {
-        let error = device_of("counts_itself").allocate(1).unwrap_err().to_string();
-        assert!(error.contains("asks for its own device count in order to answer"), "{error}");
-        assert!(!is_available("counts_itself"));
-    }
-
-    #[test]
-    fn a_backend_that_says_what_a_device_is_by_asking_what_it_is_gets_an_error() {
-        let error = device_of("describes_itself").properties().unwrap_err().to_string();
-        assert!(error.contains("asks for its own properties in order to answer"), "{error}");
-    }
-
-    #[test]
-    fn an_alignment_that_no_device_can_have_is_an_error_of_the_backend() {
-        for (name, alignment) in
-            [("declares_odd_alignment", 3), ("declares_huge_alignment", 1_usize << (usize::BITS - 1))]
-        {
-            let device = device_of(name);
-            for error in [device.properties().unwrap_err(), device.open().unwrap_err()] {
-                let expected = format!(
-                    "a copy alignment of {alignment} bytes: expected a power of two, at most 1048576"
-                );
-                assert!(error.to_string().contains(&expected), "{error}");
-            }
-        }
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! The streams of an open device: their queues, what those keep, and failures that nobody has seen yet.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use crate::error::DeviceError;
+use crate::runtime::isolation::drop_isolated;
+use crate::runtime::open_device::OpenDevice;
+use crate::runtime::queue::{Queue, QueueHandle};
+use crate::sync::lock;
+
+impl OpenDevice {
+    /// The queues of its streams, also of those that are gone while their work is not done.
+    pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
+        lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn add_queue(&self, queue: &Arc<Queue>) {
+        let mut queues = lock(&self.queues);
+        // At each doubling, so that a program that makes a million streams looks at each a few times.
+        if queues.len() == queues.capacity() {
+            queues.retain(|queue| queue.strong_count() > 0);
+        }
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// Keeps a queue whose stream is gone until the driver has done its work.
+    pub(crate) fn keep_closed(&self, queue: Arc<Queue>) {
+        lock(&self.closed).push(queue);
+    }
+
+    /// Releases all that finished work has used: memory, host buffers and streams that were dropped. Does not wait. Returns
+    /// whether there was any.
+    ///
+    /// It asks each queue of the driver's that has something in flight, which may cost a command.
+    pub(crate) fn collect(&self) -> bool {
+        self.collect_by(Queue::collect)
+    }
+
+    /// The same as far as events show what is finished.
+    pub(crate) fn collect_marked(&self) -> bool {
+        self.collect_by(Queue::collect_marked)
+    }
+
+    fn collect_by(&self, collect: impl Fn(&Queue) -> bool) -> bool {
+        if self.check_thread("collect").is_err() {
+            return false;
+        }
+        let mut any = self.drop_what_is_due();
+        for queue in self.queues() {
+            any |= collect(&queue);
+        }
+        let closed = std::mem::take(&mut *lock(&self.closed));
+        let (done, pending): (Vec<_>, Vec<_>) = closed.into_iter().partition(|queue| queue.is_done());
+        lock(&self.closed).extend(pending);
+        any |= !done.is_empty();
+        drop_isolated(self.device, done);
+        if self.settled.load(Ordering::Acquire) {
+            // It was closed meanwhile, and does not look at them again.
+            let closed = std::mem::take(&mut *lock(&self.closed));
+            drop_isolated(self.device, closed);
+        }
+        any
+    }
+
+    /// Called before memory is allocated: releases what finished work has used, once for every so many bytes. A program
+    /// that allocates, enqueues and drops, and waits for nothing, then keeps no more than that of what is done.
+    pub(crate) fn collect_for(&self, len: usize) {
+        const EVERY: usize = 64 << 20;
+
+        let before = self.allocated.fetch_add(len.min(EVERY), Ordering::Relaxed);
+        if before.saturating_add(len) >= EVERY {
+            self.allocated.store(0, Ordering::Relaxed);
+            self.collect();
+        }
+    }
+
+    /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The caller logs it,
+    /// without a lock, as the device may be lost and never be asked.
+    pub(crate) fn report_later(&self, error: DeviceError) {
+        /// In a program that never synchronizes a device, they are logged and not kept without end.
+        const MOST: usize = 1000;
+
+        let mut unreported = lock(&self.unreported);
+        if unreported.len() < MOST {
+            unreported.push_back(error);
+        }
+    }
+
+    /// Waits for the work of all streams.
+    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        self.check("synchronize")?;
+        let queues = self.queues();
+        // All of them, whatever becomes of one: the caller is told of the first error, and the next call, or that
+        // stream's own, of the next.
+        queues.iter().for_each(|queue| queue.settle());
+        queues.iter().try_for_each(|queue| queue.take_failure())?;
+        self.collect_marked();
+        self.check("synchronize")?;
+        self.take_unreported()
+    }
+
+    fn take_unreported(&self) -> Result<(), DeviceError> {
+        lock(&self.unreported).pop_front().map_or(Ok(()), Err)
+    }
+
+    /// The default stream, if there is one.
+    pub(crate) fn default_stream(&self) -> Option<Arc<QueueHandle>> {
+        // A thread of the parent may have held the lock when this process was forked; the call that follows is refused.
+        if !self.has_default_stream.load(Ordering::Acquire) || !self.is_of_this_process() {
+            return None;
+        }
+        lock(&self.default_stream).clone()
+    }
+
+    /// The default stream: the one that is there, or else this one.
+    pub(crate) fn default_stream_or(&self, stream: Arc<QueueHandle>) -> Arc<QueueHandle> {
+        let mut default = lock(&self.default_stream);
+        let chosen = default.get_or_insert_with(|| Arc::clone(&stream)).clone();
+        self.has_default_stream.store(true, Ordering::Release);
+        drop(default);
+        // It may be its last handle, whose `drop` is not for under a lock.
+        drop(stream);
+        chosen
+    }
+}
