@@ -1,7 +1,6 @@
 //! One piece of work of a stream, and the two ways to do it: by a driver's functions that block, one after the other,
 //! or by a queue of the driver's own.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
+use crate::runtime::queue::Keep;
 use crate::runtime::transfer::is_unsupported;
 use crate::runtime::{device_use, transfer};
 
@@ -57,29 +57,6 @@ impl QueuedRead {
 }
 
 pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send>;
-
-/// What has to stay alive while a driver's queue works on it. It is only ever dropped.
-pub(crate) enum Keep {
-    Span { _held: Span },
-    Host { held: Arc<HostBuffer> },
-    Value { _held: Box<dyn Any + Send> },
-}
-
-impl Keep {
-    /// How much memory of the host it holds.
-    pub(crate) fn host_bytes(&self) -> usize {
-        match self {
-            Self::Host { held } => held.len(),
-            Self::Span { .. } | Self::Value { .. } => 0,
-        }
-    }
-}
-
-impl From<Span> for Keep {
-    fn from(span: Span) -> Self {
-        Self::Span { _held: span }
-    }
-}
 
 impl Operation {
     /// What is done, as errors say it.
@@ -166,7 +143,7 @@ impl Operation {
         match self {
             Self::Write { source, destination } => {
                 let written = device.call_in_turn("write", |_| stream.write(&destination, &source));
-                keep.extend([Keep::Host { held: source }, destination.into()]);
+                keep.extend([Keep::Host(source), destination.into()]);
                 written?;
             }
             Self::Read { source, destination, read: QueuedRead { outcome, completion } } => {
@@ -234,7 +211,7 @@ impl Operation {
                 if is_unsupported(&waits) {
                     return Ok(Some(Self::Wait(event)));
                 }
-                keep.push(Keep::Value { _held: Box::new(event) });
+                keep.push(Keep::Value(Box::new(event)));
                 waits?;
             }
             call @ Self::Call(_) => return Ok(Some(call)),
@@ -253,7 +230,7 @@ fn submit_fill(
 ) -> Result<(), DeviceError> {
     let plan = transfer::FillPlan::new(device, destination, pattern);
     let [first, tail] = [plan.first, plan.tail].map(|bytes| Arc::new(HostBuffer::from(bytes)));
-    keep.extend([&first, &tail].map(|held| Keep::Host { held: Arc::clone(held) }));
+    keep.extend([&first, &tail].map(|bytes| Keep::Host(Arc::clone(bytes))));
     device.call_in_turn("fill", |_| {
         stream.write(&destination.part(0..first.len()), &first)?;
         for (from, to) in transfer::doublings(first.len(), destination.len() - tail.len()) {
@@ -288,7 +265,7 @@ fn launch(
         let launch = Launch::new(device.device(), spans, driver, stream);
         // A panic is the kernel's, and what it has kept may be in use all the same.
         let launched = catch_unwind(AssertUnwindSafe(|| device_use::run(|| kernel(&launch))));
-        keep.extend(launch.into_kept().into_iter().map(|held| Keep::Value { _held: held }));
+        keep.extend(launch.into_kept().into_iter().map(Keep::Value));
         if let Some(stream) = stream {
             stream.launched();
         }

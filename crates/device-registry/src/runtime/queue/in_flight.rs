@@ -4,12 +4,12 @@
 //! that succeeds, covers all numbers up to the one that was reached when it was recorded or begun; those are released,
 //! whichever thread finds out first.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::EventDriver;
+use crate::backend::{EventDriver, HostBuffer, Span};
 use crate::runtime::open_device::OpenDevice;
-use crate::runtime::operation::Keep;
 
 /// After so many pieces an event is recorded, which shows later that the work is done.
 const MARK_EVERY: usize = 64;
@@ -17,6 +17,31 @@ const MARK_EVERY: usize = 64;
 /// Or after so many bytes of host memory: those are the queue's alone, and are free as soon as it releases them.
 const MARK_EVERY_BYTES: usize = 16 << 20;
 
+/// What has to stay alive while a driver's queue works on it. It is only ever dropped.
+#[expect(dead_code, reason = "kept, and not looked at")]
+pub(crate) enum Keep {
+    Span(Span),
+    Host(Arc<HostBuffer>),
+    Value(Box<dyn Any + Send>),
+}
+
+impl Keep {
+    /// How much memory of the host it holds.
+    pub(crate) fn host_bytes(&self) -> usize {
+        match self {
+            Self::Host(bytes) => bytes.len(),
+            Self::Span(_) | Self::Value(_) => 0,
+        }
+    }
+}
+
+impl From<Span> for Keep {
+    fn from(span: Span) -> Self {
+        Self::Span(span)
+    }
+}
+
+/// What the work in a driver's queue uses.
 #[derive(Default)]
 pub(crate) struct InFlight {
     /// Oldest first.
@@ -103,7 +128,7 @@ impl Released {
     pub(crate) fn leak_host_memory(self, device: &OpenDevice) {
         for kept in self.kept {
             match kept {
-                Keep::Host { held } => std::mem::forget(held),
+                Keep::Host(bytes) => std::mem::forget(bytes),
                 other => device.drop_when_allowed(other),
             }
         }

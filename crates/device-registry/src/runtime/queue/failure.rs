@@ -1,0 +1,63 @@
+//! The failure of a stream, and which work is skipped for it.
+//!
+//! A failure is reported once, by the first call that can return it. Work that was enqueued before that call is skipped, as its
+//! caller did not know of the failure; work that is enqueued after it is done.
+
+use crate::error::DeviceError;
+
+/// The latest failure of a queue, if there was one.
+#[derive(Default)]
+pub(super) struct Failure(Option<Failed>);
+
+struct Failed {
+    error: DeviceError,
+    /// Once it was reported: the number of the first piece of work that was enqueued after that.
+    reported: Option<u64>,
+}
+
+impl Failure {
+    /// Work has failed. The first failure counts until it is reported.
+    pub(super) fn set(&mut self, error: DeviceError) {
+        if !matches!(self.0, Some(Failed { reported: None, .. })) {
+            self.0 = Some(Failed { error, reported: None });
+        }
+    }
+
+    /// The error for which the piece of work of this number is skipped.
+    pub(super) fn skips(&self, number: u64) -> Option<DeviceError> {
+        let failed = self.0.as_ref()?;
+        failed.reported.is_none_or(|reported| number < reported).then(|| failed.error.clone())
+    }
+
+    /// Reports the failure, once. `next` is the number of the next piece of work that is enqueued.
+    pub(super) fn report(&mut self, next: u64) -> Result<(), DeviceError> {
+        match &mut self.0 {
+            Some(Failed { error, reported: reported @ None }) => {
+                *reported = Some(next);
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+
+    fn error() -> DeviceError {
+        DeviceError::Forked { device: Device::cpu() }
+    }
+
+    #[test]
+    fn work_is_skipped_until_the_failure_was_reported_and_done_after_that() {
+        let mut failure = Failure::default();
+        assert!(failure.skips(0).is_none() && failure.report(0).is_ok());
+        failure.set(error());
+        assert!(failure.skips(7).is_some());
+        assert!(failure.report(8).is_err());
+        assert!(failure.skips(7).is_some() && failure.skips(8).is_none());
+        assert!(failure.report(9).is_ok(), "reported twice");
+    }
+}

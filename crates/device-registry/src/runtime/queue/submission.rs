@@ -1,0 +1,161 @@
+//! Submitting to a driver's queue, and freeing what its work has used.
+//!
+//! # Why a free waits for an event
+//!
+//! A driver's queue works on memory after the submission has returned, and holds no handles of it. So the core keeps what each
+//! piece of work uses ([`InFlight`]), and drops it when the driver says that the work is done: an event behind it
+//! [is over](crate::backend::EventDriver::is_over), or a query or a wait for the whole queue succeeds. The core records such an
+//! event after every 64 pieces of work, and takes a program's own events too.
+
+use std::sync::Arc;
+
+use crate::backend::{BackendError, EventDriver, EventOptions, StreamDriver};
+use crate::error::DeviceError;
+use crate::runtime::isolation::drop_isolated;
+use crate::runtime::operation::Operation;
+use crate::runtime::queue::Queue;
+use crate::sync::lock;
+
+/// What has become of a submission.
+pub(super) struct Submitted {
+    /// The work itself, if only the host can do it.
+    pub(super) left_to_host: Result<Option<Operation>, DeviceError>,
+    /// Whether so much is in flight that finished work is looked for, [after the turn](Queue::after_turn).
+    pub(super) collects: bool,
+}
+
+impl Queue {
+    /// Submits work to the driver's queue, and keeps what it uses until the driver has done it. The caller has its turn.
+    pub(super) fn submit(&self, driver: &dyn StreamDriver, operation: Operation) -> Submitted {
+        if let Operation::Read { read, .. } = &operation {
+            self.device.add_open_read(read.outcome());
+        }
+        let event = match &operation {
+            Operation::Record { event, .. } => Some(event.clone()),
+            _ => None,
+        };
+        let mut kept = Vec::new();
+        let left_to_host = operation.submit(self.device, driver, &mut kept);
+        let mut in_flight = lock(&self.in_flight);
+        let collects = in_flight.keep(kept);
+        if let Some(event) = event.and_then(|event| event.submitted()) {
+            // It covers what is in flight as one of the core's own does.
+            let reached = in_flight.reached();
+            in_flight.mark(reached, event);
+        }
+        let unmarked = in_flight.is_unmarked();
+        drop(in_flight);
+        if collects && unmarked {
+            self.mark(driver);
+        }
+        Submitted { left_to_host, collects }
+    }
+
+    /// What follows a submission once the turn is over: a program's code may run here, whose `drop` may wait for a turn.
+    pub(super) fn after_turn(&self, collects: bool) {
+        self.device.announce_loss();
+        if collects {
+            self.collect_marked();
+        }
+    }
+
+    /// Records an event behind what is in flight. The caller has its turn.
+    fn mark(&self, driver: &dyn StreamDriver) {
+        let reached = lock(&self.in_flight).reached();
+        let event = self.device.call_in_turn("record", |_| {
+            let event = driver.record(&EventOptions::new())?;
+            driver.flush()?;
+            Ok(event)
+        });
+        // Without an event, nothing more is released before a query or a wait for all work succeeds.
+        if let Ok(event) = event {
+            lock(&self.in_flight).mark(reached, event.into());
+        }
+    }
+
+    /// Releases what finished work in a driver's queue has used, as far as events show it. Does not wait. Returns whether
+    /// there was any.
+    pub(crate) fn collect_marked(&self) -> bool {
+        // The newest first: often all is done, and one question is enough.
+        let newest = lock(&self.in_flight).newest_mark();
+        if self.release_if_over(newest) {
+            return true;
+        }
+        let mut any = false;
+        loop {
+            let oldest = lock(&self.in_flight).oldest_mark();
+            if !self.release_if_over(oldest) {
+                return any;
+            }
+            any = true;
+        }
+    }
+
+    /// Releases what an event covers, if nothing before it runs any more.
+    fn release_if_over(&self, mark: Option<(u64, Arc<dyn EventDriver>)>) -> bool {
+        let Some((number, event)) = mark else { return false };
+        let over = matches!(self.device.call("query an event", |_| event.is_over()), Ok(true));
+        if over {
+            self.release(number);
+        }
+        drop_isolated(self.device.device(), event);
+        over
+    }
+
+    /// Releases all that finished work in a driver's queue has used. Does not wait. Returns whether there was any.
+    ///
+    /// It asks the driver where events do not show it, which may cost a command.
+    pub(crate) fn collect(&self) -> bool {
+        let mut any = self.collect_marked();
+        let in_flight = lock(&self.in_flight);
+        let (left, reached) = (!in_flight.is_empty(), in_flight.reached());
+        drop(in_flight);
+        if left && let Some(driver) = self.driver.as_deref() {
+            match self.device.call("query", |_| query(driver)) {
+                Ok(true) => any |= self.release(reached),
+                Ok(false) => {}
+                // The driver may report it once only. That the device was closed meanwhile is no failure of the work.
+                Err(error) if !self.device.is_gone() => self.fail(error),
+                Err(_) => {}
+            }
+        }
+        any
+    }
+
+    /// Drops what is kept up to a number. Returns whether there was any.
+    pub(super) fn release(&self, number: u64) -> bool {
+        let released = lock(&self.in_flight).release(number);
+        let any = !released.is_empty();
+        drop_isolated(self.device.device(), released);
+        any
+    }
+
+    /// Runs a wait for the driver's queue, and frees what its work has used.
+    pub(super) fn settle_driver(
+        &self,
+        finish: impl FnOnce() -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        // What is submitted meanwhile is not waited for, and has to be kept.
+        let reached = lock(&self.in_flight).reached();
+        let finished = finish();
+        if finished.is_ok() {
+            self.release(reached);
+        } else if self.device.is_lost() {
+            let released = lock(&self.in_flight).release_all();
+            released.leak_host_memory(self.device);
+        }
+        finished
+    }
+}
+
+/// Whether a driver's queue is done, in which nothing may have begun.
+pub(super) fn query(driver: &dyn StreamDriver) -> Result<bool, BackendError> {
+    driver.flush()?;
+    driver.query()
+}
+
+/// Waits for a driver's queue, in which nothing may have begun.
+pub(super) fn finish(driver: &dyn StreamDriver) -> Result<(), BackendError> {
+    driver.flush()?;
+    driver.synchronize()
+}

@@ -1,0 +1,101 @@
+//! The thread of a stream: it does the work that no queue of the driver's does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use entry_points::message::panic_message;
+
+use crate::backend::BackendError;
+use crate::error::DeviceError;
+use crate::runtime::device_use;
+use crate::runtime::operation::Operation;
+use crate::runtime::queue::Queue;
+use crate::runtime::queue::submission::finish;
+use crate::sync::{lock, wait};
+
+impl Queue {
+    /// What the thread does. It ends when the stream is gone and all work is done.
+    pub(super) fn work(self: Arc<Self>) {
+        device_use::enter_stream_thread();
+        let mut state = lock(&self.state);
+        loop {
+            let Some(operation) = state.queue.pop_front() else {
+                if std::mem::take(&mut state.flush) {
+                    drop(state);
+                    self.flush();
+                    state = lock(&self.state);
+                    continue;
+                }
+                if state.closed {
+                    // Should there be more work after all, of a stream that its device has ended.
+                    state.has_thread = false;
+                    break;
+                }
+                state.thread_sleeps = true;
+                state = wait(&self.work, state);
+                continue;
+            };
+            let (number, call) = (state.finished, operation.name());
+            let skipped = state.failure.skips(number);
+            let submits = self.driver.is_some() && skipped.is_none() && operation.is_submittable(self.device);
+            drop(state);
+            // What is dropped on the way may be a user's, and panic.
+            let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
+                Some(error) => {
+                    device_use::run(|| operation.skip(self.device.device(), error));
+                    Ok(())
+                }
+                None => self.perform(operation, number),
+            }));
+            let outcome = outcome.unwrap_or_else(|panic| {
+                let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
+                Err(DeviceError::Call { device: self.device.device(), call, error })
+            });
+            // Memory of a plug-in may call the core in its `drop`, and would wait for this very work.
+            device_use::run(|| self.device.drop_what_is_due());
+            state = lock(&self.state);
+            state.flush |= submits;
+            // Only now: work that runs is not finished.
+            state.finished += 1;
+            if let Err(error) = outcome {
+                state.failure.set(error);
+            }
+            if state.awaited.is_some_and(|number| number <= state.finished) {
+                state.awaited = None;
+                self.finished.notify_all();
+            }
+        }
+        self.leave_unreported(state);
+        // It may be the last that has the queue.
+        let device = self.device;
+        drop(self);
+        device_use::run(|| device.drop_what_is_due());
+    }
+
+    /// Does the piece of work that has this number, on the thread.
+    fn perform(&self, operation: Operation, number: u64) -> Result<(), DeviceError> {
+        let Some(driver) = self.driver.as_deref() else {
+            return operation.perform(self.device);
+        };
+        let left_to_host = if operation.is_submittable(self.device) {
+            let turn = lock(&self.submitting);
+            let submitted = self.submit(driver, operation);
+            drop(turn);
+            self.after_turn(submitted.collects);
+            submitted.left_to_host?
+        } else {
+            Some(operation)
+        };
+        let Some(operation) = left_to_host else { return Ok(()) };
+        // What was submitted before comes before, and may only now be known to have failed.
+        let waited = self.device.call("synchronize", |_| finish(driver));
+        let skipped = waited.as_ref().err().cloned().or_else(|| lock(&self.state).failure.skips(number));
+        match skipped {
+            None => operation.perform(self.device),
+            Some(error) => {
+                device_use::run(|| operation.skip(self.device.device(), error));
+                waited
+            }
+        }
+    }
+}
