@@ -147,7 +147,7 @@ impl Device {
         table::open(self)?.call("native code", |driver| {
             let native = driver.native();
             let device = downcast(&native, "device")?;
-            device_use::run(|| code(device))
+            device_use::forbid(|| code(device))
         })
     }
 }

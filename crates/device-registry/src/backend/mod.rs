@@ -3,6 +3,7 @@
 mod completion;
 mod driver;
 mod error;
+mod event_driver;
 mod fault;
 mod fill_pattern;
 // A driver's memory is reached by the address that it gives.
@@ -11,12 +12,19 @@ mod host_buffer;
 // Bytes that several threads write to, each in a range of its own, are beyond what references can express.
 #[allow(unsafe_code)]
 mod host_memory;
+mod identity;
 mod launch;
 mod opened_device;
+mod options;
 mod owner;
 mod properties;
+mod range_lock;
 pub(crate) mod registration;
 mod span;
+mod stream_driver;
+// A window is a range of that memory.
+#[allow(unsafe_code)]
+mod windows;
 // Zeroed memory comes from the allocator, which may refuse.
 #[allow(unsafe_code)]
 mod zeroed_bytes;
@@ -25,24 +33,25 @@ pub use entry_points::LoadFailure;
 
 pub use crate::backend::completion::Completion;
 pub(crate) use crate::backend::completion::Finish;
-pub use crate::backend::driver::{
-    AllocateOptions, DeviceDriver, EventDriver, EventOptions, Memory, Priority, StreamDriver, StreamOptions,
-};
+pub use crate::backend::driver::{DeviceDriver, Memory};
 pub use crate::backend::error::{BackendError, BackendErrorKind};
+pub use crate::backend::event_driver::EventDriver;
 pub use crate::backend::fault::{Fault, FaultInjector};
 pub use crate::backend::fill_pattern::Pattern;
 pub use crate::backend::host_buffer::HostBuffer;
-pub use crate::backend::host_memory::{HostMemory, Window, WindowMut, open_windows};
+pub use crate::backend::host_memory::HostMemory;
+pub use crate::backend::identity::{DeviceUuid, IdentityError, PciAddress};
 pub use crate::backend::launch::Launch;
 pub(crate) use crate::backend::launch::downcast;
 pub use crate::backend::opened_device::OpenedDevice;
+pub use crate::backend::options::{AllocateOptions, EventOptions, Priority, StreamOptions};
 pub(crate) use crate::backend::owner::Owner;
-pub use crate::backend::properties::{
-    DeviceKind, DeviceProperties, DeviceUuid, IdentityError, MemoryInfo, PciAddress,
-};
+pub use crate::backend::properties::{DeviceKind, DeviceProperties, MemoryInfo};
 pub use crate::backend::registration::{BACKENDS, BackendDescriptor, backends};
 pub(crate) use crate::backend::span::Allocation;
 pub use crate::backend::span::Span;
+pub use crate::backend::stream_driver::StreamDriver;
+pub use crate::backend::windows::{Window, WindowMut, open_windows};
 
 /// A kind of device, such as CUDA: it counts its devices and opens them.
 ///

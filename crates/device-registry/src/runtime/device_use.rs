@@ -1,33 +1,34 @@
-//! Which threads are within a host call: those may not use devices.
+//! Which threads may not use devices at the moment, because code of others runs on them.
 //!
-//! The rule is CUDA's, whose host functions may call nothing of it, and it is kept for every device: a host call that
-//! waits for a stream can be the one that the stream waits for. Memory that is dropped within one is freed later.
+//! That is so within a host call, a kernel, native code, a logger and a waker. The rule is CUDA's, whose host functions may call
+//! nothing of it, and it is kept for every device: a host call that waits for a stream can be the one that the stream waits for.
+//! Memory that is dropped there is freed later.
 
 use std::cell::Cell;
 
 use crate::sync::thread_local;
 
 thread_local! {
-    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
     static STREAM_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is within one.
-pub(crate) fn is_running() -> bool {
-    RUNNING.with(Cell::get)
+/// Whether this thread may not use devices now.
+pub(crate) fn is_forbidden() -> bool {
+    FORBIDDEN.with(Cell::get)
 }
 
 /// Runs code of others that may not use devices.
-pub(crate) fn run<T>(call: impl FnOnce() -> T) -> T {
+pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
     struct Restore(bool);
 
     impl Drop for Restore {
         fn drop(&mut self) {
-            RUNNING.with(|running| running.set(self.0));
+            FORBIDDEN.with(|forbidden| forbidden.set(self.0));
         }
     }
 
-    let _restore = Restore(RUNNING.with(|running| running.replace(true)));
+    let _restore = Restore(FORBIDDEN.with(|forbidden| forbidden.replace(true)));
     call()
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn drop_isolated<T>(device: Device, value: T) {
 /// Writes to the log. A logger is a program's code: it may panic, which is caught, and it may not use devices, whose locks
 /// the caller may hold. It comes last, after all that others wait for.
 pub(crate) fn log_isolated(log: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| device_use::run(log))) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| device_use::forbid(log))) {
         // To drop it may panic again, and there is no other way to report it.
         std::mem::forget(panic);
     }

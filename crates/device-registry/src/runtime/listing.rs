@@ -63,7 +63,7 @@ fn ask<T>(
 
 /// The backend of a device, if it may be used from here. Loads it.
 pub(super) fn load(device: Device, call: &'static str) -> Result<&'static dyn Backend, DeviceError> {
-    if device_use::is_running() {
+    if device_use::is_forbidden() {
         return Err(DeviceError::InHostCall { device, call });
     }
     fork::check(device.backend())?;

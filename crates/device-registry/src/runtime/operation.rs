@@ -104,7 +104,7 @@ impl Operation {
                 let mut kept = Vec::new();
                 let launched = launch(device, &spans, kernel, None, &mut kept);
                 // A user's values, whose `drop` may wait for the stream that this thread works for.
-                device_use::run(|| drop_isolated(device.device(), kept));
+                device_use::forbid(|| drop_isolated(device.device(), kept));
                 launched
             }
             Self::Record { event, .. } => {
@@ -247,7 +247,7 @@ fn submit_fill(
 
 fn call_host(device: &'static OpenDevice, call: Box<dyn FnOnce() + Send>) -> Result<(), DeviceError> {
     device.check("host call")?;
-    let called = catch_unwind(AssertUnwindSafe(|| device_use::run(call)));
+    let called = catch_unwind(AssertUnwindSafe(|| device_use::forbid(call)));
     called.map_err(|panic| {
         let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
         DeviceError::Call { device: device.device(), call: "host call", error }
@@ -264,7 +264,7 @@ fn launch(
     device.call_in_turn("launch", |driver| {
         let launch = Launch::new(device.device(), spans, driver, stream);
         // A panic is the kernel's, and what it has kept may be in use all the same.
-        let launched = catch_unwind(AssertUnwindSafe(|| device_use::run(|| kernel(&launch))));
+        let launched = catch_unwind(AssertUnwindSafe(|| device_use::forbid(|| kernel(&launch))));
         keep.extend(launch.into_kept().into_iter().map(Keep::Value));
         if let Some(stream) = stream {
             stream.launched();

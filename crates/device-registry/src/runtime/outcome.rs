@@ -127,7 +127,7 @@ impl Outcome {
         }
         if let Some(waker) = waker {
             // An executor's code, on a thread that may be a driver's, and that the task may wait for.
-            let wake = AssertUnwindSafe(|| device_use::run(|| waker.wake()));
+            let wake = AssertUnwindSafe(|| device_use::forbid(|| waker.wake()));
             if catch_unwind(wake).is_err() {
                 log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
             }
@@ -215,7 +215,7 @@ impl Outcome {
     fn finish_isolated(self: Arc<Self>, result: Result<HostBuffer, BackendError>, dropped: bool) {
         // All of it, with what is dropped on the way: the waiting end may be gone, and its memory be the driver's.
         let device = self.device.device();
-        let finish = || device_use::run(|| self.finish_within(result, dropped));
+        let finish = || device_use::forbid(|| self.finish_within(result, dropped));
         if let Err(panic) = catch_unwind(AssertUnwindSafe(finish)) {
             log_isolated(|| {
                 log::error!("`{device}`: a panic while work was finished: {}", panic_message(panic));

@@ -136,7 +136,7 @@ impl OpenDevice {
     /// Whether the device may be used by this process and on this thread.
     pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_process()?;
-        match device_use::is_running() {
+        match device_use::is_forbidden() {
             true => Err(DeviceError::InHostCall { device: self.device, call }),
             false => Ok(()),
         }
@@ -234,7 +234,7 @@ impl OpenDevice {
             // The driver is not whole in this process, and its memory goes with it.
             return std::mem::forget(value);
         }
-        if device_use::is_running() || device_use::is_stream_thread() {
+        if device_use::is_forbidden() || device_use::is_stream_thread() {
             return self.deferred.push(Box::new(value));
         }
         drop_isolated(self.device, value);

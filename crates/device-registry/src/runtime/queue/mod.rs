@@ -153,7 +153,7 @@ impl Queue {
                 let (device, call) = (self.device.device(), operation.name());
                 let error = DeviceError::Call { device, call, error };
                 // Somebody's turn may last, which what is dropped here could wait for.
-                device_use::run(|| operation.skip(device, error.clone()));
+                device_use::forbid(|| operation.skip(device, error.clone()));
                 return Err(error);
             }
             state.has_thread = true;
@@ -278,7 +278,7 @@ impl Queue {
             return std::mem::forget(Arc::clone(self));
         }
         let mut state = lock(&self.state);
-        if self.driver.is_some() && device_use::is_running() {
+        if self.driver.is_some() && device_use::is_forbidden() {
             // Here the driver may not be called. Work that does nothing has the thread do so.
             state.flush = true;
             if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {

@@ -42,7 +42,7 @@ impl Queue {
             // What is dropped on the way may be a user's, and panic.
             let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
                 Some(error) => {
-                    device_use::run(|| operation.skip(self.device.device(), error));
+                    device_use::forbid(|| operation.skip(self.device.device(), error));
                     Ok(())
                 }
                 None => self.perform(operation, number),
@@ -52,7 +52,7 @@ impl Queue {
                 Err(DeviceError::Call { device: self.device.device(), call, error })
             });
             // Memory of a plug-in may call the core in its `drop`, and would wait for this very work.
-            device_use::run(|| self.device.drop_what_is_due());
+            device_use::forbid(|| self.device.drop_what_is_due());
             state = lock(&self.state);
             state.flush |= submits;
             // Only now: work that runs is not finished.
@@ -69,7 +69,7 @@ impl Queue {
         // It may be the last that has the queue.
         let device = self.device;
         drop(self);
-        device_use::run(|| device.drop_what_is_due());
+        device_use::forbid(|| device.drop_what_is_due());
     }
 
     /// Does the piece of work that has this number, on the thread.
@@ -93,7 +93,7 @@ impl Queue {
         match skipped {
             None => operation.perform(self.device),
             Some(error) => {
-                device_use::run(|| operation.skip(self.device.device(), error));
+                device_use::forbid(|| operation.skip(self.device.device(), error));
                 waited
             }
         }
