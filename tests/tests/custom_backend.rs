@@ -11,8 +11,11 @@ const EXAMPLE: &str = "examples/custom-backend";
 const LOCK: &str = include_str!("../../examples/custom-backend/Cargo.lock");
 const ROOT_LOCK: &str = include_str!("../../Cargo.lock");
 
-/// The line of the program's manifest that brings the backend along.
+/// The line of the program's manifest that adds the first backend.
 const BACKEND: &str = "device-mycpu = { path = \"../device-mycpu\" }\n";
+
+/// The backends whose sources are templates.
+const BACKENDS: [&str; 2] = ["mycpu", "myqueue"];
 
 fn example() -> Project {
     Project::in_source_tree("custom-backend", EXAMPLE)
@@ -40,6 +43,10 @@ fn the_program_prints_a_tensor_on_the_device_that_its_argument_names() {
     assert_eq!(mycpu.stderr, "", "it builds without warnings");
     assert_eq!(cargo(&["run", "--", "mycpu:0"]).success().stdout, mycpu.stdout);
     assert_eq!(cargo(&["run", "--", "cpu"]).success().stdout, "tensor([1, 2, 3])\n");
+    for device in ["myqueue:0", "myqueue:1"] {
+        let printed = cargo(&["run", "--", device]).success().stdout;
+        assert_eq!(printed, format!("tensor([1, 2, 3], device='{device}')\n"));
+    }
 }
 
 #[test]
@@ -47,7 +54,8 @@ fn mistakes_are_told_with_what_there_is() {
     let unknown = cargo(&["run", "--", "mygpu"]).failure();
     assert_eq!((unknown.status.code(), &*unknown.stdout), (Some(1), ""));
     unknown.shows("error: no backend called `mygpu` is linked into this program");
-    unknown.shows("mycpu  device-mycpu     0.1.0    linked");
+    unknown.shows("mycpu    device-mycpu     0.1.0    linked");
+    unknown.shows("myqueue  device-myqueue   0.1.0    linked");
     cargo(&["run", "--", "mycpu:1"]).failure().shows("there is no device `mycpu:1`: `mycpu` has 1 device");
     for arguments in [&["run"][..], &["run", "--", "cpu", "mycpu"]] {
         let usage = cargo(arguments).failure();
@@ -60,22 +68,31 @@ fn mistakes_are_told_with_what_there_is() {
 fn its_own_tests_pass() {
     let outcome = cargo(&["test", "--", "--format", "pretty"]).success();
     outcome.shows("test it_has_one_device ... ok");
-    for test in
-        ["memory::round_trip", "copies::copy_within_at_every_place", "threads::copies_in_opposite_directions"]
-    {
-        let line = format!("test mycpu:0::{test} ");
-        let passed = outcome.lines().into_iter().any(|of| of.starts_with(&line) && of.ends_with("... ok"));
-        assert!(passed, "{test} should have passed: {outcome:?}");
+    outcome.shows("test a_panic_in_queued_work_is_an_error_and_the_stream_recovers ... ok");
+    for device in ["mycpu:0", "myqueue:0", "myqueue:1"] {
+        for test in [
+            "memory::round_trip",
+            "copies::copy_within_at_every_place",
+            "threads::copies_in_opposite_directions",
+            "programs::of_several_streams",
+        ] {
+            let line = format!("test {device}::{test} ");
+            let passed =
+                outcome.lines().into_iter().any(|of| of.starts_with(&line) && of.ends_with("... ok"));
+            assert!(passed, "{device}::{test} should have passed: {outcome:?}");
+        }
     }
 }
 
 #[test]
-fn no_source_line_of_the_program_names_the_backend() {
+fn no_source_line_of_the_program_names_a_backend() {
     let sources = files_in(&example().folder().join("tensor-app/src"));
     assert!(!sources.is_empty());
     for file in sources {
         let source = fs::read_to_string(&file).expect("it is text");
-        assert!(!source.contains("mycpu"), "{} names the backend", file.display());
+        for backend in BACKENDS {
+            assert!(!source.contains(backend), "{} names `{backend}`", file.display());
+        }
     }
 }
 
@@ -87,6 +104,12 @@ fn copy(name: &'static str, line: &str) -> Project {
         "device-mycpu/Cargo.toml",
         "device-mycpu/src/lib.rs",
         "device-mycpu/tests/conformance.rs",
+        "device-myqueue/Cargo.toml",
+        "device-myqueue/src/lib.rs",
+        "device-myqueue/src/event.rs",
+        "device-myqueue/src/memory.rs",
+        "device-myqueue/src/stream.rs",
+        "device-myqueue/tests/conformance.rs",
         "tensor-app/Cargo.toml",
         "tensor-app/src/main.rs",
     ];

@@ -1,0 +1,93 @@
+//! The backend `myqueue`: two devices with queues of their own, as hardware has them. Each queue is a thread here.
+//!
+//! Read `device-mycpu` first: it explains the parts that every backend has. README.md says what to change in a real one.
+
+#![forbid(unsafe_code)]
+
+mod event;
+mod memory;
+mod stream;
+
+use std::sync::Arc;
+
+use device_registry::{
+    AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceKind,
+    DeviceProperties, LoadFailure, Memory, MemoryInfo, OpenedDevice, Pattern, Span, StreamDriver,
+    StreamOptions,
+};
+
+use crate::memory::Place;
+use crate::stream::QueueStream;
+
+pub use crate::memory::MyQueueMemory;
+pub use crate::stream::MyQueueStream;
+
+device_registry::entry_points! {
+    /// The backend `myqueue`, for programs that register it by hand.
+    #[distributed_slice(BACKENDS)]
+    pub static MYQUEUE: BackendDescriptor = BackendDescriptor::new("myqueue", load);
+}
+
+fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+    Ok(Box::new(MyQueue))
+}
+
+struct MyQueue;
+
+impl Backend for MyQueue {
+    fn device_count(&self) -> Result<usize, BackendError> {
+        Ok(2)
+    }
+
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        // By default: copies at any offset, streams that run concurrently, events with timestamps, no pinned memory.
+        Ok(DeviceProperties::new("a thread for each stream").with_kind(DeviceKind::Simulated))
+    }
+
+    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        Ok(OpenedDevice::new(QueueDevice))
+    }
+}
+
+/// An open device. The core calls these functions for work that no stream orders; each blocks until its work is done.
+///
+/// Only the core can call it, because the type is private and moves into [`OpenedDevice`]. So a driver for hardware may
+/// rely on the core's checks in its `unsafe` blocks.
+struct QueueDevice;
+
+impl DeviceDriver for QueueDevice {
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        Ok(MemoryInfo::unknown())
+    }
+
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        Ok(Arc::new(MyQueueMemory::new(options.len)?))
+    }
+
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        Place::of(destination)?.write(source)
+    }
+
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        Place::of(source)?.read(destination)
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        Place::of(destination)?.copy_from(&Place::of(source)?)
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        Place::of(destination)?.fill(pattern)
+    }
+
+    // Both devices have memory of the host, so the peer's is within reach. Without this function the core copies through
+    // the host.
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.copy(source, destination)
+    }
+
+    // Without this function the core has a thread for each stream, which calls the functions above.
+    fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
+        Ok(Box::new(QueueStream::new()?))
+    }
+}

@@ -1,0 +1,244 @@
+//! A queue of the device: it performs its work in order, asynchronously to the host.
+//!
+//! A worker thread takes the place of the hardware. What is submitted is a job, and the channel is the ring buffer.
+
+use std::any::Any;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use device_registry::{
+    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+};
+
+use crate::event::{QueueEvent, Reached};
+use crate::memory::Place;
+
+/// A piece of work. Its argument is the error of earlier work, for which it skips its own.
+type Job = Box<dyn FnOnce(Result<(), BackendError>) -> Outcome + Send>;
+
+/// What became of a job.
+enum Outcome {
+    /// It is done, or it was skipped.
+    Done,
+    Failed(BackendError),
+    /// It failed, and its [`Completion`] reports that.
+    FailedAndReported(BackendError),
+}
+
+/// The driver's side of a stream. It is private, as is the device: only the core may call it.
+pub(crate) struct QueueStream(Arc<MyQueueStream>);
+
+/// The native handle of a stream: kernels enqueue work of their own through it.
+///
+/// It is a type beside the driver's. Its safe functions are sound whenever they are called, by anyone.
+pub struct MyQueueStream {
+    jobs: Sender<Job>,
+    progress: Arc<Progress>,
+}
+
+impl QueueStream {
+    pub(crate) fn new() -> Result<Self, BackendError> {
+        let (jobs, queue) = channel();
+        let progress = Arc::new(Progress::default());
+        let worker = Arc::clone(&progress);
+        // The thread ends when the stream is dropped and the channel is empty. Nothing joins it: a drop may not block.
+        thread::Builder::new()
+            .name("myqueue".to_owned())
+            .spawn(move || queue.into_iter().for_each(|job| worker.perform(job)))
+            .map_err(|error| BackendError::other("the queue's thread does not start").with_source(error))?;
+        Ok(Self(Arc::new(MyQueueStream { jobs, progress })))
+    }
+}
+
+impl MyQueueStream {
+    /// Enqueues work of a kernel, in the order of the stream. An error or a panic in it becomes the stream's failure.
+    ///
+    /// The work runs on the queue's thread, where it must not use devices: it could wait for itself. It opens windows on
+    /// the bytes of [`MyQueueMemory`](crate::MyQueueMemory).
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::lost`] if the queue's thread has ended.
+    pub fn enqueue(
+        &self,
+        work: impl FnOnce() -> Result<(), BackendError> + Send + 'static,
+    ) -> Result<(), BackendError> {
+        self.submit(Box::new(move |before| match before.map(|()| work()) {
+            Ok(Err(error)) => Outcome::Failed(error),
+            _ => Outcome::Done,
+        }))
+    }
+
+    fn submit(&self, job: Job) -> Result<(), BackendError> {
+        // Held while the job is sent, so that jobs have their numbers in the order of the channel.
+        let mut state = self.progress.state();
+        self.jobs.send(job).map_err(|_| BackendError::lost("the queue's thread has ended"))?;
+        state.submitted += 1;
+        Ok(())
+    }
+}
+
+/// Each function submits a job and returns. None of them waits for the work, except `synchronize`.
+impl StreamDriver for QueueStream {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.0) as _)
+    }
+
+    fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        let (to, source) = (Place::of(destination)?, Arc::clone(source));
+        self.0.enqueue(move || to.write(&source))
+    }
+
+    fn read(
+        &self,
+        source: &Span,
+        mut destination: HostBuffer,
+        completion: Completion,
+    ) -> Result<(), BackendError> {
+        let from = Place::of(source)?;
+        self.0.submit(Box::new(move |before| {
+            let skipped = before.is_err();
+            let read = before.and_then(|()| from.read(&mut destination));
+            let error = read.as_ref().err().cloned();
+            // Whatever the outcome, the completion gets it, because a thread or a task may wait for it.
+            completion.finish(read.map(|()| destination));
+            match error {
+                Some(error) if !skipped => Outcome::FailedAndReported(error),
+                _ => Outcome::Done,
+            }
+        }))
+    }
+
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let (from, to) = (Place::of(source)?, Place::of(destination)?);
+        self.0.enqueue(move || to.copy_from(&from))
+    }
+
+    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+        let (to, pattern) = (Place::of(destination)?, *pattern);
+        self.0.enqueue(move || to.fill(&pattern))
+    }
+
+    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.copy(source, destination)
+    }
+
+    // Every event has a timestamp here; hardware may want `options.timed`.
+    fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        let event = QueueEvent::default();
+        let reached = Arc::clone(&event.reached);
+        self.0.submit(Box::new(move |before| {
+            // Set once, by this job alone.
+            let _ = reached.set(before.map(|()| Instant::now()));
+            Outcome::Done
+        }))?;
+        Ok(Box::new(event))
+    }
+
+    // The queue waits, not the caller. The event is recorded already, so two queues never wait for each other.
+    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+        let reached: Reached = Arc::clone(&QueueEvent::of(event)?.reached);
+        self.0.enqueue(move || match reached.wait() {
+            Ok(_) => Ok(()),
+            // Not the error itself: it may say that a device is lost, and that may be another device.
+            Err(error) => Err(BackendError::other("the event failed").with_source(error.clone())),
+        })
+    }
+
+    fn query(&self) -> Result<bool, BackendError> {
+        let mut state = self.0.progress.state();
+        match state.done == state.submitted {
+            true => state.report().map(|()| true),
+            false => Ok(false),
+        }
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        let progress = &self.0.progress;
+        let mut state = progress.state();
+        // Work that another thread submits from here on is not waited for.
+        let all = state.submitted;
+        while state.done < all {
+            state = progress.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.report()
+    }
+}
+
+/// How far the worker is. The stream and its worker share it.
+#[derive(Default)]
+struct Progress {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    submitted: u64,
+    done: u64,
+    failure: Option<Failure>,
+}
+
+/// An error of a job. Later jobs are skipped until a caller has received it.
+struct Failure {
+    error: BackendError,
+    /// Once it is reported, the number of the first job that is performed again. Jobs before that were submitted by a
+    /// caller who did not know of the failure.
+    skipped_below: Option<u64>,
+}
+
+impl Progress {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Performs the next job, on the worker thread.
+    fn perform(&self, job: Job) {
+        let before = self.state().outcome_before();
+        // A job of a kernel may panic, and the worker has to survive that. The job is dropped here, done or not: what it
+        // holds is released before it counts as done.
+        let outcome = catch_unwind(AssertUnwindSafe(|| job(before))).unwrap_or_else(|panic| {
+            // A payload may panic again when it is dropped.
+            mem::forget(panic);
+            Outcome::Failed(BackendError::other("queued work panicked"))
+        });
+        let mut state = self.state();
+        state.done += 1;
+        let skipped_below = Some(state.submitted);
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Failed(error) => state.failure = Some(Failure { error, skipped_below: None }),
+            Outcome::FailedAndReported(error) => state.failure = Some(Failure { error, skipped_below }),
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    /// The error for which the next job is skipped.
+    fn outcome_before(&self) -> Result<(), BackendError> {
+        match &self.failure {
+            Some(failure) if failure.skipped_below.is_none_or(|number| self.done < number) => {
+                Err(failure.error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns a failure once. The stream performs work again after that.
+    fn report(&mut self) -> Result<(), BackendError> {
+        let submitted = self.submitted;
+        match &mut self.failure {
+            Some(Failure { error, skipped_below: skipped_below @ None }) => {
+                *skipped_below = Some(submitted);
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+}
