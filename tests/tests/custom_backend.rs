@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use device_registry_tests::{Outcome, Project, files_in, run};
@@ -93,6 +93,33 @@ fn no_source_line_of_the_program_names_a_backend() {
         for backend in BACKENDS {
             assert!(!source.contains(backend), "{} names `{backend}`", file.display());
         }
+    }
+}
+
+/// The guide for authors of backends.
+const GUIDE: &str = include_str!("../../docs/new-backend.md");
+
+#[test]
+fn the_guide_quotes_the_templates() {
+    let sources = BACKENDS.map(|backend| files_in(&example().folder().join(format!("device-{backend}"))));
+    let sources = sources.iter().flatten().filter(|file| file.extension().is_some_and(|of| of == "rs"));
+    let text: String = sources.map(|file| fs::read_to_string(file).expect("it is text")).collect();
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let blocks: Vec<_> =
+        GUIDE.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!blocks.is_empty());
+    for line in blocks.into_iter().flat_map(str::lines) {
+        assert!(line.trim().is_empty() || lines.contains(&line.trim()), "no template has the line `{line}`");
+    }
+}
+
+#[test]
+fn the_links_of_the_guide_lead_to_files() {
+    let links: Vec<_> = GUIDE.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(!links.is_empty());
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    for link in links {
+        assert!(docs.join(link).exists(), "`{link}` leads nowhere");
     }
 }
 
