@@ -144,7 +144,8 @@ impl StreamDriver for QueueStream {
         let reached: Reached = Arc::clone(&QueueEvent::of(event)?.reached);
         self.0.enqueue(move || match reached.wait() {
             Ok(_) => Ok(()),
-            // Not the error itself: it may say that a device is lost, and that may be another device.
+            // Not the error itself: it may say that a device is lost, and that may be another device. A driver that can lose
+            // its own device looks here whether it has.
             Err(error) => Err(BackendError::other("the event failed").with_source(error.clone())),
         })
     }
