@@ -40,6 +40,8 @@
 //!
 //! [`entry-points`]: mod@entry_points
 
+// Where docs.rs builds the docs, they show which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod available;
