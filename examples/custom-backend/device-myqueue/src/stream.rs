@@ -34,7 +34,7 @@ pub(crate) struct QueueStream(Arc<MyQueueStream>);
 
 /// The native handle of a stream: kernels enqueue work of their own through it.
 ///
-/// It is a type beside the driver's. Its safe functions are sound whenever they are called, by anyone.
+/// It is another type than the driver's: its safe functions are sound whenever they are called, by any code.
 pub struct MyQueueStream {
     jobs: Sender<Job>,
     progress: Arc<Progress>,
