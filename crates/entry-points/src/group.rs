@@ -5,13 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::collect::{self, Seen, Source};
-use crate::entry::{Entry, Slot, State};
+use crate::entry::Entry;
 use crate::error::UnknownName;
 use crate::group_name::GroupName;
 use crate::index::Index;
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
 use crate::report::{Report, Row};
+use crate::slot::Slot;
+use crate::state::State;
 use crate::switches::Settings;
 use crate::sync::{AtomicBool, OnceLock, Ordering, Orphaned};
 use crate::verdict::{Candidate, Claim};

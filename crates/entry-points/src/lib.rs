@@ -17,18 +17,21 @@ mod nearest;
 mod once_load;
 mod pattern;
 mod report;
+mod slot;
+mod state;
 mod switches;
 mod sync;
 mod verdict;
 mod versions;
 
-pub use crate::entry::{Entry, State};
+pub use crate::entry::Entry;
 pub use crate::entry_point::EntryPoint;
 pub use crate::error::{ConfigureError, EntryName, LoadError, RegisterError, UnknownName};
 pub use crate::failure::LoadFailure;
 pub use crate::group::Group;
 pub use crate::once_load::{Interrupted, OnceLoad};
 pub use crate::report::{Report, Row};
+pub use crate::state::State;
 pub use crate::switches::Switches;
 
 /// Links every dependency of this crate and finds the entry points in them. Write it once, in `main.rs` (or in

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::EntryPoint;
-use crate::entry::State;
 use crate::group_name::GroupName;
+use crate::state::State;
 use crate::verdict::Claim;
 
 /// Every entry point of a group with its state, as data; `Display` prints an aligned table.

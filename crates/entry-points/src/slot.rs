@@ -1,0 +1,261 @@
+//! A name's place in its group: what claims the name, and the plugin behind it.
+
+use std::sync::Arc;
+
+use crate::error::{EntryName, and};
+use crate::index::Named;
+use crate::once_load::{Interrupted, OnceLoad, Stage};
+use crate::state::State;
+use crate::switches::Settings;
+use crate::sync::{AtomicBool, Ordering, Orphaned};
+use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
+use crate::versions::Versions;
+use crate::{EntryPoint, Group, LoadError, RegisterError};
+
+/// A name's place in its group. It is leaked, so that anything can hold it as a plain reference.
+pub(crate) struct Slot<P: ?Sized + 'static> {
+    pub(crate) name: &'static str,
+    pub(crate) group: &'static Group<P>,
+    plugin: OnceLoad<&'static P, LoadError>,
+    /// Whether a candidate is chosen, in one load: look-ups are many, and versions are a list.
+    usable: AtomicBool,
+    claims: Versions<Claims<P>>,
+}
+
+/// What claims a name, and what comes of that.
+pub(crate) struct Claims<P: ?Sized + 'static> {
+    /// At least one.
+    pub(crate) candidates: Vec<Candidate<P>>,
+    /// One for each candidate.
+    verdicts: Vec<Verdict>,
+    pub(crate) standing: Standing,
+    /// Whether it was asked for the plugin, so that what is behind the name stays.
+    in_use: bool,
+}
+
+impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
+    pub(crate) fn new(
+        name: &'static str,
+        group: &'static Group<P>,
+        candidates: Vec<Candidate<P>>,
+        settings: &Settings,
+    ) -> Self {
+        let claims = Claims::judged(candidates, group.reserves(name), settings);
+        Self {
+            name,
+            group,
+            plugin: OnceLoad::new(),
+            usable: AtomicBool::new(claims.is_usable()),
+            claims: Versions::new(claims),
+        }
+    }
+
+    /// What claims the name. Takes no lock.
+    pub(crate) fn claims(&self) -> &Claims<P> {
+        self.claims.newest()
+    }
+
+    pub(crate) fn usable(&self) -> bool {
+        self.usable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn loaded(&self) -> Option<&'static P> {
+        self.plugin.get().copied()
+    }
+
+    #[inline]
+    pub(crate) fn load(&self, retry: bool) -> Result<&'static P, LoadError> {
+        match self.loaded() {
+            Some(plugin) => Ok(plugin),
+            None => self.load_now(retry),
+        }
+    }
+
+    #[cold]
+    fn load_now(&self, retry: bool) -> Result<&'static P, LoadError> {
+        let point = self.use_chosen()?;
+        let entry = || self.entry_name(point);
+        let load = || match point.call() {
+            // Never unloaded: `&'static P` is sound, and a driver is not pulled from under its users.
+            Ok(plugin) => Ok(&*Box::leak(plugin)),
+            Err(failure) if failure.is_unavailable() => {
+                Err(LoadError::Unavailable { entry: entry(), failure })
+            }
+            Err(failure) => Err(LoadError::Failed { entry: entry(), failure }),
+        };
+        let interrupted = |cause| match cause {
+            Interrupted::Cycle(path) => LoadError::Cycle { entry: entry(), path },
+            Interrupted::Panicked(message) => LoadError::Panicked { entry: entry(), message },
+            Interrupted::Forked => LoadError::Forked { entry: entry() },
+        };
+        let name = (self.group.name(), self.name);
+        let plugin = match retry {
+            false => self.plugin.get_or_load(name, load, interrupted),
+            true => self.plugin.retry(name, load, interrupted),
+        };
+        plugin.copied()
+    }
+
+    /// The entry point behind the name, which stays there from now on.
+    fn use_chosen(&self) -> Result<&'static EntryPoint<P>, LoadError> {
+        let claims = self.claims();
+        if claims.in_use {
+            return self.chosen(claims);
+        }
+        let Ok(writer) = self.claims.writer() else {
+            return Err(LoadError::Forked { entry: self.entry_name(claims.representative()) });
+        };
+        let claims = writer.newest();
+        let point = self.chosen(claims)?;
+        if !claims.in_use {
+            writer.add(Claims { in_use: true, ..claims.clone() });
+        }
+        Ok(point)
+    }
+
+    /// What has become of one of the candidates.
+    pub(crate) fn state_of(&self, claims: &Claims<P>, candidate: usize) -> State {
+        match &claims.verdicts[candidate] {
+            Verdict::Off { by } => State::Disabled { by: Arc::clone(by) },
+            Verdict::Duplicate { of } => State::Duplicate { of: Arc::clone(of) },
+            Verdict::On => match self.plugin.stage() {
+                Stage::NotLoaded => State::Linked,
+                Stage::Loading { elapsed } => State::Loading { elapsed },
+                Stage::Loaded { took } => State::Loaded { took },
+                Stage::Failed(cause) => match LoadError::clone(&cause) {
+                    cause @ LoadError::Unavailable { .. } => State::Unavailable { cause },
+                    cause => State::Failed { cause },
+                },
+            },
+        }
+    }
+
+    /// Lets `point` claim the name. Whatever is in use, or is refused for, stays as it is.
+    pub(crate) fn claim(
+        &self,
+        point: &'static EntryPoint<P>,
+        claim: Claim,
+        settings: &Settings,
+    ) -> Result<Result<(), RegisterError>, Orphaned> {
+        let writer = self.claims.writer()?;
+        let claims = writer.newest();
+        let known = claims.candidates.iter().position(|candidate| std::ptr::eq(candidate.point, point));
+        if known.is_some_and(|at| claims.standing == Standing::On(at)) {
+            return Ok(Ok(()));
+        }
+        let result = self.refusal(claims, point, claim).map_or(Ok(()), Err);
+        let mut candidates = claims.candidates.clone();
+        match known {
+            // It is listed already, by the better right of being linked.
+            Some(_) if result.is_err() => return Ok(result),
+            // To the end of the list: the last override counts.
+            Some(at) => drop(candidates.remove(at)),
+            None => {}
+        }
+        let claim = if result.is_ok() { claim } else { Claim::Refused };
+        candidates.push(Candidate { point, claim });
+        let judged = Claims::judged(candidates, self.group.reserves(self.name), settings);
+        let claims = writer.add(Claims { in_use: claims.in_use, ..judged });
+        self.usable.store(claims.is_usable(), Ordering::Release);
+        Ok(result)
+    }
+
+    fn refusal(&self, claims: &Claims<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
+        let by = point.whence();
+        let others: Vec<_> =
+            claims.candidates.iter().filter(|candidate| !std::ptr::eq(candidate.point, point)).collect();
+        if self.group.reserves(self.name) || others.iter().any(|other| other.claim == Claim::BuiltIn) {
+            return Some(self.group.belongs_to_group(point));
+        }
+        let holders = || and(&others.iter().map(|other| other.point.whence()).collect::<Vec<_>>());
+        let entry =
+            || EntryName { name: self.name, group: self.group.group_name(), whence: holders().into() };
+        if claims.in_use {
+            return Some(RegisterError::InUse { entry: entry(), by });
+        }
+        // An override holds the name also when it is switched off.
+        let holds = |at: usize| {
+            let candidate = &claims.candidates[at];
+            let is_off = matches!(claims.verdicts[at], Verdict::Off { .. });
+            !std::ptr::eq(candidate.point, point) && (!is_off || candidate.claim == Claim::Override)
+        };
+        let taken = (0..claims.candidates.len()).any(holds);
+        (claim == Claim::Registered && taken).then(|| RegisterError::Taken { entry: entry(), by })
+    }
+
+    /// The entry point behind the name, or why there is none.
+    pub(crate) fn chosen(&self, claims: &Claims<P>) -> Result<&'static EntryPoint<P>, LoadError> {
+        let entry = |at: usize| self.entry_name(claims.candidates[at].point);
+        match &claims.standing {
+            Standing::On(at) => Ok(claims.candidates[*at].point),
+            Standing::Off(at) => match &claims.verdicts[*at] {
+                Verdict::Off { by } => Err(LoadError::Disabled { entry: entry(*at), by: Arc::clone(by) }),
+                other => unreachable!("the verdict on what is off is {other:?}"),
+            },
+            Standing::Duplicate(rivals) => {
+                let points: Vec<_> = rivals.iter().map(|&at| claims.candidates[at].point).collect();
+                let remedy = self.group.remedy_for_duplicates(self.name, &points).into();
+                Err(LoadError::Duplicate {
+                    entry: entry(rivals[0]),
+                    offered_by: claims.whences(rivals),
+                    remedy,
+                })
+            }
+        }
+    }
+
+    pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
+        EntryName { name: self.name, group: self.group.group_name(), whence: point.whence().into() }
+    }
+}
+
+impl<P: ?Sized> Named for Slot<P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<P: ?Sized> Claims<P> {
+    /// Decides which candidate is behind the name.
+    fn judged(candidates: Vec<Candidate<P>>, reserved: bool, settings: &Settings) -> Self {
+        let verdicts = verdict::judge(&candidates, reserved, settings);
+        let standing = verdict::standing(&candidates, &verdicts);
+        Self { candidates, verdicts, standing, in_use: false }
+    }
+
+    fn is_usable(&self) -> bool {
+        matches!(self.standing, Standing::On(_))
+    }
+
+    pub(crate) fn representative(&self) -> &'static EntryPoint<P> {
+        let at = match &self.standing {
+            Standing::On(at) | Standing::Off(at) => *at,
+            Standing::Duplicate(rivals) => rivals[0],
+        };
+        self.candidates[at].point
+    }
+
+    /// Where some candidates come from. Those that come from one package are told apart by their places.
+    pub(crate) fn whences(&self, candidates: &[usize]) -> Arc<[String]> {
+        let points = || candidates.iter().map(|&at| self.candidates[at].point);
+        let alike = |whence: &str| points().filter(|point| point.whence() == whence).count() > 1;
+        let whence = |point: &EntryPoint<P>| match point.whence() {
+            whence if alike(&whence) && point.package().is_some() => {
+                format!("{whence} ({}:{})", point.declared_at().file(), point.declared_at().line())
+            }
+            whence => whence,
+        };
+        points().map(whence).collect()
+    }
+}
+
+impl<P: ?Sized> Clone for Claims<P> {
+    fn clone(&self) -> Self {
+        Self {
+            candidates: self.candidates.clone(),
+            verdicts: self.verdicts.clone(),
+            standing: self.standing.clone(),
+            in_use: self.in_use,
+        }
+    }
+}
