@@ -14,13 +14,19 @@
 //! A child of `fork` has one thread. An attempt of any other thread of its parent never ends there, and a lock that
 //! such a thread held is never released. Both are errors in the child.
 
+#[cfg(all(test, loom))]
+mod model;
+mod wait_graph;
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::message::panic_message;
-use crate::sync::{Clock, Condvar, Mutex, MutexGuard, OnceLock, Orphaned, ThreadId, process, this_thread};
+use crate::sync::{Mutex, OnceLock, Orphaned, ThreadId, this_thread};
+
+use self::wait_graph::{Attempt, GRAPH, wait};
 
 /// A cell whose value is loaded at its first use, by code that may need other such cells.
 ///
@@ -315,160 +321,6 @@ fn drop_isolated<T>(value: T) {
         }));
     }
 }
-
-/// One run of some loading code.
-#[derive(Debug)]
-struct Attempt {
-    group: &'static str,
-    name: String,
-    thread: ThreadId,
-    process: u32,
-    since: Clock,
-    /// Set when it has ended: the attempts further out to which a cycle led back from below a failure.
-    awaits: OnceLock<Vec<Arc<Attempt>>>,
-    /// Signalled then, under the graph's lock.
-    finished: Condvar,
-}
-
-impl Attempt {
-    fn new(group: &'static str, name: &str, thread: ThreadId) -> Self {
-        Self {
-            group,
-            name: name.to_owned(),
-            thread,
-            process: process(),
-            since: Clock::now(),
-            awaits: OnceLock::default(),
-            finished: Condvar::default(),
-        }
-    }
-
-    /// Whether its thread may not exist in this process. The thread that calls `fork` does, and may do so while it
-    /// loads.
-    fn is_orphaned(&self, this_thread: ThreadId) -> bool {
-        self.thread != this_thread && self.process != process()
-    }
-}
-
-/// Who loads what, and who waits for whom. A short list: threads that load nothing are not in it.
-struct Graph {
-    threads: Vec<Thread>,
-}
-
-struct Thread {
-    id: ThreadId,
-    /// Innermost last.
-    running: Vec<Running>,
-    waits_for: Option<Arc<Attempt>>,
-}
-
-struct Running {
-    attempt: Arc<Attempt>,
-    awaits: Vec<Arc<Attempt>>,
-}
-
-#[cfg(not(all(test, loom)))]
-static GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
-
-// Each interleaving begins with an empty one.
-#[cfg(all(test, loom))]
-loom::lazy_static! {
-    static ref GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
-}
-
-type LockedGraph = MutexGuard<'static, Graph>;
-
-impl Graph {
-    const EMPTY: Self = Self { threads: Vec::new() };
-
-    fn thread(&mut self, id: ThreadId) -> &mut Thread {
-        let at = self.threads.iter().position(|thread| thread.id == id).unwrap_or_else(|| {
-            self.threads.push(Thread { id, running: Vec::new(), waits_for: None });
-            self.threads.len() - 1
-        });
-        &mut self.threads[at]
-    }
-
-    fn begin(&mut self, attempt: &Arc<Attempt>) {
-        let running = Running { attempt: Arc::clone(attempt), awaits: Vec::new() };
-        self.thread(attempt.thread).running.push(running);
-    }
-
-    /// Ends the innermost attempt of its thread. Returns whether its failure may come from a cycle further out.
-    fn end(&mut self, attempt: &Arc<Attempt>, failed: bool) -> bool {
-        let innermost = self.thread(attempt.thread).running.pop().expect("what ends was begun");
-        debug_assert!(Arc::ptr_eq(&innermost.attempt, attempt), "attempts of one thread are nested");
-        let mut awaits = innermost.awaits;
-        awaits.retain(|other| failed && !Arc::ptr_eq(other, attempt));
-        self.pass_on(attempt.thread, &awaits);
-        self.forget_idle(attempt.thread);
-        let caught = !awaits.is_empty();
-        attempt.awaits.set(awaits).expect("an attempt ends once");
-        caught
-    }
-
-    /// The way from `wanted` back to a thread that would wait for it, as names; `None` if it may wait.
-    ///
-    /// Ends, because no thread ever starts to wait where this finds a way back.
-    fn path_back(&self, waiter: ThreadId, wanted: &Arc<Attempt>) -> Option<Arc<[String]>> {
-        let mut path = Vec::new();
-        let mut next = wanted;
-        loop {
-            let thread = self.threads.iter().find(|thread| thread.id == next.thread)?;
-            let from = thread.running.iter().position(|running| Arc::ptr_eq(&running.attempt, next))?;
-            path.extend(thread.running[from..].iter().map(|running| &*running.attempt));
-            if thread.id == waiter {
-                path.push(wanted);
-                return Some(names(&path));
-            }
-            next = thread.waits_for.as_ref()?;
-        }
-    }
-
-    /// Notes for the innermost attempt of a thread, if there is one, that its failure may come from a cycle.
-    fn pass_on(&mut self, thread: ThreadId, awaits: &[Arc<Attempt>]) {
-        if let Some(innermost) = self.thread(thread).running.last_mut() {
-            innermost.awaits.extend_from_slice(awaits);
-        }
-    }
-
-    fn forget_idle(&mut self, id: ThreadId) {
-        self.threads
-            .retain(|thread| thread.id != id || !thread.running.is_empty() || thread.waits_for.is_some());
-    }
-}
-
-/// Waits for the end of an attempt, or returns the way round if that would be for ever.
-fn wait(mut graph: LockedGraph, waiter: ThreadId, wanted: &Arc<Attempt>) -> Result<(), Arc<[String]>> {
-    if let Some(path) = graph.path_back(waiter, wanted) {
-        graph.pass_on(waiter, std::slice::from_ref(wanted));
-        return Err(path);
-    }
-    graph.thread(waiter).waits_for = Some(Arc::clone(wanted));
-    let awaits = loop {
-        match wanted.awaits.get() {
-            Some(awaits) => break awaits,
-            None => graph = wanted.finished.wait(graph),
-        }
-    };
-    graph.thread(waiter).waits_for = None;
-    graph.pass_on(waiter, awaits);
-    graph.forget_idle(waiter);
-    Ok(())
-}
-
-/// Bare names within one group, `group/name` across groups.
-fn names(path: &[&Attempt]) -> Arc<[String]> {
-    let one_group = path.iter().all(|attempt| attempt.group == path[0].group);
-    let name = |attempt: &&Attempt| match one_group {
-        true => attempt.name.clone(),
-        false => format!("{}/{}", attempt.group, attempt.name),
-    };
-    path.iter().map(name).collect()
-}
-
-#[cfg(all(test, loom))]
-mod model;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -1,0 +1,160 @@
+//! Which thread runs which attempts, and which attempt it waits for.
+
+use std::sync::Arc;
+
+use crate::sync::{Clock, Condvar, Mutex, MutexGuard, OnceLock, ThreadId, process};
+
+/// One run of some loading code.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    group: &'static str,
+    name: String,
+    thread: ThreadId,
+    process: u32,
+    pub(super) since: Clock,
+    /// Set when it has ended: the attempts further out to which a cycle led back from below a failure.
+    awaits: OnceLock<Vec<Arc<Attempt>>>,
+    /// Signalled then, under the graph's lock.
+    pub(super) finished: Condvar,
+}
+
+impl Attempt {
+    pub(super) fn new(group: &'static str, name: &str, thread: ThreadId) -> Self {
+        Self {
+            group,
+            name: name.to_owned(),
+            thread,
+            process: process(),
+            since: Clock::now(),
+            awaits: OnceLock::default(),
+            finished: Condvar::default(),
+        }
+    }
+
+    /// Whether its thread may not exist in this process. The thread that calls `fork` does, and may do so while it
+    /// loads.
+    pub(super) fn is_orphaned(&self, this_thread: ThreadId) -> bool {
+        self.thread != this_thread && self.process != process()
+    }
+}
+
+/// Who loads what, and who waits for whom. A short list: threads that load nothing are not in it.
+pub(super) struct Graph {
+    pub(super) threads: Vec<Thread>,
+}
+
+pub(super) struct Thread {
+    id: ThreadId,
+    /// Innermost last.
+    pub(super) running: Vec<Running>,
+    waits_for: Option<Arc<Attempt>>,
+}
+
+pub(super) struct Running {
+    attempt: Arc<Attempt>,
+    awaits: Vec<Arc<Attempt>>,
+}
+
+#[cfg(not(all(test, loom)))]
+pub(super) static GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
+
+// Each interleaving begins with an empty one.
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    pub(super) static ref GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
+}
+
+type LockedGraph = MutexGuard<'static, Graph>;
+
+impl Graph {
+    const EMPTY: Self = Self { threads: Vec::new() };
+
+    fn thread(&mut self, id: ThreadId) -> &mut Thread {
+        let at = self.threads.iter().position(|thread| thread.id == id).unwrap_or_else(|| {
+            self.threads.push(Thread { id, running: Vec::new(), waits_for: None });
+            self.threads.len() - 1
+        });
+        &mut self.threads[at]
+    }
+
+    pub(super) fn begin(&mut self, attempt: &Arc<Attempt>) {
+        let running = Running { attempt: Arc::clone(attempt), awaits: Vec::new() };
+        self.thread(attempt.thread).running.push(running);
+    }
+
+    /// Ends the innermost attempt of its thread. Returns whether its failure may come from a cycle further out.
+    pub(super) fn end(&mut self, attempt: &Arc<Attempt>, failed: bool) -> bool {
+        let innermost = self.thread(attempt.thread).running.pop().expect("what ends was begun");
+        debug_assert!(Arc::ptr_eq(&innermost.attempt, attempt), "attempts of one thread are nested");
+        let mut awaits = innermost.awaits;
+        awaits.retain(|other| failed && !Arc::ptr_eq(other, attempt));
+        self.pass_on(attempt.thread, &awaits);
+        self.forget_idle(attempt.thread);
+        let caught = !awaits.is_empty();
+        attempt.awaits.set(awaits).expect("an attempt ends once");
+        caught
+    }
+
+    /// The way from `wanted` back to a thread that would wait for it, as names; `None` if it may wait.
+    ///
+    /// Ends, because no thread ever starts to wait where this finds a way back.
+    fn path_back(&self, waiter: ThreadId, wanted: &Arc<Attempt>) -> Option<Arc<[String]>> {
+        let mut path = Vec::new();
+        let mut next = wanted;
+        loop {
+            let thread = self.threads.iter().find(|thread| thread.id == next.thread)?;
+            let from = thread.running.iter().position(|running| Arc::ptr_eq(&running.attempt, next))?;
+            path.extend(thread.running[from..].iter().map(|running| &*running.attempt));
+            if thread.id == waiter {
+                path.push(wanted);
+                return Some(names(&path));
+            }
+            next = thread.waits_for.as_ref()?;
+        }
+    }
+
+    /// Notes for the innermost attempt of a thread, if there is one, that its failure may come from a cycle.
+    fn pass_on(&mut self, thread: ThreadId, awaits: &[Arc<Attempt>]) {
+        if let Some(innermost) = self.thread(thread).running.last_mut() {
+            innermost.awaits.extend_from_slice(awaits);
+        }
+    }
+
+    fn forget_idle(&mut self, id: ThreadId) {
+        self.threads
+            .retain(|thread| thread.id != id || !thread.running.is_empty() || thread.waits_for.is_some());
+    }
+}
+
+/// Waits for the end of an attempt, or returns the way round if that would be for ever.
+pub(super) fn wait(
+    mut graph: LockedGraph,
+    waiter: ThreadId,
+    wanted: &Arc<Attempt>,
+) -> Result<(), Arc<[String]>> {
+    if let Some(path) = graph.path_back(waiter, wanted) {
+        graph.pass_on(waiter, std::slice::from_ref(wanted));
+        return Err(path);
+    }
+    graph.thread(waiter).waits_for = Some(Arc::clone(wanted));
+    let awaits = loop {
+        match wanted.awaits.get() {
+            Some(awaits) => break awaits,
+            None => graph = wanted.finished.wait(graph),
+        }
+    };
+    graph.thread(waiter).waits_for = None;
+    graph.pass_on(waiter, awaits);
+    graph.forget_idle(waiter);
+    Ok(())
+}
+
+/// Bare names within one group, `group/name` across groups.
+fn names(path: &[&Attempt]) -> Arc<[String]> {
+    let one_group = path.iter().all(|attempt| attempt.group == path[0].group);
+    let name = |attempt: &&Attempt| match one_group {
+        true => attempt.name.clone(),
+        false => format!("{}/{}", attempt.group, attempt.name),
+    };
+    path.iter().map(name).collect()
+}
