@@ -13,9 +13,12 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::collect::diagnosis::{Seen, Sight};
 use crate::error::and;
 use crate::message::panic_message;
 use crate::{EntryPoint, Group};
+
+pub(crate) mod diagnosis;
 
 // One list decides which collectors there are; Cargo.toml repeats it.
 #[cfg_attr(
@@ -181,37 +184,6 @@ macro_rules! __collect_registration {
     };
 }
 
-/// Whether a collector works in this binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// It is not part of this build.
-    Absent,
-    /// It does not even see this crate's own sentinel.
-    Blind,
-    Works,
-}
-
-impl Sight {
-    fn of(present: bool, sees_sentinel: bool) -> Self {
-        match (present, sees_sentinel) {
-            (false, _) => Self::Absent,
-            (true, false) => Self::Blind,
-            (true, true) => Self::Works,
-        }
-    }
-}
-
-/// What the collectors saw, apart from the entry points themselves.
-#[derive(Clone)]
-pub(crate) struct Seen {
-    pub(crate) linkme: Sight,
-    pub(crate) inventory: Sight,
-    /// The `autoload!` lines of the program, by where they stand.
-    pub(crate) autoloads: Vec<&'static Autoload>,
-    /// The group's own slice could not be read.
-    pub(crate) broken_slice: Option<String>,
-}
-
 /// A group's slice, and the type by which registrations name it.
 pub(crate) struct Source<P: ?Sized + 'static> {
     pub(crate) elements: fn() -> &'static [EntryPoint<P>],
@@ -271,59 +243,9 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
     (points, Seen { linkme, inventory, autoloads, broken_slice })
 }
 
-impl Seen {
-    /// Collectors that do not work in this binary, each with its remedy.
-    pub(crate) fn troubles(&self) -> Vec<String> {
-        let mut troubles = Vec::new();
-        if let Some(panic) = &self.broken_slice {
-            troubles.push(format!(
-                "the group's own slice cannot be read ({panic}): two versions of one framework are in this \
-                 program; see `cargo tree -d`"
-            ));
-        }
-        if self.is_blind() {
-            troubles.push(
-                "nothing is collected in this binary, not even this crate's own sentinel: the linker dropped it \
-                 (mold before 2.4.1 does). Turn on the feature `inventory`, use another linker, or call `register`"
-                    .to_owned(),
-            );
-        } else if self.linkme == Sight::Blind {
-            troubles.push(
-                "linkme sees nothing in this binary: entry points from an `entry_points!` block are found all the \
-                 same, those with the bare attribute `#[distributed_slice]` are lost"
-                    .to_owned(),
-            );
-        }
-        troubles
-    }
-
-    fn is_blind(&self) -> bool {
-        self.linkme != Sight::Works && self.inventory != Sight::Works && self.autoloads.is_empty()
-    }
-
-    /// For somebody who misses an entry point: which crates bring their dependencies along.
-    pub(crate) fn advice(&self, autoload_line: &str) -> Option<String> {
-        match self.autoloads[..] {
-            // Then there is no telling whether a line was written.
-            [] if self.is_blind() => None,
-            [] => Some(format!(
-                "no `autoload!` line is part of this program, and rustc leaves out every dependency that no source \
-                 line names. Write `{autoload_line}` once, in main.rs or lib.rs; in a staticlib, in the module of a \
-                 function that C calls, for a C linker leaves out the object files that nothing refers to"
-            )),
-            _ => Some(self.autoloads.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ALL_WELL: Seen =
-        Seen { linkme: Sight::Works, inventory: Sight::Absent, autoloads: Vec::new(), broken_slice: None };
-
-    static NOTHING: Autoload = Autoload::new("app", &[]);
 
     #[test]
     fn an_autoload_line_tells_what_it_links_and_what_of_that_has_entry_points() {
@@ -350,45 +272,6 @@ mod tests {
         const LOG: Listed = ("log", &[]);
         static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
         assert!(MANY.to_string().starts_with("`autoload!` in module `app` links 17 crates,"), "{MANY}");
-    }
-
-    fn advice(seen: &Seen) -> String {
-        seen.advice("x::autoload!();").unwrap_or_default()
-    }
-
-    #[test]
-    fn nothing_is_in_trouble_when_all_is_well() {
-        assert_eq!(ALL_WELL.troubles(), [""; 0]);
-    }
-
-    #[test]
-    fn a_program_without_autoload_is_told_the_line_to_write() {
-        assert!(advice(&ALL_WELL).contains("Write `x::autoload!();` once"), "{}", advice(&ALL_WELL));
-        let written = Seen { autoloads: vec![&NOTHING], ..ALL_WELL };
-        assert_eq!(
-            advice(&written),
-            "`autoload!` in module `app` links nothing, and none of it has an `entry_points!` block"
-        );
-    }
-
-    #[test]
-    fn a_blind_collector_is_reported_with_the_remedy() {
-        let blind = Seen { linkme: Sight::Blind, ..ALL_WELL };
-        assert!(blind.troubles()[0].contains("Turn on the feature `inventory`"), "{:?}", blind.troubles());
-        assert_eq!(advice(&blind), "", "whether the line is there cannot be known");
-        let wasm = Seen { linkme: Sight::Absent, inventory: Sight::Blind, ..ALL_WELL };
-        assert!(wasm.troubles()[0].contains("not even this crate's own sentinel"), "{:?}", wasm.troubles());
-        let by_autoload = Seen { autoloads: vec![&NOTHING], ..blind.clone() };
-        let by_inventory = Seen { inventory: Sight::Works, ..blind };
-        for covered in [by_autoload, by_inventory] {
-            assert!(covered.troubles()[0].contains("are found all the same"), "{:?}", covered.troubles());
-        }
-    }
-
-    #[test]
-    fn a_slice_that_cannot_be_read_is_reported() {
-        let broken = Seen { broken_slice: Some("duplicate slice".to_owned()), ..ALL_WELL };
-        assert!(broken.troubles()[0].contains("(duplicate slice)"), "{:?}", broken.troubles());
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::collect::{self, Seen, Source};
+use crate::collect::diagnosis::Seen;
+use crate::collect::{self, Source};
 use crate::entry::Entry;
 use crate::error::UnknownName;
 use crate::group_name::GroupName;
