@@ -89,9 +89,10 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             Interrupted::Forked => LoadError::Forked { entry: entry() },
         };
         let name = (self.group.name(), self.name);
-        let plugin = match retry {
-            false => self.plugin.get_or_load(name, load, interrupted),
-            true => self.plugin.retry(name, load, interrupted),
+        let plugin = if retry {
+            self.plugin.retry(name, load, interrupted)
+        } else {
+            self.plugin.get_or_load(name, load, interrupted)
         };
         plugin.copied()
     }

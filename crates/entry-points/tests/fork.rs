@@ -50,9 +50,10 @@ fn in_a_child(body: impl FnOnce() -> c_int) -> End {
         }
         thread::sleep(Duration::from_micros(200));
     }
-    match libc::WIFEXITED(status) {
-        true => End::Exited(libc::WEXITSTATUS(status)),
-        false => End::Signalled(libc::WTERMSIG(status)),
+    if libc::WIFEXITED(status) {
+        End::Exited(libc::WEXITSTATUS(status))
+    } else {
+        End::Signalled(libc::WTERMSIG(status))
     }
 }
 

@@ -14,10 +14,12 @@ pub(crate) enum Sight {
 
 impl Sight {
     pub(super) fn of(present: bool, sees_sentinel: bool) -> Self {
-        match (present, sees_sentinel) {
-            (false, _) => Self::Absent,
-            (true, false) => Self::Blind,
-            (true, true) => Self::Works,
+        if !present {
+            Self::Absent
+        } else if sees_sentinel {
+            Self::Works
+        } else {
+            Self::Blind
         }
     }
 }

@@ -152,9 +152,8 @@ pub(super) fn wait(
 /// Bare names within one group, `group/name` across groups.
 fn names(path: &[&Attempt]) -> Arc<[String]> {
     let one_group = path.iter().all(|attempt| attempt.group == path[0].group);
-    let name = |attempt: &&Attempt| match one_group {
-        true => attempt.name.clone(),
-        false => format!("{}/{}", attempt.group, attempt.name),
+    let name = |attempt: &&Attempt| {
+        if one_group { attempt.name.clone() } else { format!("{}/{}", attempt.group, attempt.name) }
     };
     path.iter().map(name).collect()
 }

@@ -38,9 +38,10 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, Orphaned> {
-        match self.is_orphaned() {
-            true => Err(Orphaned),
-            false => Ok(self.inner.lock().unwrap_or_else(PoisonError::into_inner)),
+        if self.is_orphaned() {
+            Err(Orphaned)
+        } else {
+            Ok(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
         }
     }
 
