@@ -14,9 +14,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::collect::diagnosis::{Seen, Sight};
+use crate::entry_point::EntryPoint;
 use crate::error::and;
+use crate::group::Group;
 use crate::message::panic_message;
-use crate::{EntryPoint, Group};
 
 pub(crate) mod diagnosis;
 

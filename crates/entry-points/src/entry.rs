@@ -5,10 +5,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use crate::entry_point::EntryPoint;
+use crate::error::LoadError;
+use crate::group::Group;
 use crate::slot::Slot;
 use crate::state::State;
 use crate::verdict::Standing;
-use crate::{EntryPoint, Group, LoadError};
 
 /// A name in a [`Group`].
 ///

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
-use crate::LoadFailure;
+use crate::failure::LoadFailure;
 
 /// A named plugin of the interface `P`, as constant data: a name, where it comes from, and how to load it.
 ///

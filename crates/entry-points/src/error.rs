@@ -4,9 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::failure::LoadFailure;
 use crate::group_name::GroupName;
 use crate::message::shown;
-use crate::{LoadFailure, Report};
+use crate::report::Report;
 
 /// Why a name gave no plugin.
 ///

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::LoadError;
+use crate::error::LoadError;
 
 /// What a `load` function returns when it has no plugin to give.
 ///
@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn what_is_unavailable_elsewhere_makes_this_unavailable_too() {
-        use crate::{EntryPoint, Group};
+        use crate::entry_point::EntryPoint;
+        use crate::group::Group;
         static GROUP: Group<u8> = Group::new("test.elsewhere");
         static ABSENT: EntryPoint<u8> =
             EntryPoint::new("absent", || Err(LoadFailure::unavailable("no driver")));

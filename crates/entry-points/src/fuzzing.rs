@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
+use crate::entry_point::EntryPoint;
 use crate::pattern::Pattern;
-use crate::switches::Settings;
+use crate::switches::{Settings, Switches};
 use crate::verdict::{Candidate, judge, standing};
 pub use crate::verdict::{Claim, Standing, Verdict};
-use crate::{EntryPoint, Switches};
 
 /// The switches of a group, wherever they come from.
 pub struct Rules(Settings);

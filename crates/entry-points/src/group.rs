@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::collect::diagnosis::Seen;
 use crate::collect::{self, Source};
 use crate::entry::Entry;
-use crate::error::UnknownName;
+use crate::entry_point::EntryPoint;
+use crate::error::{ConfigureError, LoadError, RegisterError, UnknownName};
 use crate::group_name::GroupName;
 use crate::index::Index;
 use crate::nearest::nearest;
@@ -15,11 +16,10 @@ use crate::pattern::Pattern;
 use crate::report::{Report, Row};
 use crate::slot::Slot;
 use crate::state::State;
-use crate::switches::Settings;
+use crate::switches::{Settings, Switches};
 use crate::sync::{AtomicBool, OnceLock, Ordering, Orphaned};
 use crate::verdict::{Candidate, Claim};
 use crate::versions::Versions;
-use crate::{ConfigureError, EntryPoint, LoadError, RegisterError, Switches};
 
 /// A named set of entry points for the interface `P`, such as `codec.decoders` for `dyn Decoder`.
 ///

@@ -2,7 +2,7 @@
 
 use std::str::Chars;
 
-use crate::EntryPoint;
+use crate::entry_point::EntryPoint;
 
 /// A pattern: `name` or `package/name`, in which `*` stands for any text and `?` for one character.
 /// Case and surrounding space do not matter.
@@ -64,7 +64,7 @@ fn glob(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LoadFailure;
+    use crate::failure::LoadFailure;
 
     #[test]
     fn stars_and_question_marks() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::EntryPoint;
+use crate::entry_point::EntryPoint;
 use crate::group_name::GroupName;
 use crate::state::State;
 use crate::verdict::Claim;

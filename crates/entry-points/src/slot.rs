@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::error::{EntryName, and};
+use crate::entry_point::EntryPoint;
+use crate::error::{EntryName, LoadError, RegisterError, and};
+use crate::group::Group;
 use crate::index::Named;
 use crate::once_load::{Interrupted, OnceLoad, Stage};
 use crate::state::State;
@@ -10,7 +12,6 @@ use crate::switches::Settings;
 use crate::sync::{AtomicBool, Ordering, Orphaned};
 use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
 use crate::versions::Versions;
-use crate::{EntryPoint, Group, LoadError, RegisterError};
 
 /// A name's place in its group. It is leaked, so that anything can hold it as a plain reference.
 pub(crate) struct Slot<P: ?Sized + 'static> {

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::LoadError;
-use crate::error::and;
+use crate::error::{LoadError, and};
 
 /// What has become of an entry point.
 #[derive(Clone, Debug)]

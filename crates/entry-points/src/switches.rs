@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::EntryPoint;
+use crate::entry_point::EntryPoint;
 use crate::message::shown;
 use crate::pattern::Pattern;
 
@@ -166,7 +166,7 @@ fn patterns(list: String) -> Vec<Pattern> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LoadFailure;
+    use crate::failure::LoadFailure;
 
     fn load() -> Result<Box<u8>, LoadFailure> {
         Ok(Box::new(0))

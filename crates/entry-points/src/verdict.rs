@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::EntryPoint;
+use crate::entry_point::EntryPoint;
 use crate::switches::Settings;
 
 /// An entry point that claims a name.
@@ -140,7 +140,8 @@ pub(crate) fn standing<P: ?Sized>(candidates: &[Candidate<P>], verdicts: &[Verdi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LoadFailure, Switches};
+    use crate::failure::LoadFailure;
+    use crate::switches::Switches;
 
     const A: usize = 0;
     const B: usize = 1;

@@ -1,6 +1,6 @@
 //! Collecting through inventory's constructors.
 
-use super::{Autoload, Submission};
+use crate::collect::{Autoload, Submission};
 
 inventory::collect!(Submission);
 

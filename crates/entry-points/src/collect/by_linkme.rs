@@ -1,6 +1,6 @@
 //! Collecting through linkme's linker sections.
 
-use super::Autoload;
+use crate::collect::Autoload;
 
 /// Every `autoload!` line of the program, whatever the group.
 #[linkme::distributed_slice]

@@ -1,6 +1,6 @@
 //! Standing in for inventory where linkme does its work.
 
-use super::Submission;
+use crate::collect::Submission;
 
 pub(crate) fn submissions() -> impl Iterator<Item = &'static Submission> {
     std::iter::empty()

@@ -1,6 +1,6 @@
 //! Standing in for linkme where it does not build.
 
-use super::Autoload;
+use crate::collect::Autoload;
 
 pub(crate) fn autoloads() -> &'static [Autoload] {
     &[]
