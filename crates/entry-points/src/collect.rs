@@ -21,8 +21,11 @@ use crate::message::panic_message;
 
 pub(crate) mod diagnosis;
 
-// One list decides which collectors there are; Cargo.toml repeats it.
-#[cfg_attr(
+// The collectors of this target. Cargo.toml repeats the first list, and a test compares the two.
+//
+// The expansions of both collectors have `unsafe` attributes; the code of this crate has no `unsafe`.
+cfg_select! {
+    // linkme does not build here.
     any(
         target_family = "wasm",
         miri,
@@ -30,29 +33,36 @@ pub(crate) mod diagnosis;
         target_os = "haiku",
         target_os = "netbsd",
         target_os = "redox",
-    ),
-    path = "collect/no_linkme.rs"
-)]
-// linkme's expansion says `unsafe(link_section)`; the code of this crate has no `unsafe`.
-#[allow(unsafe_code)]
-pub(crate) mod by_linkme;
+    ) => {
+        pub(crate) mod no_linkme;
+        pub(crate) use self::no_linkme as by_linkme;
+        #[allow(unsafe_code)]
+        pub(crate) mod by_inventory;
+    }
+    // linkme builds on windows-gnu and sees nothing (dtolnay/linkme#25).
+    any(feature = "inventory", all(windows, target_env = "gnu")) => {
+        #[allow(unsafe_code)]
+        pub(crate) mod by_linkme;
+        #[allow(unsafe_code)]
+        pub(crate) mod by_inventory;
+    }
+    _ => {
+        #[allow(unsafe_code)]
+        pub(crate) mod by_linkme;
+        pub(crate) mod no_inventory;
+        pub(crate) use self::no_inventory as by_inventory;
+    }
+}
 
-#[cfg_attr(
-    not(any(
-        feature = "inventory",
-        target_family = "wasm",
-        miri,
-        target_os = "dragonfly",
-        target_os = "haiku",
-        target_os = "netbsd",
-        target_os = "redox",
-        all(windows, target_env = "gnu"),
-    )),
-    path = "collect/no_inventory.rs"
-)]
-// inventory's expansion has a constructor.
-#[allow(unsafe_code)]
-pub(crate) mod by_inventory;
+// rustfmt does not look into `cfg_select!`, and finds the files here.
+#[cfg(rustfmt)]
+mod by_inventory;
+#[cfg(rustfmt)]
+mod by_linkme;
+#[cfg(rustfmt)]
+mod no_inventory;
+#[cfg(rustfmt)]
+mod no_linkme;
 
 // Not public API. What a distributed slice is called by, in the namespace of types: `group!` gives it the
 // slice's own name, so that a path to the slice is a path to its group as well.
@@ -273,6 +283,20 @@ mod tests {
         const LOG: Listed = ("log", &[]);
         static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
         assert!(MANY.to_string().starts_with("`autoload!` in module `app` links 17 crates,"), "{MANY}");
+    }
+
+    #[test]
+    fn cargo_toml_names_the_same_targets_without_linkme() {
+        let without_spaces = |text: &str| text.split_whitespace().collect::<String>().replace(",)", ")");
+        let code = include_str!("collect.rs").split("cfg_select! {").nth(1).expect("the block of collectors");
+        let list = code.lines().skip_while(|line| line.trim() != "any(");
+        let list: String = list.take_while(|line| !line.contains("=>")).collect();
+        let list = without_spaces(&(list + ")"));
+        assert!(list.starts_with("any(target_family=\"wasm\",miri,"), "{list}");
+        let manifest = without_spaces(include_str!("../Cargo.toml"));
+        for table in ["cfg(", "cfg(not("] {
+            assert_eq!(manifest.matches(&format!("[target.'{table}{list})")).count(), 1, "{table}{list}");
+        }
     }
 
     #[test]
