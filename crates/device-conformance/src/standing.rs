@@ -15,7 +15,7 @@ impl Standing {
     /// Loads the backend and counts its devices; opens none.
     pub(crate) fn of(backend: &str) -> Self {
         match backends().get(backend).map(|entry| entry.state()) {
-            Some(State::Disabled { by }) => return Self::Absent(format!("it is disabled by {by}")),
+            Some(State::Disabled { by, .. }) => return Self::Absent(format!("it is disabled by {by}")),
             None => {
                 return Self::Broken(format!("it is not linked into this program\n{}", backends().report()));
             }

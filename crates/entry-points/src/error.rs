@@ -20,6 +20,7 @@ pub enum LoadError {
     /// The group has no such name.
     Unknown(Arc<UnknownName>),
     /// The name is known, and a switch turned it off.
+    #[non_exhaustive]
     Disabled {
         /// The name, its group and where it comes from.
         entry: EntryName,
@@ -27,6 +28,7 @@ pub enum LoadError {
         by: Arc<str>,
     },
     /// Several packages offer the name, so that none of them is used.
+    #[non_exhaustive]
     Duplicate {
         /// The name and its group.
         entry: EntryName,
@@ -36,6 +38,7 @@ pub enum LoadError {
         remedy: Arc<str>,
     },
     /// The plugin has nothing to work with on this machine.
+    #[non_exhaustive]
     Unavailable {
         /// The name, its group and where it comes from.
         entry: EntryName,
@@ -43,6 +46,7 @@ pub enum LoadError {
         failure: LoadFailure,
     },
     /// `load` returned an error.
+    #[non_exhaustive]
     Failed {
         /// The name, its group and where it comes from.
         entry: EntryName,
@@ -50,6 +54,7 @@ pub enum LoadError {
         failure: LoadFailure,
     },
     /// `load` panicked.
+    #[non_exhaustive]
     Panicked {
         /// The name, its group and where it comes from.
         entry: EntryName,
@@ -57,6 +62,7 @@ pub enum LoadError {
         message: Arc<str>,
     },
     /// Loading the name needs the name itself: directly, through others, or across threads.
+    #[non_exhaustive]
     Cycle {
         /// The name, its group and where it comes from.
         entry: EntryName,
@@ -65,6 +71,7 @@ pub enum LoadError {
     },
     /// Another thread of the parent was loading the name, or was about to, when this process was forked. That thread
     /// does not exist here, so there is nothing to wait for.
+    #[non_exhaustive]
     Forked {
         /// The name, its group and where it comes from.
         entry: EntryName,
@@ -218,6 +225,7 @@ impl fmt::Display for UnknownName {
 pub enum RegisterError {
     /// The name belongs to the group itself, or is a word that the group reserves.
     #[error("`{name}` belongs to {group} itself and cannot be registered by {by}")]
+    #[non_exhaustive]
     BuiltIn {
         /// The name.
         name: &'static str,
@@ -230,6 +238,7 @@ pub enum RegisterError {
     #[error(
         "{entry} is there already, so that {by} cannot have the name; `register_override` would replace it"
     )]
+    #[non_exhaustive]
     Taken {
         /// The name, its group and what has it.
         entry: EntryName,
@@ -238,6 +247,7 @@ pub enum RegisterError {
     },
     /// The name has been used already, and what is in use stays.
     #[error("{entry} is in use; {by} would have to override it before its first use")]
+    #[non_exhaustive]
     InUse {
         /// The name, its group and what has it.
         entry: EntryName,
@@ -249,6 +259,7 @@ pub enum RegisterError {
         "`{name}` cannot be registered in {group} in this process: a thread of its parent was changing the group \
          when this process was forked; register it before the fork"
     )]
+    #[non_exhaustive]
     Forked {
         /// The name.
         name: &'static str,

@@ -13,31 +13,37 @@ pub enum State {
     /// It is part of the program and not loaded: nobody has asked for it, or its failure was forgotten.
     Linked,
     /// A switch turned it off.
+    #[non_exhaustive]
     Disabled {
         /// The variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
         by: Arc<str>,
     },
     /// Its `load` is running, or was running in the parent when this process was forked.
+    #[non_exhaustive]
     Loading {
         /// For how long.
         elapsed: Duration,
     },
     /// It is in use.
+    #[non_exhaustive]
     Loaded {
         /// How long its `load` took.
         took: Duration,
     },
     /// It has nothing to work with on this machine.
+    #[non_exhaustive]
     Unavailable {
         /// What it said.
         cause: LoadError,
     },
     /// Its `load` returned an error or panicked.
+    #[non_exhaustive]
     Failed {
         /// The error that everybody gets who asks for it.
         cause: LoadError,
     },
     /// Its name is taken, or offered more than once.
+    #[non_exhaustive]
     Duplicate {
         /// What else claims the name.
         of: Arc<[String]>,
