@@ -175,7 +175,7 @@ fn a_staticlib_whose_autoload_stands_apart_from_what_c_calls_says_that_it_has_no
     // An incremental build has one object file for each module, and C needs only the other one.
     let outcome = run_static(&project, DEBUG, false);
     assert_eq!(outcome.lines(), ["cpu"]);
-    outcome.shows("no `autoload!` line is part of this program");
+    outcome.shows("this program has no `autoload!` line");
     outcome.shows("in a staticlib, in the module of a function that C calls");
 
     assert_eq!(run_static(&project, DEBUG, true).lines(), BLOCK_AND_BARE);
@@ -193,7 +193,7 @@ fn an_optimised_staticlib_whose_autoload_stands_apart_is_never_silent() {
     let outcome = run_static(&project, RELEASE, false);
     if outcome.lines() != BLOCK {
         assert_eq!(outcome.lines(), ["cpu"]);
-        outcome.shows("no `autoload!` line is part of this program");
+        outcome.shows("this program has no `autoload!` line");
     }
     assert_eq!(run_static(&project, RELEASE, true).lines(), BLOCK_AND_BARE);
 }

@@ -65,7 +65,8 @@ fn every_spelling_of_autoload() {
 fn a_spelling_that_is_neither_on_nor_off_stands_in_the_report() {
     let report = probe(&[("AUTOLOAD", "nope")], &["report"]);
     assert!(
-        report.contains("note: DEVICE_BACKEND_AUTOLOAD=\"nope\" is neither on (1, true, yes, on)"),
+        report
+            .contains("note: DEVICE_BACKEND_AUTOLOAD=\"nope\" is invalid and counts as on: expected 1, true"),
         "{report}"
     );
     // And in the error of whoever looks for what may be missing because of it.
@@ -76,7 +77,7 @@ fn a_spelling_that_is_neither_on_nor_off_stands_in_the_report() {
 #[test]
 fn every_pair_of_switches() {
     let (ok, auto, disable, select) =
-        ("ok on steady:0", "AUTOLOAD=0", "DISABLE=st*", "SELECT=other, which leaves it out");
+        ("ok on steady:0", "AUTOLOAD=0", "DISABLE=st*", "SELECT=other, which does not match it");
     for (variables, linked, registered) in [
         (vec![("AUTOLOAD", "0")], auto, ok),
         (vec![("DISABLE", "st*")], disable, disable),
@@ -139,7 +140,10 @@ fn a_value_that_is_not_utf8_is_ignored_and_reported() {
         let out = probe(&[(variable, value)], &["use", "steady"]);
         assert_eq!(out, "steady: ok on steady:0\n", "{variable}");
         let report = probe(&[(variable, value)], &["report"]);
-        assert!(report.contains(&format!("DEVICE_BACKEND_{variable} is not valid UTF-8")), "{report}");
+        assert!(
+            report.contains(&format!("DEVICE_BACKEND_{variable} is ignored: expected UTF-8")),
+            "{report}"
+        );
     }
 }
 
@@ -156,7 +160,9 @@ fn what_is_disabled_has_no_place_among_the_devices() {
 fn disabling_the_cpu_has_no_effect_and_says_so() {
     let report = probe(&[("DISABLE", "cpu")], &["report"]);
     assert!(
-        report.contains("`cpu` in DEVICE_BACKEND_DISABLE=cpu matches what is built in, which is never off"),
+        report.contains(
+            "`cpu` in DEVICE_BACKEND_DISABLE=cpu matches a built-in name, which cannot be disabled"
+        ),
         "{report}"
     );
 }

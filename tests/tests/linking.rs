@@ -71,7 +71,7 @@ fn a_program_without_autoload_is_told_which_line_to_write() {
     "#;
     let project = Project::new("link-no-autoload", ALPHA, &[("src/main.rs", main)]);
     let outcome = cargo_run(&project, &[]);
-    outcome.shows("Write `device_registry::autoload!();` once, in main.rs or lib.rs");
+    outcome.shows("write `device_registry::autoload!();` once, in main.rs or lib.rs");
 
     project.write("src/main.rs", &format!("device_registry::autoload!();\n{main}"));
     assert_eq!(cargo_run(&project, &[]).lines(), ["alpha"]);

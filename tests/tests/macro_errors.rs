@@ -40,18 +40,18 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"My-GPU\", load); }",
-        "an entry point's name is 1 to 32 bytes of a-z, 0-9 and _",
+        "invalid name of an entry point: expected 1 to 32 bytes of a-z, 0-9 and _",
     ),
     (
         "mod inner { use super::*; device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); } }",
-        "entry_points! belongs at the root of the crate",
+        "`entry_points!` must be at the root of the crate",
     ),
     (
         "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", || Ok(Box::new(7))); }",
         "the trait `device_registry::Backend` is not implemented for",
     ),
     ("device_registry::autoload!(onyl device_a);", "expected `only a, b` or `except a, b`, found `onyl`"),
-    ("device_registry::autoload!(only device-a);", "crate names have underscores here"),
+    ("device_registry::autoload!(only device-a);", "expected the name of a crate with underscores"),
     ("device_registry::autoload!(only device_a device_b);", "expected `,`, found `device_b`"),
     ("device_registry::autoload!(only device_a);", "no external crate `device_a`"),
 ];

@@ -153,14 +153,14 @@ fn a_linker_that_drops_every_element_is_reported_and_inventory_helps() {
         return;
     }
     assert_eq!(outcome.lines(), ["cpu"]);
-    outcome.shows("nothing is collected in this binary");
-    outcome.shows("Turn on the feature `inventory`");
+    outcome.shows("no collector works in this binary");
+    outcome.shows("turn on the feature `inventory`");
 
     let inventory = "device-registry\", features = [\"inventory\"] }";
     project.write_manifest(&ALPHA_AND_BARE.replace("device-registry\" }", inventory));
     let outcome = with_mold(&project);
     assert_eq!(outcome.lines(), BLOCK);
-    outcome.shows("those with the bare attribute `#[distributed_slice]` are lost");
+    outcome.shows("those with only the attribute `#[distributed_slice]` are lost");
 }
 
 // ---------------------------------------------------------------------------------------------- other targets

@@ -7,9 +7,8 @@ use proc_macro::Span;
 use crate::rustc_args::{self, Externs};
 use crate::source::{Error, Output, Tokens};
 
-const NO_LIST: &str = "autoload! cannot see which crates this target depends on: the compiler that expands it \
-shows no `--extern` list. Name the crates by hand instead: `autoload!(only codec_a, codec_b);`, or one \
-`extern crate codec_a as _;` line each";
+const NO_LIST: &str = "`autoload!` cannot find the dependencies of this target: the compiler shows no `--extern` \
+list; name the crates, as in `autoload!(only codec_a, codec_b);`, or write `extern crate codec_a as _;` for each";
 
 pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     let names = match choice(input)? {
@@ -49,9 +48,10 @@ fn choice(input: &mut Tokens) -> Result<Choice, Error> {
 fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
     let mut names = BTreeSet::new();
     loop {
-        let name = input.ident("the name of a crate, as `use` would write it")?;
+        let name = input.ident("the name of a crate, as in `use`")?;
         if input.peek_punct('-') {
-            let message = format!("crate names have underscores here: `{name}_…`, as `use` would write it");
+            let message =
+                format!("expected the name of a crate with underscores, as in `use`; found `{name}-`");
             return Err(Error::new(name.span(), message));
         }
         names.insert(name.to_string().trim_start_matches("r#").to_owned());

@@ -131,12 +131,12 @@ impl fmt::Display for Autoload {
         let linked: Vec<String> = self.crates.iter().map(|(name, _)| (*name).to_owned()).collect();
         write!(f, "`autoload!` in module `{}` links ", self.written_in.unwrap_or_default())?;
         match linked.len() {
-            0 => f.write_str("nothing")?,
+            0 => return f.write_str("no crate"),
             1..=MOST => f.write_str(&and(&linked))?,
             more => write!(f, "{more} crates")?,
         }
         match &offering[..] {
-            [] => f.write_str(", and none of it has an `entry_points!` block"),
+            [] => f.write_str(", none of which has an `entry_points!` block"),
             [one] => write!(f, ", of which {one} has an `entry_points!` block"),
             some => write!(f, ", of which {} have an `entry_points!` block", and(some)),
         }
@@ -166,7 +166,7 @@ pub const fn assert_at_crate_root(module_path: &str) {
     while i < path.len() {
         assert!(
             path[i] != b':',
-            "entry_points! belongs at the root of the crate, where autoload! looks for it"
+            "`entry_points!` must be at the root of the crate, where `autoload!` looks for it"
         );
         i += 1;
     }
@@ -278,7 +278,7 @@ mod tests {
         static NONE: Autoload = Autoload::new("app", &[("log", &[])]);
         assert_eq!(
             NONE.to_string(),
-            "`autoload!` in module `app` links log, and none of it has an `entry_points!` block"
+            "`autoload!` in module `app` links log, none of which has an `entry_points!` block"
         );
         const LOG: Listed = ("log", &[]);
         static MANY: Autoload = Autoload::new("app", &[LOG; 17]);

@@ -87,7 +87,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     pub const fn new(name: &'static str, load: fn() -> Result<Box<P>, LoadFailure>) -> Self {
         assert!(
             is_name(name.as_bytes()),
-            "an entry point's name is 1 to 32 bytes of a-z, 0-9 and _, and does not start with a digit"
+            "invalid name of an entry point: expected 1 to 32 bytes of a-z, 0-9 and _, without a digit at the start"
         );
         let origin = Origin { group: None, package: None, version: None, value: None };
         Self { name, load, origin, declared_at: Location::caller() }

@@ -116,12 +116,12 @@ impl fmt::Display for LoadError {
             Self::Failed { entry, failure } => write!(f, "{entry} failed to load: {failure}"),
             Self::Panicked { entry, message } => write!(f, "{entry} panicked while loading: {message}"),
             Self::Cycle { entry, path } => {
-                write!(f, "{entry} needs itself in order to load: {}", path.join(" -> "))
+                write!(f, "{entry} needs itself to load: {}", path.join(" -> "))
             }
             Self::Forked { entry } => write!(
                 f,
-                "{entry} cannot be loaded in this process: a thread of its parent was loading an entry point when \
-                 this process was forked; load it before the fork, or start a new program"
+                "{entry} cannot be loaded in this process: a thread of the parent process was loading an entry \
+                 point at the time of the fork; load it before the fork, or start a new program"
             ),
         }
     }
@@ -213,7 +213,7 @@ impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no {} is called `{}`", self.report.group.any_entry(), shown(&self.asked))?;
         if let Some(nearest) = self.nearest {
-            write!(f, "; is `{nearest}` meant?")?;
+            write!(f, "; did you mean `{nearest}`?")?;
         }
         write!(f, "\n{}", self.report)
     }
@@ -224,7 +224,9 @@ impl fmt::Display for UnknownName {
 #[non_exhaustive]
 pub enum RegisterError {
     /// The name belongs to the group itself, or is a word that the group reserves.
-    #[error("`{name}` belongs to {group} itself and cannot be registered by {by}")]
+    #[error(
+        "`{name}` is a built-in or reserved name of {group}; {by} cannot register it and needs another name"
+    )]
     #[non_exhaustive]
     BuiltIn {
         /// The name.
@@ -235,9 +237,7 @@ pub enum RegisterError {
         by: String,
     },
     /// Another entry point has the name.
-    #[error(
-        "{entry} is there already, so that {by} cannot have the name; `register_override` would replace it"
-    )]
+    #[error("{entry} already exists; {by} cannot take its name, and `register_override` replaces it")]
     #[non_exhaustive]
     Taken {
         /// The name, its group and what has it.
@@ -246,7 +246,7 @@ pub enum RegisterError {
         by: String,
     },
     /// The name has been used already, and what is in use stays.
-    #[error("{entry} is in use; {by} would have to override it before its first use")]
+    #[error("{entry} is already in use; {by} can replace it only before its first use")]
     #[non_exhaustive]
     InUse {
         /// The name, its group and what has it.
@@ -256,8 +256,8 @@ pub enum RegisterError {
     },
     /// Another thread of the parent was changing the group when this process was forked.
     #[error(
-        "`{name}` cannot be registered in {group} in this process: a thread of its parent was changing the group \
-         when this process was forked; register it before the fork"
+        "`{name}` cannot be registered in {group} in this process: a thread of the parent process was changing \
+         the group at the time of the fork; register it before the fork"
     )]
     #[non_exhaustive]
     Forked {
@@ -271,7 +271,8 @@ pub enum RegisterError {
 /// Switches were set after the group's first use, when they had been read already.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{group} has been used already: its switches are set before the first look-up, or by the environment"
+    "{group} is already in use; set its switches before the first look-up, listing or registration, or in the \
+     environment"
 )]
 pub struct ConfigureError {
     pub(crate) group: &'static str,

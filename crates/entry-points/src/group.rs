@@ -71,7 +71,7 @@ use crate::versions::Versions;
 /// assert_eq!(command(), 42);
 ///
 /// let error = commands().load("anwser").unwrap_err();
-/// assert!(error.to_string().contains("is `answer` meant?"));
+/// assert!(error.to_string().contains("did you mean `answer`?"));
 /// # Ok(())
 /// # }
 /// ```
@@ -358,14 +358,16 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         let one_version = points.windows(2).all(|pair| pair[0].version() == pair[1].version());
         match (self.switches, points.iter().find_map(|point| point.package())) {
             _ if self.reserves(name) => {
-                "the group reserves this word, and the package has to choose another name".to_owned()
+                "the group reserves this name, and the package needs another one".to_owned()
             }
-            (_, Some(_)) if one_package && one_version => "a package may offer a name once".to_owned(),
+            (_, Some(_)) if one_package && one_version => {
+                "a package can offer a name only once: rename one of them".to_owned()
+            }
             (_, Some(_)) if one_package => {
-                "these are versions of one package: see `cargo tree -d`".to_owned()
+                "several versions of one package are linked: see `cargo tree -d`".to_owned()
             }
             (Some(prefix), Some(package)) => {
-                format!("remove one, or turn one off, as {prefix}_DISABLE={package}/{name} does")
+                format!("remove one of them, or disable one, as with {prefix}_DISABLE={package}/{name}")
             }
             _ => "remove one of them".to_owned(),
         }

@@ -49,7 +49,7 @@ use self::wait_graph::{Attempt, GRAPH, wait};
 ///     RIGHT.get_or_load(("sides", "right"), || left().copied(), |cause| cause.to_string())
 /// }
 ///
-/// assert_eq!(left().unwrap_err(), "it needs itself in order to load: left -> right -> left");
+/// assert_eq!(left().unwrap_err(), "it needs itself to load: left -> right -> left");
 /// ```
 ///
 /// A thread that the loading code starts by itself and joins is unknown to the cycle detection.
@@ -79,9 +79,11 @@ pub enum Interrupted {
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cycle(path) => write!(f, "it needs itself in order to load: {}", path.join(" -> ")),
+            Self::Cycle(path) => write!(f, "it needs itself to load: {}", path.join(" -> ")),
             Self::Panicked(message) => write!(f, "it panicked: {message}"),
-            Self::Forked => f.write_str("a thread of the parent was loading when this process was forked"),
+            Self::Forked => {
+                f.write_str("a thread of the parent process was loading a value at the time of the fork")
+            }
         }
     }
 }
@@ -429,7 +431,7 @@ mod tests {
         }
         within_a_minute(|| {
             let error = OUTER.get_or_load(("test", "outer"), a, text).unwrap_err();
-            assert_eq!(error, "it needs itself in order to load: a -> b -> a");
+            assert_eq!(error, "it needs itself to load: a -> b -> a");
         });
     }
 

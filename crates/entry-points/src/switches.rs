@@ -89,7 +89,7 @@ impl Settings {
                 None => return Switch { value: String::new(), blame: variable },
                 Some(Ok(value)) => value,
                 Some(Err(value)) => {
-                    complaints.push(format!("{variable} is not valid UTF-8 ({value:?}) and is ignored"));
+                    complaints.push(format!("{variable} is ignored: expected UTF-8, found {value:?}"));
                     String::new()
                 }
             };
@@ -101,8 +101,8 @@ impl Settings {
             "" | "1" | "true" | "yes" | "on" => true,
             _ => {
                 complaints.push(format!(
-                    "{prefix}_AUTOLOAD={value:?} is neither on (1, true, yes, on) nor off (0, false, no, off); \
-                     it counts as on"
+                    "{prefix}_AUTOLOAD={value:?} is invalid and counts as on: expected 1, true, yes or on, or else \
+                     0, false, no or off"
                 ));
                 true
             }
@@ -120,7 +120,7 @@ impl Settings {
         } else if any(&self.disable.value) {
             Some(self.disable.blame.clone())
         } else if !self.select.value.is_empty() {
-            Some(format!("{}, which leaves it out", self.select.blame))
+            Some(format!("{}, which does not match it", self.select.blame))
         } else {
             None
         }
@@ -146,7 +146,7 @@ impl Settings {
         for pattern in self.disable.value.iter().filter(refused) {
             let (text, blame) = (shown(pattern.text()), &self.disable.blame);
             complaints.push(format!(
-                "the pattern `{text}` in {blame} matches what is built in, which is never off"
+                "the pattern `{text}` in {blame} matches a built-in name, which cannot be disabled"
             ));
         }
         complaints
@@ -212,7 +212,7 @@ mod tests {
     fn every_pair_of_switches() {
         let auto = "X_AUTOLOAD=0";
         let disable = "X_DISABLE=vorb*";
-        let select = "X_SELECT=other, which leaves it out";
+        let select = "X_SELECT=other, which does not match it";
         for (variables, linked, registered) in [
             (vec![], None, None),
             (vec![("X_AUTOLOAD", "0")], Some(auto), None),
@@ -243,7 +243,7 @@ mod tests {
         let built_in = [(&VORBIS, true)];
         let complaints = settings(&[("X_DISABLE", "vorbis")]).idle_patterns(&built_in);
         let expected =
-            "the pattern `vorbis` in X_DISABLE=vorbis matches what is built in, which is never off";
+            "the pattern `vorbis` in X_DISABLE=vorbis matches a built-in name, which cannot be disabled";
         assert_eq!(complaints, [expected]);
         static OTHER: EntryPoint<u8> = EntryPoint::new("other", load);
         let both = [(&VORBIS, true), (&OTHER, false)];
@@ -265,7 +265,10 @@ mod tests {
             (name == "X_DISABLE").then(|| OsString::from_vec(b"open\xff*".to_vec()))
         });
         assert_eq!(settings.off(&VORBIS, false), None);
-        assert!(settings.complaints[0].contains("X_DISABLE is not valid UTF-8"), "{settings:?}");
+        assert!(
+            settings.complaints[0].contains("X_DISABLE is ignored: expected UTF-8, found \"open\\xFF*\""),
+            "{settings:?}"
+        );
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(crate) fn judge<P: ?Sized>(
     settings: &Settings,
 ) -> Vec<Verdict> {
     if reserved {
-        let word: Arc<[String]> = Arc::new(["a word that the group reserves".to_owned()]);
+        let word: Arc<[String]> = Arc::new(["a name that the group reserves".to_owned()]);
         return candidates.iter().map(|_| Verdict::Duplicate { of: Arc::clone(&word) }).collect();
     }
     let sole = [Claim::BuiltIn, Claim::Override]
@@ -248,7 +248,7 @@ mod tests {
         let verdicts = judge(&candidates, true, &Settings::from_code(&Switches::default()));
         assert_eq!(
             verdicts,
-            [Verdict::Duplicate { of: Arc::new(["a word that the group reserves".to_owned()]) }]
+            [Verdict::Duplicate { of: Arc::new(["a name that the group reserves".to_owned()]) }]
         );
     }
 }

@@ -257,7 +257,7 @@ fn an_entry_that_loads_itself_gets_an_error_that_shows_it() {
     });
     GROUP.register(&POINT).unwrap();
     let error = within_a_minute(|| GROUP.load("narcissus").unwrap_err());
-    assert!(error.to_string().contains("needs itself in order to load: narcissus -> narcissus"), "{error}");
+    assert!(error.to_string().contains("needs itself to load: narcissus -> narcissus"), "{error}");
     // Nothing further out is in progress, so this failure is remembered.
     assert!(matches!(GROUP.get("narcissus").unwrap().state(), State::Failed { .. }));
 }

@@ -48,7 +48,7 @@ fn registering_works_with_autoload_off_before_and_after_the_first_use() {
     assert_eq!(*numbers().load("two").unwrap(), 2);
 
     let error = numbers().configure(Switches::default()).unwrap_err();
-    assert!(error.to_string().contains("test.numbers has been used already"), "{error}");
+    assert!(error.to_string().contains("test.numbers is already in use"), "{error}");
 }
 
 #[test]
@@ -69,8 +69,7 @@ fn a_taken_name_is_refused_and_goes_on_working() {
     let error = group.register(point("x", "b")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`x` of test.private (a 1.0.0) is there already, so that b 1.0.0 cannot have the name; `register_override` would \
-         replace it"
+        "`x` of test.private (a 1.0.0) already exists; b 1.0.0 cannot take its name, and `register_override` replaces it"
     );
     assert_eq!(group.get("x").unwrap().package(), Some("a"));
     group.load("x").unwrap();
@@ -140,7 +139,7 @@ fn a_built_in_name_and_a_reserved_word_cannot_be_registered() {
     assert!(!GROUP.get("auto").unwrap().is_usable());
     assert!(matches!(GROUP.get("auto").unwrap().state(), State::Duplicate { .. }));
     let error = GROUP.load("auto").unwrap_err().to_string();
-    assert!(error.contains("the group reserves this word"), "{error}");
+    assert!(error.contains("the group reserves this name"), "{error}");
 }
 
 #[test]
@@ -164,7 +163,7 @@ fn an_unknown_name_says_what_there_is_and_what_was_meant() {
     assert_eq!(
         error.to_string(),
         "\
-no entry point of test.private is called `vorbsi\\n`; is `vorbis` meant?
+no entry point of test.private is called `vorbsi\\n`; did you mean `vorbis`?
 test.private: 1 entry point
   name    package       version  state
   vorbis  codec-vorbis  1.0.0    linked"

@@ -41,20 +41,21 @@ impl Seen {
         let mut troubles = Vec::new();
         if let Some(panic) = &self.broken_slice {
             troubles.push(format!(
-                "the group's own slice cannot be read ({panic}): two versions of one framework are in this \
+                "the group's slice cannot be read ({panic}): two versions of one framework are in this \
                  program; see `cargo tree -d`"
             ));
         }
         if self.is_blind() {
             troubles.push(
-                "nothing is collected in this binary, not even this crate's own sentinel: the linker dropped it \
-                 (mold before 2.4.1 does). Turn on the feature `inventory`, use another linker, or call `register`"
+                "no collector works in this binary: the linker dropped every registration, even that of \
+                 `entry-points` itself (mold before 2.4.1 does so); turn on the feature `inventory`, use another \
+                 linker, or call `register`"
                     .to_owned(),
             );
         } else if self.linkme == Sight::Blind {
             troubles.push(
-                "linkme sees nothing in this binary: entry points from an `entry_points!` block are found all the \
-                 same, those with the bare attribute `#[distributed_slice]` are lost"
+                "linkme sees nothing in this binary: entry points in an `entry_points!` block are still found, but \
+                 those with only the attribute `#[distributed_slice]` are lost"
                     .to_owned(),
             );
         }
@@ -71,9 +72,9 @@ impl Seen {
             // Then there is no telling whether a line was written.
             [] if self.is_blind() => None,
             [] => Some(format!(
-                "no `autoload!` line is part of this program, and rustc leaves out every dependency that no source \
-                 line names. Write `{autoload_line}` once, in main.rs or lib.rs; in a staticlib, in the module of a \
-                 function that C calls, for a C linker leaves out the object files that nothing refers to"
+                "this program has no `autoload!` line, and rustc leaves out each dependency that no source line \
+                 names; write `{autoload_line}` once, in main.rs or lib.rs (in a staticlib, in the module of a \
+                 function that C calls: a C linker leaves out object files without references)"
             )),
             _ => Some(self.autoloads.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
         }
@@ -100,25 +101,22 @@ mod tests {
 
     #[test]
     fn a_program_without_autoload_is_told_the_line_to_write() {
-        assert!(advice(&ALL_WELL).contains("Write `x::autoload!();` once"), "{}", advice(&ALL_WELL));
+        assert!(advice(&ALL_WELL).contains("write `x::autoload!();` once"), "{}", advice(&ALL_WELL));
         let written = Seen { autoloads: vec![&NOTHING], ..ALL_WELL };
-        assert_eq!(
-            advice(&written),
-            "`autoload!` in module `app` links nothing, and none of it has an `entry_points!` block"
-        );
+        assert_eq!(advice(&written), "`autoload!` in module `app` links no crate");
     }
 
     #[test]
     fn a_blind_collector_is_reported_with_the_remedy() {
         let blind = Seen { linkme: Sight::Blind, ..ALL_WELL };
-        assert!(blind.troubles()[0].contains("Turn on the feature `inventory`"), "{:?}", blind.troubles());
+        assert!(blind.troubles()[0].contains("turn on the feature `inventory`"), "{:?}", blind.troubles());
         assert_eq!(advice(&blind), "", "whether the line is there cannot be known");
         let wasm = Seen { linkme: Sight::Absent, inventory: Sight::Blind, ..ALL_WELL };
-        assert!(wasm.troubles()[0].contains("not even this crate's own sentinel"), "{:?}", wasm.troubles());
+        assert!(wasm.troubles()[0].contains("even that of `entry-points` itself"), "{:?}", wasm.troubles());
         let by_autoload = Seen { autoloads: vec![&NOTHING], ..blind.clone() };
         let by_inventory = Seen { inventory: Sight::Works, ..blind };
         for covered in [by_autoload, by_inventory] {
-            assert!(covered.troubles()[0].contains("are found all the same"), "{:?}", covered.troubles());
+            assert!(covered.troubles()[0].contains("are still found"), "{:?}", covered.troubles());
         }
     }
 

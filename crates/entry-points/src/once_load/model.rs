@@ -231,7 +231,7 @@ impl Pair {
 fn is_cycle<T>(outcome: &Result<T, String>) -> bool {
     let ways = ["left -> right -> left", "right -> left -> right"];
     let error = outcome.as_ref().err().map_or("", String::as_str);
-    ways.iter().any(|way| error == format!("it needs itself in order to load: {way}"))
+    ways.iter().any(|way| error == format!("it needs itself to load: {way}"))
 }
 
 #[test]
