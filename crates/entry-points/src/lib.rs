@@ -1,6 +1,21 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+// A map for maintainers, from the public handles down.
+//
+// | Module | Content |
+// |---|---|
+// | `group`, `entry` | the public handles: a set of entry points, and a name in it |
+// | `slot` | a name's place in its group: the claims to the name, and the loaded plugin |
+// | `verdict`, `switches`, `pattern` | pure rules: which claim has the name, and which switch disables it |
+// | `once_load`, `once_load::wait_graph` | a cell that loads once; which thread waits for which attempt |
+// | `collect`, `collect::diagnosis` | how entry points of other crates reach a group; collectors that see nothing |
+// | `index`, `versions` | containers that are read without a lock |
+// | `sync` | the locks, for a process that may fork; loom's locks in models |
+// | `entry_point`, `failure` | what a plugin crate writes |
+// | `state`, `report`, `error`, `group_name`, `message`, `nearest` | what users read |
+// | `fuzzing` | the pure rules, for the fuzz targets |
+
 mod collect;
 mod entry;
 mod entry_point;
@@ -34,8 +49,9 @@ pub use crate::report::{Report, Row};
 pub use crate::state::State;
 pub use crate::switches::Switches;
 
-/// Links every dependency of this crate and finds the entry points in them. Write it once, in `main.rs` (or in
-/// `lib.rs` of a library that is to bring its plugins along).
+/// Links every direct dependency of this crate and collects their entry points.
+///
+/// Write it once, in `main.rs`, or in `lib.rs` of a library that brings its own plugins.
 ///
 /// ```
 /// entry_points::autoload!();
@@ -44,40 +60,44 @@ pub use crate::switches::Switches;
 ///
 /// # Why a line is needed
 ///
-/// rustc links a crate from Cargo.toml only if some path names it; what is registered in a crate that no line
-/// names is lost without a word. `autoload!()` reads the `--extern` list that Cargo hands to rustc for exactly
-/// this target — features, target tables, renames and dev-dependencies are decided there — and names each crate.
-/// It also refers to the hidden constant that an [`entry_points!`] block leaves at the root of its crate, by an
-/// ordinary typed path. So it does not depend on the linker keeping another crate's sections, and a plugin that
-/// was built against another version of its framework is a compile error.
+/// rustc links a crate from Cargo.toml only if some path names it. Without such a path, every registration in the crate
+/// is lost without a message.
 ///
-/// **Every direct dependency is linked**, whether or not it has entry points. For the rare one that must not be
-/// (a `#[panic_handler]`, an allocator) there is `except`; a name there that is no dependency of this target is
-/// fine, for it may be one of another.
+/// `autoload!()` reads the `--extern` list that Cargo passes to rustc for this target, and names each crate in it. So
+/// features, target tables, renames and dev-dependencies are taken into account.
+///
+/// The macro also refers to the hidden constant that an [`entry_points!`] block leaves at the root of its crate, by an
+/// ordinary typed path. So it does not depend on the linker to keep the sections of another crate. A plugin that was
+/// built against another version of its framework is a compile error.
+///
+/// **Every direct dependency is linked**, with or without entry points. `except` leaves one out, such as a crate with a
+/// `#[panic_handler]` or an allocator. It accepts a name that is not a dependency of this target, since another target
+/// may have it.
 ///
 /// A crate that re-exports two plugin crates by glob has two lists under one name. Re-export their items by name.
 ///
 /// # By hand
 ///
-/// No one promises that a procedural macro may read rustc's arguments. Where it cannot, the macro is a compile
-/// error that says so, and the crates can be named by hand, with the same result:
+/// No one guarantees that a procedural macro may read rustc's arguments. Where it cannot, the macro is a compile error
+/// that says so. Name the crates by hand then, with the same result:
 ///
 /// ```text
 /// entry_points::autoload!(only codec_vorbis, codec_opus);
 /// ```
 ///
-/// or, if linker sections of other crates are kept (any binary that rustc links for Linux, macOS or
-/// windows-msvc):
+/// If the linker keeps the sections of other crates, as it does in any binary that rustc links for Linux, macOS or
+/// windows-msvc, this is enough:
 ///
 /// ```text
 /// extern crate codec_vorbis as _;
 /// ```
 ///
-/// # Where to put it
+/// # Where to write it
 ///
-/// Anywhere that items may stand. One line serves every group, whichever framework re-exports the macro. In a `staticlib` that a C linker links, put it in the same module as a function
-/// that C calls: a C linker takes object files from the archive only where it needs them. In an IDE the macro
-/// expands to nothing.
+/// Anywhere that items are allowed. One line serves every group, whichever framework re-exports the macro.
+///
+/// In a `staticlib` that a C linker links, write it in the same module as a function that C calls: a C linker takes an
+/// object file from the archive only if it needs one of its symbols. In an IDE the macro expands to nothing.
 #[macro_export]
 macro_rules! autoload {
     ($($choice:tt)*) => {
@@ -85,11 +105,10 @@ macro_rules! autoload {
     };
 }
 
-/// What a plugin crate offers, as `[project.entry-points]` in a Python package. Write it once, at the root of the
-/// crate.
+/// Declares the entry points of a plugin crate, as `[project.entry-points]` does for a Python package.
 ///
-/// Each static names the distributed slice of its group, as for [linkme](https://docs.rs/linkme), without a
-/// dependency on linkme:
+/// Write it once, at the root of the crate. Each static names the distributed slice of its group, as for
+/// [linkme](https://docs.rs/linkme), but the crate needs no dependency on linkme:
 ///
 /// ```
 /// # mod framework {
@@ -120,9 +139,9 @@ macro_rules! autoload {
 /// # }
 /// ```
 ///
-/// The block adds the package's name and version and the path of `load`, registers the static through whatever
-/// collector the target needs, and leaves one hidden constant at the root of the crate for
-/// [`autoload!`]. Documentation, `#[cfg]` and other attributes may stand on each static.
+/// The block adds the name and version of the package and the path of `load`. It registers the static through the
+/// collector of the target, and leaves one hidden constant at the root of the crate for [`autoload!`]. Each static may
+/// have documentation, `#[cfg]` and other attributes.
 #[macro_export]
 macro_rules! entry_points {
     ($($block:tt)*) => {
@@ -130,8 +149,7 @@ macro_rules! entry_points {
     };
 }
 
-/// Declares a group: a distributed slice that plugin crates register in, and the function that returns the
-/// [`Group`].
+/// Declares a group: a distributed slice in which plugin crates register, and the function that returns the [`Group`].
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group};
@@ -153,8 +171,8 @@ macro_rules! entry_points {
 /// # }
 /// ```
 ///
-/// Reading the slice itself shows what linkme collected and nothing else; the group knows all ways in, the
-/// switches and the states. The function returns `&'static Group<…>`. Two groups of one crate need two names.
+/// The function returns `&'static Group<…>`. The slice itself has only the entry points that linkme collected; the
+/// group has those of every collector, and knows their switches and states. Two groups of one crate need two names.
 #[macro_export]
 macro_rules! group {
     ($($declaration:tt)*) => {
