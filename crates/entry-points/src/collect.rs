@@ -13,7 +13,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::collect::diagnosis::{Seen, Sight};
+use crate::collect::diagnosis::{Findings, Status};
 use crate::entry_point::EntryPoint;
 use crate::error::and;
 use crate::group::Group;
@@ -105,17 +105,17 @@ impl Registration {
 #[derive(Clone, Copy)]
 pub struct Autoload {
     /// `None` for the sentinel, which this crate links into every collector to see whether it works.
-    written_in: Option<&'static str>,
+    module: Option<&'static str>,
     crates: &'static [Listed],
 }
 
 impl Autoload {
     // Not public API. Used by generated code.
-    pub const fn new(written_in: &'static str, crates: &'static [Listed]) -> Self {
-        Self { written_in: Some(written_in), crates }
+    pub const fn new(module: &'static str, crates: &'static [Listed]) -> Self {
+        Self { module: Some(module), crates }
     }
 
-    const SENTINEL: Self = Self { written_in: None, crates: &[] };
+    const SENTINEL: Self = Self { module: None, crates: &[] };
 }
 
 /// A crate's name, as the calling crate knows it, and its entry points for all groups.
@@ -129,7 +129,7 @@ impl fmt::Display for Autoload {
         let offering = self.crates.iter().filter(|(_, points)| !points.is_empty());
         let offering: Vec<String> = offering.map(|(name, _)| (*name).to_owned()).collect();
         let linked: Vec<String> = self.crates.iter().map(|(name, _)| (*name).to_owned()).collect();
-        write!(f, "`autoload!` in module `{}` links ", self.written_in.unwrap_or_default())?;
+        write!(f, "`autoload!` in module `{}` links ", self.module.unwrap_or_default())?;
         match linked.len() {
             0 => return f.write_str("no crate"),
             1..=MOST => f.write_str(&and(&linked))?,
@@ -210,7 +210,7 @@ impl<P: ?Sized> Clone for Source<P> {
 impl<P: ?Sized> Copy for Source<P> {}
 
 /// All entry points of one group, each once, in no particular order.
-pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static EntryPoint<P>>, Seen) {
+pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static EntryPoint<P>>, Findings) {
     let mut autoloads: Vec<&'static Autoload> = by_linkme::autoloads().iter().collect();
     let mut submitted = Vec::new();
     for submission in by_inventory::submissions() {
@@ -219,13 +219,13 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
             Submission::EntryPoint(registration) => submitted.push(registration),
         }
     }
-    let is_sentinel = |autoload: &&Autoload| autoload.written_in.is_none();
-    let linkme = Sight::of(by_linkme::PRESENT, by_linkme::autoloads().iter().any(|one| is_sentinel(&one)));
+    let is_sentinel = |autoload: &&Autoload| autoload.module.is_none();
+    let linkme = Status::of(by_linkme::PRESENT, by_linkme::autoloads().iter().any(|one| is_sentinel(&one)));
     let mut submitted_autoloads = by_inventory::submissions().filter_map(|submission| match submission {
         Submission::Autoload(autoload) => Some(*autoload),
         Submission::EntryPoint(_) => None,
     });
-    let inventory = Sight::of(by_inventory::PRESENT, submitted_autoloads.any(|one| is_sentinel(&one)));
+    let inventory = Status::of(by_inventory::PRESENT, submitted_autoloads.any(|one| is_sentinel(&one)));
 
     let mut points: Vec<&'static EntryPoint<P>> = Vec::new();
     let mut broken_slice = None;
@@ -248,10 +248,10 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
     points.sort_unstable_by_key(by_address);
     points.dedup_by_key(|point| by_address(point));
 
-    autoloads.retain(|autoload| autoload.written_in.is_some());
-    autoloads.sort_unstable_by_key(|autoload| (autoload.written_in, std::ptr::from_ref(*autoload)));
+    autoloads.retain(|autoload| autoload.module.is_some());
+    autoloads.sort_unstable_by_key(|autoload| (autoload.module, std::ptr::from_ref(*autoload)));
     autoloads.dedup_by_key(|autoload| std::ptr::from_ref(*autoload));
-    (points, Seen { linkme, inventory, autoloads, broken_slice })
+    (points, Findings { linkme, inventory, autoloads, broken_slice })
 }
 
 #[cfg(test)]
@@ -303,13 +303,13 @@ mod tests {
     fn the_sentinel_is_seen_in_this_very_binary() {
         let (_, seen) = gather::<u8>(None);
         assert!(
-            seen.linkme != Sight::Blind && seen.inventory != Sight::Blind,
+            seen.linkme != Status::Blind && seen.inventory != Status::Blind,
             "{:?} {:?}",
             seen.linkme,
             seen.inventory
         );
         assert!(
-            seen.linkme == Sight::Works || seen.inventory == Sight::Works,
+            seen.linkme == Status::Works || seen.inventory == Status::Works,
             "{:?} {:?}",
             seen.linkme,
             seen.inventory

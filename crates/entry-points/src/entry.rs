@@ -1,4 +1,4 @@
-//! A name in a group: what is behind it, and what has become of it.
+//! A name in a group, as users hold it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::verdict::Standing;
 
 /// A name in a [`Group`].
 ///
-/// `Copy`, as large as a pointer, compared by group and name. It stays valid for the life of the program,
-/// whatever is registered later.
+/// It is `Copy`, as large as a pointer, and compared by group and name. It stays valid for the life of the program:
+/// later registrations do not invalidate it.
 pub struct Entry<P: ?Sized + 'static>(pub(crate) &'static Slot<P>);
 
 impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
@@ -31,13 +31,13 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         self.0.group
     }
 
-    /// The entry point behind the name: the one in use, or else the first of those that there are.
+    /// The entry point that has the name. If several claim it and none has it, the first of them.
     #[must_use]
     pub fn entry_point(self) -> &'static EntryPoint<P> {
         self.0.claims().representative()
     }
 
-    /// The package it comes from, if known.
+    /// The package that declares the entry point, if known.
     #[must_use]
     pub fn package(self) -> Option<&'static str> {
         self.entry_point().package()
@@ -55,33 +55,33 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         self.entry_point().value()
     }
 
-    /// What has become of it. Runs no code of the plugin's and never waits for it.
+    /// The state of the entry. Runs no plugin's code and never waits for one that is loading.
     #[must_use]
     pub fn state(self) -> State {
         let claims = self.0.claims();
         match &claims.standing {
             Standing::On(at) | Standing::Off(at) => self.0.state_of(claims, *at),
-            Standing::Duplicate(rivals) => State::Duplicate { of: claims.whences(rivals) },
+            Standing::Duplicate(rivals) => State::Duplicate { of: claims.providers(rivals) },
         }
     }
 
-    /// Whether it may be used: it is not disabled and its name is its own. Runs no code of the plugin's and takes no
-    /// lock. If it may not be used, the error of [`load`](Self::load) says why.
+    /// Whether the entry can be loaded: it is neither disabled nor a duplicate. Runs no plugin's code and takes no lock.
+    /// If this returns `false`, the error of [`load`](Self::load) says why.
     #[must_use]
     pub fn is_usable(self) -> bool {
         self.0.usable()
     }
 
-    /// The plugin; loads it at the first call.
+    /// Returns the plugin, and loads it at the first call.
     ///
-    /// Once loaded, this is one atomic load: no lock, no allocation. Before, it runs the entry point's `load` on
-    /// this thread, or blocks while another thread does. Any number of threads may call it.
+    /// The first call runs the entry point's `load` on this thread; other threads that call meanwhile block until it
+    /// ends. Once the plugin is loaded, a call is one atomic load: no lock, no allocation.
     ///
     /// # Errors
     ///
-    /// [`LoadError`] says why there is no plugin. A failure is remembered: every later call returns the same
-    /// error, until [`retry`](Self::retry). One that only came from a cycle which goes through entry points further
-    /// out is forgotten: the next call tries again.
+    /// [`LoadError`] says why there is no plugin. A failure is remembered: every later call returns the same error,
+    /// until [`retry`](Self::retry). A failure whose only cause is a cycle through an entry point that is still loading
+    /// is forgotten: the next call tries again.
     #[inline]
     pub fn load(self) -> Result<&'static P, LoadError> {
         self.0.load(false)
@@ -97,7 +97,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// Returns the errors of [`load`](Self::load).
     pub fn retry(self) -> Result<&'static P, LoadError> {
         self.0.load(true)
     }
@@ -119,7 +119,7 @@ impl<P: ?Sized> PartialEq for Entry<P> {
 
 impl<P: ?Sized> Eq for Entry<P> {}
 
-// A plugin is only ever lent, and a panic leaves whole what the group knows of it.
+// A plugin is only borrowed, and a panic leaves the state of the group consistent.
 impl<P: ?Sized> UnwindSafe for Entry<P> {}
 impl<P: ?Sized> RefUnwindSafe for Entry<P> {}
 

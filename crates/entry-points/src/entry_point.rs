@@ -1,14 +1,14 @@
-//! What a plugin crate declares.
+//! An entry point, as a plugin crate declares it.
 
 use std::fmt;
 use std::panic::Location;
 
 use crate::failure::LoadFailure;
 
-/// A named plugin of the interface `P`, as constant data: a name, where it comes from, and how to load it.
+/// A named plugin of the interface `P`, as constant data: its name, its package, and the function that loads it.
 ///
-/// It lives in read-only memory and holds no state; what has become of it in this process is the
-/// [`Group`](crate::Group)'s knowledge. Making one runs nothing.
+/// It lives in read-only memory and holds no state: the [`Group`](crate::Group) holds the state of its entry points.
+/// The constructor runs no plugin's code.
 ///
 /// ```
 /// use entry_points::{EntryPoint, LoadFailure};
@@ -32,9 +32,8 @@ use crate::failure::LoadFailure;
 /// assert_eq!(POLITE.name(), "polite");
 /// ```
 ///
-/// The same four facts as in Python's `importlib.metadata.EntryPoint` are there — name, group, package (with
-/// its version) and value — when the entry point was declared in an [`entry_points!`](crate::entry_points)
-/// block, which adds all but the name.
+/// It has the four facts of Python's `importlib.metadata.EntryPoint`: name, group, package (with its version) and
+/// value. The [`entry_points!`](crate::entry_points) block adds all but the name.
 pub struct EntryPoint<P: ?Sized + 'static> {
     name: &'static str,
     load: fn() -> Result<Box<P>, LoadFailure>,
@@ -69,15 +68,15 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     /// The longest name, in bytes.
     pub const MAX_NAME: usize = 32;
 
-    /// An entry point called `name` that is made by `load`.
+    /// An entry point called `name`, whose plugin `load` makes.
     ///
-    /// `load` runs at most once at a time, on the thread that first asks for the name, with no lock held. It may
-    /// load other entry points.
+    /// `load` runs on the thread that first uses the name, at most once at a time, with no lock held. It may load other
+    /// entry points.
     ///
     /// # Panics
     ///
-    /// If `name` is not 1 to 32 bytes of `a`–`z`, `0`–`9` and `_`, or starts with a digit. In a `static` or
-    /// `const`, where entry points belong, that is a compile error.
+    /// Panics if `name` is not 1 to 32 bytes of `a`–`z`, `0`–`9` and `_`, or starts with a digit. In a `static` or
+    /// `const`, where entry points belong, this is a compile error.
     ///
     /// ```compile_fail
     /// # use entry_points::{EntryPoint, LoadFailure};
@@ -93,7 +92,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         Self { name, load, origin, declared_at: Location::caller() }
     }
 
-    /// States the package that the entry point comes from, as `entry_points!` does by itself.
+    /// Sets the package of the entry point. An `entry_points!` block does this by itself.
     #[must_use]
     pub const fn in_package(mut self, name: &'static str, version: &'static str) -> Self {
         self.origin.package = Some(name);
@@ -101,7 +100,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self
     }
 
-    /// The name by which users ask for it.
+    /// The name by which users load it.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -125,14 +124,14 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.origin.version
     }
 
-    /// The Rust path of its `load` function, such as `codec_vorbis::load`, if an `entry_points!` block declared
-    /// it; the path of the static where `load` is a closure.
+    /// The Rust path of its `load` function, such as `codec_vorbis::load`, if an `entry_points!` block declared it. If
+    /// `load` is a closure, the path of the static.
     #[must_use]
     pub const fn value(&self) -> Option<&'static str> {
         self.origin.value
     }
 
-    /// Where the source code declares it.
+    /// The place in the source code that declares it.
     #[must_use]
     pub const fn declared_at(&self) -> &'static Location<'static> {
         self.declared_at
@@ -142,8 +141,8 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         (self.load)()
     }
 
-    /// Where it comes from, for messages: `codec-vorbis 0.1.0`, or the place in the source.
-    pub(crate) fn whence(&self) -> String {
+    /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source.
+    pub(crate) fn provider(&self) -> String {
         match (self.package(), self.version()) {
             (Some(package), Some(version)) => format!("{package} {version}"),
             (Some(package), None) => package.to_owned(),
@@ -152,7 +151,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     }
 }
 
-// Not public API. Used by `entry_points!`. What the author stated by hand stays.
+// Not public API. Used by `entry_points!`. A package that the author set by hand stays.
 #[doc(hidden)]
 #[must_use]
 pub const fn with_origin<P: ?Sized>(mut point: EntryPoint<P>, origin: Origin) -> EntryPoint<P> {
@@ -210,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_entry_point_is_known_by_its_place() {
+    fn an_entry_point_without_a_package_shows_its_place() {
         let point = EntryPoint::new("x", load);
-        assert!(point.whence().contains("entry_point.rs:"), "{}", point.whence());
+        assert!(point.provider().contains("entry_point.rs:"), "{}", point.provider());
         assert_eq!(
             (point.package(), point.version(), point.value(), point.group()),
             (None, None, None, None)
@@ -220,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_author_states_is_kept_when_the_block_adds_the_rest() {
+    fn a_package_set_by_hand_stays_when_the_block_adds_the_rest() {
         let origin = Origin::new(|| "a.group", Some("from-cargo"), Some("1.0.0"), "krate::load");
         let stated = with_origin(EntryPoint::new("x", load).in_package("by-hand", "2.0.0"), origin);
-        assert_eq!(stated.whence(), "by-hand 2.0.0");
+        assert_eq!(stated.provider(), "by-hand 2.0.0");
         let unstated = with_origin(EntryPoint::new("x", load), origin);
-        assert_eq!(unstated.whence(), "from-cargo 1.0.0");
+        assert_eq!(unstated.provider(), "from-cargo 1.0.0");
         assert_eq!((unstated.group(), unstated.value()), (Some("a.group"), Some("krate::load")));
     }
 }

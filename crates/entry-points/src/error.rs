@@ -1,4 +1,4 @@
-//! What can go wrong between a name and a plugin.
+//! The errors of looking up, loading, registering and configuring.
 
 use std::error::Error;
 use std::fmt;
@@ -9,77 +9,77 @@ use crate::group_name::GroupName;
 use crate::message::shown;
 use crate::report::Report;
 
-/// Why a name gave no plugin.
+/// Why a name could not be loaded.
 ///
-/// Cheap to clone: a failure is remembered and handed to everybody who asks for the name. `Display` tells all
-/// that is known, in several lines where a table helps; [`source`](Error::source) is the plugin's own chain.
-/// `Debug` is both, for those whose `main` or test returns the error.
+/// It is cheap to clone, since every later use of a name returns the remembered failure. `Display` has several lines
+/// if it includes the report of the group. [`source`](Error::source) is the plugin's own chain of errors. `Debug` prints
+/// the message and the chain, for programs and tests that return the error from `main`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The group has no such name.
+    /// The group does not have the name.
     Unknown(Arc<UnknownName>),
-    /// The name is known, and a switch turned it off.
+    /// A switch turned the name off.
     #[non_exhaustive]
     Disabled {
-        /// The name, its group and where it comes from.
+        /// The name, its group and its package.
         entry: EntryName,
-        /// The variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
+        /// The switch: a variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
         by: Arc<str>,
     },
-    /// Several packages offer the name, so that none of them is used.
+    /// Several packages offer the name, so that no one of them has it.
     #[non_exhaustive]
     Duplicate {
         /// The name and its group.
         entry: EntryName,
-        /// What offers the name, such as `codec-a 0.1.0`.
+        /// The packages that offer the name, such as `codec-a 0.1.0`.
         offered_by: Arc<[String]>,
-        /// What to do about it.
+        /// What the user can do.
         remedy: Arc<str>,
     },
-    /// The plugin has nothing to work with on this machine.
+    /// The plugin cannot work on this machine: its driver or hardware is missing.
     #[non_exhaustive]
     Unavailable {
-        /// The name, its group and where it comes from.
+        /// The name, its group and its package.
         entry: EntryName,
-        /// What the plugin said.
+        /// The failure that `load` returned.
         failure: LoadFailure,
     },
     /// `load` returned an error.
     #[non_exhaustive]
     Failed {
-        /// The name, its group and where it comes from.
+        /// The name, its group and its package.
         entry: EntryName,
-        /// What the plugin said.
+        /// The failure that `load` returned.
         failure: LoadFailure,
     },
     /// `load` panicked.
     #[non_exhaustive]
     Panicked {
-        /// The name, its group and where it comes from.
+        /// The name, its group and its package.
         entry: EntryName,
-        /// The panic's message.
+        /// The message of the panic.
         message: Arc<str>,
     },
     /// Loading the name needs the name itself: directly, through others, or across threads.
     #[non_exhaustive]
     Cycle {
-        /// The name, its group and where it comes from.
+        /// The name, its group and its package.
         entry: EntryName,
-        /// The way round, with the same name at both ends.
+        /// The names on the cycle, with the same name at both ends.
         path: Arc<[String]>,
     },
-    /// Another thread of the parent was loading the name, or was about to, when this process was forked. That thread
-    /// does not exist here, so there is nothing to wait for.
+    /// At the time of a fork, another thread of the parent process was loading this name, or briefly held a lock to load
+    /// any name. That thread does not exist in this process, so waiting for it would never end.
     #[non_exhaustive]
     Forked {
-        /// The name, its group and where it comes from.
+        /// The name, its group and its package.
         entry: EntryName,
     },
 }
 
 impl LoadError {
-    /// The name that was asked for; for [`Unknown`](Self::Unknown), as it was asked.
+    /// The name that was looked up; for [`Unknown`](Self::Unknown), the text as the caller passed it.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -94,7 +94,7 @@ impl LoadError {
         }
     }
 
-    /// What the plugin's `load` returned, if it came to that.
+    /// The failure that the plugin's `load` returned, if it returned one.
     #[must_use]
     pub fn failure(&self) -> Option<&LoadFailure> {
         match self {
@@ -137,17 +137,17 @@ impl fmt::Debug for LoadError {
 
 impl Error for LoadError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The plugin's own message stands in ours already; its chain goes on behind it.
+        // `Display` includes the plugin's own message already, so the chain continues behind it.
         self.failure().and_then(|failure| failure.cause().source())
     }
 }
 
-/// A name in a group and the package behind it, as errors show it: ``decoder `vorbis` (codec-vorbis 0.1.0)``.
+/// A name in a group and its package, as errors show it: ``decoder `vorbis` (codec-vorbis 0.1.0)``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryName {
     pub(crate) name: &'static str,
     pub(crate) group: &'static GroupName,
-    pub(crate) whence: Arc<str>,
+    pub(crate) provider: Arc<str>,
 }
 
 impl EntryName {
@@ -170,11 +170,11 @@ impl EntryName {
 
 impl fmt::Display for EntryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.title(), self.whence)
+        write!(f, "{} ({})", self.title(), self.provider)
     }
 }
 
-/// A name that a group does not have: what was asked, and what there is.
+/// A name that a group does not have, with the report of the group.
 #[derive(Clone, Debug)]
 pub struct UnknownName {
     pub(crate) asked: String,
@@ -184,25 +184,25 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// The name as it was asked for.
+    /// The name, as the caller passed it.
     #[must_use]
     pub fn asked(&self) -> &str {
         &self.asked
     }
 
-    /// A name that the group has and that differs by a slip or two.
+    /// A similar name that the group has, for a hint: "did you mean …?".
     #[must_use]
     pub fn nearest(&self) -> Option<&'static str> {
         self.nearest
     }
 
-    /// Whether an `autoload!` line is part of this program. If not, the name may well stand in Cargo.toml.
+    /// Whether this program has an `autoload!` line. If not, a crate in Cargo.toml may have the name and not be linked.
     #[must_use]
     pub fn is_autoloaded(&self) -> bool {
         self.autoloaded
     }
 
-    /// What there is, and in which state; its notes say why something may be missing.
+    /// The entry points of the group and their states. Its notes say why an entry point may be missing.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report
@@ -219,11 +219,11 @@ impl fmt::Display for UnknownName {
     }
 }
 
-/// Why an entry point could not be registered. Everything that was there before is as it was.
+/// Why an entry point could not be registered. The entry points that the group had before keep their names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// The name belongs to the group itself, or is a word that the group reserves.
+    /// The group itself has the name, as a built-in entry point or a reserved word.
     #[error(
         "`{name}` is a built-in or reserved name of {group}; {by} cannot register it and needs another name"
     )]
@@ -233,28 +233,28 @@ pub enum RegisterError {
         name: &'static str,
         /// The group.
         group: &'static str,
-        /// Where the refused entry point comes from.
+        /// The package of the refused entry point, or its place in the source.
         by: String,
     },
     /// Another entry point has the name.
     #[error("{entry} already exists; {by} cannot take its name, and `register_override` replaces it")]
     #[non_exhaustive]
     Taken {
-        /// The name, its group and what has it.
+        /// The name, its group and the package that has it.
         entry: EntryName,
-        /// Where the refused entry point comes from.
+        /// The package of the refused entry point, or its place in the source.
         by: String,
     },
-    /// The name has been used already, and what is in use stays.
+    /// The name has been used already, so that its entry point cannot change.
     #[error("{entry} is already in use; {by} can replace it only before its first use")]
     #[non_exhaustive]
     InUse {
-        /// The name, its group and what has it.
+        /// The name, its group and the package that has it.
         entry: EntryName,
-        /// Where the refused entry point comes from.
+        /// The package of the refused entry point, or its place in the source.
         by: String,
     },
-    /// Another thread of the parent was changing the group when this process was forked.
+    /// Another thread of the parent process was changing the group at the time of the fork.
     #[error(
         "`{name}` cannot be registered in {group} in this process: a thread of the parent process was changing \
          the group at the time of the fork; register it before the fork"
@@ -268,7 +268,7 @@ pub enum RegisterError {
     },
 }
 
-/// Switches were set after the group's first use, when they had been read already.
+/// [`Group::configure`](crate::Group::configure) was called after the group's first use, which had read the switches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{group} is already in use; set its switches before the first look-up, listing or registration, or in the \

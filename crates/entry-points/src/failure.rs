@@ -1,4 +1,4 @@
-//! Why a `load` function gave nothing.
+//! The error type of `load` functions.
 
 use std::any::Any;
 use std::error::Error;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::error::LoadError;
 
-/// What a `load` function returns when it has no plugin to give.
+/// The error of a `load` function that cannot return a plugin.
 ///
-/// Two cases are told apart, because callers act on them differently: the plugin is *unavailable* on this
-/// machine (no driver, no hardware: nothing is wrong with it), or it *failed*.
+/// There are two kinds, since callers handle them differently. The plugin is *unavailable* on this machine: the driver
+/// or the hardware is missing, and the plugin itself is sound. Or it *failed*.
 ///
-/// Any error converts by `?`, and then counts as a failure. Only a [`LoadError::Unavailable`] of another entry point
-/// stays what it is; for other errors that mean an absence, say so: `.map_err(LoadFailure::unavailable)?`. Like
-/// `anyhow::Error`, and for the same reason, it is no `Error` itself.
+/// `?` converts any error, which then counts as a failure. Only [`LoadError::Unavailable`] of another entry point stays
+/// unavailable. For other errors that mean a missing driver, write `.map_err(LoadFailure::unavailable)?`. Like
+/// `anyhow::Error`, this type does not implement `Error`: that would rule out the conversion from any error.
 ///
 /// ```
 /// use entry_points::LoadFailure;
@@ -31,53 +31,53 @@ use crate::error::LoadError;
 #[derive(Clone)]
 pub struct LoadFailure {
     unavailable: bool,
-    /// The message, and those of the errors behind it, innermost last. Rendered once, while `load` runs and a panic
-    /// in somebody's `Display` is still that plugin's own: reports show them together with everybody else's.
+    /// The message, and those of the chain of sources, innermost last. They are formatted once, while `load` runs: there
+    /// a panic in an error's `Display` is a failure of that plugin, while in a report it would break the whole table.
     messages: Arc<[String]>,
     cause: Arc<dyn Error + Send + Sync>,
 }
 
 impl LoadFailure {
-    /// A failure described by `message`: what went wrong, in lower case and without a full stop.
+    /// A failure with this message: what went wrong, in lower case and without a full stop.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of(false, Message { text: message.to_string(), source: None })
     }
 
-    /// The plugin is sound but has nothing to work with here: no driver, no hardware. `reason` says what was
-    /// looked for, and what to install.
+    /// The plugin is sound, and its driver or hardware is missing on this machine. `reason` says what was looked for,
+    /// and what to install.
     #[must_use]
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         Self::of(true, Message { text: reason.to_string(), source: None })
     }
 
-    /// Puts `source` behind the message, in place of the error that this failure was made of.
+    /// Makes `source` the cause behind the message. It replaces the error from which this failure was made.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let text = self.messages[0].clone();
         Self::of(self.unavailable, Message { text, source: Some(source.into()) })
     }
 
-    /// Whether the plugin is unavailable here, as opposed to broken.
+    /// Whether the plugin is unavailable on this machine, as opposed to broken.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.unavailable
     }
 
-    /// The error that it was made of.
+    /// The error from which this failure was made.
     #[must_use]
     pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.cause
     }
 
-    /// The message, and those of the errors behind it, innermost last.
+    /// The message, and those of the chain of sources, innermost last.
     #[must_use]
     pub fn messages(&self) -> &[String] {
         &self.messages
     }
 
     fn of(unavailable: bool, cause: impl Error + Send + Sync + 'static) -> Self {
-        // Enough for any honest chain; a `source` that leads back to itself has no end.
+        // Long enough for real chains. A `source` that leads back to itself has no end.
         const LONGEST_CHAIN: usize = 16;
         let first: &(dyn Error + 'static) = &cause;
         let chain = std::iter::successors(Some(first), |&error| error.source());

@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::collect::diagnosis::Seen;
+use crate::collect::diagnosis::Findings;
 use crate::collect::{self, Source};
 use crate::entry::Entry;
 use crate::entry_point::EntryPoint;
@@ -23,25 +23,24 @@ use crate::versions::Versions;
 
 /// A named set of entry points for the interface `P`, such as `codec.decoders` for `dyn Decoder`.
 ///
-/// A framework declares its groups with [`group!`](crate::group), which also declares the distributed slice that
-/// plugin crates register in. The group is the run-time side: it finds entry points by name, loads them, and
-/// knows what became of each. It is always a `static` (or leaked), for entries and plugins borrow from it.
+/// A framework declares its groups with [`group!`](crate::group), which also declares the distributed slice in which
+/// plugin crates register. The group finds entry points by name, loads them, and holds their states. It is always a
+/// `static` (or leaked), since entries and plugins borrow from it.
 ///
 /// - **Listing is free.** [`names`](Self::names), [`iter`](Self::iter), [`get`](Self::get) and
 ///   [`report`](Self::report) run no plugin's code.
-/// - **Loading is lazy.** A plugin's `load` runs when its name is first used, once, on the thread that uses it,
-///   with no lock held; different names load in parallel. What is loaded stays loaded.
-/// - **One bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). (With
-///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook is not touched: a caught
-///   panic still prints.)
-/// - **Order is by name**, whatever the linker did.
-/// - **A child of `fork` never hangs.** It finds what was loaded. Look-ups, lists and reports take no lock that a
-///   thread of the parent could have held. Where another thread of the parent was loading or registering, `load` is
-///   [`LoadError::Forked`] and `register` is [`RegisterError::Forked`].
+/// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses it, with no
+///   lock held. Different names load in parallel. A loaded plugin is never unloaded.
+/// - **A bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). With
+///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook runs as usual, so a caught panic
+///   still prints.
+/// - **The order is by name**, in whatever order the linker placed the entry points.
+/// - **A child of `fork` never hangs.** It finds the plugins that the parent had loaded. Look-ups, lists and reports take
+///   no lock that a thread of the parent could have held. If another thread of the parent was loading or registering,
+///   `load` returns [`LoadError::Forked`] and `register` returns [`RegisterError::Forked`].
 ///
-/// The first call that needs the entry points builds the table and reads the switches; it takes some
-/// microseconds. From then on look-ups of loaded names take no lock and allocate nothing, and later
-/// registrations do not disturb them.
+/// The first call that needs the entry points builds the table and reads the switches, which takes some microseconds.
+/// After that, look-ups of loaded names take no lock and allocate nothing, also while other threads register.
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group};
@@ -82,23 +81,23 @@ pub struct Group<P: ?Sized + 'static> {
     reserved: &'static [&'static str],
     autoload_line: &'static str,
     source: Option<Source<P>>,
-    /// Set in code, in place of the environment's. Locked while the table is built.
+    /// The switches that `configure` set, in place of the environment's. Locked while the table is built.
     configured: Versions<Option<Switches>>,
     table: OnceLock<Table<P>>,
-    /// In a child of `fork`, if a thread of the parent was building the table.
+    /// The table of a child of `fork`, if a thread of the parent was building its own.
     table_after_fork: OnceLock<Box<Table<P>>>,
 }
 
-/// What the group knows from its first use on.
+/// The data of a group from its first use on.
 struct Table<P: ?Sized + 'static> {
     settings: Settings,
-    seen: Seen,
+    findings: Findings,
     index: Index<Slot<P>>,
     warned: AtomicBool,
 }
 
 impl<P: ?Sized + Send + Sync + 'static> Table<P> {
-    /// What is odd, but for what a report on an unknown name adds.
+    /// The notes of a report. The error for an unknown name adds some advice to them.
     fn notes(&self) -> Vec<String> {
         let mut points = Vec::new();
         for slot in self.index.sorted() {
@@ -108,15 +107,15 @@ impl<P: ?Sized + Send + Sync + 'static> Table<P> {
         }
         let mut notes = self.settings.complaints.clone();
         notes.extend(self.settings.idle_patterns(&points));
-        notes.extend(self.seen.troubles());
+        notes.extend(self.findings.problems());
         notes
     }
 }
 
-/// How a group is declared. These are for the body of [`group!`](crate::group), or for a private group in a
-/// `static` of its own, which collects nothing and holds what is registered.
+/// Declaring a group: in the body of [`group!`](crate::group), or in a `static` for a private group, which holds only the
+/// entry points that the program registers.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
-    /// A group called `name`: by convention the framework, a dot, and what it holds (`codec.decoders`).
+    /// A group called `name`. By convention this is the framework, a dot, and the kind of plugin: `codec.decoders`.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
@@ -132,7 +131,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         }
     }
 
-    /// What messages call an entry point of this group: `decoder`, say. Its plural is made with an `s`.
+    /// The word for an entry point of this group in messages, such as `decoder`. Its plural adds an `s`.
     #[must_use]
     pub const fn noun(mut self, noun: &'static str) -> Self {
         self.name.noun = Some(noun);
@@ -146,21 +145,21 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
-    /// Entry points of the group's own. Their names cannot be taken, overridden or disabled.
+    /// Adds entry points that belong to the group itself. Their names cannot be taken, overridden or disabled.
     #[must_use]
     pub const fn built_in(mut self, points: &'static [EntryPoint<P>]) -> Self {
         self.built_in = points;
         self
     }
 
-    /// Names that nothing may have.
+    /// Reserves names: no entry point can have them.
     #[must_use]
     pub const fn reserved(mut self, names: &'static [&'static str]) -> Self {
         self.reserved = names;
         self
     }
 
-    /// The line that errors tell users to write, for a framework that re-exports [`autoload!`](crate::autoload).
+    /// The line that errors advise users to write, for a framework that re-exports [`autoload!`](crate::autoload).
     #[must_use]
     pub const fn autoload_line(mut self, line: &'static str) -> Self {
         self.autoload_line = line;
@@ -188,28 +187,28 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.name.name
     }
 
-    /// The entry called `name`, in whatever state it is. Runs no plugin's code.
+    /// The entry called `name`, in any state. Runs no plugin's code.
     #[must_use]
     pub fn get(&'static self, name: &str) -> Option<Entry<P>> {
         self.table().index.find(name).map(Entry)
     }
 
-    /// The entry called `name`, if it may be used: it is not disabled and its name is its own. Runs no plugin's
-    /// code, takes no lock and allocates nothing unless it fails.
+    /// The entry called `name`, if it can be loaded: it is neither disabled nor a duplicate. Runs no plugin's code and
+    /// takes no lock. Allocates nothing unless it fails.
     ///
     /// # Errors
     ///
-    /// [`LoadError::Unknown`], [`Disabled`](LoadError::Disabled) or [`Duplicate`](LoadError::Duplicate).
+    /// Returns [`LoadError::Unknown`], [`Disabled`](LoadError::Disabled) or [`Duplicate`](LoadError::Duplicate).
     pub fn usable(&'static self, name: &str) -> Result<Entry<P>, LoadError> {
         match self.table().index.find(name) {
             Some(slot) if slot.usable() => Ok(Entry(slot)),
-            // It may have become usable since.
+            // Another thread may have made it usable since.
             Some(slot) => slot.chosen(slot.claims()).map(|_| Entry(slot)),
             None => Err(self.unknown(name)),
         }
     }
 
-    /// The plugin called `name`; loads it at the first call. See [`Entry::load`].
+    /// Returns the plugin called `name`, and loads it at the first call. See [`Entry::load`].
     ///
     /// # Errors
     ///
@@ -222,19 +221,19 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// Returns the errors of [`load`](Self::load).
     pub fn retry(&'static self, name: &str) -> Result<&'static P, LoadError> {
         self.usable(name)?.retry()
     }
 
-    /// Loads all that is not disabled, one after the other, for those who want to fail early: each entry with its
-    /// outcome. Blocks until the last one is loaded.
+    /// Loads every entry that is not disabled, one after the other, and returns each with its outcome: for a program that
+    /// wants to fail early. Blocks until the last one is loaded.
     pub fn load_all(&'static self) -> Vec<(Entry<P>, Result<&'static P, LoadError>)> {
         let usable = self.iter().filter(|entry| !matches!(entry.state(), State::Disabled { .. }));
         usable.map(|entry| (entry, entry.load())).collect()
     }
 
-    /// All entries, by name, in whatever state they are.
+    /// All entries, sorted by name, in any state.
     pub fn iter(&'static self) -> impl ExactSizeIterator<Item = Entry<P>> + DoubleEndedIterator {
         self.table().index.sorted().into_iter().map(Entry)
     }
@@ -244,20 +243,20 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.iter().map(Entry::name)
     }
 
-    /// How many names there are.
+    /// The number of names.
     #[must_use]
     pub fn len(&'static self) -> usize {
         self.iter().len()
     }
 
-    /// Whether there is no name at all.
+    /// Whether the group has no names.
     #[must_use]
     pub fn is_empty(&'static self) -> bool {
         self.len() == 0
     }
 
     /// The entries that match a pattern: a name such as `vorb*`, or `package/name` such as `codec-vorbis/*`.
-    /// The language is that of [`Switches`].
+    /// [`Switches`] describes the patterns.
     pub fn select(&'static self, pattern: &str) -> impl Iterator<Item = Entry<P>> + use<P> {
         let pattern = Pattern::new(pattern);
         self.iter().filter(move |entry| {
@@ -265,7 +264,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         })
     }
 
-    /// Every entry point with its state, and notes on what is odd. Runs no plugin's code.
+    /// Every entry point with its state, and notes on probable mistakes. Runs no plugin's code.
     #[must_use]
     pub fn report(&'static self) -> Report {
         let table = self.table();
@@ -280,42 +279,43 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     }
 }
 
-/// Changing what there is.
+/// Registering and configuring.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
-    /// Adds an entry point, also when autoloading is switched off, like Python's explicit `import` of a plugin.
+    /// Adds an entry point, even if autoloading is off, like an explicit `import` of a plugin in Python.
     ///
-    /// For one that is linked already it says that the program wants it: `…_AUTOLOAD=0` no longer holds it back
-    /// (`…_DISABLE` does). Registering it again changes nothing. It can be called at any time, from any thread.
+    /// If the entry point is linked already, `…_AUTOLOAD=0` no longer disables it, but `…_DISABLE` still does.
+    /// Registering it again changes nothing. Any thread may call this at any time.
     ///
     /// # Errors
     ///
-    /// [`RegisterError`] if another entry point has the name; nothing changes for that one, and this one is listed
-    /// as a duplicate.
+    /// Returns [`RegisterError`] if another entry point has the name. That entry point keeps it, and the report lists
+    /// this one as a duplicate.
     pub fn register(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
         self.claim(point, Claim::Registered)
     }
 
-    /// Puts an entry point in the place of whatever has its name, before that name is first used.
+    /// Adds an entry point that replaces any other with its name. Possible until the first use of the name.
     ///
     /// # Errors
     ///
-    /// [`RegisterError::InUse`] once the name has been used, [`RegisterError::BuiltIn`] if it is the group's own.
+    /// Returns [`RegisterError::InUse`] after the first use of the name, and [`RegisterError::BuiltIn`] if the name is
+    /// built in or reserved.
     pub fn register_override(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
         self.claim(point, Claim::Override)
     }
 
-    /// Sets the switches in code, in place of the environment's.
+    /// Sets the switches in code. The group then does not read the environment.
     ///
     /// # Errors
     ///
-    /// [`ConfigureError`] if the group has been used already: every look-up, listing or registration is a use.
+    /// Returns [`ConfigureError`] if the group was used before. Every look-up, listing and registration is a use.
     pub fn configure(&'static self, switches: Switches) -> Result<(), ConfigureError> {
         match self.configured.writer() {
             Ok(configured) if self.table.get().is_none() => {
                 configured.add(Some(switches));
                 Ok(())
             }
-            // In a child of `fork`, if the parent was building the table: that is a use.
+            // `Orphaned`: at the time of a fork, the parent process was building the table, which is a use.
             Ok(_) | Err(Orphaned) => Err(ConfigureError { group: self.name.name }),
         }
     }
@@ -323,7 +323,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     fn claim(&'static self, point: &'static EntryPoint<P>, claim: Claim) -> Result<(), RegisterError> {
         let table = self.table();
         let forked = |Orphaned| RegisterError::Forked { name: point.name(), group: self.name() };
-        // Held to the end, so that two threads do not both add one name.
+        // Held to the end. Otherwise two threads could both add the same name.
         let mut index = table.index.writer().map_err(forked)?;
         if let Some(slot) = table.index.find(point.name()) {
             return slot.claim(point, claim, &table.settings).map_err(forked)?;
@@ -338,7 +338,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     }
 }
 
-/// What the rest of the crate asks of a group.
+/// For the other modules of this crate.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     pub(crate) fn group_name(&self) -> &GroupName {
         &self.name
@@ -348,9 +348,9 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.reserved.contains(&name)
     }
 
-    /// Why a name that the group keeps for itself cannot be registered.
+    /// The error for registering a name that is built in or reserved.
     pub(crate) fn belongs_to_group(&self, point: &EntryPoint<P>) -> RegisterError {
-        RegisterError::BuiltIn { name: point.name(), group: self.name(), by: point.whence() }
+        RegisterError::BuiltIn { name: point.name(), group: self.name(), by: point.provider() }
     }
 
     pub(crate) fn remedy_for_duplicates(&self, name: &str, points: &[&'static EntryPoint<P>]) -> String {
@@ -376,13 +376,12 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     fn unknown(&'static self, asked: &str) -> LoadError {
         let nearest = nearest(asked, self.names());
         let (asked, mut report) = (asked.to_owned(), self.report());
-        // Only here: a program that registers everything by itself misses nothing. And a private group collects
-        // nothing, so that nothing can be missing.
-        let seen = &self.table().seen;
+        // A private group collects nothing, so that no `autoload!` line would add the name.
+        let findings = &self.table().findings;
         if self.source.is_some() {
-            report.notes.extend(seen.advice(self.autoload_line));
+            report.notes.extend(findings.advice(self.autoload_line));
         }
-        let autoloaded = !seen.autoloads.is_empty();
+        let autoloaded = !findings.autoloads.is_empty();
         LoadError::Unknown(Arc::new(UnknownName { asked, nearest, autoloaded, report }))
     }
 
@@ -396,11 +395,11 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     #[cold]
     fn build_table(&'static self) -> &'static Table<P> {
         let table = match self.configured.writer() {
-            // No other thread is in the middle of this while the lock is held, in whichever process.
+            // While this thread holds the lock, no other thread of this process or of its parent is building the table.
             Ok(_configured) => self.table.get_or_init(|| self.new_table()),
             Err(Orphaned) => self.table_after_fork.get_or_init(|| Box::new(self.new_table())),
         };
-        // Outside of the lock: a logger may look up a name of this very group.
+        // Outside of the lock, since a logger may look up a name of this group.
         if !table.warned.swap(true, Ordering::Relaxed) {
             for note in table.notes() {
                 log::warn!(target: "entry_points", "{}: {note}", self.name());
@@ -415,12 +414,12 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             (None, Some(prefix)) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
             (None, None) => Settings::from_code(&Switches::default()),
         };
-        let (linked, seen) = collect::gather(self.source);
+        let (linked, findings) = collect::gather(self.source);
         let index = Index::new(&self.slots(linked, &settings));
-        Table { settings, seen, index, warned: AtomicBool::new(false) }
+        Table { settings, findings, index, warned: AtomicBool::new(false) }
     }
 
-    /// One slot for each name, with all that claims the name.
+    /// One slot for each name, with all claims to it.
     fn slots(
         &'static self,
         linked: Vec<&'static EntryPoint<P>>,

@@ -1,8 +1,8 @@
-//! What a group and its entries are called in messages.
+//! The words for a group and its entries in messages.
 
 use std::fmt;
 
-/// The name of a group, and the word for one of its entries if it has one.
+/// The name of a group, and its noun: the word for one of its entries, if it has one.
 #[derive(PartialEq, Eq)]
 pub(crate) struct GroupName {
     pub(crate) name: &'static str,
@@ -10,7 +10,7 @@ pub(crate) struct GroupName {
 }
 
 impl GroupName {
-    /// An entry: ``decoder `vorbis` ``, or `` `vorbis` of codec.decoders`` if there is no word for it.
+    /// An entry: ``decoder `vorbis` ``, or `` `vorbis` of codec.decoders`` if the group has no noun.
     pub(crate) fn entry(&self, name: &str) -> impl fmt::Display {
         fmt::from_fn(move |f| match self.noun {
             Some(noun) => write!(f, "{noun} `{name}`"),
@@ -26,7 +26,7 @@ impl GroupName {
         })
     }
 
-    /// So many of them, after the group's name: `codec.decoders: 2 decoders`.
+    /// The number of entries, after the group's name: `codec.decoders: 2 decoders`.
     pub(crate) fn count(&self, count: usize) -> impl fmt::Display {
         let plural = if count == 1 { "" } else { "s" };
         fmt::from_fn(move |f| {
@@ -36,7 +36,7 @@ impl GroupName {
 }
 
 impl fmt::Debug for GroupName {
-    /// The name alone: the word says nothing more to those who look for a mistake.
+    /// The name alone, since the noun does not identify a group.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.name, f)
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_with_a_noun_is_spoken_of_by_it() {
+    fn messages_use_the_noun_of_a_group() {
         let group = GroupName { name: "codec.decoders", noun: Some("decoder") };
         assert_eq!(group.entry("vorbis").to_string(), "decoder `vorbis`");
         assert_eq!(group.any_entry().to_string(), "decoder");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_one_is_spoken_of_by_its_name() {
+    fn messages_use_the_name_of_a_group_without_a_noun() {
         let group = GroupName { name: "codec.decoders", noun: None };
         assert_eq!(group.entry("vorbis").to_string(), "`vorbis` of codec.decoders");
         assert_eq!(group.any_entry().to_string(), "entry point of codec.decoders");

@@ -1,18 +1,18 @@
-//! A value that is made once, at its first use, and never into a deadlock.
+//! A cell that loads its value at the first use, and never deadlocks.
 //!
-//! A cell that is being loaded has an [`Attempt`]. Threads that ask for it meanwhile wait for that attempt and
-//! get its outcome. One process-wide graph knows which thread runs which attempts and which attempt it waits
-//! for; before a thread waits, the graph is followed from there, and if the way leads back to the thread itself
-//! the answer is an error that shows the way round. So a cycle is found when it closes, through any number of
-//! cells, groups and threads.
+//! A cell that is loading has an [`Attempt`]. Other threads that want the value wait for that attempt and get its
+//! outcome. The process has one wait graph: it knows which attempts each thread runs, and for which attempt each thread
+//! waits. Before a thread waits, it follows the graph from that attempt. If the path leads back to the thread, the cell
+//! returns an error that shows the cycle. So a cycle is found when it closes, across any number of cells, groups and
+//! threads.
 //!
-//! A failure is remembered, except in the middle of a cycle: when A needs B and B needs A, B fails only because
-//! A is not ready *yet*. Each attempt therefore collects the attempts further out on which a cycle closed below
-//! it; if there is one, its failure is passed on and forgotten, and the next one to ask tries again. (Whether the
-//! outer attempt has ended meanwhile does not matter: what is remembered must not depend on timing.)
+//! A failure is remembered, except inside a cycle. When A needs B and B needs A, B fails only because A is not ready
+//! *yet*. Each attempt therefore collects the outer attempts to which a cycle led back from below it. If it has any, its
+//! failure is passed on to the next outer attempt and forgotten, and the next use tries again. This holds even if the
+//! outer attempt has ended meanwhile: which failures are remembered must not depend on timing.
 //!
-//! A child of `fork` has one thread. An attempt of any other thread of its parent never ends there, and a lock that
-//! such a thread held is never released. Both are errors in the child.
+//! A child of `fork` has one thread. An attempt of any other thread of the parent never ends in the child, and a lock
+//! that such a thread held is never released. Both cases are errors in the child.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -30,10 +30,10 @@ use self::wait_graph::{Attempt, GRAPH, wait};
 
 /// A cell whose value is loaded at its first use, by code that may need other such cells.
 ///
-/// Like [`OnceLock`](std::sync::OnceLock), with what plugins need beyond it: loading may fail or panic, no lock is
-/// held meanwhile, and where `OnceLock` would deadlock — a value that needs itself, directly, through others, or
-/// across threads — there is an error that shows the way round. A group loads its entry points through it; a
-/// framework can open its files, decoders and the like through it, and cycles across all of them are seen.
+/// It is like [`OnceLock`](std::sync::OnceLock), but loading may fail or panic, and runs with no lock held. `OnceLock`
+/// deadlocks if a value needs itself, directly, through others, or across threads. This cell returns an error that shows
+/// the cycle. A group loads its entry points through such cells. A framework can load devices, files or decoders through
+/// them too: a cycle across all of them is found.
 ///
 /// ```
 /// use entry_points::{Interrupted, OnceLoad};
@@ -52,7 +52,7 @@ use self::wait_graph::{Attempt, GRAPH, wait};
 /// assert_eq!(left().unwrap_err(), "it needs itself to load: left -> right -> left");
 /// ```
 ///
-/// A thread that the loading code starts by itself and joins is unknown to the cycle detection.
+/// The cycle detection does not know threads that the loading code itself starts and joins.
 pub struct OnceLoad<T, E> {
     value: OnceLock<Loaded<T>>,
     progress: Mutex<Progress<E>>,
@@ -64,15 +64,15 @@ struct Loaded<T> {
     took: Duration,
 }
 
-/// Why loading ended without an answer of the loading code's own.
+/// Why the loading code returned no result.
 #[derive(Clone, Debug)]
 pub enum Interrupted {
-    /// The value needs itself. The names on the way round, the same at both ends.
+    /// The value needs itself. Contains the names on the cycle, with the same name at both ends.
     Cycle(Arc<[String]>),
     /// The loading code panicked, with this message.
     Panicked(Arc<str>),
-    /// Another thread of the parent was loading a value when this process was forked, this one or, for a moment, any
-    /// other. That thread does not exist here, so there is nothing to wait for.
+    /// At the time of a fork, another thread of the parent process was loading this value, or briefly held a lock to load
+    /// any value. That thread does not exist in this process, so waiting for it would never end.
     Forked,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Interrupted {
     }
 }
 
-/// How far a cell has come, for reports.
+/// The state of a cell, as reports show it.
 pub(crate) enum Stage<E> {
     NotLoaded,
     Loading { elapsed: Duration },
@@ -96,7 +96,7 @@ pub(crate) enum Stage<E> {
     Failed(Arc<E>),
 }
 
-/// How far a cell has come, for those who want its value.
+/// The state of a cell, as threads that load it share it.
 enum Progress<E> {
     NotLoaded,
     Loading {
@@ -104,21 +104,21 @@ enum Progress<E> {
         result: SharedResult<E>,
     },
     Loaded,
-    /// Shared, so that looking at it under a lock runs no `clone` of the plugin's.
+    /// Shared, so that no `clone` of a plugin's error runs while a lock is held.
     Failed(Arc<E>),
 }
 
-/// What becomes of an attempt, for those who wait for it; stays empty if it ended by a panic.
+/// The outcome of an attempt, for the threads that wait for it. It stays empty if the attempt ended by a panic.
 type SharedResult<E> = Arc<OnceLock<Result<(), Arc<E>>>>;
 
 impl<T, E: Clone> OnceLoad<T, E> {
-    /// An empty cell that remembers a failure: until [`retry`](Self::retry) everybody gets the same error.
+    /// An empty cell that remembers a failure: every later use returns the same error, until [`retry`](Self::retry).
     #[must_use]
     pub const fn new() -> Self {
         Self::empty(true)
     }
 
-    /// An empty cell that forgets failures: after one, the next to ask tries again.
+    /// An empty cell that forgets failures: the next use tries again.
     #[must_use]
     pub const fn forgetting_failures() -> Self {
         Self::empty(false)
@@ -134,18 +134,18 @@ impl<T, E: Clone> OnceLoad<T, E> {
         self.value.get().map(|loaded| &loaded.value)
     }
 
-    /// The value; runs `load` on this thread unless it is loaded, or waits while another thread does.
+    /// Returns the value. If it is not loaded yet, runs `load` on this thread, or blocks while another thread does.
     ///
-    /// `name` is the group and the name of the value, as cycles show it.
+    /// `name` is the group and the name of the value, as errors show a cycle.
     ///
     /// # Errors
     ///
-    /// What `load` returned, or what `interrupted` makes of a cycle, a panic or a fork. A failure that only came from
-    /// a cycle which goes through values further out is never remembered.
+    /// Returns the error of `load`, or the one that `interrupted` makes of a cycle, a panic or a fork. A failure whose
+    /// only cause is a cycle through a value that is still loading is never remembered.
     ///
     /// # Panics
     ///
-    /// If `interrupted` panics; then nothing is remembered.
+    /// Panics if `interrupted` panics. The cell then remembers no failure.
     pub fn get_or_load(
         &self,
         name: (&'static str, &str),
@@ -159,7 +159,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
     ///
     /// # Errors
     ///
-    /// As [`get_or_load`](Self::get_or_load).
+    /// Returns the errors of [`get_or_load`](Self::get_or_load).
     pub fn retry(
         &self,
         name: (&'static str, &str),
@@ -169,7 +169,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
         self.run(name, load, interrupted, true)
     }
 
-    /// How far it has come. Takes no lock if it is loaded, and waits for no loading.
+    /// The state of the cell. Takes no lock if the value is loaded, and never waits until it is.
     pub(crate) fn stage(&self) -> Stage<E> {
         let loaded = || self.value.get().map(|loaded| Stage::Loaded { took: loaded.took });
         loaded().unwrap_or_else(|| match self.progress.lock().as_deref() {
@@ -177,7 +177,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
             Ok(Progress::Loading { attempt, .. }) => Stage::Loading { elapsed: attempt.since.elapsed() },
             Ok(Progress::Loaded) => loaded().expect("a loaded cell has a value"),
             Ok(Progress::Failed(error)) => Stage::Failed(Arc::clone(error)),
-            // A thread of the parent was beginning or ending an attempt, or looking.
+            // At the time of a fork, a thread of the parent process held the lock.
             Err(Orphaned) => Stage::Loading { elapsed: Duration::ZERO },
         })
     }
@@ -199,12 +199,12 @@ impl<T, E: Clone> OnceLoad<T, E> {
                 Turn::Over(ended) => return ended.map(|()| self.loaded()).map_err(|error| E::clone(&error)),
                 Turn::Cycle(path) => return Err(interrupted(Interrupted::Cycle(path))),
                 Turn::Forked => return Err(interrupted(Interrupted::Forked)),
-                // The attempt that this thread waited for ended by a panic, so there is no outcome to share.
+                // The attempt that this thread waited for ended by a panic and has no outcome.
                 Turn::Again => {}
             }
         };
 
-        // No lock is held from here on. What `load` leaves half done stays with it: nothing of ours is shared.
+        // No lock is held while `load` runs, and it shares no state of this cell: a panic leaves the cell consistent.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let loaded = catch_unwind(AssertUnwindSafe(load));
             loaded
@@ -232,21 +232,21 @@ impl<T, E: Clone> OnceLoad<T, E> {
             Ok(()) => Ok(self.loaded()),
             Err(shared) => {
                 let error = E::clone(&shared);
-                // Here they may be the last: what is forgotten is shared with nobody.
+                // These are the last references if the failure is forgotten.
                 drop_isolated((shared, result));
                 Err(error)
             }
         }
     }
 
-    /// Begins an attempt if none is running, waits for the one that is, or finds that all is decided.
+    /// Begins an attempt, or waits for the one that is running, or finds the outcome of an earlier one.
     fn begin_or_join(
         &self,
         this_thread: ThreadId,
         (group, name): (&'static str, &str),
         retry: bool,
     ) -> Result<Turn<E>, Orphaned> {
-        // The order of locks: the graph, then a cell.
+        // The order of locks is the graph, then a cell.
         let mut graph = GRAPH.lock()?;
         let mut progress = self.progress.lock()?;
         match &*progress {
@@ -275,9 +275,9 @@ impl<T, E: Clone> OnceLoad<T, E> {
         Ok(Turn::Mine(attempt, result))
     }
 
-    /// Ends this thread's innermost attempt. A failure that may come from a cycle further out is forgotten.
+    /// Ends this thread's innermost attempt. Forgets a failure that may come from a cycle through an outer attempt.
     fn end(&self, attempt: &Arc<Attempt>, progress: Progress<E>, failed: bool) {
-        // `load` may have forked. In the child, no thread waits for this attempt: to all others it is orphaned.
+        // `load` may have forked. In the child no thread waits for this attempt, which is orphaned for all other threads.
         let Ok(mut graph) = GRAPH.lock() else { return };
         let caught_in_a_cycle = graph.end(attempt, failed);
         let progress = if caught_in_a_cycle { Progress::NotLoaded } else { progress };
@@ -304,7 +304,7 @@ impl<T: fmt::Debug, E> fmt::Debug for OnceLoad<T, E> {
     }
 }
 
-/// What a thread that asks for a cell has to do.
+/// The next step of a thread that wants the value of a cell.
 enum Turn<E> {
     Mine(Arc<Attempt>, SharedResult<E>),
     Over(Result<(), Arc<E>>),
@@ -313,11 +313,11 @@ enum Turn<E> {
     Again,
 }
 
-/// Drops an error of a plugin's, outside of all locks: its `drop` may do anything.
+/// Drops a plugin's error outside of all locks. Its `drop` may load entry points, or panic.
 fn drop_isolated<T>(value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         let message = panic_message(panic);
-        // The logger is somebody else's code as well.
+        // The program's logger may panic too.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             log::error!("a plugin's error panicked while it was dropped: {message}");
         }));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_whose_drop_loads_something_holds_nothing_up() {
+    fn an_error_whose_drop_loads_another_cell_does_not_deadlock() {
         // Never loaded, so that every drop takes the locks.
         static OTHER: OnceLoad<u8, String> = OnceLoad::forgetting_failures();
         static CELL: OnceLoad<u8, Loads> = OnceLoad::new();
@@ -379,7 +379,7 @@ mod tests {
             }
         }
         within_a_minute(|| {
-            // What the caller is handed is the caller's to drop.
+            // The caller owns the error, and would run its `drop`.
             std::mem::forget(CELL.get_or_load(("test", "cell"), || Err(Panics), |_| Panics));
             assert_eq!(CELL.retry(("test", "cell"), || Ok(1), |_| Panics).ok(), Some(&1));
             assert_eq!(DROPS.load(Ordering::SeqCst), 1);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_what_words_the_error_is_passed_on_and_leaves_the_cell_usable() {
+    fn a_panic_in_interrupted_propagates_and_leaves_the_cell_usable() {
         static CELL: OnceLoad<u8, String> = OnceLoad::new();
         within_a_minute(|| {
             let failed = catch_unwind(|| {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_dropped_without_harm() {
+    fn a_forgotten_error_that_panics_on_drop_leaves_the_cell_usable() {
         static CELL: OnceLoad<u8, Rude> = OnceLoad::forgetting_failures();
         struct Rude(bool);
         impl Clone for Rude {
@@ -436,13 +436,13 @@ mod tests {
     }
 
     #[test]
-    fn a_success_does_not_pass_on_the_cycle_that_it_survived() {
+    fn a_cell_that_recovers_from_a_cycle_does_not_pass_it_on() {
         static OUTER: OnceLoad<u8, String> = OnceLoad::new();
         static INNER: OnceLoad<u8, String> = OnceLoad::new();
         static LOADS: AtomicUsize = AtomicUsize::new(0);
         fn middle() -> Result<u8, String> {
             static MIDDLE: OnceLoad<u8, String> = OnceLoad::new();
-            // The inner one meets the cycle and does without, so what follows is the middle one's own failure.
+            // The inner cell recovers from the cycle, so that the failure of the middle cell is its own.
             let inner = || Ok(OUTER.get_or_load(("test", "outer"), || Ok(0), text).map_or(7, |value| *value));
             let load = || {
                 LOADS.fetch_add(1, Ordering::SeqCst);
@@ -454,7 +454,7 @@ mod tests {
         within_a_minute(|| {
             let outer = || Ok(middle().map_or(1, |value| value));
             assert_eq!(OUTER.get_or_load(("test", "outer"), outer, text), Ok(&1));
-            // Remembered: had the cycle been passed on, it would be forgotten and tried again.
+            // The failure is remembered. It would be forgotten if the inner cell passed the cycle on.
             assert_eq!(middle(), Err("its own".to_owned()));
             assert_eq!(LOADS.load(Ordering::SeqCst), 1);
         });

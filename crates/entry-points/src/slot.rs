@@ -1,4 +1,4 @@
-//! A name's place in its group: what claims the name, and the plugin behind it.
+//! A name's place in its group: the claims to the name, and the loaded plugin.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::sync::{AtomicBool, Ordering, Orphaned};
 use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
 use crate::versions::Versions;
 
-/// A name's place in its group. It is leaked, so that anything can hold it as a plain reference.
+/// A name's place in its group. It is leaked, so that an [`Entry`](crate::Entry) is a plain reference.
 pub(crate) struct Slot<P: ?Sized + 'static> {
     pub(crate) name: &'static str,
     pub(crate) group: &'static Group<P>,
     plugin: OnceLoad<&'static P, LoadError>,
-    /// Whether a candidate is chosen, in one load: look-ups are many, and versions are a list.
+    /// Whether a candidate has the name. A copy that look-ups read with one atomic load; `claims` is a list.
     usable: AtomicBool,
     claims: Versions<Claims<P>>,
 }
 
-/// What claims a name, and what comes of that.
+/// The claims to a name, and the decision on them.
 pub(crate) struct Claims<P: ?Sized + 'static> {
-    /// At least one.
+    /// Never empty.
     pub(crate) candidates: Vec<Candidate<P>>,
-    /// One for each candidate.
+    /// One verdict for each candidate.
     verdicts: Vec<Verdict>,
     pub(crate) standing: Standing,
-    /// Whether it was asked for the plugin, so that what is behind the name stays.
+    /// Whether the name was used. From then on the entry point that has the name stays the same.
     in_use: bool,
 }
 
@@ -51,7 +51,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         }
     }
 
-    /// What claims the name. Takes no lock.
+    /// The claims to the name. Takes no lock.
     pub(crate) fn claims(&self) -> &Claims<P> {
         self.claims.newest()
     }
@@ -77,7 +77,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let point = self.use_chosen()?;
         let entry = || self.entry_name(point);
         let load = || match point.call() {
-            // Never unloaded: `&'static P` is sound, and a driver is not pulled from under its users.
+            // Leaked on purpose: nothing is unloaded, so that `&'static P` is sound.
             Ok(plugin) => Ok(&*Box::leak(plugin)),
             Err(failure) if failure.is_unavailable() => {
                 Err(LoadError::Unavailable { entry: entry(), failure })
@@ -98,7 +98,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         plugin.copied()
     }
 
-    /// The entry point behind the name, which stays there from now on.
+    /// The entry point that has the name. It keeps the name from now on.
     fn use_chosen(&self) -> Result<&'static EntryPoint<P>, LoadError> {
         let claims = self.claims();
         if claims.in_use {
@@ -115,7 +115,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         Ok(point)
     }
 
-    /// What has become of one of the candidates.
+    /// The state of one of the candidates.
     pub(crate) fn state_of(&self, claims: &Claims<P>, candidate: usize) -> State {
         match &claims.verdicts[candidate] {
             Verdict::Off { by } => State::Disabled { by: Arc::clone(by) },
@@ -132,7 +132,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         }
     }
 
-    /// Lets `point` claim the name. Whatever is in use, or is refused for, stays as it is.
+    /// Adds a claim of `point` to the name. An entry point in use keeps the name; a refused claim is only listed.
     pub(crate) fn claim(
         &self,
         point: &'static EntryPoint<P>,
@@ -148,9 +148,9 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let result = self.refusal(claims, point, claim).map_or(Ok(()), Err);
         let mut candidates = claims.candidates.clone();
         match known {
-            // It is listed already, by the better right of being linked.
+            // It is listed already, and a refused claim must not replace the earlier one.
             Some(_) if result.is_err() => return Ok(result),
-            // To the end of the list: the last override counts.
+            // It moves to the end of the list, since the last override has the name.
             Some(at) => drop(candidates.remove(at)),
             None => {}
         }
@@ -163,19 +163,19 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     fn refusal(&self, claims: &Claims<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
-        let by = point.whence();
+        let by = point.provider();
         let others: Vec<_> =
             claims.candidates.iter().filter(|candidate| !std::ptr::eq(candidate.point, point)).collect();
         if self.group.reserves(self.name) || others.iter().any(|other| other.claim == Claim::BuiltIn) {
             return Some(self.group.belongs_to_group(point));
         }
-        let holders = || and(&others.iter().map(|other| other.point.whence()).collect::<Vec<_>>());
+        let holders = || and(&others.iter().map(|other| other.point.provider()).collect::<Vec<_>>());
         let entry =
-            || EntryName { name: self.name, group: self.group.group_name(), whence: holders().into() };
+            || EntryName { name: self.name, group: self.group.group_name(), provider: holders().into() };
         if claims.in_use {
             return Some(RegisterError::InUse { entry: entry(), by });
         }
-        // An override holds the name also when it is switched off.
+        // An override keeps the name even if a switch disables it.
         let holds = |at: usize| {
             let candidate = &claims.candidates[at];
             let is_off = matches!(claims.verdicts[at], Verdict::Off { .. });
@@ -185,7 +185,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         (claim == Claim::Registered && taken).then(|| RegisterError::Taken { entry: entry(), by })
     }
 
-    /// The entry point behind the name, or why there is none.
+    /// The entry point that has the name, or the error that says why none has it.
     pub(crate) fn chosen(&self, claims: &Claims<P>) -> Result<&'static EntryPoint<P>, LoadError> {
         let entry = |at: usize| self.entry_name(claims.candidates[at].point);
         match &claims.standing {
@@ -199,7 +199,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
                 let remedy = self.group.remedy_for_duplicates(self.name, &points).into();
                 Err(LoadError::Duplicate {
                     entry: entry(rivals[0]),
-                    offered_by: claims.whences(rivals),
+                    offered_by: claims.providers(rivals),
                     remedy,
                 })
             }
@@ -207,7 +207,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
-        EntryName { name: self.name, group: self.group.group_name(), whence: point.whence().into() }
+        EntryName { name: self.name, group: self.group.group_name(), provider: point.provider().into() }
     }
 }
 
@@ -218,7 +218,7 @@ impl<P: ?Sized> Named for Slot<P> {
 }
 
 impl<P: ?Sized> Claims<P> {
-    /// Decides which candidate is behind the name.
+    /// Decides which candidate has the name.
     fn judged(candidates: Vec<Candidate<P>>, reserved: bool, settings: &Settings) -> Self {
         let verdicts = verdict::judge(&candidates, reserved, settings);
         let standing = verdict::standing(&candidates, &verdicts);
@@ -237,17 +237,17 @@ impl<P: ?Sized> Claims<P> {
         self.candidates[at].point
     }
 
-    /// Where some candidates come from. Those that come from one package are told apart by their places.
-    pub(crate) fn whences(&self, candidates: &[usize]) -> Arc<[String]> {
+    /// The packages of some candidates. If two come from one package, their places in the source distinguish them.
+    pub(crate) fn providers(&self, candidates: &[usize]) -> Arc<[String]> {
         let points = || candidates.iter().map(|&at| self.candidates[at].point);
-        let alike = |whence: &str| points().filter(|point| point.whence() == whence).count() > 1;
-        let whence = |point: &EntryPoint<P>| match point.whence() {
-            whence if alike(&whence) && point.package().is_some() => {
-                format!("{whence} ({}:{})", point.declared_at().file(), point.declared_at().line())
+        let alike = |provider: &str| points().filter(|point| point.provider() == provider).count() > 1;
+        let provider = |point: &EntryPoint<P>| match point.provider() {
+            provider if alike(&provider) && point.package().is_some() => {
+                format!("{provider} ({}:{})", point.declared_at().file(), point.declared_at().line())
             }
-            whence => whence,
+            provider => provider,
         };
-        points().map(whence).collect()
+        points().map(provider).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What has become of an entry point.
+//! The state of an entry point, as data and in words.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,46 +6,46 @@ use std::time::Duration;
 
 use crate::error::{LoadError, and};
 
-/// What has become of an entry point.
+/// The state of an entry point.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum State {
-    /// It is part of the program and not loaded: nobody has asked for it, or its failure was forgotten.
+    /// It is linked or registered, and not loaded: its name was not used yet, or its failure was forgotten.
     Linked,
     /// A switch turned it off.
     #[non_exhaustive]
     Disabled {
-        /// The variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
+        /// The switch: a variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
         by: Arc<str>,
     },
-    /// Its `load` is running, or was running in the parent when this process was forked.
+    /// Its `load` is running, or was running in the parent process at the time of the fork.
     #[non_exhaustive]
     Loading {
-        /// For how long.
+        /// The time since `load` began.
         elapsed: Duration,
     },
-    /// It is in use.
+    /// It is loaded.
     #[non_exhaustive]
     Loaded {
-        /// How long its `load` took.
+        /// The time that `load` took.
         took: Duration,
     },
-    /// It has nothing to work with on this machine.
+    /// It cannot work on this machine: the driver or the hardware is missing.
     #[non_exhaustive]
     Unavailable {
-        /// What it said.
+        /// The error that every use of the name returns.
         cause: LoadError,
     },
     /// Its `load` returned an error or panicked.
     #[non_exhaustive]
     Failed {
-        /// The error that everybody gets who asks for it.
+        /// The error that every use of the name returns.
         cause: LoadError,
     },
-    /// Its name is taken, or offered more than once.
+    /// Other entry points claim the same name.
     #[non_exhaustive]
     Duplicate {
-        /// What else claims the name.
+        /// The packages of the others, or their places in the source.
         of: Arc<[String]>,
     },
 }
@@ -57,18 +57,18 @@ impl fmt::Display for State {
             Self::Disabled { by } => write!(f, "disabled by {by}"),
             Self::Loading { elapsed } => write!(f, "loading for {elapsed:.1?}"),
             Self::Loaded { took } => write!(f, "loaded in {took:.1?}"),
-            Self::Unavailable { cause } => write!(f, "unavailable: {}", Told(cause)),
-            Self::Failed { cause } => write!(f, "failed: {}", Told(cause)),
+            Self::Unavailable { cause } => write!(f, "unavailable: {}", Brief(cause)),
+            Self::Failed { cause } => write!(f, "failed: {}", Brief(cause)),
             Self::Duplicate { of } => write!(f, "duplicate of {}", and(of)),
         }
     }
 }
 
-/// An error as a state tells it: the name stands beside it already, and there is room for the whole chain.
+/// An error in one line of a report, which names the entry point already: the messages of the whole chain.
 ///
-/// Of each message it is the first line, and of that a part: a message may quote a whole report, this one's
-/// predecessor included, and what quotes all of what quotes all of it soon fills the memory.
-struct Told<'a>(&'a LoadError);
+/// Each message is cut to the beginning of its first line. A message can quote a whole report, which quotes an earlier
+/// one in turn, so that uncut messages would double in length each time.
+struct Brief<'a>(&'a LoadError);
 
 /// The beginning of a message.
 fn beginning(message: &str) -> String {
@@ -82,7 +82,7 @@ fn beginning(message: &str) -> String {
     beginning
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Brief<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.0.failure()) {
             (_, Some(failure)) => {

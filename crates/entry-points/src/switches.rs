@@ -45,7 +45,7 @@ impl Default for Switches {
     }
 }
 
-/// The switches in force, with the words to blame them by.
+/// The switches in force, with the words to cause them by.
 #[derive(Debug)]
 pub(crate) struct Settings {
     autoload: Switch<bool>,
@@ -59,19 +59,19 @@ pub(crate) struct Settings {
 struct Switch<T> {
     value: T,
     /// Such as ``CODEC_DECODER_DISABLE=`vorb*` ``; shown to the person who wonders why a name is off.
-    blame: String,
+    cause: String,
 }
 
 impl Settings {
     pub(crate) fn from_code(switches: &Switches) -> Self {
         let list = |field: &str, patterns: &[String]| Switch {
             value: patterns.iter().map(|text| Pattern::new(text)).filter(|p| !p.text().is_empty()).collect(),
-            blame: format!("the program (Switches::{field} = {patterns:?})"),
+            cause: format!("the program (Switches::{field} = {patterns:?})"),
         };
         Self {
             autoload: Switch {
                 value: switches.autoload,
-                blame: "the program (Switches::autoload = false)".to_owned(),
+                cause: "the program (Switches::autoload = false)".to_owned(),
             },
             disable: list("disable", &switches.disable),
             select: list("select", &switches.select),
@@ -85,15 +85,15 @@ impl Settings {
         let mut text = |suffix: &str| {
             let variable = format!("{prefix}_{suffix}");
             let value = match read(&variable).map(OsString::into_string) {
-                // The usual case, in which there is nothing to blame.
-                None => return Switch { value: String::new(), blame: variable },
+                // The usual case, in which there is nothing to cause.
+                None => return Switch { value: String::new(), cause: variable },
                 Some(Ok(value)) => value,
                 Some(Err(value)) => {
                     complaints.push(format!("{variable} is ignored: expected UTF-8, found {value:?}"));
                     String::new()
                 }
             };
-            Switch { blame: format!("{variable}={}", shown(&value)), value }
+            Switch { cause: format!("{variable}={}", shown(&value)), value }
         };
         let (autoload, disable, select) = (text("AUTOLOAD"), text("DISABLE"), text("SELECT"));
         let autoload = autoload.map(|value| match value.trim().to_ascii_lowercase().as_str() {
@@ -114,13 +114,13 @@ impl Settings {
     pub(crate) fn off<P: ?Sized>(&self, point: &EntryPoint<P>, registered: bool) -> Option<String> {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(point));
         if !self.autoload.value && !registered {
-            Some(self.autoload.blame.clone())
+            Some(self.autoload.cause.clone())
         } else if any(&self.select.value) {
             None
         } else if any(&self.disable.value) {
-            Some(self.disable.blame.clone())
+            Some(self.disable.cause.clone())
         } else if !self.select.value.is_empty() {
-            Some(format!("{}, which does not match it", self.select.blame))
+            Some(format!("{}, which does not match it", self.select.cause))
         } else {
             None
         }
@@ -139,14 +139,14 @@ impl Settings {
         for switch in [&self.disable, &self.select] {
             for pattern in switch.value.iter().filter(|pattern| !matches(pattern, true)) {
                 let text = shown(pattern.text());
-                complaints.push(format!("the pattern `{text}` in {} matches nothing", switch.blame));
+                complaints.push(format!("the pattern `{text}` in {} matches nothing", switch.cause));
             }
         }
         let refused = |pattern: &&Pattern| matches(pattern, true) && !matches(pattern, false);
         for pattern in self.disable.value.iter().filter(refused) {
-            let (text, blame) = (shown(pattern.text()), &self.disable.blame);
+            let (text, cause) = (shown(pattern.text()), &self.disable.cause);
             complaints.push(format!(
-                "the pattern `{text}` in {blame} matches a built-in name, which cannot be disabled"
+                "the pattern `{text}` in {cause} matches a built-in name, which cannot be disabled"
             ));
         }
         complaints
@@ -155,7 +155,7 @@ impl Settings {
 
 impl<T> Switch<T> {
     fn map<U>(self, f: impl FnOnce(T) -> U) -> Switch<U> {
-        Switch { value: f(self.value), blame: self.blame }
+        Switch { value: f(self.value), cause: self.cause }
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn switches_set_in_code_are_blamed_on_the_program() {
         let switches = Switches { disable: vec!["VORB*".into()], ..Switches::default() };
-        let blame = Settings::from_code(&switches).off(&VORBIS, true);
-        assert_eq!(blame.as_deref(), Some("the program (Switches::disable = [\"VORB*\"])"));
+        let cause = Settings::from_code(&switches).off(&VORBIS, true);
+        assert_eq!(cause.as_deref(), Some("the program (Switches::disable = [\"VORB*\"])"));
     }
 }

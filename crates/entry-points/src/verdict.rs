@@ -96,7 +96,7 @@ pub(crate) fn judge<P: ?Sized>(
             })
             .map(|(_, (candidate, _))| match candidate.claim {
                 Claim::BuiltIn => format!("the built-in `{}`", candidate.point.name()),
-                _ => candidate.point.whence(),
+                _ => candidate.point.provider(),
             })
             .collect()
     };

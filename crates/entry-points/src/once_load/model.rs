@@ -1,12 +1,12 @@
-//! What threads do to cells, in every interleaving that loom finds: a deadlock or a lost wake-up fails the model.
+//! Models of threads that load cells. Loom tries every interleaving: a deadlock or a lost wake-up fails the model.
 //!
 //! ```text
 //! RUSTFLAGS='--cfg loom' cargo test --release -p entry-points --lib once_load::model
 //! ```
 //!
-//! Loom and not shuttle, which samples interleavings: these models are small enough to try all of them (of the
-//! largest, those with few preemptions). What loom lacks is made up for in `sync/of_loom.rs` (statics are constants,
-//! `OnceLock`) and `lazy_static` (the graph). A load panics by `resume_unwind`, so that no panic hook prints.
+//! The models use loom, since shuttle only samples interleavings. They are small enough to try all of them; the largest
+//! tries those with few preemptions. `sync/of_loom.rs` adds the `const` constructors and the `OnceLock` that loom does not
+//! have, and `lazy_static` makes the graph. A load panics by `resume_unwind`, so that no panic hook prints.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::*;
 
 type Cell = OnceLoad<u32, String>;
 
-/// A cell whose objects of loom's are made by this thread.
+/// A cell whose loom objects this thread has made.
 fn made(cell: Cell) -> Cell {
     assert_eq!(cell.get(), None);
     cell
@@ -29,7 +29,7 @@ fn in_every_order(body: impl Fn() + Send + Sync + 'static) {
     with_preemptions(None, body);
 }
 
-/// Tries every interleaving of `body` in which no more than this many threads lose the processor without waiting.
+/// Tries every interleaving of `body` with at most this many preemptions.
 fn with_preemptions(most: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
@@ -55,7 +55,7 @@ fn panic() -> ! {
 const PANICKED: &str = "it panicked: on purpose";
 
 #[test]
-fn two_threads_load_one_cell_once_and_both_have_its_value() {
+fn two_threads_load_one_cell_once_and_both_get_its_value() {
     in_every_order(|| {
         let cell = Arc::new(made(Cell::new()));
         let loads = Arc::new(AtomicUsize::new(0));
@@ -75,7 +75,7 @@ fn two_threads_load_one_cell_once_and_both_have_its_value() {
 }
 
 #[test]
-fn a_stage_of_loaded_comes_with_its_value() {
+fn a_cell_in_the_stage_loaded_has_its_value() {
     in_every_order(|| {
         let cell = Arc::new(made(Cell::new()));
         let loader = {
@@ -90,11 +90,11 @@ fn a_stage_of_loaded_comes_with_its_value() {
 }
 
 #[test]
-fn a_waiting_thread_has_the_outcome_of_the_attempt_that_it_waited_for() {
+fn a_waiting_thread_gets_the_outcome_of_the_attempt_that_it_waited_for() {
     in_every_order(|| {
         let cell = Arc::new(made(Cell::forgetting_failures()));
         let attempts = Arc::new(AtomicUsize::new(0));
-        // The first attempt fails, and is forgotten before those who waited for it have looked.
+        // The first attempt fails, and the cell forgets it before the waiting threads read its outcome.
         let load = |cell: &Cell, attempts: &AtomicUsize| {
             let mine = std::cell::Cell::new(false);
             let load = || {
@@ -118,7 +118,7 @@ fn a_waiting_thread_has_the_outcome_of_the_attempt_that_it_waited_for() {
         let first = Err("first".to_owned());
         let of_loaders: Vec<_> =
             outcomes.iter().filter(|(mine, _)| *mine).map(|(_, outcome)| outcome).collect();
-        // As often as an attempt was begun, and with what that attempt came to.
+        // One outcome for each attempt.
         assert!(of_loaders.contains(&&first) && of_loaders.len() <= 2, "{outcomes:?}");
         assert_eq!(attempts.load(Ordering::Relaxed), of_loaders.len());
         for (_, outcome) in &outcomes {
@@ -128,7 +128,7 @@ fn a_waiting_thread_has_the_outcome_of_the_attempt_that_it_waited_for() {
 }
 
 #[test]
-fn a_remembered_failure_is_the_same_for_all_and_is_tried_once() {
+fn a_remembered_failure_is_the_same_for_all_threads_and_loads_once() {
     in_every_order(|| {
         let cell = Arc::new(made(Cell::new()));
         let loads = Arc::new(AtomicUsize::new(0));
@@ -161,19 +161,19 @@ fn a_load_that_panics_is_an_error_for_the_thread_that_waits() {
 }
 
 #[test]
-fn a_thread_that_waits_for_an_attempt_without_an_outcome_tries_by_itself() {
+fn a_thread_that_waits_for_an_attempt_without_an_outcome_begins_its_own() {
     in_every_order(|| {
         let cell = Arc::new(made(Cell::new()));
         let other = {
             let cell = Arc::clone(&cell);
-            // What words the error panics too, so that the attempt ends without one.
+            // `interrupted` panics too, so that the attempt ends without an outcome.
             thread::spawn(move || {
                 let load = || cell.get_or_load(("model", "cell"), || panic(), |_| panic()).copied();
                 catch_unwind(AssertUnwindSafe(load)).ok()
             })
         };
         assert_eq!(cell.get_or_load(("model", "cell"), || Ok(7), text), Ok(&7));
-        // It had the value if it came second.
+        // The other thread gets the value if it comes second.
         assert!(matches!(other.join().unwrap(), None | Some(Ok(7))));
         assert_eq!(cell.get(), Some(&7));
     });
@@ -235,7 +235,7 @@ fn is_cycle<T>(outcome: &Result<T, String>) -> bool {
 }
 
 #[test]
-fn two_cells_that_need_each_other_fail_from_both_ends_and_hang_from_none() {
+fn two_cells_that_need_each_other_fail_on_both_threads_and_hang_on_none() {
     in_every_order(|| {
         let pair = Arc::new(Pair::new());
         let other = {
@@ -248,10 +248,10 @@ fn two_cells_that_need_each_other_fail_from_both_ends_and_hang_from_none() {
 }
 
 #[test]
-fn a_cell_that_survives_the_cycle_is_loaded_for_both_threads() {
+fn a_cell_that_recovers_from_the_cycle_is_loaded_for_both_threads() {
     in_every_order(|| {
         let pair = Arc::new(Pair::new());
-        // The right one does without the left one.
+        // The right cell recovers from a failure of the left one.
         fn right(pair: &Pair) -> Result<u32, String> {
             let load = || Ok(left(pair).map_or(1, |left| left + 10));
             pair.right.get_or_load(("model", "right"), load, text).copied()
@@ -264,7 +264,7 @@ fn a_cell_that_survives_the_cycle_is_loaded_for_both_threads() {
             thread::spawn(move || right(&pair))
         };
         let (from_left, from_right) = (left(&pair), other.join().unwrap());
-        // Whichever thread closes the cycle has the error; the right one is loaded in any case.
+        // The thread that closes the cycle gets the error. The right cell is loaded in any case.
         assert_eq!(pair.right.get(), from_right.as_ref().ok());
         assert_eq!(from_right, Ok(1));
         assert!(from_left == Ok(1) || is_cycle(&from_left), "{from_left:?}");
@@ -272,7 +272,7 @@ fn a_cell_that_survives_the_cycle_is_loaded_for_both_threads() {
 }
 
 #[test]
-fn a_failure_that_only_came_from_the_cycle_is_forgotten() {
+fn a_failure_that_comes_only_from_the_cycle_is_forgotten() {
     in_every_order(|| {
         let pair = Arc::new(Pair::new());
         let other = {
@@ -285,7 +285,7 @@ fn a_failure_that_only_came_from_the_cycle_is_forgotten() {
         let expected = match pair.loads.load(Ordering::Relaxed) {
             // The cycle led back from the inner one to the outer one.
             2 => 1,
-            // The outer one had failed by itself when the inner one was loaded again.
+            // The outer cell had failed by itself when the inner one was loaded again.
             3 => 2,
             loads => panic!("{loads} loads"),
         };

@@ -1,10 +1,10 @@
-//! Which thread runs which attempts, and which attempt it waits for.
+//! The wait graph: which attempts each thread runs, and for which attempt each thread waits.
 
 use std::sync::Arc;
 
 use crate::sync::{Clock, Condvar, Mutex, MutexGuard, OnceLock, ThreadId, process};
 
-/// One run of some loading code.
+/// One run of the loading code of a cell.
 #[derive(Debug)]
 pub(super) struct Attempt {
     group: &'static str,
@@ -12,9 +12,9 @@ pub(super) struct Attempt {
     thread: ThreadId,
     process: u32,
     pub(super) since: Clock,
-    /// Set when it has ended: the attempts further out to which a cycle led back from below a failure.
+    /// Set when the attempt ends: the outer attempts to which a cycle led back, if the attempt failed.
     awaits: OnceLock<Vec<Arc<Attempt>>>,
-    /// Signalled then, under the graph's lock.
+    /// Signalled when the attempt ends, while the graph is locked.
     pub(super) finished: Condvar,
 }
 
@@ -31,21 +31,21 @@ impl Attempt {
         }
     }
 
-    /// Whether its thread may not exist in this process. The thread that calls `fork` does, and may do so while it
-    /// loads.
+    /// Whether the thread of the attempt may be missing in this process. The thread that calls `fork` exists in the child
+    /// too, and may call it while it loads.
     pub(super) fn is_orphaned(&self, this_thread: ThreadId) -> bool {
         self.thread != this_thread && self.process != process()
     }
 }
 
-/// Who loads what, and who waits for whom. A short list: threads that load nothing are not in it.
+/// The threads that run an attempt or wait for one. All other threads are left out, so the list is short.
 pub(super) struct Graph {
     pub(super) threads: Vec<Thread>,
 }
 
 pub(super) struct Thread {
     id: ThreadId,
-    /// Innermost last.
+    /// The attempts that the thread runs, innermost last.
     pub(super) running: Vec<Running>,
     waits_for: Option<Arc<Attempt>>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Running {
 #[cfg(not(all(test, loom)))]
 pub(super) static GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
 
-// Each interleaving begins with an empty one.
+// Each interleaving of a model begins with an empty graph.
 #[cfg(all(test, loom))]
 loom::lazy_static! {
     pub(super) static ref GRAPH: Mutex<Graph> = Mutex::new(Graph::EMPTY);
@@ -82,7 +82,7 @@ impl Graph {
         self.thread(attempt.thread).running.push(running);
     }
 
-    /// Ends the innermost attempt of its thread. Returns whether its failure may come from a cycle further out.
+    /// Ends the innermost attempt of its thread. Returns whether its failure may come from a cycle through an outer one.
     pub(super) fn end(&mut self, attempt: &Arc<Attempt>, failed: bool) -> bool {
         let innermost = self.thread(attempt.thread).running.pop().expect("what ends was begun");
         debug_assert!(Arc::ptr_eq(&innermost.attempt, attempt), "attempts of one thread are nested");
@@ -95,9 +95,9 @@ impl Graph {
         caught
     }
 
-    /// The way from `wanted` back to a thread that would wait for it, as names; `None` if it may wait.
+    /// The path from `wanted` back to the thread `waiter`, as names. `None` if that thread may wait.
     ///
-    /// Ends, because no thread ever starts to wait where this finds a way back.
+    /// The loop ends, since the graph has no cycle: no thread begins to wait if this returns a path.
     fn path_back(&self, waiter: ThreadId, wanted: &Arc<Attempt>) -> Option<Arc<[String]>> {
         let mut path = Vec::new();
         let mut next = wanted;
@@ -113,7 +113,7 @@ impl Graph {
         }
     }
 
-    /// Notes for the innermost attempt of a thread, if there is one, that its failure may come from a cycle.
+    /// Records in the innermost attempt of a thread, if it has one, that its failure may come from a cycle.
     fn pass_on(&mut self, thread: ThreadId, awaits: &[Arc<Attempt>]) {
         if let Some(innermost) = self.thread(thread).running.last_mut() {
             innermost.awaits.extend_from_slice(awaits);
@@ -126,7 +126,7 @@ impl Graph {
     }
 }
 
-/// Waits for the end of an attempt, or returns the way round if that would be for ever.
+/// Waits for the end of an attempt. If the wait would never end, returns the names on the cycle.
 pub(super) fn wait(
     mut graph: LockedGraph,
     waiter: ThreadId,
@@ -149,7 +149,7 @@ pub(super) fn wait(
     Ok(())
 }
 
-/// Bare names within one group, `group/name` across groups.
+/// The names of attempts: bare within one group, `group/name` across groups.
 fn names(path: &[&Attempt]) -> Arc<[String]> {
     let one_group = path.iter().all(|attempt| attempt.group == path[0].group);
     let name = |attempt: &&Attempt| {
