@@ -1,13 +1,13 @@
-//! The ways in: how entry points of other crates reach a group.
+//! How entry points of other crates reach a group.
 //!
-//! | way | what it is | where it works |
+//! | Way | Mechanism | Where it works |
 //! |---|---|---|
-//! | linkme | each element's entry in a linker section | where linkme builds, if rustc and the linker keep the element's crate |
+//! | linkme | an entry in a linker section for each element | where linkme builds, if rustc and the linker keep the element's crate |
 //! | inventory | a constructor that runs before `main` | wasm, Miri, windows-gnu; elsewhere with the feature `inventory` |
-//! | `autoload!` | one element of the *calling* crate, with typed references to those of its dependencies | everywhere, also where the linker drops the sections of other crates |
+//! | `autoload!` | one element of the *calling* crate, with typed references to those of its dependencies | everywhere, even if the linker drops the sections of other crates |
 //! | `register` | a function call | everywhere |
 //!
-//! An entry point that comes by several ways is one entry point, by its address.
+//! An entry point that arrives in several ways is one entry point: its address identifies it.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -64,8 +64,9 @@ mod no_inventory;
 #[cfg(rustfmt)]
 mod no_linkme;
 
-// Not public API. What a distributed slice is called by, in the namespace of types: `group!` gives it the
-// slice's own name, so that a path to the slice is a path to its group as well.
+// Not public API. Used by generated code.
+/// A type that stands for a distributed slice. `group!` gives it the name of the slice, in the namespace of types, so
+/// that a path to the slice leads to its group as well.
 #[doc(hidden)]
 pub trait Collected: 'static {
     type Plugin: ?Sized + Send + Sync + 'static;
@@ -78,8 +79,7 @@ pub trait Collected: 'static {
 }
 
 // Not public API. Used by generated code.
-/// An entry point and the group it is for, with the group's type erased, so that one list can hold those of
-/// all groups.
+/// An entry point and its group, with the type of the plugin erased, so that one list holds those of all groups.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Registration {
@@ -94,17 +94,18 @@ impl Registration {
     }
 
     fn of_slice<P: ?Sized>(&self, slice: TypeId) -> Option<&'static EntryPoint<P>> {
-        // The slice alone decides; the downcast cannot fail for it.
+        // Equal slices have equal plugin types, so that the downcast succeeds.
         ((self.slice)() == slice).then(|| self.point.downcast_ref())?
     }
 }
 
 // Not public API. Used by generated code.
-/// What one `autoload!` line found: the crates that it links, with their entry points.
+/// One `autoload!` line: the crates that it links, with their entry points.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Autoload {
-    /// `None` for the sentinel, which this crate links into every collector to see whether it works.
+    /// The module of the line. `None` for the sentinel, which this crate submits to every collector to check that it
+    /// works.
     module: Option<&'static str>,
     crates: &'static [Listed],
 }
@@ -121,10 +122,10 @@ impl Autoload {
 /// A crate's name, as the calling crate knows it, and its entry points for all groups.
 type Listed = (&'static str, &'static [Registration]);
 
-/// One `autoload!` line, in words: where it stands, what it links, and what of that has a block.
+/// The line in words: its module, the crates that it links, and which of these have an `entry_points!` block.
 impl fmt::Display for Autoload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// More names than this help nobody.
+        /// A longer list is not readable.
         const MOST: usize = 16;
         let offering = self.crates.iter().filter(|(_, points)| !points.is_empty());
         let offering: Vec<String> = offering.map(|(name, _)| (*name).to_owned()).collect();
@@ -136,6 +137,7 @@ impl fmt::Display for Autoload {
             more => write!(f, "{more} crates")?,
         }
         match &offering[..] {
+            [] if linked.len() == 1 => f.write_str(", which has no `entry_points!` block"),
             [] => f.write_str(", none of which has an `entry_points!` block"),
             [one] => write!(f, ", of which {one} has an `entry_points!` block"),
             some => write!(f, ", of which {} have an `entry_points!` block", and(some)),
@@ -144,15 +146,15 @@ impl fmt::Display for Autoload {
 }
 
 // Not public API. Used by generated code.
-/// What goes through inventory: it knows a collection by its element's type, and only this crate may declare one
-/// for a type of its own, so that all groups share this.
+/// An element of inventory's collection. All groups share the collection: inventory identifies it by the type of its
+/// elements, and a crate can only declare one for its own types.
 #[doc(hidden)]
 pub enum Submission {
     EntryPoint(Registration),
     Autoload(&'static Autoload),
 }
 
-// Not public API. What `autoload!` finds in a crate that offers nothing.
+// Not public API. The list that `autoload!` finds for a crate without an `entry_points!` block.
 #[doc(hidden)]
 pub mod nothing {
     pub const __ENTRY_POINTS: &[super::Registration] = &[];
@@ -172,7 +174,7 @@ pub const fn assert_at_crate_root(module_path: &str) {
     }
 }
 
-// Not public API. Collects one `autoload!`'s list; `AUTOLOADS` is this crate's own slice.
+// Not public API. Registers one `autoload!` line; `AUTOLOADS` is this crate's own slice.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __collect_autoload {
@@ -186,7 +188,7 @@ macro_rules! __collect_autoload {
     };
 }
 
-// Not public API. The second way in for an element of `entry_points!`.
+// Not public API. Submits an element of `entry_points!` to inventory.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __collect_registration {
@@ -195,7 +197,7 @@ macro_rules! __collect_registration {
     };
 }
 
-/// A group's slice, and the type by which registrations name it.
+/// A group's slice, and the type that identifies it in registrations.
 pub(crate) struct Source<P: ?Sized + 'static> {
     pub(crate) elements: fn() -> &'static [EntryPoint<P>],
     pub(crate) slice: fn() -> TypeId,
@@ -230,17 +232,13 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
     let mut points: Vec<&'static EntryPoint<P>> = Vec::new();
     let mut broken_slice = None;
     if let Some(source) = source {
-        // linkme panics when two slices of one name are in the binary. That is for the report, not for whoever
-        // happens to look up a name first.
+        // linkme panics if two slices in the binary have one name. The report shows it; a look-up must not panic.
         match catch_unwind(AssertUnwindSafe(source.elements)) {
             Ok(elements) => points.extend(elements),
             Err(panic) => broken_slice = Some(panic_message(panic)),
         }
         let slice = (source.slice)();
         points.extend(submitted.iter().filter_map(|registration| registration.of_slice(slice)));
-    }
-    if let Some(source) = source {
-        let slice = (source.slice)();
         let listed = autoloads.iter().flat_map(|autoload| autoload.crates).flat_map(|(_, points)| *points);
         points.extend(listed.filter_map(|registration| registration.of_slice(slice)));
     }
@@ -259,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_autoload_line_tells_what_it_links_and_what_of_that_has_entry_points() {
+    fn an_autoload_line_lists_its_crates_and_those_with_entry_points() {
         static GROUP: Group<u8> = Group::new("test.group");
         static POINT: EntryPoint<u8> = EntryPoint::new("x", || Ok(Box::new(0)));
         struct Slice;
@@ -278,7 +276,12 @@ mod tests {
         static NONE: Autoload = Autoload::new("app", &[("log", &[])]);
         assert_eq!(
             NONE.to_string(),
-            "`autoload!` in module `app` links log, none of which has an `entry_points!` block"
+            "`autoload!` in module `app` links log, which has no `entry_points!` block"
+        );
+        static NONE_OF_TWO: Autoload = Autoload::new("app", &[("clap", &[]), ("log", &[])]);
+        assert_eq!(
+            NONE_OF_TWO.to_string(),
+            "`autoload!` in module `app` links clap and log, none of which has an `entry_points!` block"
         );
         const LOG: Listed = ("log", &[]);
         static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
@@ -300,19 +303,19 @@ mod tests {
     }
 
     #[test]
-    fn the_sentinel_is_seen_in_this_very_binary() {
-        let (_, seen) = gather::<u8>(None);
+    fn the_collectors_of_this_binary_see_the_sentinel() {
+        let (_, findings) = gather::<u8>(None);
         assert!(
-            seen.linkme != Status::Blind && seen.inventory != Status::Blind,
+            findings.linkme != Status::Blind && findings.inventory != Status::Blind,
             "{:?} {:?}",
-            seen.linkme,
-            seen.inventory
+            findings.linkme,
+            findings.inventory
         );
         assert!(
-            seen.linkme == Status::Works || seen.inventory == Status::Works,
+            findings.linkme == Status::Works || findings.inventory == Status::Works,
             "{:?} {:?}",
-            seen.linkme,
-            seen.inventory
+            findings.linkme,
+            findings.inventory
         );
     }
 }

@@ -65,8 +65,8 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         }
     }
 
-    /// Whether the entry can be loaded: it is neither disabled nor a duplicate. Runs no plugin's code and takes no lock.
-    /// If this returns `false`, the error of [`load`](Self::load) says why.
+    /// Whether the entry can be loaded: it is neither disabled nor a duplicate. Runs no plugin's code and takes no
+    /// lock. If this returns `false`, the error of [`load`](Self::load) says why.
     #[must_use]
     pub fn is_usable(self) -> bool {
         self.0.usable()

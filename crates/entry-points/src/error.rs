@@ -12,8 +12,8 @@ use crate::report::Report;
 /// Why a name could not be loaded.
 ///
 /// It is cheap to clone, since every later use of a name returns the remembered failure. `Display` has several lines
-/// if it includes the report of the group. [`source`](Error::source) is the plugin's own chain of errors. `Debug` prints
-/// the message and the chain, for programs and tests that return the error from `main`.
+/// if it includes the report of the group. [`source`](Error::source) is the plugin's own chain of errors. `Debug`
+/// prints the message and the chain, for programs and tests that return the error from `main`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -69,8 +69,8 @@ pub enum LoadError {
         /// The names on the cycle, with the same name at both ends.
         path: Arc<[String]>,
     },
-    /// At the time of a fork, another thread of the parent process was loading this name, or briefly held a lock to load
-    /// any name. That thread does not exist in this process, so waiting for it would never end.
+    /// At the time of a fork, another thread of the parent process was loading this name, or briefly held a lock to
+    /// load any name. That thread does not exist in this process, so waiting for it would never end.
     #[non_exhaustive]
     Forked {
         /// The name, its group and its package.

@@ -31,8 +31,9 @@ use crate::error::LoadError;
 #[derive(Clone)]
 pub struct LoadFailure {
     unavailable: bool,
-    /// The message, and those of the chain of sources, innermost last. They are formatted once, while `load` runs: there
-    /// a panic in an error's `Display` is a failure of that plugin, while in a report it would break the whole table.
+    /// The message, and those of the chain of sources, innermost last. They are formatted once, while `load` runs:
+    /// there a panic in an error's `Display` is a failure of that plugin, while in a report it would break the whole
+    /// table.
     messages: Arc<[String]>,
     cause: Arc<dyn Error + Send + Sync>,
 }

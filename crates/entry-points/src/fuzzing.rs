@@ -8,7 +8,7 @@ use crate::switches::{Settings, Switches};
 use crate::verdict::{Candidate, judge, standing};
 pub use crate::verdict::{Claim, Standing, Verdict};
 
-/// The switches of a group, wherever they come from.
+/// The switches of a group, from the environment or from code.
 pub struct Rules(Settings);
 
 impl Rules {
@@ -17,12 +17,12 @@ impl Rules {
         Self(Settings::from_env(prefix, read))
     }
 
-    /// Those that a program sets.
+    /// Takes the switches that a program sets in code.
     pub fn from_code(switches: &Switches) -> Self {
         Self(Settings::from_code(switches))
     }
 
-    /// The verdict on each claim to one name, of which there is at least one, and what they come to.
+    /// The verdict on each claim to one name, and the decision on the name. There is at least one claim.
     pub fn judge<P: ?Sized>(
         &self,
         claims: &[(&'static EntryPoint<P>, Claim)],
@@ -34,12 +34,12 @@ impl Rules {
         (verdicts, standing)
     }
 
-    /// The complaints about values that no switch has.
+    /// The complaints about invalid values.
     pub fn complaints(&self) -> &[String] {
         &self.0.complaints
     }
 
-    /// The complaints about patterns without effect on these entry points; `true` is for one that is built in.
+    /// The complaints about patterns without effect on these entry points. `true` marks a built-in one.
     pub fn idle_patterns<P: ?Sized>(&self, points: &[(&'static EntryPoint<P>, bool)]) -> Vec<String> {
         self.0.idle_patterns(points)
     }

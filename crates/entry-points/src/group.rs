@@ -29,15 +29,15 @@ use crate::versions::Versions;
 ///
 /// - **Listing is free.** [`names`](Self::names), [`iter`](Self::iter), [`get`](Self::get) and
 ///   [`report`](Self::report) run no plugin's code.
-/// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses it, with no
-///   lock held. Different names load in parallel. A loaded plugin is never unloaded.
+/// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses it, with
+///   no lock held. Different names load in parallel. A loaded plugin is never unloaded.
 /// - **A bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). With
 ///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook runs as usual, so a caught panic
 ///   still prints.
 /// - **The order is by name**, in whatever order the linker placed the entry points.
-/// - **A child of `fork` never hangs.** It finds the plugins that the parent had loaded. Look-ups, lists and reports take
-///   no lock that a thread of the parent could have held. If another thread of the parent was loading or registering,
-///   `load` returns [`LoadError::Forked`] and `register` returns [`RegisterError::Forked`].
+/// - **A child of `fork` never hangs.** It finds the plugins that the parent had loaded. Look-ups, lists and reports
+///   take no lock that a thread of the parent could have held. If another thread of the parent was loading or
+///   registering, `load` returns [`LoadError::Forked`] and `register` returns [`RegisterError::Forked`].
 ///
 /// The first call that needs the entry points builds the table and reads the switches, which takes some microseconds.
 /// After that, look-ups of loaded names take no lock and allocate nothing, also while other threads register.
@@ -112,8 +112,8 @@ impl<P: ?Sized + Send + Sync + 'static> Table<P> {
     }
 }
 
-/// Declaring a group: in the body of [`group!`](crate::group), or in a `static` for a private group, which holds only the
-/// entry points that the program registers.
+/// Declaring a group: in the body of [`group!`](crate::group), or in a `static` for a private group, which holds only
+/// the entry points that the program registers.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// A group called `name`. By convention this is the framework, a dot, and the kind of plugin: `codec.decoders`.
     #[must_use]
@@ -226,8 +226,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.usable(name)?.retry()
     }
 
-    /// Loads every entry that is not disabled, one after the other, and returns each with its outcome: for a program that
-    /// wants to fail early. Blocks until the last one is loaded.
+    /// Loads every entry that is not disabled, one after the other, and returns each with its outcome: for a program
+    /// that wants to fail early. Blocks until the last one is loaded.
     pub fn load_all(&'static self) -> Vec<(Entry<P>, Result<&'static P, LoadError>)> {
         let usable = self.iter().filter(|entry| !matches!(entry.state(), State::Disabled { .. }));
         usable.map(|entry| (entry, entry.load())).collect()

@@ -1,4 +1,4 @@
-//! Names to slots: look-ups and lists take no lock, however many names are added meanwhile.
+//! A map from names to slots. Look-ups and lists take no lock, even while other threads add names.
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering, Orphaned};
 
@@ -6,20 +6,20 @@ use crate::sync::{AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering, Orphaned};
 const SIZES: usize = 28;
 const SMALLEST: usize = 16;
 
-/// What the index holds: something with a name that lives for ever.
+/// An item of the index, with a name that lives for the whole program.
 pub(crate) trait Named {
     fn name(&self) -> &'static str;
 }
 
 /// An insert-only hash table with linear probing.
 ///
-/// A cell is written once, so that a reader needs no more than to load it. When a table is half full a larger
-/// one with all its content takes its place; the old one stays for readers that are still in it, which at most
-/// doubles the memory. An atomic pointer to the newest table would save one load and cost `unsafe`.
+/// A cell is written once, so that a reader only loads it. When a table is half full, a larger one with all its
+/// content replaces it. The old table stays for threads that still read it, which at most doubles the memory. An
+/// atomic pointer to the newest table would save one load, but needs `unsafe`.
 pub(crate) struct Index<T: Named + 'static> {
     tables: [OnceLock<Box<[Cell<T>]>>; SIZES],
     newest: AtomicUsize,
-    /// The number of names; held while one is added.
+    /// The number of names. Locked while one is added.
     len: Mutex<usize>,
 }
 
@@ -44,7 +44,7 @@ impl<T: Named + 'static> Index<T> {
         index
     }
 
-    /// All items, sorted by name. Takes no lock, so that it never waits for a thread that adds one.
+    /// All items, sorted by name. Takes no lock, and so never waits for a thread that adds an item.
     pub(crate) fn sorted(&self) -> Vec<&'static T> {
         let cells = self.cells(self.newest.load(Ordering::Acquire)).unwrap_or_default();
         let mut items: Vec<_> = cells.iter().filter_map(OnceLock::get).copied().collect();
@@ -61,7 +61,7 @@ impl<T: Named + 'static> Index<T> {
         let cells = self.cells(self.newest.load(Ordering::Acquire))?;
         let mask = cells.len() - 1;
         let mut at = hash(name.as_bytes()) & mask;
-        // Never endless: at least half of the cells are empty.
+        // The loop ends, since at least half of the cells are empty.
         loop {
             let item = *cells[at].get()?;
             if item.name() == name {
@@ -71,7 +71,7 @@ impl<T: Named + 'static> Index<T> {
         }
     }
 
-    /// Adds an item to `len` others; one thread at a time.
+    /// Adds an item to `len` others. Only one thread may call this at a time.
     fn insert(&self, item: &'static T, len: usize) {
         let newest = self.newest.load(Ordering::Relaxed);
         let needed = Self::size_for(len + 1).max(newest);
@@ -90,14 +90,14 @@ impl<T: Named + 'static> Index<T> {
         self.tables[size].get().map(|cells| &**cells)
     }
 
-    /// The smallest table that `len` names fill by half at most.
+    /// The smallest table of which `len` names fill at most half.
     fn size_for(len: usize) -> usize {
         (0..SIZES).find(|size| SMALLEST << size >= 2 * len).unwrap_or(SIZES - 1)
     }
 }
 
 impl<T: Named + 'static> Writer<'_, T> {
-    /// Adds `item`, whose name must not be there yet.
+    /// Adds `item`. The index must not have its name yet.
     pub(crate) fn insert(&mut self, item: &'static T) {
         self.index.insert(item, *self.len);
         *self.len += 1;
@@ -112,18 +112,18 @@ fn put<T: Named>(cells: &[Cell<T>], item: &'static T) {
     }
 }
 
-/// Folded multiplication over words, as wyhash does it. The names are those of linked crates, so nobody can choose
-/// them to collide; the standard library's SipHash takes several times as long on eight bytes. (Plain multiplication,
-/// as in FxHash, lets names collide that differ in the last letter of one word and the first of the next.)
-// Generic code of other crates calls it.
+/// Folded multiplication over words, as in wyhash. The standard library's SipHash takes several times as long on eight
+/// bytes, and its protection is not needed: an attacker does not choose the names of linked crates. With the plain
+/// multiplication of FxHash, names collide that differ in the last letter of one word and the first of the next.
+// Inlined into the generic code of other crates.
 #[inline]
 fn hash(bytes: &[u8]) -> usize {
     let len = bytes.len();
     let half = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    // Spread over the whole word, so that it does not undo the difference of two letters.
+    // The length is spread over the whole word, so that it does not cancel a difference of two letters.
     let seed = (len as u64).wrapping_mul(FACTOR);
-    // What is not a whole word long overlaps, which is cheaper than to copy it into one.
+    // The last word overlaps the one before it, which is cheaper than a copy of the remaining bytes.
     let state = match len {
         0 => seed,
         1..4 => {
@@ -136,7 +136,7 @@ fn hash(bytes: &[u8]) -> usize {
             mix(whole.fold(seed, |state, at| mix(state, word(at))), word(len - 8))
         }
     };
-    // The low bits choose the cell, and are to hang on every letter.
+    // The low bits choose the cell, so every letter has to affect them.
     (state ^ (state >> 29)) as usize
 }
 

@@ -3,7 +3,7 @@
 
 use std::any::Any;
 
-/// Text from outside, made fit for one line of a message.
+/// Text from outside the program, escaped and cut for one line of a message.
 #[must_use]
 pub fn shown(text: &str) -> String {
     const LIMIT: usize = 64;
@@ -14,7 +14,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// The text of a panic. A payload of any other type is leaked: dropping it could panic again.
+/// The text of a panic. A payload of any other type is leaked, since its `drop` could panic again.
 #[must_use]
 pub fn panic_message(payload: Box<dyn Any + Send>) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {

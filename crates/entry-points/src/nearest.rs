@@ -1,8 +1,9 @@
-//! The name that was probably meant.
+//! The name that the user probably meant.
 
-/// The one of `names` that differs from `asked` by the fewest slips: at most one in three letters, and two.
-/// A slip is a letter too many, too few or wrong, or two that are swapped. A short name is only meant if one goes
-/// on where the other ends: `mp4` is no slip for `mp3`.
+/// The one of `names` with the smallest edit distance to `asked`: at most one edit for three letters, and at most two.
+///
+/// An edit inserts, deletes or replaces a letter, or swaps two neighbours. If one of the names has at most three
+/// letters, one name has to begin with the other: `mp3` is not a hint for `mp4`.
 pub(crate) fn nearest(asked: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let asked = asked.to_ascii_lowercase();
     if asked.len() > 64 {
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_forgiven_and_other_words_are_not() {
+    fn a_misspelt_name_has_a_hint_and_another_word_has_none() {
         let names = ["mp3", "opus", "vorbis"];
         for (asked, expected) in [
             ("vorbos", Some("vorbis")),

@@ -7,9 +7,9 @@
 //! threads.
 //!
 //! A failure is remembered, except inside a cycle. When A needs B and B needs A, B fails only because A is not ready
-//! *yet*. Each attempt therefore collects the outer attempts to which a cycle led back from below it. If it has any, its
-//! failure is passed on to the next outer attempt and forgotten, and the next use tries again. This holds even if the
-//! outer attempt has ended meanwhile: which failures are remembered must not depend on timing.
+//! *yet*. Each attempt therefore collects the outer attempts to which a cycle led back from below it. If it has any,
+//! its failure is passed on to the next outer attempt and forgotten, and the next use tries again. This holds even if
+//! the outer attempt has ended meanwhile: which failures are remembered must not depend on timing.
 //!
 //! A child of `fork` has one thread. An attempt of any other thread of the parent never ends in the child, and a lock
 //! that such a thread held is never released. Both cases are errors in the child.
@@ -30,10 +30,10 @@ use self::wait_graph::{Attempt, GRAPH, wait};
 
 /// A cell whose value is loaded at its first use, by code that may need other such cells.
 ///
-/// It is like [`OnceLock`](std::sync::OnceLock), but loading may fail or panic, and runs with no lock held. `OnceLock`
-/// deadlocks if a value needs itself, directly, through others, or across threads. This cell returns an error that shows
-/// the cycle. A group loads its entry points through such cells. A framework can load devices, files or decoders through
-/// them too: a cycle across all of them is found.
+/// It is like [`OnceLock`](std::sync::OnceLock), but loading may fail or panic, and runs with no lock held.
+/// `OnceLock` deadlocks if a value needs itself, directly, through others, or across threads. This cell returns an
+/// error that shows the cycle. A group loads its entry points through such cells. A framework can load devices, files
+/// or decoders through them too: a cycle across all of them is found.
 ///
 /// ```
 /// use entry_points::{Interrupted, OnceLoad};
@@ -71,8 +71,8 @@ pub enum Interrupted {
     Cycle(Arc<[String]>),
     /// The loading code panicked, with this message.
     Panicked(Arc<str>),
-    /// At the time of a fork, another thread of the parent process was loading this value, or briefly held a lock to load
-    /// any value. That thread does not exist in this process, so waiting for it would never end.
+    /// At the time of a fork, another thread of the parent process was loading this value, or briefly held a lock to
+    /// load any value. That thread does not exist in this process, so waiting for it would never end.
     Forked,
 }
 
@@ -277,7 +277,8 @@ impl<T, E: Clone> OnceLoad<T, E> {
 
     /// Ends this thread's innermost attempt. Forgets a failure that may come from a cycle through an outer attempt.
     fn end(&self, attempt: &Arc<Attempt>, progress: Progress<E>, failed: bool) {
-        // `load` may have forked. In the child no thread waits for this attempt, which is orphaned for all other threads.
+        // `load` may have forked. In the child no thread waits for this attempt, which is orphaned for all other
+        // threads.
         let Ok(mut graph) = GRAPH.lock() else { return };
         let caught_in_a_cycle = graph.end(attempt, failed);
         let progress = if caught_in_a_cycle { Progress::NotLoaded } else { progress };

@@ -24,7 +24,7 @@ impl Pattern {
         Self { text: text.to_owned(), package, name }
     }
 
-    /// The pattern as it was written, less the space around it.
+    /// The pattern as the user wrote it, without surrounding space.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -35,10 +35,10 @@ impl Pattern {
     }
 }
 
-/// No space and at most quadratic time, whatever the number of stars: only the last star is ever retried.
+/// Allocates nothing, and takes at most quadratic time for any number of stars: it retries only the last one.
 fn glob(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
-    // What is behind the last star of the pattern, and the text that it is compared with.
+    // The rest of the pattern behind its last star, and the text to compare with it.
     let mut star: Option<(Chars<'_>, Chars<'_>)> = None;
     loop {
         let (mut rest, mut after) = (pattern.clone(), text.clone());

@@ -1,4 +1,4 @@
-//! The table of a group: what there is, and what has become of it.
+//! The report of a group: its entry points and their states.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::group_name::GroupName;
 use crate::state::State;
 use crate::verdict::Claim;
 
-/// Every entry point of a group with its state, as data; `Display` prints an aligned table.
+/// Every entry point of a group with its state, as data. `Display` prints an aligned table.
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group};
@@ -36,17 +36,17 @@ pub struct Report {
 pub struct Row {
     /// The name.
     pub name: &'static str,
-    /// The package it comes from, if known.
+    /// The package that declares it, if known.
     pub package: Option<&'static str>,
     /// The version of that package, if known.
     pub version: Option<&'static str>,
     /// The Rust path of its `load` function, if known.
     pub value: Option<&'static str>,
-    /// Where the source code declares it, as `file:line`.
+    /// The place in the source code that declares it, as `file:line`.
     pub declared_at: String,
     /// Whether the group itself declares it.
     pub built_in: bool,
-    /// What has become of it.
+    /// The state of the entry point.
     pub state: State,
 }
 
@@ -78,8 +78,8 @@ impl Report {
         &self.rows
     }
 
-    /// What is odd, in full sentences with the remedy: a switch that matches nothing, a collector that sees
-    /// nothing, a program without `autoload!`.
+    /// Probable mistakes, each with its remedy: a switch that matches nothing, a collector that does not work, a
+    /// program without `autoload!`.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -1,4 +1,4 @@
-//! Which entry points may be used: the switches of a group, from the environment or from code.
+//! The switches of a group, from the environment or from code: they disable entry points.
 
 use std::ffi::OsString;
 
@@ -6,21 +6,22 @@ use crate::entry_point::EntryPoint;
 use crate::message::shown;
 use crate::pattern::Pattern;
 
-/// Decides which entry points of a group may be used.
+/// The switches of a group: they disable some of its entry points.
 ///
-/// A group that was declared with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) reads them from
-/// the environment at its first use; [`Group::configure`](crate::Group::configure) sets them in code before that,
-/// and then the environment is not read.
+/// A group with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) in its declaration reads them from the
+/// environment at its first use. [`Group::configure`](crate::Group::configure) sets them in code before that; the group
+/// then does not read the environment.
 ///
 /// | Variable | Field | Meaning |
 /// |---|---|---|
-/// | `CODEC_DECODER_AUTOLOAD` | `autoload` | `0`, `false`, `no`, `off`: linked entry points are not used unless registered explicitly. `1`, `true`, `yes`, `on`, unset or empty: on |
-/// | `CODEC_DECODER_DISABLE` | `disable` | comma list of patterns: these are off, registered ones too |
-/// | `CODEC_DECODER_SELECT` | `select` | comma list of patterns: only these are on |
+/// | `CODEC_DECODER_AUTOLOAD` | `autoload` | `0`, `false`, `no`, `off`: disables linked entry points, unless the program registers them. `1`, `true`, `yes`, `on`, unset or empty: on |
+/// | `CODEC_DECODER_DISABLE` | `disable` | patterns, separated by commas: disables these, registered ones too |
+/// | `CODEC_DECODER_SELECT` | `select` | patterns, separated by commas: disables all others |
 ///
-/// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. An entry
-/// point in both lists is on, as in the Vulkan loader (`VK_LOADER_DRIVERS_SELECT`); `autoload` being off beats
-/// `select`. Case and surrounding space do not matter. What is built into a group is never off.
+/// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. Case and
+/// surrounding space do not matter. An entry point that matches both lists is on, as in the Vulkan loader
+/// (`VK_LOADER_DRIVERS_SELECT`). `autoload` takes precedence over `select`. The built-in entry points of a group cannot
+/// be disabled.
 ///
 /// ```
 /// use entry_points::Switches;
@@ -30,11 +31,11 @@ use crate::pattern::Pattern;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
-    /// Whether linked entry points may be used without being registered explicitly.
+    /// Whether linked entry points are on. If not, only those that the program registers are.
     pub autoload: bool,
-    /// Patterns of what is off.
+    /// Patterns of the entry points to disable.
     pub disable: Vec<String>,
-    /// If not empty: patterns of what alone is on.
+    /// If not empty, patterns of the only entry points that are on.
     pub select: Vec<String>,
 }
 
@@ -45,20 +46,20 @@ impl Default for Switches {
     }
 }
 
-/// The switches in force, with the words to cause them by.
+/// The switches in force, with their words for messages.
 #[derive(Debug)]
 pub(crate) struct Settings {
     autoload: Switch<bool>,
     disable: Switch<Vec<Pattern>>,
     select: Switch<Vec<Pattern>>,
-    /// What was wrong with a value: warned once, and shown in every report.
+    /// Invalid values: logged once as warnings, and shown in every report.
     pub(crate) complaints: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Switch<T> {
     value: T,
-    /// Such as ``CODEC_DECODER_DISABLE=`vorb*` ``; shown to the person who wonders why a name is off.
+    /// The switch in messages, as the cause why a name is off: `CODEC_DECODER_DISABLE=vorb*`.
     cause: String,
 }
 
@@ -85,7 +86,7 @@ impl Settings {
         let mut text = |suffix: &str| {
             let variable = format!("{prefix}_{suffix}");
             let value = match read(&variable).map(OsString::into_string) {
-                // The usual case, in which there is nothing to cause.
+                // An unset variable disables nothing, so that no message shows this text.
                 None => return Switch { value: String::new(), cause: variable },
                 Some(Ok(value)) => value,
                 Some(Err(value)) => {
@@ -110,7 +111,7 @@ impl Settings {
         Self { autoload, disable: disable.map(patterns), select: select.map(patterns), complaints }
     }
 
-    /// What turns `point` off, if anything does.
+    /// The switch that disables `point`, if one does.
     pub(crate) fn off<P: ?Sized>(&self, point: &EntryPoint<P>, registered: bool) -> Option<String> {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(point));
         if !self.autoload.value && !registered {
@@ -126,8 +127,7 @@ impl Settings {
         }
     }
 
-    /// Complaints about patterns without effect on what is there now: each entry point, and whether its name is
-    /// built in.
+    /// Complaints about patterns without effect on these entry points. The `bool` says whether the name is built in.
     pub(crate) fn idle_patterns<P: ?Sized + 'static>(
         &self,
         points: &[(&'static EntryPoint<P>, bool)],
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_spelling_is_on_and_complained_of() {
+    fn any_other_spelling_is_on_with_a_complaint() {
         for value in ["2", "01", "disable", "nope", "-1"] {
             let settings = settings(&[("X_AUTOLOAD", value)]);
             assert_eq!(settings.off(&VORBIS, false), None);
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_matches_nothing_is_complained_of() {
+    fn a_pattern_that_matches_nothing_is_a_complaint() {
         let settings = settings(&[("X_DISABLE", "vorbis, mp*,,"), ("X_SELECT", "codec-vorbis/*")]);
         let complaints = settings.idle_patterns(&[(&VORBIS, false)]);
         assert_eq!(complaints, ["the pattern `mp*` in X_DISABLE=vorbis, mp*,, matches nothing"]);
     }
 
     #[test]
-    fn disabling_what_is_built_in_is_complained_of_unless_it_is_one_of_many() {
+    fn disabling_a_built_in_name_is_a_complaint_unless_the_pattern_matches_others() {
         let built_in = [(&VORBIS, true)];
         let complaints = settings(&[("X_DISABLE", "vorbis")]).idle_patterns(&built_in);
         let expected =
@@ -252,14 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn values_are_escaped_where_they_are_shown() {
+    fn messages_show_values_escaped() {
         let settings = settings(&[("X_DISABLE", "vorb*,\u{1b}[31m\n")]);
         assert_eq!(settings.off(&VORBIS, false).as_deref(), Some("X_DISABLE=vorb*,\\u{1b}[31m\\n"));
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_value_that_is_not_utf8_is_ignored_and_complained_of() {
+    fn a_value_that_is_not_utf8_is_ignored_with_a_complaint() {
         use std::os::unix::ffi::OsStringExt;
         let settings = Settings::from_env("X", |name| {
             (name == "X_DISABLE").then(|| OsString::from_vec(b"open\xff*".to_vec()))
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_set_in_code_are_blamed_on_the_program() {
+    fn switches_set_in_code_name_the_program_as_the_cause() {
         let switches = Switches { disable: vec!["VORB*".into()], ..Switches::default() };
         let cause = Settings::from_code(&switches).off(&VORBIS, true);
         assert_eq!(cause.as_deref(), Some("the program (Switches::disable = [\"VORB*\"])"));

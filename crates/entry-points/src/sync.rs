@@ -1,27 +1,27 @@
-//! The locks and the clock of the loading state machine, in one place.
+//! The locks and the clock of the loading state machine, for a process that may fork.
 
 use std::time::{Duration, Instant};
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-// For the models, see once_load/model.rs: the same types, of which loom tries every interleaving.
+// The models in once_load/model.rs use loom's versions of the same types.
 #[cfg_attr(all(test, loom), path = "sync/of_loom.rs")]
 mod of_std;
 
 pub(crate) use self::of_std::{Condvar, Mutex, MutexGuard, OnceLock, ThreadId, this_thread};
 
-/// A thread of the parent process held the lock when this process was forked. It does not exist here, so the lock
-/// is never released.
+/// The error of a lock that a thread of the parent process held at the time of the fork. That thread does not exist in
+/// this process, so the lock is never released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Orphaned;
 
-/// The number of this process. Each call is a system call, so only slow paths make it.
+/// The number of this process. Each call is a system call, so only slow paths use it.
 pub(crate) fn process() -> u32 {
-    // Without `fork` one number serves all; wasm has none.
+    // Without `fork` a constant is enough. wasm has no process numbers.
     if cfg!(unix) { std::process::id() } else { 1 }
 }
 
-/// A point in time, or nothing on wasm32-unknown-unknown, where `Instant::now` panics.
+/// A point in time. Empty on wasm32-unknown-unknown, where `Instant::now` panics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Option<Instant>);
 

@@ -1,4 +1,4 @@
-//! Which entry point is behind a name: a pure function of what claims the name and of the switches.
+//! Which entry point has a name: a pure function of the claims to the name and of the switches.
 
 use std::sync::Arc;
 
@@ -19,42 +19,42 @@ impl<P: ?Sized> Clone for Candidate<P> {
 
 impl<P: ?Sized> Copy for Candidate<P> {}
 
-/// By what right an entry point claims its name.
+/// The reason why an entry point claims its name. A built-in name and an override exclude all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The group itself declares it.
     BuiltIn,
-    /// A collector brought it.
+    /// A collector found it.
     Linked,
     /// `register` was called for it.
     Registered,
     /// `register_override` was called for it.
     Override,
-    /// `register` was called for it and refused: it is listed, and never used.
+    /// `register` refused it: reports list it, and it never has the name.
     Refused,
 }
 
-/// What becomes of a candidate.
+/// The decision on one candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is behind the name.
+    /// The candidate has the name.
     On,
-    /// A switch turns it off.
+    /// A switch disables the candidate.
     Off {
         /// The switch.
         by: Arc<str>,
     },
-    /// Others have the name.
+    /// Other candidates have or claim the name.
     Duplicate {
         /// The others.
         of: Arc<[String]>,
     },
 }
 
-/// One verdict for each of `candidates`, which all claim one name. At most one is on.
+/// One verdict for each of `candidates`, which all claim one name. At most one verdict is [`Verdict::On`].
 ///
-/// The order of the rules: reserved words and built-in names, overrides, switches, duplicates. Switches come
-/// before duplicates, so that turning one of two claimants off is a remedy.
+/// The rules apply in this order: reserved words and built-in names, overrides, switches, duplicates. Switches come
+/// before duplicates, so that a user can resolve a duplicate by disabling one of the two.
 pub(crate) fn judge<P: ?Sized>(
     candidates: &[Candidate<P>],
     reserved: bool,
@@ -111,23 +111,23 @@ pub(crate) fn judge<P: ?Sized>(
         .collect()
 }
 
-/// What a name as a whole comes to.
+/// The decision on a name as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// This candidate is behind the name.
+    /// This candidate has the name.
     On(usize),
-    /// Nothing is, because this candidate is switched off.
+    /// No candidate has the name: this one is disabled.
     Off(usize),
-    /// Nothing is, because these candidates exclude each other.
+    /// No candidate has the name: these exclude each other.
     Duplicate(Vec<usize>),
 }
 
-/// What the verdicts on all candidates, of which there is at least one, come to.
+/// The decision on a name, from the verdicts on its candidates. There is at least one candidate.
 pub(crate) fn standing<P: ?Sized>(candidates: &[Candidate<P>], verdicts: &[Verdict]) -> Standing {
     if let Some(at) = verdicts.iter().position(|verdict| *verdict == Verdict::On) {
         return Standing::On(at);
     }
-    // An override has pushed the others aside, also when it is off.
+    // An override excludes the others, even if it is disabled.
     let is_off = |at: &usize| matches!(verdicts[*at], Verdict::Off { .. });
     let last_override = candidates.iter().rposition(|candidate| candidate.claim == Claim::Override);
     if let Some(at) = last_override.filter(is_off) {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_comes_to_follows_from_the_verdicts() {
+    fn the_standing_of_a_name_follows_from_the_verdicts() {
         let name = |claims: &[(usize, Claim)], switches: &Switches| {
             let candidates: Vec<_> =
                 claims.iter().map(|&(at, claim)| Candidate { point: &POINTS[at], claim }).collect();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserved_word_is_nobodys() {
+    fn a_reserved_word_belongs_to_no_entry_point() {
         let candidates = [Candidate { point: &POINTS[A], claim: Claim::Linked }];
         let verdicts = judge(&candidates, true, &Settings::from_code(&Switches::default()));
         assert_eq!(

@@ -1,15 +1,15 @@
-//! A value that changes seldom and is read without a lock.
+//! A value that changes rarely and is read without a lock.
 
 use crate::sync::{Mutex, MutexGuard, OnceLock, Orphaned};
 
-/// All versions of a value, of which the newest counts.
+/// A list of all versions of a value. Readers use the newest.
 ///
-/// Versions are only added, so that a reader takes no lock: not that of a thread which does not exist in a child of
-/// `fork` either. A version that is no longer the newest stays, which is for what changes a few times in the life of
-/// a program.
+/// Versions are only added, so that a reader takes no lock. In a child of `fork`, a thread that no longer exists may
+/// hold the lock, and readers still do not wait. Old versions are never freed: use it for a value that changes a few
+/// times in the life of a program.
 pub(crate) struct Versions<T> {
     first: Version<T>,
-    /// Held while a version is added.
+    /// Locked while a version is added.
     adding: Mutex<()>,
 }
 
@@ -47,7 +47,7 @@ impl<T> Versions<T> {
 }
 
 impl<'a, T> Writer<'a, T> {
-    /// What no other thread can change meanwhile.
+    /// The newest version. No other thread adds one while this writer exists.
     pub(crate) fn newest(&self) -> &'a T {
         self.versions.newest()
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_counts_and_those_before_it_stay() {
+    fn readers_get_the_newest_version_and_references_to_old_ones_stay_valid() {
         let versions = Versions::new("first".to_owned());
         let first = versions.newest();
         let writer = versions.writer().unwrap();

@@ -1,4 +1,4 @@
-//! Collecting through inventory's constructors.
+//! The collector inventory: constructors that run before `main`.
 
 use crate::collect::{Autoload, Submission};
 
@@ -12,7 +12,7 @@ pub(crate) fn submissions() -> impl Iterator<Item = &'static Submission> {
 
 pub(crate) const PRESENT: bool = true;
 
-// Not public API.
+// Not public API. Submits an element to inventory.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __submit {

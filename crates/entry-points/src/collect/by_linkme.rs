@@ -1,8 +1,8 @@
-//! Collecting through linkme's linker sections.
+//! The collector linkme: linker sections.
 
 use crate::collect::Autoload;
 
-/// Every `autoload!` line of the program, whatever the group.
+/// Every `autoload!` line of the program. One slice serves all groups.
 #[linkme::distributed_slice]
 pub static ENTRY_POINTS_AUTOLOADS: [Autoload];
 
@@ -15,7 +15,7 @@ pub(crate) fn autoloads() -> &'static [Autoload] {
 
 pub(crate) const PRESENT: bool = true;
 
-// Not public API. A slice that is declared by `group!`.
+// Not public API. A slice that `group!` declares.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __linked_slice {
@@ -27,7 +27,7 @@ macro_rules! __linked_slice {
     };
 }
 
-// Not public API. An element of a slice. The crate path spares the calling crate a dependency on linkme.
+// Not public API. An element of a slice. With the crate path, the calling crate needs no dependency on linkme.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __linked_static {

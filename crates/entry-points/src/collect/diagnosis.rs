@@ -1,14 +1,15 @@
-//! What the collectors saw in this binary, and what to advise where one of them sees nothing.
+//! Which collectors work in this binary, and the advice to the user if one of them does not.
 
 use crate::collect::Autoload;
 
 /// Whether a collector works in this binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It is not part of this build.
+    /// The collector is not part of this build.
     Absent,
-    /// It does not even see this crate's own sentinel.
+    /// The collector does not find even the sentinel of this crate.
     Blind,
+    /// The collector finds the sentinel.
     Works,
 }
 
@@ -24,19 +25,19 @@ impl Status {
     }
 }
 
-/// What the collectors saw, apart from the entry points themselves.
+/// The results of collecting, apart from the entry points themselves.
 #[derive(Clone)]
 pub(crate) struct Findings {
     pub(crate) linkme: Status,
     pub(crate) inventory: Status,
-    /// The `autoload!` lines of the program, by where they stand.
+    /// The `autoload!` lines of the program, sorted by module.
     pub(crate) autoloads: Vec<&'static Autoload>,
-    /// The group's own slice could not be read.
+    /// The message of linkme's panic, if the group's slice could not be read.
     pub(crate) broken_slice: Option<String>,
 }
 
 impl Findings {
-    /// Collectors that do not work in this binary, each with its remedy.
+    /// A message for each collector that does not work in this binary, with the remedy.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(panic) = &self.broken_slice {
@@ -66,10 +67,10 @@ impl Findings {
         self.linkme != Status::Works && self.inventory != Status::Works && self.autoloads.is_empty()
     }
 
-    /// For somebody who misses an entry point: which crates bring their dependencies along.
+    /// Advice for a user who misses an entry point: which `autoload!` lines there are, or which line to write.
     pub(crate) fn advice(&self, autoload_line: &str) -> Option<String> {
         match self.autoloads[..] {
-            // Then there is no telling whether a line was written.
+            // If no collector works, this crate cannot know whether the program has a line.
             [] if self.is_blind() => None,
             [] => Some(format!(
                 "this program has no `autoload!` line, and rustc leaves out each dependency that no source line \
@@ -85,7 +86,7 @@ impl Findings {
 mod tests {
     use super::*;
 
-    const ALL_WELL: Findings = Findings {
+    const WORKING: Findings = Findings {
         linkme: Status::Works,
         inventory: Status::Absent,
         autoloads: Vec::new(),
@@ -94,28 +95,28 @@ mod tests {
 
     static NOTHING: Autoload = Autoload::new("app", &[]);
 
-    fn advice(seen: &Findings) -> String {
-        seen.advice("x::autoload!();").unwrap_or_default()
+    fn advice(findings: &Findings) -> String {
+        findings.advice("x::autoload!();").unwrap_or_default()
     }
 
     #[test]
-    fn nothing_is_in_trouble_when_all_is_well() {
-        assert_eq!(ALL_WELL.problems(), [""; 0]);
+    fn working_collectors_have_no_problems() {
+        assert_eq!(WORKING.problems(), [""; 0]);
     }
 
     #[test]
-    fn a_program_without_autoload_is_told_the_line_to_write() {
-        assert!(advice(&ALL_WELL).contains("write `x::autoload!();` once"), "{}", advice(&ALL_WELL));
-        let written = Findings { autoloads: vec![&NOTHING], ..ALL_WELL };
+    fn the_advice_for_a_program_without_autoload_is_the_line_to_write() {
+        assert!(advice(&WORKING).contains("write `x::autoload!();` once"), "{}", advice(&WORKING));
+        let written = Findings { autoloads: vec![&NOTHING], ..WORKING };
         assert_eq!(advice(&written), "`autoload!` in module `app` links no crate");
     }
 
     #[test]
     fn a_blind_collector_is_reported_with_the_remedy() {
-        let blind = Findings { linkme: Status::Blind, ..ALL_WELL };
+        let blind = Findings { linkme: Status::Blind, ..WORKING };
         assert!(blind.problems()[0].contains("turn on the feature `inventory`"), "{:?}", blind.problems());
-        assert_eq!(advice(&blind), "", "whether the line is there cannot be known");
-        let wasm = Findings { linkme: Status::Absent, inventory: Status::Blind, ..ALL_WELL };
+        assert_eq!(advice(&blind), "", "without a collector, the line would not be found either");
+        let wasm = Findings { linkme: Status::Absent, inventory: Status::Blind, ..WORKING };
         assert!(wasm.problems()[0].contains("even that of `entry-points` itself"), "{:?}", wasm.problems());
         let by_autoload = Findings { autoloads: vec![&NOTHING], ..blind.clone() };
         let by_inventory = Findings { inventory: Status::Works, ..blind };
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_slice_that_cannot_be_read_is_reported() {
-        let broken = Findings { broken_slice: Some("duplicate slice".to_owned()), ..ALL_WELL };
+        let broken = Findings { broken_slice: Some("duplicate slice".to_owned()), ..WORKING };
         assert!(broken.problems()[0].contains("(duplicate slice)"), "{:?}", broken.problems());
     }
 }

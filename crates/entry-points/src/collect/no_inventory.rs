@@ -1,4 +1,4 @@
-//! Standing in for inventory where linkme does its work.
+//! An empty stand-in for inventory, on targets with linkme.
 
 use crate::collect::Submission;
 
@@ -8,7 +8,7 @@ pub(crate) fn submissions() -> impl Iterator<Item = &'static Submission> {
 
 pub(crate) const PRESENT: bool = false;
 
-// Not public API.
+// Not public API. Submits nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __submit {

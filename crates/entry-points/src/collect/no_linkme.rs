@@ -1,4 +1,4 @@
-//! Standing in for linkme where it does not build.
+//! An empty stand-in for linkme, on targets where it does not build.
 
 use crate::collect::Autoload;
 
@@ -8,7 +8,7 @@ pub(crate) fn autoloads() -> &'static [Autoload] {
 
 pub(crate) const PRESENT: bool = false;
 
-// Not public API. See the other `__linked_slice`.
+// Not public API. An empty slice.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __linked_slice {
@@ -18,7 +18,7 @@ macro_rules! __linked_slice {
     };
 }
 
-// Not public API. See the other `__linked_static`.
+// Not public API. A plain static, which `entry_points!` submits to inventory.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __linked_static {

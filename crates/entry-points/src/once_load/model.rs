@@ -4,9 +4,10 @@
 //! RUSTFLAGS='--cfg loom' cargo test --release -p entry-points --lib once_load::model
 //! ```
 //!
-//! The models use loom, since shuttle only samples interleavings. They are small enough to try all of them; the largest
-//! tries those with few preemptions. `sync/of_loom.rs` adds the `const` constructors and the `OnceLock` that loom does not
-//! have, and `lazy_static` makes the graph. A load panics by `resume_unwind`, so that no panic hook prints.
+//! The models use loom, since shuttle only samples interleavings. They are small enough to try all of them; the
+//! largest tries those with few preemptions. `sync/of_loom.rs` adds the `const` constructors and the `OnceLock` that
+//! loom does not have, and `lazy_static` makes the graph. A load panics by `resume_unwind`, so that no panic hook
+//! prints.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Loom's locks in place of the standard library's: in a model, loom decides at each of them which thread runs next.
+//! Loom's locks in place of the standard library's. At each of them loom decides which thread runs next.
 //!
-//! Loom makes its objects in a model only, while statics have to be constants, so each object is made at its first
-//! use. There is no `fork` in a model.
+//! Loom's objects exist only in a model and have no `const` constructors, so each is made at its first use. There is no
+//! `fork` in a model.
 
 use std::sync::PoisonError;
 
@@ -48,9 +48,9 @@ impl Condvar {
     }
 }
 
-/// Loom has none. The value is there once the flag says so; whether other threads see the flag is loom's decision.
+/// Loom does not have this type. The flag says whether the value is set, and loom decides when other threads see it.
 ///
-/// The thread that first uses the flag makes it, which has to happen before other threads can. `default` does so.
+/// The first use makes the flag, and must happen before other threads share the cell. `default` makes it at once.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
@@ -76,7 +76,7 @@ impl<T> OnceLock<T> {
         Ok(())
     }
 
-    /// Outside of the models' reach: no model races to make a value.
+    /// Not modelled: in no model do two threads race here.
     pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         let value = self.value.get_or_init(make);
         self.is_set().store(true, Ordering::Release);

@@ -1,7 +1,7 @@
 //! The standard library's locks, for a process that may be forked.
 //!
-//! A poisoned lock is taken all the same: no plugin's code runs while one is held, so a panic inside a critical
-//! section would be a defect of this crate, and refusing every later look-up would make one defect two.
+//! Poisoning is ignored. No plugin's code runs while a lock is held, so a panic in a critical section is a defect of
+//! this crate; an error from every later look-up would be a second one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, TryLockError};
@@ -16,15 +16,14 @@ pub(crate) fn this_thread() -> ThreadId {
     thread::current().id()
 }
 
-/// A lock that a child of `fork` never waits for in vain: if a thread of the parent held it, locking is an error.
+/// A mutex that returns [`Orphaned`] if a thread of the parent process held it at the time of the fork.
 ///
-/// The first thread of a process that comes to the lock tries it, and all others of that process wait for its
-/// verdict. No other thread of the process holds the lock yet, so if it is held, its holder is a thread of the
-/// parent.
+/// In each process, the first thread that locks it uses `try_lock`, and all others wait for the verdict. No other
+/// thread of the process holds the lock at that moment. So if it is held, its holder is a thread of the parent.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T> {
     inner: std::sync::Mutex<T>,
-    /// The last verdict, and the process that it is for: `process << 2 | verdict`.
+    /// The last verdict and its process: `process << 2 | verdict`.
     verdict: AtomicU32,
 }
 
@@ -46,7 +45,7 @@ impl<T> Mutex<T> {
     }
 
     fn is_orphaned(&self) -> bool {
-        // A process has a number above zero, so that no process begins with a verdict.
+        // The number of a process is above zero, so that the initial value is no process's verdict.
         let process = process() << 2;
         let mut seen = self.verdict.load(Ordering::Acquire);
         loop {
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_waited_for_within_its_process() {
+    fn threads_of_one_process_wait_for_the_lock() {
         let mutex = Mutex::new(0);
         thread::scope(|scope| {
             for _ in 0..4 {
