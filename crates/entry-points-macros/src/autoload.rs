@@ -67,16 +67,17 @@ fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
 
 /// Links each crate and refers to its hidden constant, if it has one.
 ///
-/// Whether it has one cannot be asked, but name lookup decides it: in the inner block the crate's glob import
-/// wins if it exports the constant; otherwise the outer, empty one is found. The reference is an ordinary typed
-/// path, so it needs no linker section of the other crate, and a crate that was built against another version of
-/// entry-points is a compile error.
+/// A macro cannot find out whether a crate has the constant, but name lookup can. If the crate exports it, the glob
+/// import of the inner block finds it. Otherwise the lookup finds the empty constant of the outer block.
+///
+/// The reference is an ordinary typed path, so it needs no linker section of the other crate. A crate that was built
+/// against another version of entry-points is a compile error.
 fn link(names: &BTreeSet<String>) -> Output {
     let krate = Output::CRATE;
     let mut output = Output::default();
     output.text("const _: () = {");
     for name in names {
-        // Not `extern crate`: that would become the crate's name in the user's error messages.
+        // Not `extern crate`, whose name for the crate would show in the user's error messages.
         output.text(&format!("#[allow(unused_imports)] use ::r#{name} as _;"));
     }
     output.text(&format!(

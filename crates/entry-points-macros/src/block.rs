@@ -6,7 +6,7 @@ use crate::source::{Angles, Error, Output, Tokens};
 
 /// One static of the block.
 struct Element {
-    /// All attributes but `distributed_slice`, each as the tokens between its brackets.
+    /// All attributes except `distributed_slice`, each as the tokens between its brackets.
     attributes: Vec<TokenStream>,
     /// The path inside `#[distributed_slice(…)]`.
     group: TokenStream,
@@ -62,7 +62,8 @@ fn is_named(attribute: &TokenStream, name: &str) -> bool {
     matches!(attribute.clone().into_iter().next(), Some(TokenTree::Ident(ident)) if ident.to_string() == name)
 }
 
-/// The static itself, as linkme's element where there is linkme, and as inventory's submission where that is on.
+/// The static itself, as an element for linkme and a submission for inventory. On targets without one of the
+/// collectors, its macro expands to nothing.
 fn emit_static(output: &mut Output, element: &Element) {
     let krate = Output::CRATE;
     output.text(&format!("{krate}::__linked_static! {{ ("));
@@ -72,7 +73,7 @@ fn emit_static(output: &mut Output, element: &Element) {
         output.text("#[").tokens(attribute.clone()).text("]");
     }
     output.tokens(element.visibility.clone()).text("static").tokens(TokenTree::from(element.name.clone()));
-    // An argument, not the receiver of a method: so the type of the static reaches the closures in the value.
+    // As an argument and not the receiver of a method, so that the closures in the value get the type of the static.
     output.text(":").tokens(element.ty.clone()).text(&format!("= {krate}::__private::with_origin("));
     output.tokens(element.value.clone()).text(&format!(
         ", {krate}::__private::Origin::new(
@@ -98,7 +99,7 @@ fn registration(output: &mut Output, element: &Element) {
     output.tokens(element.group.clone()).text(">(&").tokens(TokenTree::from(element.name.clone())).text(")");
 }
 
-/// Repeats the element's `#[cfg(…)]` on what refers to it.
+/// Repeats the element's `#[cfg(…)]` on the code that refers to it.
 fn conditions(output: &mut Output, element: &Element) {
     for attribute in element.attributes.iter().filter(|attribute| is_named(attribute, "cfg")) {
         output.text("#[").tokens(attribute.clone()).text("]");

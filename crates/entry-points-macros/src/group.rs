@@ -28,15 +28,16 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     let unique = unique_name(&slice.to_string());
     let mut output = Output::default();
 
-    // In a module of their own, below, `super::` and `self::` in the user's types would mean something else.
+    // The aliases stay outside of the module below, where `super::` and `self::` in the user's types would be other
+    // paths.
     output.text(&format!("#[doc(hidden)] #[allow(non_camel_case_types)] type {unique}_Element ="));
     output.tokens(element).text(";");
     output.text(&format!("#[doc(hidden)] #[allow(non_camel_case_types)] type {unique}_Plugin ="));
     output.tokens(plugin.clone()).text(";");
 
-    // linkme knows a slice by the bare identifier of its static, and two crates with a slice called DECODERS
-    // stop each other. So the static gets a name of its own and its short name by re-export, which carries three
-    // things at once: the static, linkme's macro, and the type that leads from the slice to its group.
+    // linkme identifies a slice by the bare identifier of its static: two crates with a slice called DECODERS would
+    // make each other panic. So the static has a unique name, and the short name is a re-export of three items at
+    // once: the static, linkme's macro, and the type that leads from the slice to its group.
     output.text(&format!(
         "#[doc(hidden)] #[allow(non_snake_case, unreachable_pub, private_interfaces, clippy::wildcard_imports)]
         pub mod {unique} {{
@@ -96,8 +97,8 @@ fn angle_brackets(input: &mut Tokens) -> Result<TokenStream, Error> {
     Err(input.unexpected(None, "`>`"))
 }
 
-/// One name for one slice in the whole program. The version is left out on purpose: two versions of a
-/// framework in one program then stop with linkme's own message instead of splitting the group without a word.
+/// A name for the slice that is unique in the whole program. It does not contain the version on purpose: with two
+/// versions of a framework in one program linkme panics, and the group is not silently split in two.
 fn unique_name(slice: &str) -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
     let krate = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();

@@ -1,16 +1,18 @@
-//! The procedural macros of `entry-points`, which re-exports them; use that crate.
+//! The procedural macros of `entry-points`. Use that crate, which re-exports them.
 //!
-//! Not public API: every macro here takes the path of `entry-points` as its first token, put there by a
-//! `macro_rules` wrapper as `$crate`, so that a crate which re-exports the wrapper needs nothing else.
-//! There are no dependencies, on purpose: this crate stands in the critical path of every build.
+//! They are not public API. Each macro takes the path of `entry-points` as its first token, which a `macro_rules`
+//! wrapper passes as `$crate`. So a crate can re-export the wrapper, and its users need no dependency on
+//! `entry-points`.
 //!
-//! | file | concern |
+//! This crate has no dependencies, because every build has to wait for it.
+//!
+//! | Module | Content |
 //! |---|---|
-//! | `rustc_args` | the `--extern` list that Cargo hands to rustc |
-//! | `autoload` | `autoload!()`: that list as `extern crate` lines and direct references |
-//! | `block` | `entry_points! { … }`: what a plugin crate offers |
-//! | `group` | `group! { … }`: what a framework collects |
-//! | `source` | source text in, tokens out, and errors with a place |
+//! | `rustc_args` | the `--extern` list that Cargo passes to rustc |
+//! | `autoload` | `autoload!()`: names each crate of that list and refers to its entry points |
+//! | `block` | `entry_points! { … }`: the entry points of a plugin crate |
+//! | `group` | `group! { … }`: a distributed slice and its group |
+//! | `source` | a small parser, a quoter, and errors with a span |
 
 mod autoload;
 mod block;

@@ -1,33 +1,33 @@
-//! The `--extern NAME=PATH` list that Cargo hands to rustc for exactly the target being built.
+//! The `--extern NAME=PATH` list that Cargo passes to rustc for the target being built.
 //!
-//! rustc only *offers* a crate that stands in Cargo.toml; it links the crate when some path names it
-//! (the rustc book, "--extern"; rust-lang/cargo#9391). The list is the one place that knows what this target
-//! depends on, with features, target tables, renames and dev-dependencies already decided. No one promises
-//! that a procedural macro may read its host's arguments, hence [`Externs::Unknown`] and `autoload!(only …)`.
+//! rustc links a crate of Cargo.toml only if some path names it (the rustc book, "--extern"; rust-lang/cargo#9391).
+//! Only this list has the dependencies of the target, with features, target tables, renames and dev-dependencies
+//! applied. No one guarantees that a procedural macro may read rustc's arguments, hence [`Externs::Unknown`] and
+//! `autoload!(only …)`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// What the host process says about the crates of this target.
+/// The crates of this target, if the host process of the macro shows them.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Externs {
-    /// Names as the source code would write them, sorted.
+    /// The names in Rust source code, sorted.
     Known(BTreeSet<String>),
-    /// An IDE expands the macro; it has no list, and nothing is linked.
+    /// An IDE expands the macro. It has no list, and links nothing.
     Ide,
-    /// The host is no IDE and shows no list: saying nothing would lose every plugin in silence.
+    /// The host is not an IDE and shows no list. Without an error, every plugin would be lost silently.
     Unknown,
 }
 
 pub(crate) fn externs() -> Externs {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     if args.is_empty() {
-        // A shared library gets no arguments from musl's start-up code; Linux has them all the same.
+        // musl's start-up code passes no arguments to a shared library, but Linux has them in `/proc`.
         args = proc_self_cmdline();
     }
     match from_args(args, |path| std::fs::read_to_string(path).ok()) {
-        // Asked last: a list is a list, whatever stands in the environment.
+        // Checked last: a list counts even if the environment looks like an IDE's.
         Externs::Unknown if is_ide(|name| std::env::var_os(name).is_some(), std::env::args_os().next()) => {
             Externs::Ide
         }
@@ -54,9 +54,9 @@ fn proc_self_cmdline() -> Vec<OsString> {
 fn from_args(args: Vec<OsString>, read: impl Fn(&str) -> Option<String>) -> Externs {
     let mut expanded = Vec::new();
     for arg in args {
-        // Names are ASCII; a path that is not Unicode may lose its bytes here without harm.
+        // Names are ASCII. The lossy conversion changes only paths, which are not used.
         let arg = arg.to_string_lossy().into_owned();
-        // rustc reads one argument a line from `@file`; rustdoc passes its doctests' list that way.
+        // rustc reads one argument per line from `@file`. rustdoc passes the list of doctests that way.
         match arg.strip_prefix('@').and_then(&read) {
             Some(file) => expanded.extend(file.lines().map(str::to_owned)),
             None => expanded.push(arg),
@@ -77,8 +77,8 @@ fn from_args(args: Vec<OsString>, read: impl Fn(&str) -> Option<String>) -> Exte
     if seen { Externs::Known(names) } else { Externs::Unknown }
 }
 
-/// The name in `[options:]NAME=PATH`; none for an entry without a path (a crate of the compiler's own) and for
-/// one outside the prelude (`noprelude`), which no `::NAME` path could reach.
+/// The name in `[options:]NAME=PATH`. `None` for a crate without a path, which is the compiler's own, and for one
+/// with the option `noprelude`, which a path `::NAME` cannot reach.
 fn extern_name(value: &str) -> Option<String> {
     let (name, _path) = value.split_once('=')?;
     let (options, name) = name.rsplit_once(':').unwrap_or(("", name));

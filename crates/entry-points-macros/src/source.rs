@@ -1,8 +1,8 @@
-//! Source text in, tokens out: enough of a parser and of a quoter for three small macros.
+//! A parser and a quoter, just large enough for three small macros.
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
-/// Why a macro could not be expanded, and where to point.
+/// Why a macro cannot be expanded, with the span of the mistake.
 pub(crate) struct Error {
     pub(crate) at: Span,
     pub(crate) message: String,
@@ -37,8 +37,10 @@ impl Error {
     }
 }
 
-/// Runs one macro: `input` is `[$crate] the user's tokens`, and wherever the output says [`Output::CRATE`]
-/// the `$crate` token goes. Its text does not parse back, so it has to travel as a token.
+/// Expands one macro, of which `input` is `[$crate] the user's tokens`.
+///
+/// The `$crate` token replaces [`Output::CRATE`] in the output. It has to stay a token, since its text does not parse
+/// back.
 pub(crate) fn expand(input: TokenStream, body: fn(&mut Tokens) -> Result<Output, Error>) -> TokenStream {
     let mut tokens = Tokens::new(input);
     let result = tokens.group(Delimiter::Bracket, "the path of entry-points").and_then(|krate| {
@@ -48,16 +50,16 @@ pub(crate) fn expand(input: TokenStream, body: fn(&mut Tokens) -> Result<Output,
     result.unwrap_or_else(Error::into_tokens)
 }
 
-/// What `<` and `>` are in the tokens at hand.
+/// How to read `<` and `>`.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Angles {
-    /// Brackets: in a type, which may hold the end inside of them.
+    /// As brackets: in a type, where the end may also occur between them.
     Pair,
-    /// Operators, most likely: in a value, where what has brackets has no end inside of them.
+    /// As operators: in a value, where the end does not occur between angle brackets.
     Operators,
 }
 
-/// The user's tokens, read from the left.
+/// The user's tokens, read from left to right.
 pub(crate) struct Tokens {
     rest: std::iter::Peekable<proc_macro::token_stream::IntoIter>,
     last: Span,
@@ -131,7 +133,7 @@ impl Tokens {
                     '>' if !after_dash => depth = depth.saturating_sub(1),
                     _ => {}
                 }
-                // The `>` of `->` closes nothing.
+                // The `>` of `->` is not a bracket.
                 after_dash = punct.as_char() == '-';
             } else {
                 after_dash = false;
@@ -172,7 +174,7 @@ impl Tokens {
     }
 }
 
-/// The expansion under construction: our own text, with the user's tokens between.
+/// The expansion under construction: source text of this crate, with the user's tokens in between.
 #[derive(Default)]
 pub(crate) struct Output {
     source: String,
@@ -180,19 +182,19 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Stands for the path of entry-points in [`Output::text`].
+    /// A placeholder for the path of entry-points in [`Output::text`].
     pub(crate) const CRATE: &'static str = "__entry_points_crate__";
 
     const HOLE: &'static str = "__entry_points_hole_";
 
-    /// Adds source text of our own.
+    /// Adds source text of this crate.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.source.push_str(text);
         self.source.push(' ');
         self
     }
 
-    /// Adds tokens of the user's, spans included, so that errors in them point at them.
+    /// Adds the user's tokens with their spans, so that errors point at them.
     pub(crate) fn tokens(&mut self, tokens: impl Into<TokenStream>) -> &mut Self {
         let hole = format!("{}{}__ ", Self::HOLE, self.holes.len());
         self.holes.push(tokens.into());
@@ -201,7 +203,7 @@ impl Output {
     }
 
     fn into_tokens(self, krate: &TokenStream) -> TokenStream {
-        let source: TokenStream = self.source.parse().expect("the text of our own expansions parses");
+        let source: TokenStream = self.source.parse().expect("the source text of an expansion parses");
         fill(source, krate, &self.holes)
     }
 }

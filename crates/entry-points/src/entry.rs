@@ -65,7 +65,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         }
     }
 
-    /// Whether the entry can be loaded: it is neither disabled nor a duplicate. Runs no plugin's code and takes no
+    /// Whether the entry may be used: it is neither disabled nor a duplicate. Runs no plugin's code and takes no
     /// lock. If this returns `false`, the error of [`load`](Self::load) says why.
     #[must_use]
     pub fn is_usable(self) -> bool {

@@ -193,7 +193,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.table().index.find(name).map(Entry)
     }
 
-    /// The entry called `name`, if it can be loaded: it is neither disabled nor a duplicate. Runs no plugin's code and
+    /// The entry called `name`, if it may be used: it is neither disabled nor a duplicate. Runs no plugin's code and
     /// takes no lock. Allocates nothing unless it fails.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! A child of `fork` finds what was loaded and gets errors for the rest, whatever other threads of its parent were
-//! in the middle of. Those threads do not exist in the child, so a lock that one of them held is never released.
+//! A child of `fork` finds the plugins that its parent had loaded, gets errors for the others, and never hangs. The
+//! other threads of the parent do not exist in the child, so a lock that one of them held is never released.
 
 #![cfg(unix)]
 #![allow(missing_docs)]
@@ -17,7 +17,7 @@ const FORKS: usize = 200;
 /// A child takes milliseconds; a busy machine takes longer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How many children there were so far, or are about to be.
+/// The number of children so far, the next one included.
 static CHILDREN: AtomicUsize = AtomicUsize::new(0);
 
 /// How a child ended.
@@ -73,7 +73,7 @@ fn in_many_children(disturbances: &[fn()], body: fn() -> c_int) {
                 }
             });
         }
-        // What hangs five times need not hang a hundred times.
+        // Five bad children are enough.
         while children < FORKS && bad.len() < 5 {
             children += 1;
             CHILDREN.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ fn fail() -> Result<Box<u32>, LoadFailure> {
     Err(LoadFailure::new("on purpose"))
 }
 
-/// A name that nothing has claimed yet, up to a limit: reports list all names.
+/// An entry point with a new name. `None` after a limit, since reports list all names.
 fn fresh(prefix: &str, counter: &AtomicUsize) -> Option<&'static EntryPoint<u32>> {
     let n = counter.fetch_add(1, Ordering::Relaxed);
     (n < 200).then(|| {
@@ -141,7 +141,7 @@ fn loading_never_hangs_in_a_child() {
     let retry = || assert!(GROUP.retry("fails").is_err());
     let report = || drop(GROUP.report());
     in_many_children(&[retry, retry, report], || {
-        // Whether these can be loaded depends on what the threads of the parent were doing.
+        // The outcomes depend on the threads of the parent at the time of the fork.
         let outcomes =
             [GROUP.load("linked"), GROUP.retry("linked"), GROUP.load("fails"), GROUP.retry("fails")];
         let expected = outcomes.iter().all(|outcome| match outcome {
@@ -160,7 +160,7 @@ fn loading_never_hangs_in_a_child() {
 
 #[test]
 fn the_first_use_of_a_group_never_hangs_in_a_child() {
-    /// Made by the parent one after the other, each used at once.
+    /// The parent makes one group after the other and uses each at once.
     static NEWEST: AtomicPtr<Group<u32>> = AtomicPtr::new(std::ptr::null_mut());
     static USES: AtomicUsize = AtomicUsize::new(0);
     fn newest() -> &'static Group<u32> {
@@ -168,7 +168,7 @@ fn the_first_use_of_a_group_never_hangs_in_a_child() {
         unsafe { NEWEST.load(Ordering::Acquire).as_ref() }.expect("there is one")
     }
     let first_use = || {
-        // Groups are never freed, so there are some for each child, begun as it is forked.
+        // Groups are never freed, so each child has a limited number of them.
         if USES.load(Ordering::Relaxed) < 100 * CHILDREN.load(Ordering::Relaxed) {
             USES.fetch_add(1, Ordering::Relaxed);
             NEWEST.store(
@@ -184,7 +184,7 @@ fn the_first_use_of_a_group_never_hangs_in_a_child() {
 }
 
 #[test]
-fn what_the_parent_was_loading_is_an_error_in_a_child() {
+fn an_entry_that_the_parent_was_loading_is_an_error_in_a_child() {
     static GROUP: Group<u32> = Group::new("test.fork.underway");
     static SLOW: EntryPoint<u32> = EntryPoint::new("slow", || {
         LOADING.wait();

@@ -1,4 +1,4 @@
-//! How entry points load: once, in parallel, without a deadlock, and with failures that stay their own.
+//! How entry points load: once, in parallel, without a deadlock, and without harm to others if one fails.
 
 #![allow(missing_docs)]
 
@@ -13,7 +13,7 @@ use entry_points::{EntryPoint, Group, LoadError, LoadFailure, State};
 type Plugin = &'static str;
 type Loaded = Result<Box<Plugin>, LoadFailure>;
 
-/// A group of its own for each test, so that tests do not meet.
+/// A separate group for each test, so that tests do not share state.
 macro_rules! group {
     ($($name:ident: $load:expr),* $(,)?) => {{
         static GROUP: Group<Plugin> = Group::new("test.plugins");
@@ -68,7 +68,7 @@ fn the_first_use_from_64_threads_loads_once() {
 #[test]
 fn listing_and_looking_up_load_nothing() {
     fn load() -> Loaded {
-        panic!("nobody asked for it")
+        panic!("its name is not used")
     }
     let group = group! { lazy: load };
     assert_eq!(group.names().collect::<Vec<_>>(), ["lazy"]);
@@ -95,7 +95,7 @@ fn different_names_load_in_parallel() {
 }
 
 #[test]
-fn an_error_a_panic_and_an_absence_harm_only_themselves() {
+fn an_error_a_panic_and_a_missing_driver_harm_only_their_own_entry() {
     #[derive(Debug, thiserror::Error)]
     #[error("outer")]
     struct Outer(#[source] std::io::Error);
@@ -118,7 +118,7 @@ fn an_error_a_panic_and_an_absence_harm_only_themselves() {
     );
     assert!(outcomes[3].1.is_none());
 
-    // Asking again returns the original cause, its chain included.
+    // A later use returns the original cause with its chain.
     let error = group.load("fails").unwrap_err();
     assert_eq!(error.to_string(), "`fails` of test.plugins (plugin-fails 1.2.3) failed to load: outer");
     assert_eq!(error.source().unwrap().to_string(), "inner");
@@ -158,7 +158,7 @@ fn a_panic_with_an_odd_payload_is_a_failure_too() {
 }
 
 #[test]
-fn an_error_that_cannot_be_displayed_is_its_plugins_own_failure() {
+fn an_error_whose_display_panics_is_a_failure_of_its_plugin_only() {
     #[derive(Debug)]
     struct Unspeakable;
     impl std::fmt::Display for Unspeakable {
@@ -193,7 +193,7 @@ fn failures_that_quote_the_report_do_not_grow_with_each_other() {
 }
 
 #[test]
-fn debug_tells_what_display_tells_and_the_causes() {
+fn debug_shows_the_message_and_the_causes() {
     fn load() -> Loaded {
         Err(LoadFailure::new("could not start").with_source(std::io::Error::other("device busy")))
     }
@@ -258,7 +258,7 @@ fn an_entry_that_loads_itself_gets_an_error_that_shows_it() {
     GROUP.register(&POINT).unwrap();
     let error = within_a_minute(|| GROUP.load("narcissus").unwrap_err());
     assert!(error.to_string().contains("needs itself to load: narcissus -> narcissus"), "{error}");
-    // Nothing further out is in progress, so this failure is remembered.
+    // No outer entry is loading, so this failure is remembered.
     assert!(matches!(GROUP.get("narcissus").unwrap().state(), State::Failed { .. }));
 }
 
@@ -281,10 +281,10 @@ fn a_cycle_across_groups_names_the_groups() {
 }
 
 #[test]
-fn a_failure_that_came_from_a_cycle_further_out_is_not_remembered() {
+fn a_failure_that_comes_from_a_cycle_through_an_outer_entry_is_not_remembered() {
     static GROUP: Group<Plugin> = Group::new("test.further_out");
     static B_LOADS: AtomicUsize = AtomicUsize::new(0);
-    // a needs b, b needs a; but a can do without b.
+    // a needs b, b needs a, but a recovers from a failure of b.
     static A: EntryPoint<Plugin> = EntryPoint::new("a", || {
         assert!(GROUP.load("middle").is_err());
         Ok(Box::new("a"))
@@ -303,7 +303,7 @@ fn a_failure_that_came_from_a_cycle_further_out_is_not_remembered() {
     }
     within_a_minute(|| {
         assert_eq!(*GROUP.load("a").unwrap(), "a");
-        // Both failed only because `a` was not there yet.
+        // Both failed only because `a` was not loaded yet.
         assert!(matches!(GROUP.get("b").unwrap().state(), State::Linked));
         assert!(matches!(GROUP.get("middle").unwrap().state(), State::Linked));
         assert_eq!(*GROUP.load("middle").unwrap(), "middle");
@@ -349,7 +349,7 @@ fn two_threads_that_need_each_others_entry_do_not_hang() {
         let b = GROUP.load("b").unwrap_err().to_string();
         (a.join().unwrap(), b)
     });
-    // Whoever closed the cycle saw the way round from its own side; both failed with it.
+    // The thread that closed the cycle shows it from its own side. Both fail with it.
     for error in [&a, &b] {
         assert!(error.contains("a -> b -> a") || error.contains("b -> a -> b"), "{error}");
     }
@@ -360,7 +360,7 @@ fn a_cycle_through_a_waiting_thread_and_a_middle_entry_taints_the_middle_too() {
     static GROUP: Group<Plugin> = Group::new("test.long");
     static BOTH: Barrier = Barrier::new(2);
     static FIRST_TIME: AtomicUsize = AtomicUsize::new(0);
-    // Thread 1: a -> c -> (waits for b). Thread 2: b -> a closes the cycle, while `a` can do without.
+    // Thread 1: a -> c -> (waits for b). Thread 2: b -> a closes the cycle, and `a` recovers from it.
     static A: EntryPoint<Plugin> = EntryPoint::new("a", || {
         assert!(GROUP.load("c").is_err());
         Ok(Box::new("a"))

@@ -63,7 +63,7 @@ fn registering_twice_is_registering_once() {
 }
 
 #[test]
-fn a_taken_name_is_refused_and_goes_on_working() {
+fn a_taken_name_is_refused_and_continues_to_work() {
     let group = private();
     group.register(point("x", "a")).unwrap();
     let error = group.register(point("x", "b")).unwrap_err();
@@ -86,25 +86,25 @@ fn an_override_takes_effect_before_the_first_use_and_is_an_error_after_it() {
     let held = group.get("x").unwrap();
     group.register_override(point("x", "b")).unwrap();
     group.register_override(point("x", "c")).unwrap();
-    // The slot is the name: what was held before sees what is behind it now.
+    // An entry stands for the name: one from before the override has the new entry point.
     assert_eq!(held.package(), Some("c"));
     held.load().unwrap();
     let error = group.register_override(point("x", "d")).unwrap_err();
     assert!(matches!(error, RegisterError::InUse { .. }), "{error}");
     assert_eq!(held.package(), Some("c"));
-    // Where there is nothing to override it just registers.
+    // Without an entry point to override, it only registers.
     group.register_override(point("y", "d")).unwrap();
     assert_eq!(*group.load("y").unwrap(), 7);
 }
 
 #[test]
-fn an_override_holds_the_name_also_when_it_is_switched_off() {
+fn an_override_keeps_the_name_even_if_a_switch_disables_it() {
     static GROUP: Group<u32> = Group::new("test.held");
     GROUP.configure(Switches { disable: vec!["a/x".to_owned()], ..Switches::default() }).unwrap();
     GROUP.register_override(point("x", "a")).unwrap();
     assert!(matches!(GROUP.register(point("x", "b")), Err(RegisterError::Taken { .. })));
     assert!(matches!(GROUP.load("x"), Err(LoadError::Disabled { .. })));
-    // Without an override, what is off is out of the way.
+    // Without an override, a disabled entry point leaves the name to others.
     static FREE: Group<u32> = Group::new("test.free");
     FREE.configure(Switches { disable: vec!["a/x".to_owned()], ..Switches::default() }).unwrap();
     FREE.register(point("x", "a")).unwrap();
@@ -143,7 +143,7 @@ fn a_built_in_name_and_a_reserved_word_cannot_be_registered() {
 }
 
 #[test]
-fn disabled_code_is_never_run_though_registered() {
+fn a_disabled_entry_point_never_runs_even_if_registered() {
     static GROUP: Group<u32> = Group::new("test.disabled");
     static POINT: EntryPoint<u32> = EntryPoint::new("x", || panic!("it is disabled"));
     GROUP.configure(Switches { disable: vec!["X".to_owned()], ..Switches::default() }).unwrap();
@@ -156,7 +156,7 @@ fn disabled_code_is_never_run_though_registered() {
 }
 
 #[test]
-fn an_unknown_name_says_what_there_is_and_what_was_meant() {
+fn the_error_for_an_unknown_name_lists_the_names_and_suggests_one() {
     let group = private();
     group.register(point("vorbis", "codec-vorbis")).unwrap();
     let error = group.load("vorbsi\n").unwrap_err();

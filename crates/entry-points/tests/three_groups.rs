@@ -1,5 +1,5 @@
-//! One program with three groups, one of them commands, as Python's `console_scripts`. Everything here is
-//! registered by the linker; no function is called to register it.
+//! One program with three groups, one of them for commands like Python's `console_scripts`. All entry points come
+//! from a collector; the program does not call `register`.
 
 #![allow(missing_docs)]
 
@@ -9,7 +9,7 @@ use entry_points::{EntryPoint, LoadFailure, State};
 
 entry_points::autoload!();
 
-/// What a framework crate would hold.
+/// The content of a framework crate.
 mod framework {
     use std::process::ExitCode;
 
@@ -52,7 +52,7 @@ mod framework {
         [EntryPoint::new("byte", || Ok(Box::new(255))).in_package("framework", "1.0.0")];
 }
 
-/// Paths that begin with `super` and `self` mean here what they say.
+/// A group whose declaration has paths with `super` and `self`.
 mod nested {
     entry_points::group! {
         /// Shapes again.
@@ -113,7 +113,7 @@ fn each_group_has_its_own_entry_points_sorted_by_name() {
     assert_eq!(limits().names().collect::<Vec<_>>(), ["byte", "word"]);
     assert_eq!((shapes().len(), commands().len(), limits().len()), (2, 1, 2));
     assert!(!shapes().is_empty());
-    // The slices are linkme's own where there is linkme.
+    // The slices themselves hold only the entry points that linkme collected.
     assert_eq!((SHAPES.len(), COMMANDS.len(), LIMITS.len()), (2, 1, 1));
 }
 
@@ -125,7 +125,7 @@ fn a_command_is_found_by_name_and_run() {
 }
 
 #[test]
-fn an_entry_point_shows_where_it_comes_from() {
+fn an_entry_point_knows_its_group_package_and_path() {
     let circle = shapes().get("circle").unwrap();
     assert_eq!(circle.group().name(), "test.shapes");
     assert_eq!(circle.package(), Some("entry-points"));

@@ -1,4 +1,4 @@
-//! What is odd about the switches is warned of once, through `log`, and stays in the report.
+//! A warning about the switches is logged once, through `log`, and stays in the report.
 
 #![allow(missing_docs)]
 
@@ -27,7 +27,7 @@ impl log::Log for Logger {
 }
 
 #[test]
-fn an_idle_pattern_is_warned_of_once_and_stays_in_the_report() {
+fn an_idle_pattern_is_logged_once_and_stays_in_the_report() {
     log::set_logger(&Logger).unwrap();
     log::set_max_level(log::LevelFilter::Trace);
     GROUP.configure(Switches { disable: vec!["mp*".to_owned()], ..Switches::default() }).unwrap();
@@ -35,7 +35,7 @@ fn an_idle_pattern_is_warned_of_once_and_stays_in_the_report() {
     let note = "the pattern `mp*` in the program (Switches::disable = [\"mp*\"]) matches nothing";
     assert_eq!(*WARNINGS.lock().unwrap(), [format!("WARN test.warned: {note}")]);
 
-    // A second entry point would trip the logger's assertion if anything were logged again.
+    // With an entry point in the group, the logger's assertion fails if another warning is logged.
     GROUP.register(&POINT).unwrap();
     assert!(GROUP.get("x").is_some());
     assert_eq!(WARNINGS.lock().unwrap().len(), 1);
