@@ -2,13 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 
-// The models in once_load/model.rs use loom's versions of the same types.
+// Models use loom's versions of the same types.
 #[cfg_attr(all(test, loom), path = "sync/of_loom.rs")]
 mod of_std;
 
-pub(crate) use self::of_std::{Condvar, Mutex, MutexGuard, OnceLock, ThreadId, this_thread};
+pub(crate) use self::of_std::{AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock, ThreadId, this_thread};
+
+#[cfg(all(test, loom))]
+pub(crate) mod model;
 
 /// The error of a lock that a thread of the parent process held at the time of the fork. That thread does not exist in
 /// this process, so the lock is never released.

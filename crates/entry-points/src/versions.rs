@@ -54,7 +54,58 @@ impl<'a, T> Writer<'a, T> {
 
     pub(crate) fn add(&self, value: T) -> &'a T {
         let next = &self.versions.newest_version().next;
-        &next.get_or_init(|| Box::new(Version { value, next: OnceLock::new() })).value
+        &next.get_or_init(|| Box::new(Version { value, next: OnceLock::default() })).value
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use std::sync::Arc;
+
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::model::in_every_order;
+
+    /// Versions whose loom objects this thread has made.
+    fn made() -> Arc<Versions<u32>> {
+        let versions = Versions::new(0);
+        assert_eq!(versions.newest(), &0);
+        Arc::new(versions)
+    }
+
+    #[test]
+    fn two_writers_lose_no_version() {
+        in_every_order(|| {
+            let versions = made();
+            let add_one = |versions: &Versions<u32>| {
+                let writer = versions.writer().unwrap();
+                writer.add(writer.newest() + 1);
+            };
+            let other = {
+                let versions = Arc::clone(&versions);
+                thread::spawn(move || add_one(&versions))
+            };
+            add_one(&versions);
+            other.join().unwrap();
+            assert_eq!(versions.newest(), &2);
+        });
+    }
+
+    #[test]
+    fn a_reader_never_gets_an_older_version_than_before() {
+        in_every_order(|| {
+            let versions = made();
+            let reader = {
+                let versions = Arc::clone(&versions);
+                thread::spawn(move || [(); 3].map(|()| *versions.newest()))
+            };
+            let writer = versions.writer().unwrap();
+            writer.add(1);
+            writer.add(2);
+            let reads = reader.join().unwrap();
+            assert!(reads.is_sorted(), "{reads:?}");
+        });
     }
 }
 

@@ -1,9 +1,5 @@
 //! Models of threads that load cells. Loom tries every interleaving: a deadlock or a lost wake-up fails the model.
 //!
-//! ```text
-//! RUSTFLAGS='--cfg loom' cargo test --release -p entry-points --lib once_load::model
-//! ```
-//!
 //! The models use loom, since shuttle only samples interleavings. They are small enough to try all of them; the
 //! largest tries those with few preemptions. `sync/of_loom.rs` adds the `const` constructors and the `OnceLock` that
 //! loom does not have, and `lazy_static` makes the graph. A load panics by `resume_unwind`, so that no panic hook
@@ -16,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::*;
+use crate::sync::model::{in_every_order, with_preemptions};
 
 type Cell = OnceLoad<u32, String>;
 
@@ -23,26 +20,6 @@ type Cell = OnceLoad<u32, String>;
 fn made(cell: Cell) -> Cell {
     assert_eq!(cell.get(), None);
     cell
-}
-
-/// Tries every interleaving of `body`.
-fn in_every_order(body: impl Fn() + Send + Sync + 'static) {
-    with_preemptions(None, body);
-}
-
-/// Tries every interleaving of `body` with at most this many preemptions.
-fn with_preemptions(most: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
-    let count = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = most;
-    model.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        body();
-    });
-    let count = count.load(Ordering::Relaxed);
-    assert!(count > 1, "the threads never meet");
-    println!("{count} interleavings");
 }
 
 fn text(cause: Interrupted) -> String {

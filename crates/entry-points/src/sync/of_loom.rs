@@ -10,6 +10,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use super::Orphaned;
 
 pub(crate) use loom::sync::MutexGuard;
+pub(crate) use loom::sync::atomic::AtomicUsize;
 pub(crate) use loom::thread::ThreadId;
 
 pub(crate) fn this_thread() -> ThreadId {

@@ -9,6 +9,7 @@ use std::thread;
 
 use super::{Orphaned, process};
 
+pub(crate) use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::{MutexGuard, OnceLock};
 pub(crate) use std::thread::ThreadId;
 
