@@ -1,18 +1,19 @@
-//! A check: what it proves, what it needs, and how it is run on a device.
+//! A check: what it proves, what it needs, and how to run it on a device.
 
 use std::fmt;
 use std::time::Duration;
 
 use device_registry::Device;
 
+use crate::backend_lock::BackendLock;
 use crate::checks::GROUPS;
 use crate::context::Context;
-use crate::failure::Failure;
-use crate::isolate::Hung;
+use crate::failure::{Failure, ensure_supported};
 use crate::outcome::Outcome;
-use crate::{faults, isolate, lanes};
+use crate::watchdog::Hung;
+use crate::{fault_injection, watchdog};
 
-/// How long a check may take if nobody says otherwise. Those that pass take far less.
+/// How long a check may take by default. Checks that pass take far less.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// All checks, by group.
@@ -20,7 +21,7 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
     GROUPS.iter().copied().flatten()
 }
 
-/// One thing that every device has to do, if it offers what the check [needs](Self::requirements).
+/// A test of one property that every device has, if it offers what the check [needs](Self::requirements).
 ///
 /// ```
 /// use device_conformance::{DEFAULT_TIME_LIMIT, Outcome, checks};
@@ -63,8 +64,8 @@ impl Check {
         self
     }
 
-    /// For a check that has things fail: it has the backend alone, and afterwards there are no faults any more, no
-    /// errors that nobody was told of, and no device that is lost.
+    /// For a check that injects failures. It runs exclusively, and a cleanup follows it, which leaves no faults, no
+    /// unreported errors and no lost devices.
     pub(crate) const fn leaves_failures(mut self) -> Self {
         self.exclusive = true;
         self.leaves_failures = true;
@@ -77,52 +78,53 @@ impl Check {
         self.name
     }
 
-    /// What is true of a device that passes, as one sentence.
+    /// One sentence that is true of every device that passes.
     #[must_use]
     pub fn proves(&self) -> &'static str {
         self.proves
     }
 
-    /// What a device has to offer for the check to make sense, such as `two devices`. Where it does not, the
-    /// check is unsupported.
+    /// What a device has to offer for the check to make sense, such as `two devices`. On any other device the check is
+    /// unsupported.
     pub fn requirements(&self) -> impl Iterator<Item = &'static str> {
         self.needs.iter().map(|need| need.name())
     }
 
-    /// Whether no other check runs on the backend meanwhile, because it would change what this one sees.
+    /// Whether the check runs while no other check uses the backend, because others would change what this one sees.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {
         self.exclusive
     }
 
-    /// Runs it on a device, on a thread of its own, and waits for those that must not run at the same time.
+    /// Runs the check on a device, on a thread of its own. First waits for checks that must not run at the same time.
     ///
-    /// A panic is a failure. So is a check that does not end within `limit`, counted from when it begins; what it
-    /// was doing goes on, as nothing can stop it.
+    /// A panic is a failure. So is a check that exceeds `limit`, counted from when it begins; its thread keeps running,
+    /// because nothing can stop it.
     pub fn run(&'static self, device: Device, limit: Duration) -> Outcome {
         self.run_once(device, limit).unwrap_or_else(|hung| hung.into())
     }
 
-    /// The same, which tells one that did not end from other failures.
+    /// Like [`run`](Self::run), but distinguishes a hang from other failures.
     pub(crate) fn run_once(&'static self, device: Device, limit: Duration) -> Result<Outcome, Hung> {
         let device = device.resolve();
-        let _place = lanes::enter(device.name(), self.exclusive, self.uses_cpu);
+        let _lock = BackendLock::acquire(device.name(), self.exclusive, self.uses_cpu);
         let name = format!("{device}::{}", self.name);
-        let outcome = isolate::run(&name, limit, move || {
+        let outcome = watchdog::run(&name, limit, move || {
             let context = Context::new(device, limit)?;
             for need in self.needs {
                 need.is_met(&context)?;
             }
             (self.run)(&context)
         });
-        let outcome = match self.leaves_failures {
-            // Also if it did not end: what stalls then goes on.
-            true => match isolate::run(&name, limit, move || faults::mend(device)) {
+        let outcome = if self.leaves_failures {
+            // Even after a hang: cleared faults end a stall.
+            match watchdog::run(&name, limit, move || fault_injection::clean_up(device)) {
                 Ok(Outcome::Passed) => outcome,
                 Ok(other) => outcome.map(|outcome| if outcome == Outcome::Passed { other } else { outcome }),
                 Err(hung) => Err(hung),
-            },
-            false => outcome,
+            }
+        } else {
+            outcome
         };
         outcome.map(|outcome| match outcome {
             Outcome::Failed(message) => Outcome::Failed(format!("{message}\nto pass: {}", self.proves)),
@@ -146,13 +148,13 @@ impl fmt::Debug for Check {
 pub(crate) enum Need {
     /// Another device of the same backend.
     Peer,
-    /// The device tells how much memory is free.
+    /// The device reports how much memory is free.
     FreeMemory,
-    /// Host memory that the device reaches faster.
+    /// Host memory that the device accesses faster.
     PinnedMemory,
-    /// Events that have a time.
+    /// Events with timestamps.
     TimedEvents,
-    /// Faults to order.
+    /// Fault injection.
     Faults,
 }
 
@@ -162,22 +164,22 @@ impl Need {
             Self::Peer => "two devices",
             Self::FreeMemory => "known free memory",
             Self::PinnedMemory => "pinned host memory",
-            Self::TimedEvents => "events with a time",
-            Self::Faults => "faults to order",
+            Self::TimedEvents => "timed events",
+            Self::Faults => "fault injection",
         }
     }
 
     fn is_met(self, context: &Context) -> Result<(), Failure> {
-        let declared = |is: bool| match is {
-            true => Ok(()),
-            false => Err(Failure::unsupported(format_args!("the device does not declare {}", self.name()))),
+        let declared = |is: bool| {
+            ensure_supported!(is, "the device does not declare {}", self.name());
+            Ok(())
         };
         match self {
             Self::Peer => context.peer().map(drop),
             Self::FreeMemory => context.free_memory().map(drop),
             Self::PinnedMemory => declared(context.properties().pinned_memory),
             Self::TimedEvents => declared(context.properties().timed_events),
-            Self::Faults => faults::are_offered(context.device()),
+            Self::Faults => fault_injection::require(context.device()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a check works with: the device, and a few words that most checks use.
+//! What a check works with: the device, and functions that most checks use.
 
 use std::fmt;
 use std::sync::Barrier;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use device_registry::{Buffer, Device, DeviceProperties, Stream, device};
 
-use crate::failure::{Failure, ensure};
-use crate::faults;
-use crate::isolate::panic_message;
+use crate::failure::{Failure, ensure, ensure_supported};
+use crate::fault_injection;
+use crate::watchdog::panic_message;
 
 /// A check's device.
 pub(crate) struct Context {
@@ -36,31 +36,28 @@ impl Context {
         self.device
     }
 
-    /// What offsets on the device are multiples of, and lengths too unless they reach the end of the buffer.
+    /// Offsets are multiples of this. Lengths are too, unless they reach the end of the buffer.
     pub(crate) fn alignment(&self) -> usize {
         self.properties.copy_alignment
     }
 
-    /// How much memory is free, or that the check is unsupported.
+    /// How much memory is free. If that is unknown, the check is unsupported.
     pub(crate) fn free_memory(&self) -> Result<u64, Failure> {
         let free = self.device.memory_info()?.free;
-        free.ok_or_else(|| Failure::unsupported("the device does not tell how much memory is free"))
+        free.ok_or_else(|| Failure::unsupported("the device does not report how much memory is free"))
     }
 
-    /// Another device of the backend, or that the check is unsupported.
+    /// Another device of the backend. If there is none, the check is unsupported.
     pub(crate) fn peer(&self) -> Result<Device, Failure> {
         let count = self.device.count()?;
-        if count < 2 {
-            return Err(Failure::unsupported("the backend has one device, and this takes two"));
-        }
+        ensure_supported!(count >= 2, "the backend has one device, and the check needs two");
         let next = (usize::from(self.device.index().unwrap_or(0)) + 1) % count;
         let peer = device(&format!("{}:{next}", self.device.name()))?;
-        match faults::is_lost_for_good(peer) {
-            true => {
-                Err(Failure::unsupported(format_args!("a check has lost `{peer}`, and it cannot be reset")))
-            }
-            false => Ok(peer),
-        }
+        ensure_supported!(
+            !fault_injection::is_lost_permanently(peer),
+            "an earlier check lost `{peer}`, and a reset failed"
+        );
+        Ok(peer)
     }
 
     /// A stream of the device.
@@ -69,23 +66,22 @@ impl Context {
         Ok(self.device.create_stream()?)
     }
 
-    /// Memory on the device.
+    /// Allocates memory on the device.
     #[track_caller]
     pub(crate) fn allocate(&self, len: usize) -> Result<Buffer, Failure> {
         let buffer = self.device.allocate(len)?;
-        ensure!(buffer.len() == len, "{len} bytes were asked for, and the buffer has {}", buffer.len());
+        ensure!(buffer.len() == len, "expected a buffer of {len} bytes, got {}", buffer.len());
         Ok(buffer)
     }
 
-    /// Memory on the device that holds these bytes.
+    /// Allocates memory on the device, and writes these bytes to it.
     #[track_caller]
     pub(crate) fn filled(&self, bytes: &[u8]) -> Result<Buffer, Failure> {
         filled(self.device, bytes)
     }
 
-    /// The ranges of a buffer of `len` bytes that begin at one of `offsets` and have one of `lens`, as far as the
-    /// device's alignment allows them. Both are counted in units of the alignment, and those that reach the end have
-    /// any length.
+    /// The ranges of a buffer of `len` bytes with one of `offsets` and one of `lens`, both in units of the alignment.
+    /// For each offset, there is also the range to the end of the buffer.
     pub(crate) fn ranges(
         &self,
         len: usize,
@@ -107,7 +103,7 @@ pub(crate) fn all_devices(of: Device) -> Result<Vec<Device>, Failure> {
     (0..of.count()?).map(|ordinal| Ok(device(&format!("{}:{ordinal}", of.name()))?)).collect()
 }
 
-/// Memory on a device that holds these bytes.
+/// Allocates memory on a device, and writes these bytes to it.
 #[track_caller]
 pub(crate) fn filled(device: Device, bytes: &[u8]) -> Result<Buffer, Failure> {
     let buffer = device.allocate(bytes.len())?;
@@ -118,19 +114,19 @@ pub(crate) fn filled(device: Device, bytes: &[u8]) -> Result<Buffer, Failure> {
 /// All bytes of a buffer.
 #[track_caller]
 pub(crate) fn content(buffer: &Buffer) -> Result<Vec<u8>, Failure> {
-    // Not zeros, which memory that was never read would show.
+    // Not zeros: a read that does nothing must not look like one of zeroed memory.
     let mut bytes = vec![0xA5; buffer.len()];
     buffer.read(0, &mut bytes)?;
     Ok(bytes)
 }
 
-/// `len` bytes of all values, which differ from their neighbours, from those a page or a power of two away, and
-/// from those of another seed.
+/// `len` bytes of all values. They differ from their neighbours, from bytes a page or a power of two away, and from the
+/// bytes of another seed.
 pub(crate) fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i as u32).wrapping_mul(0x9E37_79B1) >> 24) as u8 ^ seed.wrapping_mul(0x3D)).collect()
 }
 
-/// A failure that says where two byte strings differ first.
+/// A failure with the first difference, unless both byte strings are equal.
 #[track_caller]
 pub(crate) fn expect_bytes(got: &[u8], expected: &[u8], what: impl fmt::Display) -> Result<(), Failure> {
     if got == expected {
@@ -162,7 +158,7 @@ pub(crate) fn expect_content(
     expect_bytes(&content(buffer)?, expected, what)
 }
 
-/// Runs the same work on many threads, which all begin at once. The first failure is the outcome.
+/// Runs the same work on many threads, which all begin at once. Returns the first failure.
 #[track_caller]
 pub(crate) fn in_threads(
     count: usize,
@@ -200,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_tell_places_and_seeds_apart() {
+    fn bytes_differ_by_offset_and_seed() {
         let long = bytes(0, (1 << 20) + 300);
         for distance in [1, 2, 3, 4, 8, 16, 64, 255, 256, 4095, 4096, 65536, 1 << 20] {
             let same = (0..300).filter(|&i| long[i] == long[i + distance]).count();
@@ -215,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_is_told_with_its_place() {
+    fn a_wrong_byte_is_reported_with_its_offset() {
         let message = |got: &[u8], expected: &[u8]| expect_bytes(got, expected, "read").unwrap_err().message;
         assert_eq!(message(b"abc", b"aBc"), "read: expected byte 0x42 at offset 1 of 3, got 0x62");
         assert_eq!(
@@ -227,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_tell_who_failed() {
+    fn a_failure_names_its_thread() {
         let failure =
             in_threads(3, |index| if index == 1 { Err(Failure::new("no")) } else { Ok(()) }).unwrap_err();
         assert_eq!(failure.message, "thread 1: no");

@@ -1,16 +1,16 @@
-//! What a check returns when it does not pass.
+//! The error of a check that does not pass.
 
 use std::fmt;
 use std::panic::Location;
 
 use device_registry::DeviceError;
 
-/// Why a check did not pass, and where in it. An error of a device becomes one by `?`.
+/// Why a check did not pass, and where in its code. `?` converts a `DeviceError`.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) at: &'static Location<'static>,
-    /// The device does not offer what is checked, which is no fault.
+    /// The device does not offer what the check tests, which is not a defect.
     pub(crate) unsupported: bool,
 }
 
@@ -25,7 +25,7 @@ impl Failure {
         Self { unsupported: true, ..Self::new(what) }
     }
 
-    /// The same, with what was being done in front.
+    /// Prefixes the message with what the check was doing.
     pub(crate) fn during(mut self, what: impl fmt::Display) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
@@ -48,3 +48,13 @@ macro_rules! ensure {
     };
 }
 pub(crate) use ensure;
+
+/// Makes the check unsupported, with a formatted reason, unless a condition holds.
+macro_rules! ensure_supported {
+    ($condition:expr, $($reason:tt)+) => {
+        if !$condition {
+            return Err($crate::failure::Failure::unsupported(format_args!($($reason)+)));
+        }
+    };
+}
+pub(crate) use ensure_supported;

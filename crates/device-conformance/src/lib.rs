@@ -1,28 +1,31 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod alone;
+mod availability;
+mod backend_lock;
 mod check;
 mod checks;
 mod context;
+mod device_or_skip;
+mod environment;
+mod expectations;
 mod failure;
-mod faults;
-mod isolate;
-mod lanes;
-mod lists;
-mod mirrored;
+mod fault_injection;
 mod outcome;
-mod possessions;
-mod present;
 pub mod process;
+mod process_resources;
 mod programs;
-mod standing;
+mod ranges;
+mod shadowed_buffer;
+mod subprocess;
 mod suite;
 mod summary;
+mod verdict;
+mod watchdog;
 
 pub use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
+pub use crate::device_or_skip::device_or_skip;
 pub use crate::outcome::Outcome;
-pub use crate::present::device_or_skip;
 // Not public API. Used by this repository's fuzz targets.
 #[doc(hidden)]
 pub use crate::programs::run_program_of;

@@ -1,24 +1,24 @@
-//! What came of one check on one device.
+//! The outcome of one check on one device.
 
 use std::fmt;
 
-use crate::isolate::Hung;
+use crate::watchdog::Hung;
 
-/// What came of one check on one device.
+/// The outcome of one check on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a failure that nobody looks at is lost"]
+#[must_use = "an ignored failure is lost"]
 pub enum Outcome {
-    /// The device does what the check asks.
+    /// The device behaves as the check requires.
     Passed,
-    /// It does not: what was expected and what came instead, or that the check did not end in time.
+    /// It does not. Says what was expected and what was found, or that the check exceeded its time limit.
     Failed(String),
-    /// The device does not offer what the check is about, with the reason.
+    /// The device does not offer what the check tests. Says why.
     Unsupported(String),
 }
 
 impl From<Hung> for Outcome {
     fn from(Hung(limit): Hung) -> Self {
-        Self::Failed(format!("it did not end within {limit:?}"))
+        Self::Failed(format!("it exceeded the time limit of {limit:?}"))
     }
 }
 

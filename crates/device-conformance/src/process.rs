@@ -22,7 +22,7 @@ pub fn is_child() -> bool {
 #[must_use]
 pub fn program() -> Command {
     let mut command = Command::new(env::current_exe().expect("a test has a file"));
-    command.env(CHILD, "1").env("RUST_BACKTRACE", "0").env_remove(crate::suite::REQUIRE);
+    command.env(CHILD, "1").env("RUST_BACKTRACE", "0").env_remove(crate::environment::REQUIRE);
     command
 }
 
@@ -118,7 +118,7 @@ mod tests {
             return;
         }
         assert_eq!(env::var("PROCESS_TEST").unwrap(), "passes");
-        assert_eq!(env::var_os(crate::suite::REQUIRE), None);
+        assert_eq!(env::var_os(crate::environment::REQUIRE), None);
     }
 
     #[cfg(target_os = "linux")]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::lists::Verdict;
+use crate::verdict::Verdict;
 
 /// How each device and each backend without devices fared, in the order in which they were added.
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use device_registry::{Buffer, Event, EventOptions, HostBuffer, Stream};
 
 use super::check;
-use crate::alone;
 use crate::check::{Check, Need};
 use crate::context::{Context, expect_bytes};
 use crate::failure::Failure;
-use crate::faults::{lose, reset};
-use crate::possessions::{Possessions, Suspects};
+use crate::fault_injection::{lose, reset};
+use crate::process_resources::{ProcessResources, SuspectedLeaks};
+use crate::subprocess;
 
 const CLOSE: &str = "closing::a_close_leaves_nothing_behind";
 const RESET: &str = "closing::a_reset_leaves_nothing_behind";
@@ -43,13 +43,13 @@ const MOST: usize = 200;
 const ROUNDS: usize = 8;
 
 fn a_close_leaves_nothing_behind(context: &Context) -> Result<(), Failure> {
-    alone::run(context, CLOSE, || {
+    subprocess::run(context, CLOSE, || {
         again_and_again(context, |held, before| drop_if(before, held, || Ok(context.device().close()?)))
     })
 }
 
 fn a_reset_leaves_nothing_behind(context: &Context) -> Result<(), Failure> {
-    alone::run(context, RESET, || {
+    subprocess::run(context, RESET, || {
         again_and_again(context, |held, before| {
             lose(context.device())?;
             drop_if(before, held, || reset(context.device()))
@@ -81,13 +81,15 @@ fn used(context: &Context) -> Result<Held, Failure> {
     context.device().default_stream()?.fill(&buffer, .., &[2])?;
     context.device().default_stream()?.synchronize()?;
     stream.fill(&buffer, .., &[7])?;
-    let event = match context.properties().timed_events {
-        true => stream.record_with(&EventOptions::new().timed())?,
-        false => stream.record()?,
+    let event = if context.properties().timed_events {
+        stream.record_with(&EventOptions::new().timed())?
+    } else {
+        stream.record()?
     };
-    let bytes = match context.properties().pinned_memory {
-        true => context.device().allocate_host(LEN)?,
-        false => vec![0; LEN].into(),
+    let bytes = if context.properties().pinned_memory {
+        context.device().allocate_host(LEN)?
+    } else {
+        vec![0; LEN].into()
     };
     let bytes = stream.read_to(&buffer, 0, bytes)?.wait()?;
     expect_bytes(&bytes, &vec![7; LEN], "what was filled")?;
@@ -111,10 +113,10 @@ fn again_and_again(
     let count = (ROUND.as_secs_f64() / each.as_secs_f64()) as usize;
     let count = count.clamp(FEWEST, MOST);
 
-    let mut suspects = Suspects::new(count, Possessions::now()?);
+    let mut suspects = SuspectedLeaks::new(count, ProcessResources::now()?);
     for round in 0..ROUNDS {
         cycles(count)?;
-        if !suspects.round(Possessions::now()?) {
+        if !suspects.round(ProcessResources::now()?) {
             return Ok(());
         }
         // On a slow device, a leak is one after two rounds.

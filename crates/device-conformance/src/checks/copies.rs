@@ -8,7 +8,8 @@ use super::check;
 use crate::check::Check;
 use crate::context::{Context, bytes, content, expect_bytes, expect_content};
 use crate::failure::{Failure, ensure};
-use crate::mirrored::{Mirrored, PAGE, page_ranges, small, small_ranges};
+use crate::ranges::{PAGE, page_ranges, small, small_ranges};
+use crate::shadowed_buffer::ShadowedBuffer;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(copies::write_at_every_place, "a write to any place of a buffer changes that place and no other"),
@@ -58,14 +59,19 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Copies, and looks at all of the destination.
-fn expect_copy(source: &Mirrored, range: Range<usize>, to: &mut Mirrored, at: usize) -> Result<(), Failure> {
+fn expect_copy(
+    source: &ShadowedBuffer,
+    range: Range<usize>,
+    to: &mut ShadowedBuffer,
+    at: usize,
+) -> Result<(), Failure> {
     to.buffer.copy_from(at, &source.buffer, range.clone())?;
     to.bytes[at..at + range.len()].copy_from_slice(&source.bytes[range.clone()]);
     to.expect(format_args!("the destination of a copy of {range:?} to {at}"))
 }
 
 fn write_at_every_place(context: &Context) -> Result<(), Failure> {
-    let mut buffer = Mirrored::new(context, 0, small(context))?;
+    let mut buffer = ShadowedBuffer::new(context, 0, small(context))?;
     for (index, range) in small_ranges(context).enumerate() {
         buffer.write(range.clone(), index as u8)?;
         buffer.expect(format_args!("after a write to {range:?}"))?;
@@ -74,15 +80,15 @@ fn write_at_every_place(context: &Context) -> Result<(), Failure> {
 }
 
 fn read_at_every_place(context: &Context) -> Result<(), Failure> {
-    let buffer = Mirrored::new(context, 1, small(context))?;
+    let buffer = ShadowedBuffer::new(context, 1, small(context))?;
     small_ranges(context).try_for_each(|range| buffer.expect_part(range))
 }
 
 fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
     let (unit, len) = (context.alignment(), small(context));
     for range in context.ranges(len, [0, 1, 2, 3, 4, 5, 7, 8, 9, 13], [1, 2, 3, 4, 5, 8].into_iter()) {
-        let source = Mirrored::new(context, range.start as u8, len)?;
-        let mut to = Mirrored::new(context, 0x80, len)?;
+        let source = ShadowedBuffer::new(context, range.start as u8, len)?;
+        let mut to = ShadowedBuffer::new(context, 0x80, len)?;
         let places = [0, 1, 2, 3, 4, 5, 8, 11].map(|place| place * unit).into_iter();
         // What reaches the end of the source only, and has an odd length, has to reach that of the destination too.
         let whole = range.len().is_multiple_of(unit);
@@ -95,7 +101,7 @@ fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
 
 fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
     let unit = context.alignment();
-    let mut buffer = Mirrored::new(context, 2, small(context))?;
+    let mut buffer = ShadowedBuffer::new(context, 2, small(context))?;
     for len in [1, 2, 3, 4, 5, 7, 8, 10_usize] {
         for (from, to) in (0..=20 - len).flat_map(|from| (0..=20 - len).map(move |to| (from, to))) {
             // Those that touch are among them.
@@ -113,7 +119,7 @@ fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
 
 fn write_around_page_borders(context: &Context) -> Result<(), Failure> {
     let (len, ranges) = page_ranges(context);
-    let mut buffer = Mirrored::new(context, 3, len)?;
+    let mut buffer = ShadowedBuffer::new(context, 3, len)?;
     for (index, range) in ranges.enumerate() {
         buffer.write(range.clone(), index as u8)?;
         buffer.expect(format_args!("after a write to {range:?}"))?;
@@ -123,15 +129,15 @@ fn write_around_page_borders(context: &Context) -> Result<(), Failure> {
 
 fn read_around_page_borders(context: &Context) -> Result<(), Failure> {
     let (len, mut ranges) = page_ranges(context);
-    let buffer = Mirrored::new(context, 4, len)?;
+    let buffer = ShadowedBuffer::new(context, 4, len)?;
     ranges.try_for_each(|range| buffer.expect_part(range))
 }
 
 fn copy_around_page_borders(context: &Context) -> Result<(), Failure> {
     let (len, ranges) = page_ranges(context);
     let unit = context.alignment();
-    let source = Mirrored::new(context, 5, len)?;
-    let mut to = Mirrored::new(context, 6, len)?;
+    let source = ShadowedBuffer::new(context, 5, len)?;
+    let mut to = ShadowedBuffer::new(context, 6, len)?;
     for (index, range) in ranges.enumerate() {
         // To the same place, and to one that has another distance to the border where that fits.
         let others = [range.start, range.start.saturating_sub(unit), range.start + unit, PAGE];
@@ -145,23 +151,23 @@ fn copy_around_page_borders(context: &Context) -> Result<(), Failure> {
 fn large_at_odd_places(context: &Context) -> Result<(), Failure> {
     let unit = context.alignment();
     let len = (3 << 20) + 7 * unit;
-    let mut buffer = Mirrored::new(context, 7, len)?;
+    let mut buffer = ShadowedBuffer::new(context, 7, len)?;
     buffer.write(3 * unit..len - 2 * unit, 8)?;
     buffer.expect("after a large write")?;
     buffer.expect_part(5 * unit..len - unit)?;
-    let mut to = Mirrored::new(context, 9, len + 2 * unit)?;
+    let mut to = ShadowedBuffer::new(context, 9, len + 2 * unit)?;
     expect_copy(&buffer, unit..len - unit, &mut to, 3 * unit)
 }
 
 fn to_the_last_byte(context: &Context) -> Result<(), Failure> {
     let unit = context.alignment();
     for len in 1..=67 {
-        let mut buffer = Mirrored::new(context, 10, len)?;
+        let mut buffer = ShadowedBuffer::new(context, 10, len)?;
         let last = (len - 1) / unit * unit;
         buffer.write(last..len, 11)?;
         buffer.expect(format_args!("after a write to the last of {len} bytes"))?;
         buffer.expect_part(last..len)?;
-        let mut to = Mirrored::new(context, 12, len)?;
+        let mut to = ShadowedBuffer::new(context, 12, len)?;
         expect_copy(&buffer, last..len, &mut to, last)?;
     }
     Ok(())
@@ -191,7 +197,7 @@ fn zeros_are_written(context: &Context) -> Result<(), Failure> {
 fn same_bytes_are_written(context: &Context) -> Result<(), Failure> {
     for value in [0x00, 0x01, 0x7F, 0x80, 0xFF] {
         let expected = vec![value; 70_001];
-        let buffer = Mirrored::new(context, 13, expected.len())?.buffer;
+        let buffer = ShadowedBuffer::new(context, 13, expected.len())?.buffer;
         buffer.write(0, &expected)?;
         expect_content(&buffer, &expected, format_args!("a run of {value:#04x}"))?;
     }
@@ -199,7 +205,7 @@ fn same_bytes_are_written(context: &Context) -> Result<(), Failure> {
 }
 
 fn the_last_write_stays(context: &Context) -> Result<(), Failure> {
-    let mut buffer = Mirrored::new(context, 14, 4096)?;
+    let mut buffer = ShadowedBuffer::new(context, 14, 4096)?;
     for seed in 0..=255 {
         buffer.write(0..4096, seed)?;
     }
@@ -207,7 +213,7 @@ fn the_last_write_stays(context: &Context) -> Result<(), Failure> {
 }
 
 fn reading_changes_nothing(context: &Context) -> Result<(), Failure> {
-    let buffer = Mirrored::new(context, 15, 4097)?;
+    let buffer = ShadowedBuffer::new(context, 15, 4097)?;
     for round in 0..20 {
         buffer.expect(format_args!("read {round} times before"))?;
     }
@@ -216,7 +222,7 @@ fn reading_changes_nothing(context: &Context) -> Result<(), Failure> {
 
 fn the_source_stays(context: &Context) -> Result<(), Failure> {
     for len in [1, 64, 4097] {
-        let (source, to) = (Mirrored::new(context, 16, len)?, context.filled(&vec![0; len])?);
+        let (source, to) = (ShadowedBuffer::new(context, 16, len)?, context.filled(&vec![0; len])?);
         to.copy_from(0, &source.buffer, 0..len)?;
         source.expect(format_args!("the source of a copy of {len} bytes"))?;
         to.write(0, &vec![0xEE; len])?;
@@ -270,7 +276,7 @@ fn they_are_done_when_they_return(context: &Context) -> Result<(), Failure> {
 fn two_buffers_never_overlap(context: &Context) -> Result<(), Failure> {
     let mut held = Vec::new();
     for index in 0..20 {
-        held.push(Mirrored::new(context, index, 64)?);
+        held.push(ShadowedBuffer::new(context, index, 64)?);
     }
     for from in 0..held.len() {
         let to = (from + 7) % held.len();
@@ -288,8 +294,8 @@ fn two_buffers_never_overlap(context: &Context) -> Result<(), Failure> {
 
 fn refusals_change_nothing(context: &Context) -> Result<(), Failure> {
     let len = 64 * context.alignment();
-    let mut buffer = Mirrored::new(context, 19, len)?;
-    let other = Mirrored::new(context, 20, 2 * len)?;
+    let mut buffer = ShadowedBuffer::new(context, 19, len)?;
+    let other = ShadowedBuffer::new(context, 20, 2 * len)?;
     for result in [
         buffer.buffer.write(0, &vec![0xEE; len + 1]),
         buffer.buffer.write(usize::MAX, &[0xEE; 2]),

@@ -16,8 +16,8 @@ use super::check;
 use super::events::hold_back;
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, content, expect_bytes, expect_content, filled, in_threads};
-use crate::failure::{Failure, ensure};
-use crate::faults::{
+use crate::failure::{Failure, ensure, ensure_supported};
+use crate::fault_injection::{
     accepted, expect_error, expect_failed, fail_next_copy, failing_write, inject, is_a_drivers_queue, kind,
     until,
 };
@@ -461,9 +461,10 @@ fn the_work_before_is_done(context: &Context) -> Result<(), Failure> {
 
 fn work_behind_is_skipped_until_told(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, drivers_queue } = scene(context)?;
-    if drivers_queue {
-        return Err(Failure::unsupported("the driver has queues of its own, which may do what is in them"));
-    }
+    ensure_supported!(
+        !drivers_queue,
+        "the driver has queues of its own, which may execute work that is already in them"
+    );
     let (behind, later) = (context.filled(&[3; LEN])?, context.filled(&[4; LEN])?);
     let source = context.filled(&[5; LEN])?;
     let ran = Arc::new(AtomicBool::new(false));
@@ -541,10 +542,8 @@ fn waits_for_it(context: &Context, other: Device) -> Result<(), Failure> {
     match waiting.synchronize() {
         Err(error) => {
             // Where a driver's queue waits by itself, it is that queue that failed.
-            is_about(&error, context.device()).or_else(|failure| match drivers_queue {
-                true => is_about(&error, other),
-                false => Err(failure),
-            })?;
+            is_about(&error, context.device())
+                .or_else(|failure| if drivers_queue { is_about(&error, other) } else { Err(failure) })?;
             expect_content(&there, &[3; LEN], "behind the event of a failure")?;
             is_well(&waiting, "after the stream that waited has told it")?;
         }
@@ -573,9 +572,10 @@ fn a_stream_that_waits_for_it(context: &Context) -> Result<(), Failure> {
     match waited {
         Err(error) => {
             // A driver's own event may be asked by another call than the stream.
-            match drivers_queue {
-                true => is_about(&error, context.device())?,
-                false => is_the_same(&error, &told, "a stream that waits for an event with an error")?,
+            if drivers_queue {
+                is_about(&error, context.device())?;
+            } else {
+                is_the_same(&error, &told, "a stream that waits for an event with an error")?;
             }
             expect_content(&there, &[3; LEN], "behind the event of a failure")?;
         }
@@ -796,10 +796,11 @@ fn stall(context: &Context) -> Result<Stalled, Failure> {
 }
 
 fn ensure_concurrent(context: &Context) -> Result<(), Failure> {
-    match context.properties().concurrent_streams {
-        true => Ok(()),
-        false => Err(Failure::unsupported("the device declares that its streams are not concurrent")),
-    }
+    ensure_supported!(
+        context.properties().concurrent_streams,
+        "the device declares that its streams are not concurrent"
+    );
+    Ok(())
 }
 
 impl Stalled {

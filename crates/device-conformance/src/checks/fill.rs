@@ -6,7 +6,8 @@ use super::check;
 use crate::check::Check;
 use crate::context::{Context, expect_content, in_threads};
 use crate::failure::Failure;
-use crate::mirrored::{Mirrored, PAGE, page_ranges, small, small_ranges};
+use crate::ranges::{PAGE, page_ranges, small, small_ranges};
+use crate::shadowed_buffer::ShadowedBuffer;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -34,17 +35,10 @@ pub(super) fn patterns() -> [Vec<u8>; 5] {
 }
 
 /// Fills, and looks at all of the buffer.
-fn expect_fill(buffer: &mut Mirrored, range: Range<usize>, pattern: &[u8]) -> Result<(), Failure> {
+fn expect_fill(buffer: &mut ShadowedBuffer, range: Range<usize>, pattern: &[u8]) -> Result<(), Failure> {
     buffer.buffer.fill(range.clone(), pattern)?;
-    mirror(buffer, range.clone(), pattern);
+    buffer.fill_shadow(range.clone(), pattern);
     buffer.expect(format_args!("after a fill of {range:?} with {pattern:02x?}"))
-}
-
-/// What a fill makes of the bytes.
-pub(super) fn mirror(buffer: &mut Mirrored, range: Range<usize>, pattern: &[u8]) {
-    buffer.bytes[range]
-        .chunks_mut(pattern.len())
-        .for_each(|part| part.copy_from_slice(&pattern[..part.len()]));
 }
 
 /// Whether a fill may be of this range.
@@ -56,7 +50,7 @@ fn every_pattern_length(context: &Context) -> Result<(), Failure> {
     for pattern in patterns() {
         for times in [1, 2, 3, 5, 8, 31, 1000] {
             let len = pattern.len() * times;
-            expect_fill(&mut Mirrored::new(context, 1, len)?, 0..len, &pattern)?;
+            expect_fill(&mut ShadowedBuffer::new(context, 1, len)?, 0..len, &pattern)?;
         }
     }
     Ok(())
@@ -65,7 +59,7 @@ fn every_pattern_length(context: &Context) -> Result<(), Failure> {
 fn at_every_place(context: &Context) -> Result<(), Failure> {
     for pattern in patterns() {
         let len = 7 * pattern.len().max(context.alignment()) + 3;
-        let mut buffer = Mirrored::new(context, 2, len)?;
+        let mut buffer = ShadowedBuffer::new(context, 2, len)?;
         for range in context.ranges(len, 0..=len / context.alignment(), (1..=len / context.alignment()).rev())
         {
             if allows(&pattern, &range) {
@@ -74,7 +68,7 @@ fn at_every_place(context: &Context) -> Result<(), Failure> {
             }
         }
     }
-    let mut buffer = Mirrored::new(context, 3, small(context))?;
+    let mut buffer = ShadowedBuffer::new(context, 3, small(context))?;
     small_ranges(context).try_for_each(|range| {
         let value = [range.len() as u8];
         expect_fill(&mut buffer, range, &value)
@@ -82,12 +76,13 @@ fn at_every_place(context: &Context) -> Result<(), Failure> {
 }
 
 fn whole_buffers(context: &Context) -> Result<(), Failure> {
-    (1..=130).try_for_each(|len| expect_fill(&mut Mirrored::new(context, 4, len)?, 0..len, &[len as u8]))
+    (1..=130)
+        .try_for_each(|len| expect_fill(&mut ShadowedBuffer::new(context, 4, len)?, 0..len, &[len as u8]))
 }
 
 fn around_page_borders(context: &Context) -> Result<(), Failure> {
     let (len, ranges) = page_ranges(context);
-    let mut buffer = Mirrored::new(context, 5, len)?;
+    let mut buffer = ShadowedBuffer::new(context, 5, len)?;
     for (index, range) in ranges.enumerate() {
         expect_fill(&mut buffer, range, &[index as u8])?;
     }
@@ -127,7 +122,7 @@ fn every_byte_value(context: &Context) -> Result<(), Failure> {
 
 fn patterns_with_zeros(context: &Context) -> Result<(), Failure> {
     for pattern in [&[0][..], &[0, 1], &[1, 0], &[0, 0, 0, 1], &[1, 0, 0, 0, 0, 0, 0, 0], &[0; 16]] {
-        let mut buffer = Mirrored::new(context, 6, 4096)?;
+        let mut buffer = ShadowedBuffer::new(context, 6, 4096)?;
         buffer.write(0..4096, 7)?;
         expect_fill(&mut buffer, 0..4096, pattern)?;
     }

@@ -17,7 +17,7 @@ use super::events::hold_back;
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
 use crate::failure::{Failure, ensure};
-use crate::faults::{expect_error, expect_lost, inject, kind, lose, reset, until};
+use crate::fault_injection::{expect_error, expect_lost, inject, kind, lose, reset, until};
 
 /// A check that takes the device away.
 macro_rules! loss_check {
@@ -577,10 +577,8 @@ fn a_reset_opens_it_afresh(context: &Context) -> Result<(), Failure> {
 
 fn what_is_old_stays_lost(context: &Context) -> Result<(), Failure> {
     let old = Things::new(context.device())?;
-    let timed = match context.properties().timed_events {
-        true => EventOptions::new().timed(),
-        false => EventOptions::new(),
-    };
+    let timed =
+        if context.properties().timed_events { EventOptions::new().timed() } else { EventOptions::new() };
     let old_time = old.stream.record_with(&timed)?;
     old.stream.synchronize()?;
     lose(context.device())?;

@@ -10,7 +10,7 @@ use super::memory::out_of_memory;
 use crate::check::{Check, Need};
 use crate::context::Context;
 use crate::failure::{Failure, ensure};
-use crate::faults::{expect_error, expect_failed, fail_next_copy, inject, lose};
+use crate::fault_injection::{expect_error, expect_failed, fail_next_copy, inject, lose};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(

@@ -7,7 +7,7 @@ use super::streams::{busy_pair, expect_read, keep_busy};
 use crate::check::Check;
 use crate::context::{Context, bytes, expect_bytes, expect_content};
 use crate::failure::Failure;
-use crate::mirrored::Mirrored;
+use crate::shadowed_buffer::ShadowedBuffer;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
 fn work_is_done_in_order(context: &Context) -> Result<(), Failure> {
     let (stream, unit) = (context.stream()?, context.alignment());
     let len = 64 * unit;
-    let mut buffers = [Mirrored::new(context, 1, len)?, Mirrored::new(context, 2, len)?];
+    let mut buffers = [ShadowedBuffer::new(context, 1, len)?, ShadowedBuffer::new(context, 2, len)?];
     for round in 0..300 {
         let [one, other] = &mut buffers;
         let (start, part) = ((round * 5) % 48 * unit, (1 + round % 16) * unit);

@@ -14,7 +14,7 @@ use super::streams::{busy_pair, keep_busy};
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
 use crate::failure::{Failure, ensure};
-use crate::faults::{fail_next_copy, until};
+use crate::fault_injection::{fail_next_copy, until};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(

@@ -6,11 +6,12 @@ use std::time::Duration;
 use device_registry::{Buffer, HostBuffer, Priority, Stream, StreamOptions};
 
 use super::check;
-use super::fill::{allows, mirror, patterns};
+use super::fill::{allows, patterns};
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, content, expect_bytes, expect_content, in_threads};
 use crate::failure::{Failure, ensure};
-use crate::mirrored::{Mirrored, page_ranges, small, small_ranges};
+use crate::ranges::{page_ranges, small, small_ranges};
+use crate::shadowed_buffer::ShadowedBuffer;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -100,7 +101,7 @@ pub(super) const CHECKS: &[Check] = &[
 #[track_caller]
 pub(super) fn expect_read(
     stream: &Stream,
-    of: &Mirrored,
+    of: &ShadowedBuffer,
     what: impl std::fmt::Display,
 ) -> Result<(), Failure> {
     let read = stream.read(&of.buffer, 0..of.bytes.len())?.wait()?;
@@ -139,7 +140,7 @@ fn round_trip(context: &Context) -> Result<(), Failure> {
 
 fn write_at_every_place(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
-    let mut buffer = Mirrored::new(context, 1, small(context))?;
+    let mut buffer = ShadowedBuffer::new(context, 1, small(context))?;
     for (index, range) in small_ranges(context).enumerate() {
         let part = bytes(index as u8, range.len());
         stream.write(&buffer.buffer, range.start, part.clone())?;
@@ -151,7 +152,7 @@ fn write_at_every_place(context: &Context) -> Result<(), Failure> {
 
 fn read_at_every_place(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
-    let buffer = Mirrored::new(context, 2, small(context))?;
+    let buffer = ShadowedBuffer::new(context, 2, small(context))?;
     for range in small_ranges(context) {
         let read = stream.read(&buffer.buffer, range.clone())?.wait()?;
         expect_bytes(&read, &buffer.bytes[range.clone()], format_args!("a read of {range:?}"))?;
@@ -169,9 +170,9 @@ fn read_at_every_place(context: &Context) -> Result<(), Failure> {
 /// Copies by the stream, and looks at all of the destination.
 fn expect_copy(
     stream: &Stream,
-    source: &Mirrored,
+    source: &ShadowedBuffer,
     range: Range<usize>,
-    to: &mut Mirrored,
+    to: &mut ShadowedBuffer,
     at: usize,
 ) -> Result<(), Failure> {
     stream.copy(&source.buffer, range.clone(), &to.buffer, at)?;
@@ -182,8 +183,8 @@ fn expect_copy(
 fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
     let (stream, unit, len) = (context.stream()?, context.alignment(), small(context));
     for range in context.ranges(len, [0, 1, 2, 3, 4, 7, 8, 9, 13], [1, 2, 3, 4, 5, 8].into_iter()) {
-        let source = Mirrored::new(context, range.start as u8, len)?;
-        let mut to = Mirrored::new(context, 0x80, len)?;
+        let source = ShadowedBuffer::new(context, range.start as u8, len)?;
+        let mut to = ShadowedBuffer::new(context, 0x80, len)?;
         let whole = range.len().is_multiple_of(unit);
         for at in [0, 1, 2, 3, 4, 5, 8, 11].map(|place| place * unit) {
             if at + range.len() == len || (whole && at + range.len() < len) {
@@ -196,7 +197,7 @@ fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
 
 fn copy_within_one_buffer(context: &Context) -> Result<(), Failure> {
     let (stream, unit) = (context.stream()?, context.alignment());
-    let mut buffer = Mirrored::new(context, 3, small(context))?;
+    let mut buffer = ShadowedBuffer::new(context, 3, small(context))?;
     for (from, to, len) in
         [(0, 10, 10), (10, 0, 10), (0, 1, 1), (1, 0, 1), (3, 9, 5), (9, 3, 5), (0, 4, 4), (16, 8, 4)]
     {
@@ -213,14 +214,14 @@ fn fill_at_every_place(context: &Context) -> Result<(), Failure> {
     for pattern in patterns() {
         let units = 7 * pattern.len().div_ceil(context.alignment());
         let len = units * context.alignment() + usize::from(context.alignment() > 1);
-        let mut buffer = Mirrored::new(context, 4, len)?;
+        let mut buffer = ShadowedBuffer::new(context, 4, len)?;
         for range in context.ranges(len, 0..=units, 1..=units).filter(|range| allows(&pattern, range)) {
             // Other bytes each time, so that a fill that is not made shows.
             let part = bytes(range.len() as u8, len);
             stream.write(&buffer.buffer, 0, part.clone())?;
             buffer.bytes = part;
             stream.fill(&buffer.buffer, range.clone(), &pattern)?;
-            mirror(&mut buffer, range.clone(), &pattern);
+            buffer.fill_shadow(range.clone(), &pattern);
             expect_read(&stream, &buffer, format_args!("after a fill of {range:?} with {pattern:02x?}"))?;
         }
     }
@@ -230,8 +231,8 @@ fn fill_at_every_place(context: &Context) -> Result<(), Failure> {
 fn around_page_borders(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
     let (len, ranges) = page_ranges(context);
-    let source = Mirrored::new(context, 5, len)?;
-    let mut buffer = Mirrored::new(context, 6, len)?;
+    let source = ShadowedBuffer::new(context, 5, len)?;
+    let mut buffer = ShadowedBuffer::new(context, 6, len)?;
     for (index, range) in ranges.enumerate() {
         match index % 3 {
             0 => {
@@ -291,7 +292,7 @@ fn a_peers_bytes(context: &Context) -> Result<(), Failure> {
     let len = 40 * unit;
     let far = bytes(9, len);
     let there = crate::context::filled(context.peer()?, &far)?;
-    let mut here = Mirrored::new(context, 10, len)?;
+    let mut here = ShadowedBuffer::new(context, 10, len)?;
     for (from, to, part) in
         [(0, 0, 40), (1, 0, 3), (0, 1, 3), (5, 9, 16), (39, 39, 1), (0, 39, 1), (13, 2, 8)]
     {

@@ -8,8 +8,8 @@ use super::check;
 use super::messages::reads_as_others;
 use crate::check::Check;
 use crate::context::{Context, bytes, expect_bytes, expect_content};
-use crate::failure::{Failure, ensure};
-use crate::faults::{expect_error, kind};
+use crate::failure::{Failure, ensure, ensure_supported};
+use crate::fault_injection::{expect_error, kind};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -59,18 +59,17 @@ fn unsupported<T>(outcome: Result<T, DeviceError>, what: &str) -> Result<DeviceE
 fn pinned_memory_is_as_declared(context: &Context) -> Result<(), Failure> {
     for len in [1, 4096] {
         let outcome = context.device().allocate_host(len);
-        match context.properties().pinned_memory {
-            true => ensure!(outcome?.is_pinned(), "pinned memory is declared, and the memory given is not"),
-            false => drop(unsupported(outcome, "pinned memory, which is not declared,")?),
+        if context.properties().pinned_memory {
+            ensure!(outcome?.is_pinned(), "pinned memory is declared, and the memory given is not")
+        } else {
+            drop(unsupported(outcome, "pinned memory, which is not declared,")?)
         }
     }
     Ok(())
 }
 
 fn pinned_memory_is_memory(context: &Context) -> Result<(), Failure> {
-    if !context.properties().pinned_memory {
-        return Err(Failure::unsupported("the device does not declare pinned host memory"));
-    }
+    ensure_supported!(context.properties().pinned_memory, "the device does not declare pinned host memory");
     let mut held = Vec::new();
     for len in [1, 7, 64, 4095, 4097, 1 << 20] {
         let mut host = context.device().allocate_host(len)?;

@@ -321,9 +321,10 @@ impl<'a> Drawing<'a> {
     /// Who does it to this buffer: a stream of its device, or the host.
     fn by(&self, number: u16, of: &View) -> By {
         let (each, number) = (self.rules.streams_each, usize::from(number));
-        match self.rules.blocking && number % 4 == 3 {
-            true => By::Host,
-            false => By::Stream(self.allocations[of.allocation].device * each + number / 4 % each),
+        if self.rules.blocking && number % 4 == 3 {
+            By::Host
+        } else {
+            By::Stream(self.allocations[of.allocation].device * each + number / 4 % each)
         }
     }
 

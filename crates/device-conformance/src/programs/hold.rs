@@ -13,8 +13,8 @@ use super::draw::{Draft, drafts};
 use super::{Program, Rules};
 use crate::context::{Context, in_threads};
 use crate::failure::Failure;
-use crate::isolate;
 use crate::outcome::Outcome;
+use crate::watchdog;
 
 /// Which programs are run: `DEVICE_CONFORMANCE_SEED` and `DEVICE_CONFORMANCE_CASES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn hold_with(
         (0..tries).all(|_| {
             let (tell, told) = mpsc::channel();
             let running = Arc::clone(&programs);
-            let outcome = isolate::run("a program", limit / 4, move || {
+            let outcome = watchdog::run("a program", limit / 4, move || {
                 run(&running).map_err(|(failure, index)| {
                     let _ = tell.send(index);
                     failure
@@ -125,10 +125,8 @@ fn hold_with(
             false
         })
     };
-    let test = |drafts: Vec<Draft>| match passes(&drafts) {
-        true => Ok(()),
-        false => Err(TestCaseError::fail("it fails")),
-    };
+    let test =
+        |drafts: Vec<Draft>| if passes(&drafts) { Ok(()) } else { Err(TestCaseError::fail("it fails")) };
     let outcome = TestRunner::new(config).run(&collection::vec(drafts(STEPS), at_once), test);
     if let Err(TestError::Fail(_, drafts)) = &outcome {
         make_smaller(drafts.clone(), Instant::now() + limit / 4, passes);
@@ -202,9 +200,10 @@ mod tests {
         // As if copies of more than one byte were lost.
         let run = |programs: &[Program]| {
             let fails = |step: &Step| matches!(step, Step::Copy { range, .. } if range.len() > 1);
-            match programs[0].steps.iter().any(fails) {
-                true => Err((Failure::new("a copy is lost"), 0)),
-                false => Ok(()),
+            if programs[0].steps.iter().any(fails) {
+                Err((Failure::new("a copy is lost"), 0))
+            } else {
+                Ok(())
             }
         };
         let failure = hold_with(&context(), &rules(), 1, SETTINGS, run).unwrap_err().message;
@@ -225,7 +224,7 @@ mod tests {
             Ok(())
         };
         let failure = hold_with(&context, &rules(), 1, SETTINGS, run).unwrap_err().message;
-        assert!(failure.starts_with("failed: it did not end within 50ms"), "{failure}");
+        assert!(failure.starts_with("failed: it exceeded the time limit of 50ms"), "{failure}");
         assert!(failure.contains(".copy("), "{failure}");
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     let device = twin.device();
     match check.run(device, limit) {
         Outcome::Passed => println!("passed"),
-        Outcome::Failed(message) if message.starts_with("it did not end within") => println!("hung"),
+        Outcome::Failed(message) if message.starts_with("it exceeded the time limit of") => println!("hung"),
         Outcome::Failed(message) => println!("failed\n{message}"),
         Outcome::Unsupported(reason) => println!("unsupported\n{reason}"),
     }

@@ -57,10 +57,7 @@ impl TwinDevice {
 impl DeviceDriver for TwinDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.faults.check()?;
-        match self.twin.all {
-            true => Ok(misallocate::told(&*self.pool()?)),
-            false => Ok(MemoryInfo::unknown()),
-        }
+        if self.twin.all { Ok(misallocate::told(&*self.pool()?)) } else { Ok(MemoryInfo::unknown()) }
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {

@@ -25,10 +25,7 @@ impl Point {
     /// The queue has come here.
     pub(crate) fn reach(&self, work_before: Result<(), BackendError>) {
         *self.reached() = Some(work_before.map(|()| Instant::now()));
-        match wrong(EventsWakeOneWaiter) {
-            true => self.changed.notify_one(),
-            false => self.changed.notify_all(),
-        }
+        if wrong(EventsWakeOneWaiter) { self.changed.notify_one() } else { self.changed.notify_all() }
     }
 
     /// As if it had not been reached.

@@ -75,9 +75,10 @@ impl Faults {
     /// Those of a device that is opened.
     pub(crate) fn of_a_new_device() -> Arc<Self> {
         static FIRST: OnceLock<Arc<Faults>> = OnceLock::new();
-        match wrong(LossSpreads) || wrong(EveryOrdinalIsOneDevice) || wrong(ResetForgetsNothing) {
-            true => Arc::clone(FIRST.get_or_init(Arc::default)),
-            false => Arc::default(),
+        if wrong(LossSpreads) || wrong(EveryOrdinalIsOneDevice) || wrong(ResetForgetsNothing) {
+            Arc::clone(FIRST.get_or_init(Arc::default))
+        } else {
+            Arc::default()
         }
     }
 
@@ -87,11 +88,14 @@ impl Faults {
 
     /// Fails if the device is lost.
     pub(crate) fn check(&self) -> Result<(), BackendError> {
-        match self.state().lost {
-            false => Ok(()),
-            true if wrong(LossIsAnyError) => Err(BackendError::other("it does not answer")),
-            true if wrong(LossSaysNothing) => Err(BackendError::lost("")),
-            true => Err(BackendError::lost("it was lost by a fault on order")),
+        if !self.state().lost {
+            Ok(())
+        } else if wrong(LossIsAnyError) {
+            Err(BackendError::other("it does not answer"))
+        } else if wrong(LossSaysNothing) {
+            Err(BackendError::lost(""))
+        } else {
+            Err(BackendError::lost("it was lost by a fault on order"))
         }
     }
 

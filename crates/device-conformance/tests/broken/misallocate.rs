@@ -85,10 +85,7 @@ pub(crate) fn before(pool: &Arc<Pool>, len: usize) -> Result<(), BackendError> {
     if wrong(FreesOnTheDeviceUsedLast) {
         *lock(&LAST_USED) = Some(Arc::clone(pool));
     }
-    match POISONED.load(Ordering::Relaxed) {
-        true => Err(BackendError::other("a lock is poisoned")),
-        false => Ok(()),
-    }
+    if POISONED.load(Ordering::Relaxed) { Err(BackendError::other("a lock is poisoned")) } else { Ok(()) }
 }
 
 /// What becomes of new memory, or of the error in its place.

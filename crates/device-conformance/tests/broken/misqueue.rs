@@ -12,7 +12,7 @@ use device_registry::{BackendError, Completion, EventOptions, HostBuffer, Priori
 
 use crate::defect::Defect::*;
 use crate::event::{Point, TwinEvent};
-use crate::line::{Line, Outcome, Work};
+use crate::progress::{Outcome, Progress, Work};
 use crate::wrong::{is_any_wrong, wrong};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -50,7 +50,7 @@ pub(crate) fn ordered(work: Receiver<Work>) -> impl Iterator<Item = Work> {
 
 /// What is remembered of a stream, to do wrong with.
 pub(crate) struct Queue {
-    line: Arc<Line>,
+    progress: Arc<Progress>,
     /// What tells its device from others.
     device: usize,
     number: usize,
@@ -61,18 +61,18 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(line: &Arc<Line>, device: usize) -> Self {
+    pub(crate) fn new(progress: &Arc<Progress>, device: usize) -> Self {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         HELD.fetch_add(1, Ordering::Relaxed);
-        let (line, made_by) = (Arc::clone(line), thread::current().id());
+        let (progress, made_by) = (Arc::clone(progress), thread::current().id());
         let (point, events) = (Arc::default(), Arc::default());
-        Self { line, device, number, made: Instant::now(), made_by, point, events }
+        Self { progress, device, number, made: Instant::now(), made_by, point, events }
     }
 
     /// What is submitted in the place of work, if anything is.
     pub(crate) fn submitted(&self, work: Work) -> Option<Work> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        if wrong(QueuesAreShort) && self.line.len() > 1000
+        if wrong(QueuesAreShort) && self.progress.len() > 1000
             || wrong(StreamsAreOfTheirThread) && thread::current().id() != self.made_by
             || wrong(EverySecondStreamIsLost) && self.number % 2 == 1
         {
@@ -84,7 +84,7 @@ impl Queue {
                 work(before)
             }));
         }
-        if wrong(WorkRunsBesideOther) && self.line.submitted().is_multiple_of(2) {
+        if wrong(WorkRunsBesideOther) && self.progress.submitted().is_multiple_of(2) {
             return Some(Box::new(move |before| {
                 thread::spawn(move || {
                     thread::sleep(Duration::from_millis(20));
@@ -100,16 +100,13 @@ impl Queue {
         if wrong(FewEvents) && Arc::strong_count(&self.events) > 1000 {
             return Err(BackendError::other("there are no more events"));
         }
-        let point = match wrong(EventsShareASlot) {
-            true => Arc::clone(&self.point),
-            false => Arc::default(),
-        };
+        let point = if wrong(EventsShareASlot) { Arc::clone(&self.point) } else { Arc::default() };
         point.start_again();
         let record = Record {
-            line: Arc::clone(&self.line),
+            progress: Arc::clone(&self.progress),
             device: self.device,
             stream_made: self.made,
-            while_idle: self.line.is_idle().then(|| self.line.submitted() + 1),
+            while_idle: self.progress.is_idle().then(|| self.progress.submitted() + 1),
             _one_of: Arc::clone(&self.events),
         };
         Ok(TwinEvent::new(point, options, record))
@@ -132,7 +129,7 @@ impl Drop for Queue {
 
 /// What is remembered of an event.
 pub(crate) struct Record {
-    line: Arc<Line>,
+    progress: Arc<Progress>,
     device: usize,
     stream_made: Instant,
     /// How much work the stream had then, if it was all done.
@@ -148,9 +145,9 @@ impl Record {
         } else if wrong(EventsAreNeverDone) {
             Some(false)
         } else if wrong(EventsAreDoneWithTheirStream) {
-            Some(self.line.is_idle())
+            Some(self.progress.is_idle())
         } else {
-            let waits = wrong(EventsWaitForLaterWork) && self.while_idle == Some(self.line.submitted());
+            let waits = wrong(EventsWaitForLaterWork) && self.while_idle == Some(self.progress.submitted());
             waits.then_some(false)
         }
     }

@@ -21,9 +21,10 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 
 /// The place as if its offset were zero, if that is the defect.
 pub(crate) fn placed(place: &Place, defect: Defect) -> Place {
-    match wrong(defect) {
-        true => Place { range: place.memory..place.memory + place.range.len(), ..place.clone() },
-        false => place.clone(),
+    if wrong(defect) {
+        Place { range: place.memory..place.memory + place.range.len(), ..place.clone() }
+    } else {
+        place.clone()
     }
 }
 
@@ -49,9 +50,10 @@ pub(crate) fn swapped<'a>(from: &'a Place, to: &'a Place) -> (&'a Place, &'a Pla
 
 /// Where a copy from a peer takes its bytes.
 pub(crate) fn of_a_peer(from: &Place, to: &Place) -> Place {
-    match wrong(PeerCopiesAreOfItsOwnMemory) {
-        true => Place { pool: Arc::clone(&to.pool), ..from.clone() },
-        false => from.clone(),
+    if wrong(PeerCopiesAreOfItsOwnMemory) {
+        Place { pool: Arc::clone(&to.pool), ..from.clone() }
+    } else {
+        from.clone()
     }
 }
 

@@ -14,9 +14,9 @@ use device_registry::{
 use crate::defect::Defect::*;
 use crate::event::TwinEvent;
 use crate::faults::{Faults, Operation};
-use crate::line::{Line, Outcome, Work};
 use crate::misqueue::{self as wrongly, Queue};
 use crate::pool::Place;
+use crate::progress::{Outcome, Progress, Work};
 use crate::transfer;
 use crate::twin::{Queues, Twin};
 use crate::wrong::wrong;
@@ -24,7 +24,7 @@ use crate::wrong::wrong;
 pub(crate) struct TwinStream {
     twin: &'static Twin,
     faults: Arc<Faults>,
-    line: Arc<Line>,
+    progress: Arc<Progress>,
     work: Sender<Work>,
     /// What a lazy queue is not told of before it is flushed.
     gathered: Mutex<Vec<Work>>,
@@ -33,14 +33,14 @@ pub(crate) struct TwinStream {
 
 impl TwinStream {
     pub(crate) fn new(twin: &'static Twin, faults: &Arc<Faults>) -> Result<Self, BackendError> {
-        let (line, (work, queue)) = (Arc::new(Line::default()), channel());
-        let works = Arc::clone(&line);
+        let (progress, (work, queue)) = (Arc::new(Progress::default()), channel());
+        let works = Arc::clone(&progress);
         thread::Builder::new()
             .name(format!("{} queue", twin.name))
             .spawn(move || wrongly::ordered(queue).for_each(|work| works.perform(work)))
             .map_err(|error| BackendError::other("the queue's thread does not start").with_source(error))?;
-        let (faults, queue) = (Arc::clone(faults), Queue::new(&line, Arc::as_ptr(faults).addr()));
-        Ok(Self { twin, faults, line, work, gathered: Mutex::default(), queue })
+        let (faults, queue) = (Arc::clone(faults), Queue::new(&progress, Arc::as_ptr(faults).addr()));
+        Ok(Self { twin, faults, progress, work, gathered: Mutex::default(), queue })
     }
 
     fn submit(&self, work: Work) -> Result<(), BackendError> {
@@ -48,7 +48,7 @@ impl TwinStream {
         let Some(work) = self.queue.submitted(work) else { return Ok(()) };
         // The core may come here from two threads at once.
         let mut gathered = self.gathered();
-        self.line.submit();
+        self.progress.submit();
         gathered.push(work);
         drop(gathered);
         if self.twin.queues == Queues::Eager { self.send() } else { Ok(()) }
@@ -107,15 +107,13 @@ impl StreamDriver for TwinStream {
         self.submit(Box::new(move |before| {
             let was_done = before.is_ok();
             let read = before.and_then(|()| faults.before(Operation::Copy)).and_then(|()| {
-                match wrong(ReadsAreDoneAtOnce) {
-                    true => Ok(()),
-                    false => transfer::read(&source, &mut destination),
-                }
+                if wrong(ReadsAreDoneAtOnce) { Ok(()) } else { transfer::read(&source, &mut destination) }
             });
             let error = read.as_ref().err().cloned();
-            match was_done || !wrong(SkippedWorkIsForgotten) {
-                true => wrongly::complete(completion, read.map(|()| destination)),
-                false => mem::forget(completion),
+            if was_done || !wrong(SkippedWorkIsForgotten) {
+                wrongly::complete(completion, read.map(|()| destination))
+            } else {
+                mem::forget(completion)
             }
             match error {
                 Some(error) if was_done => Outcome::FailedAndTold(error),
@@ -188,19 +186,19 @@ impl StreamDriver for TwinStream {
         // The core does not flush before it asks.
         self.send()?;
         self.faults.check()?;
-        Ok(self.line.query()? && !wrong(StreamsAreNeverDone) || wrong(StreamsAreAlwaysDone))
+        Ok(self.progress.query()? && !wrong(StreamsAreNeverDone) || wrong(StreamsAreAlwaysDone))
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
         self.send()?;
         self.faults.check()?;
-        if wrong(SynchronizeDoesNotWait) { Ok(()) } else { self.line.synchronize() }
+        if wrong(SynchronizeDoesNotWait) { Ok(()) } else { self.progress.synchronize() }
     }
 }
 
 /// What is left is not done: the core drops a stream when it has nothing to do.
 impl Drop for TwinStream {
     fn drop(&mut self) {
-        self.line.close();
+        self.progress.close();
     }
 }

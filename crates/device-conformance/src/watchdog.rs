@@ -1,4 +1,4 @@
-//! Runs a check so that whatever it does, others go on: on a thread of its own, with a time limit.
+//! Runs a check on a thread of its own, with a time limit, so that a panic or a hang does not end the other checks.
 
 use std::any::Any;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -8,43 +8,44 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 
-/// A check that did not end within its limit.
+/// A check exceeded this time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hung(pub(crate) Duration);
 
-/// Runs a check on a thread that is called `name`. A panic is a failure. If it does not end within `limit`, the thread
-/// is left behind, because nothing can stop it.
+/// Runs a check on a thread called `name`. A panic is a failure. If the check exceeds `limit`, its thread keeps running,
+/// because nothing can stop it.
 pub(crate) fn run(
     name: &str,
     limit: Duration,
     check: impl FnOnce() -> Result<(), Failure> + Send + 'static,
 ) -> Result<Outcome, Hung> {
-    let (ended, end) = mpsc::channel();
+    let (sender, outcome) = mpsc::channel();
     let run = move || {
         let result = check();
-        // Nobody listens any more if it took too long.
-        let _ = ended.send(result);
+        // Fails if the check exceeded its limit.
+        let _ = sender.send(result);
     };
     let thread = match thread::Builder::new().name(name.to_owned()).spawn(run) {
         Ok(thread) => thread,
-        Err(error) => return Ok(Outcome::Failed(format!("no thread to run it on: {error}"))),
+        Err(error) => return Ok(Outcome::Failed(format!("cannot start a thread for the check: {error}"))),
     };
-    Ok(match end.recv_timeout(limit) {
+    Ok(match outcome.recv_timeout(limit) {
         Ok(Ok(())) => Outcome::Passed,
         Ok(Err(Failure { message, unsupported: true, .. })) => Outcome::Unsupported(message),
         Ok(Err(Failure { message, at, .. })) => Outcome::Failed(format!("{message}\nat {at}")),
         Err(RecvTimeoutError::Timeout) => return Err(Hung(limit)),
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
-            Ok(()) => Outcome::Failed("it ended without a result".to_owned()),
+            Ok(()) => Outcome::Failed("it ended without an outcome".to_owned()),
             Err(panic) => Outcome::Failed(format!("it panicked: {}", panic_message(&*panic))),
         },
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a value that is no text")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a value that is not text")
 }
 
 #[cfg(test)]
@@ -54,20 +55,20 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn what_a_check_returns_is_its_outcome() {
+    fn the_result_of_a_check_is_its_outcome() {
         assert_eq!(run("passes", LONG, || Ok(())), Ok(Outcome::Passed));
         let unsupported = run("unsupported", LONG, || Err(Failure::unsupported("no timed events")));
         assert_eq!(unsupported, Ok(Outcome::Unsupported("no timed events".to_owned())));
     }
 
     #[test]
-    fn a_failure_tells_where_in_the_check_it_is() {
+    fn a_failure_has_its_place_in_the_check() {
         let Ok(Outcome::Failed(message)) = run("fails", LONG, || Err(Failure::new("got 0x00"))) else {
             panic!()
         };
         let (first, second) = message.split_once('\n').unwrap();
         assert_eq!(first, "got 0x00");
-        assert!(second.starts_with("at ") && second.contains("isolate.rs:"), "{second}");
+        assert!(second.starts_with("at ") && second.contains("watchdog.rs:"), "{second}");
     }
 
     #[test]
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_does_not_end_is_left_behind() {
+    fn a_check_that_hangs_is_reported_and_keeps_running() {
         let limit = Duration::from_millis(20);
         let hangs = || loop {
             thread::park();

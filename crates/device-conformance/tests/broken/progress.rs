@@ -25,7 +25,7 @@ static ANY_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// The work in a queue, by number.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct Progress {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -44,7 +44,7 @@ struct Failure {
     until: Option<u64>,
 }
 
-impl Line {
+impl Progress {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

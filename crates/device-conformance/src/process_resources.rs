@@ -1,18 +1,18 @@
-//! What a process has of the system: threads, files, mappings and memory in use.
+//! The system resources of this process: threads, open files, mappings and memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::failure::Failure;
 
-/// How much a process has, of each kind.
+/// How much of each kind of resource the process has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Possessions([usize; KINDS.len()]);
+pub(crate) struct ProcessResources([usize; KINDS.len()]);
 
 struct Kind {
     name: &'static str,
-    /// A cycle that leaves so much behind, on average, may leak. Less is what the core keeps of each device that was open,
-    /// which is a few KiB.
+    /// A cycle that leaks so much on average is suspect. The core itself keeps a few KiB for each device that it opened,
+    /// which is less.
     leak: f64,
 }
 
@@ -23,31 +23,30 @@ const KINDS: [Kind; 4] = [
     Kind { name: "KiB of memory in use", leak: 64.0 },
 ];
 
-impl Possessions {
-    /// What this process has now.
+impl ProcessResources {
+    /// Measures the resources now.
     #[cfg(target_os = "linux")]
     pub(crate) fn now() -> Result<Self, Failure> {
         use std::fs;
 
-        let failed = |error: std::io::Error| Failure::new(format_args!("/proc/self cannot be read: {error}"));
+        let failed = |error: std::io::Error| Failure::new(format_args!("cannot read /proc/self: {error}"));
         let entries = |folder| fs::read_dir(folder).map(Iterator::count).map_err(failed);
         let text = |file| fs::read_to_string(file).map_err(failed);
         let status = text("/proc/self/status")?;
         let resident = status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB")?.trim().parse().ok());
-        let resident = resident
-            .ok_or_else(|| Failure::new("/proc/self/status does not say how much memory is in use"))?;
+        let resident = resident.ok_or_else(|| Failure::new("/proc/self/status has no `VmRSS`"))?;
         let mappings = text("/proc/self/maps")?.lines().count();
         Ok(Self([entries("/proc/self/task")?, entries("/proc/self/fd")?, mappings, resident]))
     }
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn now() -> Result<Self, Failure> {
-        Err(Failure::unsupported("what a process has is counted on Linux only"))
+        Err(Failure::unsupported("the resources of a process are counted on Linux only"))
     }
 
-    /// What has grown too much since `before`, in a round of so many cycles: the places of its kinds, and by how much.
+    /// The kinds, by index, that grew too much since `before`, in so many cycles, and by how much.
     fn growth_since(&self, before: &Self, cycles: usize) -> impl Iterator<Item = (usize, usize)> {
         let grown = self.0.iter().zip(before.0).map(|(now, before)| now.saturating_sub(before)).enumerate();
         let grown: Vec<_> = grown.collect();
@@ -55,22 +54,22 @@ impl Possessions {
     }
 }
 
-/// What has grown in every round of cycles. A cache grows until it is full, and a leak does not end.
-pub(crate) struct Suspects {
+/// The kinds of resources that grew in every round of cycles so far. A cache stops growing when it is full; a leak does not.
+pub(crate) struct SuspectedLeaks {
     cycles: usize,
-    last: Possessions,
-    /// By how much in each round, for each kind that is still suspected.
+    last: ProcessResources,
+    /// The growth in each round, for each kind that is still suspect.
     grown: BTreeMap<usize, Vec<usize>>,
 }
 
-impl Suspects {
-    /// All kinds are, before the first of the rounds.
-    pub(crate) fn new(cycles: usize, start: Possessions) -> Self {
+impl SuspectedLeaks {
+    /// Before the first round, every kind is suspect.
+    pub(crate) fn new(cycles: usize, start: ProcessResources) -> Self {
         Self { cycles, last: start, grown: (0..KINDS.len()).map(|kind| (kind, Vec::new())).collect() }
     }
 
-    /// What there is after the next round. Returns whether any is still suspected.
-    pub(crate) fn round(&mut self, now: Possessions) -> bool {
+    /// Compares with the resources after the next round. Returns whether any kind is still suspect.
+    pub(crate) fn round(&mut self, now: ProcessResources) -> bool {
         let growth: BTreeMap<_, _> = now.growth_since(&self.last, self.cycles).collect();
         self.grown.retain(|kind, rounds| growth.get(kind).map(|&by| rounds.push(by)).is_some());
         self.last = now;
@@ -78,7 +77,7 @@ impl Suspects {
     }
 }
 
-impl fmt::Display for Suspects {
+impl fmt::Display for SuspectedLeaks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cycles = self.cycles;
         for (number, (&kind, rounds)) in self.grown.iter().enumerate() {
@@ -86,7 +85,7 @@ impl fmt::Display for Suspects {
             let separator = if number == 0 { "" } else { "; " };
             write!(
                 f,
-                "{separator}the process has more {name} after every {cycles} times: {rounds:?} more, now {now}"
+                "{separator}the process leaks {name}: {rounds:?} more after each round of {cycles} times, {now} now"
             )?;
         }
         Ok(())
@@ -98,31 +97,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_in_every_round_is_a_leak_and_what_stops_is_not() {
-        let mut suspects = Suspects::new(10, Possessions([8, 5, 100, 5000]));
-        assert!(suspects.round(Possessions([18, 5, 105, 6000])));
+    fn growth_in_every_round_is_a_leak_and_growth_that_stops_is_not() {
+        let mut suspects = SuspectedLeaks::new(10, ProcessResources([8, 5, 100, 5000]));
+        assert!(suspects.round(ProcessResources([18, 5, 105, 6000])));
         assert!(
-            suspects.round(Possessions([17, 20, 110, 7000])),
-            "threads have ended, and files are too late"
+            suspects.round(ProcessResources([17, 20, 110, 7000])),
+            "fewer threads, and the files did not grow in the first round"
         );
         assert!(
-            suspects.round(Possessions([17, 40, 120, 7639])),
+            suspects.round(ProcessResources([17, 40, 120, 7639])),
             "memory grows by less than 64 KiB each time"
         );
         assert_eq!(
             suspects.to_string(),
-            "the process has more mappings after every 10 times: [5, 5, 10] more, now 120"
+            "the process leaks mappings: [5, 5, 10] more after each round of 10 times, 120 now"
         );
-        assert!(!suspects.round(Possessions([30, 60, 124, 9999])));
+        assert!(!suspects.round(ProcessResources([30, 60, 124, 9999])));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_a_process_has_is_counted() {
-        let before = Possessions::now().unwrap();
+    fn open_files_and_memory_are_counted() {
+        let before = ProcessResources::now().unwrap();
         let files: Vec<_> = (0..50).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let memory = vec![1_u8; 64 << 20];
-        let after = Possessions::now().unwrap();
+        let after = ProcessResources::now().unwrap();
         assert!(after.0[1] >= before.0[1] + files.len() / 2, "{before:?} {after:?}");
         assert!(after.0[3] >= before.0[3] + (memory.len() >> 11), "{before:?} {after:?}");
     }

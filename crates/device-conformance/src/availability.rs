@@ -1,37 +1,35 @@
-//! Whether a backend can be tested here: its devices, or why there are none.
+//! Whether a backend can be tested on this machine.
 
 use device_registry::{BackendErrorKind, Device, DeviceError, LoadError, State, backends, device};
 
-/// Whether a backend can be tested here.
+/// Whether a backend can be tested on this machine.
 #[derive(Debug)]
-pub(crate) enum Standing {
-    Devices(Vec<Device>),
-    /// It has nothing to work with on this machine, or is not to be used: no fault of its own.
-    Absent(String),
+pub(crate) enum Availability {
+    /// Its devices, at least one.
+    Available(Vec<Device>),
+    /// It found no driver or no hardware, or a switch disables it. That is no defect.
+    Unavailable(String),
+    /// It has a defect.
     Broken(String),
 }
 
-impl Standing {
-    /// Loads the backend and counts its devices; opens none.
+impl Availability {
+    /// Loads the backend and counts its devices. Opens none.
     pub(crate) fn of(backend: &str) -> Self {
         match backends().get(backend).map(|entry| entry.state()) {
-            Some(State::Disabled { by, .. }) => return Self::Absent(format!("it is disabled by {by}")),
+            Some(State::Disabled { by, .. }) => return Self::Unavailable(format!("it is disabled by {by}")),
             None => {
                 return Self::Broken(format!("it is not linked into this program\n{}", backends().report()));
             }
             Some(_) => {}
         }
         match devices(backend) {
-            Ok(devices) if devices.is_empty() => Self::Absent("it has no devices here".to_owned()),
-            Ok(devices) => Self::Devices(devices),
-            Err(error) => Self::of_error(&error),
-        }
-    }
-
-    fn of_error(error: &DeviceError) -> Self {
-        match unavailable(error) {
-            Some(reason) => Self::Absent(reason),
-            None => Self::Broken(format!("{error:?}")),
+            Ok(devices) if devices.is_empty() => Self::Unavailable("it has no devices here".to_owned()),
+            Ok(devices) => Self::Available(devices),
+            Err(error) => match unavailable_reason(&error) {
+                Some(reason) => Self::Unavailable(reason),
+                None => Self::Broken(format!("{error:?}")),
+            },
         }
     }
 }
@@ -41,13 +39,13 @@ fn devices(backend: &str) -> Result<Vec<Device>, DeviceError> {
     (0..count).map(|ordinal| device(&format!("{backend}:{ordinal}"))).collect()
 }
 
-/// Why there is no such device now, if that is all that is wrong.
-pub(crate) fn unavailable(error: &DeviceError) -> Option<String> {
-    let absent = match error {
+/// Why the device is unavailable, if the error says that it is.
+pub(crate) fn unavailable_reason(error: &DeviceError) -> Option<String> {
+    let unavailable = match error {
         DeviceError::Backend(LoadError::Unavailable { .. }) => true,
         _ => error.backend_error().is_some_and(|error| error.kind() == BackendErrorKind::Unavailable),
     };
-    absent.then(|| error.to_string())
+    unavailable.then(|| error.to_string())
 }
 
 #[cfg(test)]
@@ -70,7 +68,7 @@ mod tests {
         }
 
         fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-            Err(BackendError::other("nobody opens it"))
+            Err(BackendError::other("it is never opened"))
         }
     }
 
@@ -87,33 +85,41 @@ mod tests {
         BackendDescriptor::new("fails_to_count", || counts(Err(BackendError::other("error 999")))),
     ];
 
-    fn standing(name: &str) -> Standing {
+    fn availability(name: &str) -> Availability {
         BACKENDS.iter().for_each(|backend| backends().register(backend).unwrap());
-        Standing::of(name)
+        Availability::of(name)
     }
 
     #[test]
     fn a_backend_with_devices_is_tested() {
-        let Standing::Devices(devices) = standing("has_two") else { panic!() };
+        let Availability::Available(devices) = availability("has_two") else { panic!() };
         assert_eq!(devices.iter().map(Device::to_string).collect::<Vec<_>>(), ["has_two:0", "has_two:1"]);
-        assert!(matches!(standing("cpu"), Standing::Devices(devices) if devices == [Device::cpu()]));
+        assert!(
+            matches!(availability("cpu"), Availability::Available(devices) if devices == [Device::cpu()])
+        );
     }
 
     #[test]
-    fn what_is_not_there_is_no_fault_and_what_is_broken_is_one() {
+    fn a_missing_driver_is_unavailable_and_a_defect_is_broken() {
         for (name, reason) in [
             ("has_none", "no devices"),
             ("no_driver", "looked for libgpu.so.1"),
             ("no_permission", "no /dev/gpu"),
         ] {
-            assert!(matches!(standing(name), Standing::Absent(why) if why.contains(reason)), "{name}");
+            assert!(
+                matches!(availability(name), Availability::Unavailable(why) if why.contains(reason)),
+                "{name}"
+            );
         }
         for (name, reason) in [
             ("fails_to_load", "libgpu.so.1 is damaged"),
             ("fails_to_count", "error 999"),
-            ("nobody_links_it", "it is not linked into this program"),
+            ("not_linked", "it is not linked into this program"),
         ] {
-            assert!(matches!(standing(name), Standing::Broken(why) if why.contains(reason)), "{name}");
+            assert!(
+                matches!(availability(name), Availability::Broken(why) if why.contains(reason)),
+                "{name}"
+            );
         }
     }
 }

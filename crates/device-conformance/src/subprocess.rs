@@ -1,56 +1,56 @@
-//! Runs a check in a process of its own, for what others in the process would change: how many threads it has, say.
+//! Runs a check in a process of its own, because other checks would change what it measures: the number of threads, say.
 //!
-//! The program is started once more, for the one test that the check is in the suite; there the check finds by a variable
-//! that it is alone.
+//! The check starts this program once more, with the name of its own test in the suite. An environment variable tells
+//! the second run of the check that it is in the subprocess.
 
 use std::env;
 use std::io::{self, Write, stdout};
 use std::process::Output;
 
 use crate::context::Context;
+use crate::environment::TIME_LIMIT;
 use crate::failure::Failure;
 use crate::process;
-use crate::suite::TIME_LIMIT;
 
-/// The variable with the name of the test that a process is started for.
-const ALONE: &str = "DEVICE_CONFORMANCE_ALONE";
+/// Set in a subprocess to the name of its test.
+const SUBPROCESS: &str = "DEVICE_CONFORMANCE_SUBPROCESS";
 
-/// What the line begins with by which the process tells the outcome.
+/// The start of the line on which a subprocess prints its outcome.
 const OUTCOME: &str = "device-conformance outcome: ";
 
-/// Runs a check in a process of its own, with less time than there is for the check.
+/// Runs a check in a subprocess. Its time limit is shorter than that of the check, so that the outcome arrives in time.
 ///
 /// # Errors
 ///
-/// The failure of the check there. It is unsupported where the program does not run the check by its name.
+/// The check's failure in the subprocess. Unsupported if the program has no test with the check's name.
 pub(crate) fn run(
     context: &Context,
     check: &str,
     run: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let test = format!("{}::{check}", context.device());
-    if env::var_os(ALONE).is_some_and(|alone| alone == *test) {
+    if env::var_os(SUBPROCESS).is_some_and(|name| name == *test) {
         let outcome = run();
-        tell(&outcome)
-            .map_err(|error| Failure::new(format_args!("the outcome cannot be written: {error}")))?;
+        print_outcome(&outcome)
+            .map_err(|error| Failure::new(format_args!("cannot print the outcome: {error}")))?;
         return outcome;
     }
     let mut program = process::program();
-    program.args([&test, "--exact"]).env(ALONE, &test);
+    program.args([&test, "--exact"]).env(SUBPROCESS, &test);
     program.env(TIME_LIMIT, (context.limit().as_secs_f64() * 0.8).to_string());
     match program.output() {
         Ok(output) => outcome(&output),
-        Err(error) => Err(Failure::new(format_args!("no process to run it in: {error}"))),
+        Err(error) => Err(Failure::new(format_args!("cannot start a subprocess: {error}"))),
     }
 }
 
-fn tell(outcome: &Result<(), Failure>) -> io::Result<()> {
+fn print_outcome(outcome: &Result<(), Failure>) -> io::Result<()> {
     let outcome = match outcome {
         Ok(()) => "passed".to_owned(),
         Err(failure) if failure.unsupported => format!("unsupported {}", failure.message),
         Err(failure) => format!("failed {}", failure.message),
     };
-    // Not `println!`, which a test harness may capture. It may have begun a line, too.
+    // A test harness may capture `println!`, and may have printed the start of a line.
     let mut stdout = stdout().lock();
     writeln!(stdout, "\n{OUTCOME}{}", outcome.replace('\n', "; "))?;
     stdout.flush()
@@ -64,10 +64,10 @@ fn outcome(output: &Output) -> Result<(), Failure> {
         Some(("unsupported", reason)) => Err(Failure::unsupported(reason)),
         Some((_, message)) => Err(Failure::new(message)),
         None if output.status.success() => Err(Failure::unsupported(
-            "this program does not run the check by its name in a process of its own",
+            "this program has no test with the check's name, so the check cannot run in a subprocess",
         )),
         None => Err(Failure::new(format_args!(
-            "in a process of its own it ends with {}: {printed}{}",
+            "the subprocess ended with {} and without an outcome: {printed}{}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         ))),
@@ -88,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_process_says_is_the_outcome_and_without_a_word_it_is_none() {
+    fn the_printed_outcome_counts_and_a_missing_one_is_unsupported_or_a_failure() {
         let line = |outcome: &str| format!("running 1 test\ntest cpu::x ... \n{OUTCOME}{outcome}\nok\n");
         assert_eq!(of(0, &line("passed")), Ok(()));
         assert_eq!(of(256, &line("failed 3 threads")), Err((false, "3 threads".to_owned())));
         assert_eq!(of(0, &line("unsupported on wasm")), Err((true, "on wasm".to_owned())));
-        assert!(of(0, "running 0 tests").unwrap_err().0, "it is not known whether it would pass");
+        assert!(of(0, "running 0 tests").unwrap_err().0, "it may or may not pass");
         let (unsupported, message) = of(6, "running 1 test").unwrap_err();
         assert!(
             !unsupported && message.contains("signal: 6") && message.contains("the last words"),

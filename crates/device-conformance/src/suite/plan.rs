@@ -1,0 +1,151 @@
+//! The tests of a run: one for each device and check, and one for each backend that has no devices to test.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use device_registry::{Device, backends};
+use libtest_mimic::{Completion, Trial};
+
+use super::device_under_test::DeviceUnderTest;
+use super::{Suite, lock, one_line};
+use crate::availability::Availability;
+use crate::check::checks;
+use crate::environment::REQUIRE;
+use crate::expectations::Expectation;
+use crate::summary::Summary;
+use crate::verdict::Verdict;
+
+/// The tests of a run, and what is wrong with the run as a whole.
+pub(super) struct Plan {
+    pub(super) trials: Vec<Trial>,
+    pub(super) problems: Vec<String>,
+}
+
+impl Plan {
+    /// Loads each backend and counts its devices. Adds a row for each device to the summary.
+    pub(super) fn new(suite: Suite, required: &BTreeSet<String>, summary: &Arc<Mutex<Summary>>) -> Self {
+        let suite = Arc::new(suite);
+        let mut plan = Self { trials: Vec::new(), problems: Vec::new() };
+        let (mut devices, mut unavailable) = (Vec::new(), Vec::new());
+        for name in suite.backend_names(required) {
+            let is_required = required.contains(&name);
+            match Availability::of(&name) {
+                Availability::Available(found) => {
+                    for &device in &found {
+                        lock(summary).add(device);
+                        let device = DeviceUnderTest::new(device, is_required, Arc::clone(&suite), summary);
+                        let device = Arc::new(device);
+                        plan.trials.extend(checks().map(|check| device.trial(check)));
+                    }
+                    devices.extend(found);
+                }
+                Availability::Unavailable(reason) if !is_required => {
+                    plan.skip_backend(&name, reason, summary);
+                    unavailable.push(name);
+                }
+                Availability::Unavailable(reason) => {
+                    plan.fail_backend(
+                        &name,
+                        format!("{REQUIRE} lists it, and {reason}"),
+                        is_required,
+                        summary,
+                    );
+                }
+                Availability::Broken(message) => {
+                    plan.fail_backend(&name, message, is_required, summary);
+                }
+            }
+        }
+        plan.problems.extend(suite.unmatched_patterns(&devices, &unavailable));
+        plan
+    }
+
+    /// Adds an ignored test in place of the checks of a backend.
+    fn skip_backend(&mut self, name: &str, reason: String, summary: &Mutex<Summary>) {
+        lock(summary).add(name);
+        lock(summary).skip(name, &reason);
+        let ignored = move || Ok(Completion::ignored_with(one_line(&reason)));
+        self.trials.push(Trial::ignorable_test(format!("{name}::devices"), ignored));
+    }
+
+    /// Adds a failing test in place of the checks of a backend. A required backend also fails the run, because a filter
+    /// may not select that test.
+    fn fail_backend(&mut self, name: &str, message: String, is_required: bool, summary: &Mutex<Summary>) {
+        lock(summary).add(name);
+        lock(summary).count(name, &Verdict::Failed(message.clone()));
+        if is_required {
+            self.problems.push(format!("{name}: {message}"));
+        }
+        self.trials.push(Trial::test(format!("{name}::devices"), move || Err(message.into())));
+    }
+}
+
+impl Suite {
+    /// An error for each pattern that matches no check, such as one with a typing error.
+    fn unmatched_patterns(&self, devices: &[Device], unavailable: &[String]) -> impl Iterator<Item = String> {
+        let is_matched = move |expectation: &&Expectation| {
+            let matches = |device| checks().any(|check| expectation.matches(device, check.name()));
+            // The devices of an unavailable backend are unknown.
+            devices.iter().any(|&device| matches(device))
+                || matches(Device::cpu())
+                || unavailable.iter().any(|backend| expectation.names_backend(backend))
+        };
+        let all = self.unsupported.iter().chain(&self.expected_failures);
+        all.filter(move |expectation| !is_matched(expectation)).map(|expectation| {
+            format!(
+                "the pattern `{}` of the suite's expectations matches no check\nhelp: `--list` shows all names",
+                expectation.pattern
+            )
+        })
+    }
+
+    /// The backends to test: the selected ones, or else every linked and every required one.
+    fn backend_names(&self, required: &BTreeSet<String>) -> BTreeSet<String> {
+        if self.backends.is_empty() {
+            backends().names().map(str::to_owned).chain(required.iter().cloned()).collect()
+        } else {
+            self.backends.iter().cloned().collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::names;
+
+    fn planned(suite: Suite, required: &str) -> (Vec<String>, Vec<String>, String) {
+        let summary = Arc::default();
+        let Plan { trials, problems } = Plan::new(suite, &names(required), &summary);
+        let shown = lock(&summary).to_string();
+        (trials.iter().map(|trial| trial.name().to_owned()).collect(), problems, shown)
+    }
+
+    #[test]
+    fn there_is_a_test_for_each_device_and_check() {
+        let (trials, problems, summary) = planned(Suite::new().backend("cpu"), "");
+        assert_eq!(trials.len(), checks().count());
+        assert!(trials.contains(&"cpu::memory::round_trip".to_owned()), "{trials:?}");
+        assert!(problems.is_empty() && summary.lines().any(|line| line.starts_with("cpu ")), "{summary}");
+    }
+
+    #[test]
+    fn a_required_backend_that_is_not_linked_fails() {
+        let (trials, problems, _) = planned(Suite::new(), "cpu, not_linked");
+        assert!(trials.contains(&"not_linked::devices".to_owned()));
+        let problem =
+            |problem: &String| problem.starts_with("not_linked: it is not linked into this program");
+        assert!(problems.iter().any(problem), "{problems:?}");
+        let (trials, problems, _) = planned(Suite::new().backend("not_linked"), "");
+        assert_eq!((trials, problems), (vec!["not_linked::devices".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn a_pattern_that_matches_no_check_is_a_problem() {
+        let suite =
+            Suite::new().backend("cpu").unsupported("memory::*", "").expected_failure("cpu::memry::*", "");
+        let (_, problems, _) = planned(suite, "");
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.starts_with("the pattern `cpu::memry::*` "), "{problem}");
+    }
+}
