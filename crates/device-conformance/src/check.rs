@@ -18,7 +18,7 @@ pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// All checks, by group.
 pub fn checks() -> impl Iterator<Item = &'static Check> {
-    GROUPS.iter().copied().flatten()
+    GROUPS.iter().copied().flatten().copied().flatten()
 }
 
 /// A test of one property that every device has, if it offers what the check [needs](Self::requirements).

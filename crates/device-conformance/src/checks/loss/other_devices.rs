@@ -1,0 +1,103 @@
+//! The other devices go on when one is lost.
+
+use device_registry::Device;
+
+use super::{LEN, works};
+use crate::check::{Check, Need};
+use crate::checks::events::hold_back;
+use crate::context::{Context, bytes, expect_bytes, expect_content, filled};
+use crate::failure::Failure;
+use crate::fault_injection::{expect_error, expect_lost, lose, reset};
+
+pub(super) const CHECKS: &[Check] = &[
+    loss_check!(
+        other_devices_go_on,
+        "a peer does its work when a device is lost, with what its memory holds"
+    )
+    .needs(&[Need::Faults, Need::Peer]),
+    loss_check!(
+        copies_with_it_harm_no_peer,
+        "copies from a lost device to a peer and back are errors, and the peer goes on"
+    )
+    .needs(&[Need::Faults, Need::Peer]),
+    loss_check!(
+        who_waits_for_it_is_told,
+        "a peer's stream that waits for an event of a device that is lost is told, and goes on"
+    )
+    .needs(&[Need::Faults, Need::Peer]),
+    loss_check!(
+        the_cpu_goes_on,
+        "the cpu goes on when a device is lost, also where it waits for it and copies from it"
+    )
+    .uses_cpu(),
+];
+
+fn other_devices_go_on(context: &Context) -> Result<(), Failure> {
+    let (peer, expected) = (context.peer()?, bytes(3, LEN));
+    let (there, stream) = (filled(peer, &expected)?, peer.create_stream()?);
+    for what in ["with a peer lost", "after the peer was lost again"] {
+        lose(context.device())?;
+        expect_content(&there, &expected, what)?;
+        expect_bytes(&stream.read(&there, 0..LEN)?.wait()?, &expected, what)?;
+        works(peer, what)?;
+        peer.synchronize()?;
+        peer.memory_info()?;
+        reset(context.device())?;
+        works(peer, "after the peer was reset")?;
+    }
+    Ok(())
+}
+
+fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
+    let (peer, expected) = (context.peer()?, bytes(4, LEN));
+    let (here, there) = (context.filled(&[1; LEN])?, filled(peer, &expected)?);
+    let (stream, spare) = (peer.create_stream()?, peer.allocate(LEN)?);
+    lose(context.device())?;
+    for _ in 0..2 {
+        expect_error(spare.copy_from(0, &here, 0..LEN), "a copy from a lost device to a peer")?;
+        expect_lost(here.copy_from(0, &there, 0..LEN), "a copy from a peer to a lost device")?;
+        let copied = stream.copy(&here, 0..LEN, &spare, 0).and_then(|()| stream.synchronize());
+        expect_error(copied, "a copy from a lost device by a stream of a peer")?;
+        expect_content(&there, &expected, "on a peer that copies with a lost device")?;
+        works(peer, "on a peer that copies with a lost device")?;
+        stream.synchronize()?;
+    }
+    reset(context.device())?;
+    // What is old is on a lost device still.
+    expect_error(spare.copy_from(0, &here, 0..LEN), "a copy to a peer from what a reset left behind")?;
+    works(peer, "on a peer that copied from what a reset left behind")?;
+    works(context.device(), "after the reset")
+}
+
+/// A stream of another device that waits for an event which the loss of this one takes away.
+fn waits_and_is_told(context: &Context, other: Device) -> Result<(), Failure> {
+    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+    let (waiting, there) = (other.create_stream()?, filled(other, &[3; LEN])?);
+    let release = hold_back(&stream)?;
+    stream.fill(&buffer, 0..LEN, &[2])?;
+    waiting.wait(&stream.record()?)?;
+    waiting.write(&there, 0, vec![4; LEN])?;
+    lose(context.device())?;
+    drop(release);
+    expect_lost(waiting.synchronize(), "a stream that waits for an event of a lost device")?;
+    expect_content(&there, &[3; LEN], "behind an event of a lost device")?;
+    waiting.write(&there, 0, vec![5; LEN])?;
+    waiting.synchronize()?;
+    expect_content(&there, &[5; LEN], "by the stream that had waited")?;
+    works(other, "on a device that had waited for one that is lost")
+}
+
+fn who_waits_for_it_is_told(context: &Context) -> Result<(), Failure> {
+    waits_and_is_told(context, context.peer()?)
+}
+
+fn the_cpu_goes_on(context: &Context) -> Result<(), Failure> {
+    let (cpu, here) = (Device::cpu(), context.filled(&[1; LEN])?);
+    let kept = filled(cpu, &bytes(5, LEN))?;
+    waits_and_is_told(context, cpu)?;
+    expect_lost(cpu.allocate(LEN)?.copy_from(0, &here, 0..LEN), "a copy from a lost device to the cpu")?;
+    expect_lost(here.copy_from(0, &kept, 0..LEN), "a copy from the cpu to a lost device")?;
+    expect_content(&kept, &bytes(5, LEN), "on the cpu")?;
+    works(cpu, "on the cpu, with a device lost")?;
+    Ok(cpu.synchronize()?)
+}

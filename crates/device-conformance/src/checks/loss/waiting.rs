@@ -1,0 +1,159 @@
+//! Reads, threads and tasks that wait when the device is lost.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use device_registry::{DeviceError, Event, Fault, HostBuffer, Stream};
+
+use super::{LEN, works};
+use crate::check::Check;
+use crate::checks::events::hold_back;
+use crate::context::{Context, expect_bytes, in_threads};
+use crate::failure::{Failure, ensure};
+use crate::fault_injection::{expect_lost, inject, lose, reset, until};
+
+pub(super) const CHECKS: &[Check] = &[
+    loss_check!(reads_in_the_queue_are_told, "reads that wait in a queue of a device that is lost are told"),
+    loss_check!(
+        threads_that_wait_wake_up,
+        "threads that wait for a stream, an event or a read are told when the device is lost"
+    ),
+    loss_check!(
+        a_thread_that_waits_for_the_device_wakes_up,
+        "a thread that waits for all streams of a device is told when it is lost"
+    ),
+    loss_check!(a_task_that_awaits_wakes_up, "a task that awaits a read is told when the device is lost"),
+    loss_check!(many_threads_are_told, "eight threads that use a device when it is lost are all told"),
+];
+
+fn reads_in_the_queue_are_told(context: &Context) -> Result<(), Failure> {
+    for _ in 0..3 {
+        let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+        let before = stream.read(&buffer, 0..LEN)?.wait()?;
+        expect_bytes(&before, &[1; LEN], "a read before the loss")?;
+        let release = hold_back(&stream)?;
+        let reads: Vec<_> = (0..10).map(|_| stream.read(&buffer, 0..LEN)).collect::<Result<_, _>>()?;
+        let own = stream.read_to(&buffer, 0, HostBuffer::from(vec![0; LEN]))?;
+        lose(context.device())?;
+        drop(release);
+        for (index, read) in reads.into_iter().chain([own]).enumerate() {
+            expect_lost(read.wait(), &format!("read {index} that waited in the queue"))?;
+        }
+        reset(context.device())?;
+    }
+    Ok(())
+}
+
+/// Has a stream stand still, and gives the event behind what it stands at.
+fn standing_still(context: &Context) -> Result<(Stream, Event), Failure> {
+    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+    inject(context.device(), Fault::Stall { nth: 1 })?;
+    stream.write(&buffer, 0, vec![2; LEN])?;
+    stream.write(&buffer, 0, vec![3; LEN])?;
+    let event = stream.record()?;
+    // What comes next must not be the operation that stalls.
+    thread::sleep(Duration::from_millis(20));
+    Ok((stream, event))
+}
+
+/// What threads come to, which have to end.
+fn expect_all_lost(
+    context: &Context,
+    waiting: Vec<(&str, thread::JoinHandle<Result<(), DeviceError>>)>,
+) -> Result<(), Failure> {
+    for (what, thread) in waiting {
+        let ended = until(context.limit() / 4, || Ok(thread.is_finished()))?;
+        ensure!(ended, "{what}: the device is lost, and the thread still waits");
+        match thread.join() {
+            Ok(outcome) => drop(expect_lost(outcome, what)?),
+            Err(_) => return Err(Failure::new(format_args!("{what}: the thread panicked"))),
+        }
+    }
+    Ok(())
+}
+
+fn threads_that_wait_wake_up(context: &Context) -> Result<(), Failure> {
+    let buffers: Vec<_> = (0..3).map(|_| context.filled(&[1; LEN])).collect::<Result<_, _>>()?;
+    let spare = context.filled(&[1; 16])?;
+    let (_stalled, event) = standing_still(context)?;
+    // Each waits for a stream of its own, because the error of one is told once.
+    let mut streams = Vec::new();
+    for buffer in &buffers {
+        let stream = context.stream()?;
+        stream.wait(&event)?;
+        stream.write(buffer, 0, vec![4; LEN])?;
+        streams.push(stream);
+    }
+    let behind = streams[1].record()?;
+    let read = streams[2].read(&buffers[2], 0..LEN)?;
+    let stream = streams[0].clone();
+    let waiting = vec![
+        ("a thread that waits for a stream", thread::spawn(move || stream.synchronize())),
+        ("a thread that waits for an event", thread::spawn(move || behind.synchronize())),
+        ("a thread that waits for a read", thread::spawn(move || read.wait().map(drop))),
+    ];
+    thread::sleep(Duration::from_millis(10));
+    for (what, thread) in &waiting {
+        ensure!(!thread.is_finished(), "{what}: what it waits for stands still, and it does not wait");
+    }
+    inject(context.device(), Fault::LoseDevice { nth: 1 })?;
+    expect_lost(spare.write(0, &[1; 16]), "a write that finds the device lost")?;
+    // On a device that does not end by itself what stalls.
+    context.device().clear_faults()?;
+    expect_all_lost(context, waiting)
+}
+
+fn a_thread_that_waits_for_the_device_wakes_up(context: &Context) -> Result<(), Failure> {
+    let (device, spare) = (context.device(), context.filled(&[1; 16])?);
+    let (_stalled, _) = standing_still(context)?;
+    let waiting = vec![("a thread that waits for the device", thread::spawn(move || device.synchronize()))];
+    thread::sleep(Duration::from_millis(10));
+    ensure!(!waiting[0].1.is_finished(), "a stream of the device stands still, and it is not waited for");
+    inject(device, Fault::LoseDevice { nth: 1 })?;
+    expect_lost(spare.write(0, &[1; 16]), "a write that finds the device lost")?;
+    device.clear_faults()?;
+    expect_all_lost(context, waiting)
+}
+
+fn a_task_that_awaits_wakes_up(context: &Context) -> Result<(), Failure> {
+    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+    let release = hold_back(&stream)?;
+    let read = stream.read(&buffer, 0..LEN)?;
+    let waiting =
+        vec![("a task that awaits a read", thread::spawn(move || pollster::block_on(read).map(drop)))];
+    thread::sleep(Duration::from_millis(5));
+    lose(context.device())?;
+    drop(release);
+    expect_all_lost(context, waiting)
+}
+
+fn many_threads_are_told(context: &Context) -> Result<(), Failure> {
+    for round in 1..=3 {
+        inject(context.device(), Fault::LoseDevice { nth: 100 * round })?;
+        let (tell, told) = mpsc::channel();
+        in_threads(8, |index| {
+            let tell = tell.clone();
+            let work = || -> Result<(), DeviceError> {
+                let stream = context.device().create_stream()?;
+                // Without end, unless the device does what it was told to.
+                loop {
+                    let buffer = context.device().allocate(500)?;
+                    stream.write(&buffer, 0, vec![index as u8; 500])?;
+                    stream.read(&buffer, 0..500)?.wait()?;
+                    buffer.fill(0..500, &[1])?;
+                    stream.record()?.synchronize()?;
+                    stream.synchronize()?;
+                }
+            };
+            expect_lost(work(), "a thread that uses the device")?;
+            let _ = tell.send(());
+            Ok(())
+        })?;
+        drop(tell);
+        ensure!(told.into_iter().count() == 8, "some of eight threads were not told");
+        reset(context.device())?;
+        works(context.device(), "after threads were told that the device is lost")?;
+    }
+    Ok(())
+}
