@@ -13,7 +13,7 @@ use crate::failure::{Failure, ensure};
 /// Makes the check unsupported unless the device offers fault injection.
 pub(crate) fn require(device: Device) -> Result<(), Failure> {
     match device.clear_faults() {
-        Err(error) if kind(&error) == Some(BackendErrorKind::Unsupported) => {
+        Err(error) if error.kind() == Some(BackendErrorKind::Unsupported) => {
             Err(Failure::unsupported("the device does not offer fault injection"))
         }
         other => Ok(other?),
@@ -24,7 +24,7 @@ pub(crate) fn require(device: Device) -> Result<(), Failure> {
 #[track_caller]
 pub(crate) fn inject(device: Device, fault: Fault) -> Result<(), Failure> {
     match device.inject(fault) {
-        Err(error) if kind(&error) == Some(BackendErrorKind::Unsupported) => {
+        Err(error) if error.kind() == Some(BackendErrorKind::Unsupported) => {
             Err(Failure::unsupported(format_args!("the device does not offer the fault {fault:?}")))
         }
         other => Ok(other?),
@@ -43,7 +43,7 @@ pub(crate) fn clean_up(device: Device) -> Result<(), Failure> {
     /// The most errors that a check may leave unreported, one for each stream.
     const MOST: usize = 1000;
     match device.clear_faults() {
-        Err(error) if kind(&error) != Some(BackendErrorKind::Unsupported) => return Err(error.into()),
+        Err(error) if error.kind() != Some(BackendErrorKind::Unsupported) => return Err(error.into()),
         _ => {}
     }
     for device in all_devices(device)? {
@@ -52,7 +52,7 @@ pub(crate) fn clean_up(device: Device) -> Result<(), Failure> {
         }
         let mut errors = 0;
         while let Err(error) = device.synchronize() {
-            if kind(&error) == Some(BackendErrorKind::Lost)
+            if error.kind() == Some(BackendErrorKind::Lost)
                 && let Err(failure) = reset(device)
             {
                 lost_permanently().insert(device);
@@ -94,11 +94,6 @@ pub(crate) fn lose(device: Device) -> Result<DeviceError, Failure> {
     expect_lost(buffer.write(0, &[1; 16]), "a write that finds the device lost")
 }
 
-/// The kind of the backend's error.
-pub(crate) fn kind(error: &DeviceError) -> Option<BackendErrorKind> {
-    error.backend_error().map(|error| error.kind())
-}
-
 /// The error of a call that has to fail.
 #[track_caller]
 pub(crate) fn expect_error<T>(result: Result<T, DeviceError>, what: &str) -> Result<DeviceError, Failure> {
@@ -113,7 +108,7 @@ pub(crate) fn expect_error<T>(result: Result<T, DeviceError>, what: &str) -> Res
 pub(crate) fn expect_lost<T>(result: Result<T, DeviceError>, what: &str) -> Result<DeviceError, Failure> {
     let error = expect_error(result, what)?;
     ensure!(
-        kind(&error) == Some(BackendErrorKind::Lost),
+        error.kind() == Some(BackendErrorKind::Lost),
         "{what}: expected an error of kind `Lost`, got: {error}"
     );
     Ok(error)
@@ -123,7 +118,7 @@ pub(crate) fn expect_lost<T>(result: Result<T, DeviceError>, what: &str) -> Resu
 #[track_caller]
 pub(crate) fn expect_failed<T>(result: Result<T, DeviceError>, what: &str) -> Result<DeviceError, Failure> {
     let error = expect_error(result, what)?;
-    let Some(kind) = kind(&error) else {
+    let Some(kind) = error.kind() else {
         return Err(Failure::new(format_args!("{what}: expected an error of the backend, got: {error}")));
     };
     ensure!(

@@ -9,7 +9,7 @@ use super::messages::reads_as_others;
 use crate::check::Check;
 use crate::context::{Context, bytes, expect_bytes, expect_content};
 use crate::failure::{Failure, ensure, ensure_supported};
-use crate::fault_injection::{expect_error, kind};
+use crate::fault_injection::expect_error;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -50,7 +50,7 @@ const FAULTS: [Fault; 5] = [
 fn unsupported<T>(outcome: Result<T, DeviceError>, what: &str) -> Result<DeviceError, Failure> {
     let error = expect_error(outcome, what)?;
     ensure!(
-        kind(&error) == Some(BackendErrorKind::Unsupported),
+        error.kind() == Some(BackendErrorKind::Unsupported),
         "{what}: expected an error of kind `Unsupported`, got: {error}"
     );
     Ok(error)
@@ -100,7 +100,7 @@ fn timed_events_are_as_declared(context: &Context) -> Result<(), Failure> {
         ensure!(!plain.is_timed(), "an event without a time was asked for");
         let error = expect_error(plain.elapsed_since(&plain), "the time of an event without one")?;
         ensure!(
-            kind(&error) == Some(BackendErrorKind::Invalid),
+            error.kind() == Some(BackendErrorKind::Invalid),
             "expected an error of kind `Invalid`: {error}"
         );
     }

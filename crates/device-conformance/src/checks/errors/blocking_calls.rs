@@ -12,23 +12,23 @@ use crate::fault_injection::{expect_failed, fail_next_copy, inject};
 pub(super) const CHECKS: &[Check] = &[
     fault_check!(
         a_blocking_copy_that_fails,
-        "a function that blocks returns the error of its copy, and the next one works"
+        "a blocking call returns the error of its copy, and the next call works"
     ),
     fault_check!(
         a_failed_copy_touches_nothing_else,
-        "a copy that fails leaves all bytes but those of its destination as they were"
+        "a failed copy changes no bytes outside its destination"
     ),
     fault_check!(
         a_failed_allocation,
-        "an allocation that fails is an out-of-memory error that tells what was asked, and the next one works"
+        "a failed allocation returns an out-of-memory error with the requested length, and the next one works"
     ),
     fault_check!(
         a_failed_allocation_harms_no_work,
-        "work in streams is done while an allocation fails, and no stream has an error"
+        "streams do their work while an allocation fails, and no stream reports an error"
     ),
 ];
 
-/// One of each kind of function that blocks and copies.
+/// A blocking call that copies or fills.
 type Blocking = fn(&Buffer, &Buffer) -> Result<(), DeviceError>;
 
 const BLOCKING: [(&str, Blocking); 4] = [
@@ -49,7 +49,7 @@ fn a_blocking_copy_that_fails(context: &Context) -> Result<(), Failure> {
         }
         let expected = if kind == "fill" { [2; LEN] } else { [1; LEN] };
         expect_content(&buffer, &expected, format_args!("after a {kind} behind one that failed"))?;
-        // It was the caller's, and nobody else is told.
+        // The call has returned the error. The device must not report it again.
         context.device().synchronize()?;
     }
     Ok(())

@@ -8,16 +8,16 @@ use super::{BEFORE, LEN, is_well, refused, works};
 use crate::check::Check;
 use crate::context::{Context, bytes, expect_bytes, expect_content};
 use crate::failure::{Failure, ensure};
-use crate::fault_injection::{expect_failed, inject, kind};
+use crate::fault_injection::{expect_failed, inject};
 
 pub(super) const CHECKS: &[Check] = &[
-    fault_check!(the_nth_copy_fails, "a fault comes at the operation that it was ordered for, and once"),
-    fault_check!(the_last_of_a_kind_counts, "of two faults of one kind, the last one counts"),
+    fault_check!(the_nth_copy_fails, "a fault happens at the operation that it was injected for, and once"),
+    fault_check!(the_last_of_a_kind_counts, "of two injected faults of one kind, the last one counts"),
     fault_check!(
         a_slow_device_is_right,
-        "a slow device holds the same bytes, and takes as long as was ordered"
+        "a slow device holds the same bytes, and each operation takes the injected time longer"
     ),
-    fault_check!(cleared_faults_do_not_happen, "faults that were cleared do not happen any more"),
+    fault_check!(cleared_faults_do_not_happen, "cleared faults do not happen"),
 ];
 
 fn the_nth_copy_fails(context: &Context) -> Result<(), Failure> {
@@ -26,16 +26,16 @@ fn the_nth_copy_fails(context: &Context) -> Result<(), Failure> {
         inject(context.device(), Fault::FailCopy { nth })?;
         for number in 1..=2 * nth {
             let outcome = buffer.write(0, &[number as u8; LEN]);
-            // Allocations are no copies, and are not counted.
+            // An allocation does not count as a copy.
             drop(context.allocate(16)?);
             match (number == nth, outcome) {
                 (true, outcome) => {
-                    drop(expect_failed(outcome, &format!("write {number}, which was to fail"))?)
+                    drop(expect_failed(outcome, &format!("write {number}, with an injected failure"))?)
                 }
                 (false, Ok(())) => {}
                 (false, Err(error)) => {
                     return Err(Failure::new(format_args!(
-                        "write {nth} was to fail, and write {number} did: {error}"
+                        "expected write {nth} to fail, and write {number} failed: {error}"
                     )));
                 }
             }
@@ -77,7 +77,7 @@ fn a_slow_device_is_right(context: &Context) -> Result<(), Failure> {
     let took = begun.elapsed();
     // Each round is a write, a copy and a read, one after the other.
     ensure!(took >= 12 * BY, "12 operations that each take {BY:?} longer took {took:?} together");
-    expect_content(&copy, &bytes(3, LEN), "on a slow device, by functions that block")?;
+    expect_content(&copy, &bytes(3, LEN), "on a slow device, by blocking calls")?;
     context.device().clear_faults()?;
     works(&first, "when the device is not slow any more")
 }
@@ -94,7 +94,7 @@ fn cleared_faults_do_not_happen(context: &Context) -> Result<(), Failure> {
     for faults in [&all[..], &all[..1], &all[1..2], &all[2..3], &all[3..4], &all[4..]] {
         for &fault in faults {
             match context.device().inject(fault) {
-                Err(error) if kind(&error) == Some(BackendErrorKind::Unsupported) => {}
+                Err(error) if error.kind() == Some(BackendErrorKind::Unsupported) => {}
                 other => other?,
             }
         }
@@ -102,7 +102,7 @@ fn cleared_faults_do_not_happen(context: &Context) -> Result<(), Failure> {
         works(&stream, "after faults that were cleared")?;
         is_well(&stream, "after faults that were cleared")?;
     }
-    // To clear where there are none is fine.
+    // Clearing without faults is not an error.
     context.device().clear_faults()?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Stream};
 use crate::check::Check;
 use crate::context::{Context, bytes, expect_bytes};
 use crate::failure::{Failure, ensure};
-use crate::fault_injection::{expect_failed, is_a_drivers_queue, kind};
+use crate::fault_injection::{expect_failed, is_a_drivers_queue};
 
 /// A check that injects faults.
 macro_rules! fault_check {
@@ -43,7 +43,7 @@ struct Scene {
     drivers_queue: bool,
 }
 
-/// What the buffer of a scene holds at first.
+/// Every byte of a scene's buffer, at first.
 const BEFORE: u8 = 0xEE;
 
 fn scene(context: &Context) -> Result<Scene, Failure> {
@@ -52,7 +52,7 @@ fn scene(context: &Context) -> Result<Scene, Failure> {
     Ok(Scene { stream, buffer, drivers_queue })
 }
 
-/// The error is told with the device, and is not told as another one.
+/// Expects an error of a call to this device.
 fn is_about(error: &DeviceError, device: Device) -> Result<(), Failure> {
     match error {
         DeviceError::Call { device: of, .. } if *of == device => Ok(()),
@@ -60,7 +60,7 @@ fn is_about(error: &DeviceError, device: Device) -> Result<(), Failure> {
     }
 }
 
-/// The same failure as another one's answer.
+/// Expects the error that another call returned for the same failure.
 fn is_the_same(error: &DeviceError, as_this: &DeviceError, what: &str) -> Result<(), Failure> {
     let (error, expected) = (error.to_string(), as_this.to_string());
     ensure!(
@@ -70,7 +70,7 @@ fn is_the_same(error: &DeviceError, as_this: &DeviceError, what: &str) -> Result
     Ok(())
 }
 
-/// A stream does what it is asked to.
+/// Expects a stream to write, copy and read.
 fn works(stream: &Stream, what: &str) -> Result<(), Failure> {
     let expected = bytes(0x55, LEN);
     let (buffer, copy) = (stream.device().allocate(LEN)?, stream.device().allocate(LEN)?);
@@ -81,7 +81,7 @@ fn works(stream: &Stream, what: &str) -> Result<(), Failure> {
     Ok(stream.synchronize()?)
 }
 
-/// Nobody is told of anything.
+/// Expects a stream and its device to have nothing left to report.
 fn is_well(stream: &Stream, what: &str) -> Result<(), Failure> {
     let outcomes = [
         stream.synchronize(),
@@ -90,19 +90,18 @@ fn is_well(stream: &Stream, what: &str) -> Result<(), Failure> {
         stream.device().open(),
     ];
     outcomes.into_iter().try_for_each(|outcome| {
-        outcome.map_err(|error| {
-            Failure::new(format_args!("{what}: nothing is wrong any more, and it says: {error}"))
-        })
+        outcome
+            .map_err(|error| Failure::new(format_args!("{what}: expected no error any more, got: {error}")))
     })
 }
 
-/// An allocation that is out of memory although there is some.
+/// Expects an allocation to return an injected out-of-memory error.
 fn refused(device: Device, len: usize, what: &str) -> Result<(), Failure> {
     let error = expect_failed(device.allocate(len), what)?;
     is_about(&error, device)?;
-    match kind(&error) {
+    match error.kind() {
         Some(BackendErrorKind::OutOfMemory { asked, .. }) => {
-            ensure!(asked == len as u64, "{len} bytes were asked for, and the error tells {asked}: {error}");
+            ensure!(asked == len as u64, "expected an error about {len} bytes, found {asked}: {error}");
             Ok(())
         }
         _ => Err(Failure::new(format_args!("{what}: expected an out-of-memory error, got: {error}"))),

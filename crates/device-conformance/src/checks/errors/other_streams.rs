@@ -12,8 +12,11 @@ use crate::failure::{Failure, ensure};
 use crate::fault_injection::{expect_failed, failing_write, inject};
 
 pub(super) const CHECKS: &[Check] = &[
-    fault_check!(another_stream_goes_on, "a stream does its work while another one of the device has failed"),
-    fault_check!(another_device_goes_on, "a peer does its work while a stream here has failed")
+    fault_check!(
+        another_stream_goes_on,
+        "a stream does its work while another stream of the device has failed"
+    ),
+    fault_check!(another_device_goes_on, "a peer does its work while a stream of this device has failed")
         .needs(&[Need::Faults, Need::Peer]),
     fault_check!(
         a_stream_that_waits_for_it,
@@ -31,7 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
     .uses_cpu(),
     fault_check!(
         one_of_many_threads,
-        "of eight threads with a stream each, one is told of a copy that fails"
+        "when one copy fails, one of eight threads with a stream each gets the error"
     ),
 ];
 
@@ -45,7 +48,7 @@ fn another_stream_goes_on(context: &Context) -> Result<(), Failure> {
     }
     works(&context.stream()?, "a stream that was made while another one had failed")?;
     let fresh = context.filled(&bytes(1, LEN))?;
-    expect_content(&fresh, &bytes(1, LEN), "by functions that block, while a stream has failed")?;
+    expect_content(&fresh, &bytes(1, LEN), "by blocking calls, while a stream has failed")?;
     expect_failed(stream.synchronize(), "the stream that failed")?;
     Ok(())
 }
@@ -57,16 +60,16 @@ fn another_device_goes_on(context: &Context) -> Result<(), Failure> {
     failing_write(&stream, &buffer, 1)?;
     let _ = stream.record()?.synchronize();
     for _ in 0..5 {
-        works(&other, "on a peer, while a stream here has failed")?;
+        works(&other, "on a peer, while a stream of this device has failed")?;
     }
     peer.synchronize()?;
     let there = filled(peer, &bytes(1, LEN))?;
-    expect_content(&there, &bytes(1, LEN), "by functions that block, on a peer")?;
+    expect_content(&there, &bytes(1, LEN), "by blocking calls, on a peer")?;
     expect_failed(stream.synchronize(), "the stream that failed")?;
     Ok(())
 }
 
-/// A stream of another device, or of this one, that waits for the event behind a failure.
+/// A stream of another device waits for an event behind a failure.
 fn waits_for_it(context: &Context, other: Device) -> Result<(), Failure> {
     let Scene { stream, buffer, drivers_queue } = scene(context)?;
     let (waiting, there) = (other.create_stream()?, filled(other, &[3; LEN])?);
@@ -77,25 +80,27 @@ fn waits_for_it(context: &Context, other: Device) -> Result<(), Failure> {
     drop(release);
     match waiting.synchronize() {
         Err(error) => {
-            // Where a driver's queue waits by itself, it is that queue that failed.
+            // A driver's queue that waits by itself fails itself.
             is_about(&error, context.device())
                 .or_else(|failure| if drivers_queue { is_about(&error, other) } else { Err(failure) })?;
             expect_content(&there, &[3; LEN], "behind the event of a failure")?;
-            is_well(&waiting, "after the stream that waited has told it")?;
+            is_well(&waiting, "after the waiting stream has reported it")?;
         }
-        // The event may be done, and then the work has to be.
+        // If the event is done, the work behind the wait has to be done too.
         Ok(()) if drivers_queue => expect_content(&there, &[1; LEN], "behind an event that is done")?,
         Ok(()) => {
-            return Err(Failure::new("a stream that waits for an event with an error says that all is well"));
+            return Err(Failure::new(
+                "a stream that waits for an event with an error: expected an error, got success",
+            ));
         }
     }
-    works(&waiting, "by the stream that waited")?;
-    expect_failed(stream.synchronize(), "the stream that failed has not told it itself, which")?;
+    works(&waiting, "by the waiting stream")?;
+    expect_failed(stream.synchronize(), "the stream that failed")?;
     works(&stream, "by the stream that failed")
 }
 
 fn a_stream_that_waits_for_it(context: &Context) -> Result<(), Failure> {
-    // What synchronizes the device also tells the first one's, so that the stream is asked by itself.
+    // Synchronizing the device would also report the first stream's error. So this synchronizes each stream.
     let Scene { stream, buffer, drivers_queue } = scene(context)?;
     let (waiting, there) = (context.stream()?, context.filled(&[3; LEN])?);
     let release = hold_back(&stream)?;
@@ -104,24 +109,26 @@ fn a_stream_that_waits_for_it(context: &Context) -> Result<(), Failure> {
     waiting.write(&there, 0, vec![1; LEN])?;
     drop(release);
     let waited = waiting.synchronize();
-    let told = expect_failed(stream.synchronize(), "the stream that failed")?;
+    let reported = expect_failed(stream.synchronize(), "the stream that failed")?;
     match waited {
         Err(error) => {
-            // A driver's own event may be asked by another call than the stream.
+            // With a driver's own event, another call may have failed than in the first stream.
             if drivers_queue {
                 is_about(&error, context.device())?;
             } else {
-                is_the_same(&error, &told, "a stream that waits for an event with an error")?;
+                is_the_same(&error, &reported, "a stream that waits for an event with an error")?;
             }
             expect_content(&there, &[3; LEN], "behind the event of a failure")?;
         }
         Ok(()) if drivers_queue => expect_content(&there, &[1; LEN], "behind an event that is done")?,
         Ok(()) => {
-            return Err(Failure::new("a stream that waits for an event with an error says that all is well"));
+            return Err(Failure::new(
+                "a stream that waits for an event with an error: expected an error, got success",
+            ));
         }
     }
-    is_well(&waiting, "after both have told it")?;
-    [&waiting, &stream].into_iter().try_for_each(|stream| works(stream, "after both have told it"))
+    is_well(&waiting, "after both have reported it")?;
+    [&waiting, &stream].into_iter().try_for_each(|stream| works(stream, "after both have reported it"))
 }
 
 fn a_peer_that_waits_for_it(context: &Context) -> Result<(), Failure> {
@@ -135,30 +142,36 @@ fn the_cpu_that_waits_for_it(context: &Context) -> Result<(), Failure> {
 fn one_of_many_threads(context: &Context) -> Result<(), Failure> {
     for round in 1..=3 {
         inject(context.device(), Fault::FailCopy { nth: 20 * round })?;
-        let (tell, told) = mpsc::channel();
+        let (sender, errors) = mpsc::channel();
         in_threads(8, |index| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             let (stream, buffer) = (context.stream()?, context.allocate(500)?);
             for time in 0..20 {
                 let value = (index * 20 + time) as u8;
-                // A refusal is told as well.
+                // A refusal on submission is a report as well.
                 let outcome = stream
                     .write(&buffer, 0, vec![value; 500])
                     .and_then(|()| stream.read(&buffer, 0..500)?.wait())
                     .and_then(|read| stream.synchronize().map(|()| read));
                 match outcome {
-                    Ok(read) => expect_bytes(&read, &[value; 500], "on a thread whose stream is well")?,
+                    Ok(read) => {
+                        expect_bytes(&read, &[value; 500], "on a thread whose stream has not failed")?
+                    }
                     Err(error) => {
                         let _ = stream.synchronize();
-                        let _ = tell.send(error);
+                        let _ = sender.send(error);
                     }
                 }
             }
             Ok(())
         })?;
-        drop(tell);
-        let told: Vec<_> = told.into_iter().map(|error| error.to_string()).collect();
-        ensure!(told.len() == 1, "one copy was to fail, and the threads were told {}: {told:?}", told.len());
+        drop(sender);
+        let errors: Vec<_> = errors.into_iter().map(|error| error.to_string()).collect();
+        ensure!(
+            errors.len() == 1,
+            "expected one error for one failed copy, got {}: {errors:?}",
+            errors.len()
+        );
     }
     Ok(())
 }

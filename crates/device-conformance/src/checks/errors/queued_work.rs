@@ -14,25 +14,25 @@ use crate::failure::{Failure, ensure, ensure_supported};
 use crate::fault_injection::{accepted, expect_failed, fail_next_copy, failing_write, inject};
 
 pub(super) const CHECKS: &[Check] = &[
-    fault_check!(
-        a_read_that_fails,
-        "a read that fails has its error as its answer, and tells it by its stream"
-    ),
+    fault_check!(a_read_that_fails, "a failed read returns its error, and so does its stream"),
     fault_check!(
         an_awaited_read_that_fails,
-        "a task that awaits a read is woken up and told when the read fails"
+        "a task that awaits a read wakes up with the error when the read fails"
     ),
-    fault_check!(reads_behind_a_failure, "reads behind work that failed have its error as their answer"),
+    fault_check!(reads_behind_a_failure, "reads behind failed work return its error"),
     fault_check!(
         events_behind_a_failure,
-        "events behind work that failed have its error as their answer, and those before do not"
+        "events behind failed work return its error, and earlier events do not"
     ),
-    fault_check!(the_work_before_is_done, "what was put in before the work that fails is done"),
+    fault_check!(the_work_before_is_done, "work that was enqueued before the failed work is done"),
     fault_check!(
         work_behind_is_skipped_until_told,
-        "work behind a failure is not done, also if it is put in later, until the error was told"
+        "a stream skips work behind a failure, even work enqueued later, until it has reported the error"
     ),
-    fault_check!(work_after_the_telling_is_done, "a stream whose error was told does its work as before"),
+    fault_check!(
+        work_after_the_telling_is_done,
+        "a stream that has reported its error does its work as before"
+    ),
 ];
 
 fn a_read_that_fails(context: &Context) -> Result<(), Failure> {
@@ -40,10 +40,10 @@ fn a_read_that_fails(context: &Context) -> Result<(), Failure> {
     for _ in 0..5 {
         fail_next_copy(context.device())?;
         let read = accepted(stream.read(&buffer, 0..LEN))?;
-        let answer = expect_failed(read.wait(), "a read that fails")?;
-        is_about(&answer, context.device())?;
-        let told = expect_failed(stream.synchronize(), "the stream of a read that failed")?;
-        is_about(&told, context.device())?;
+        let error = expect_failed(read.wait(), "a read that fails")?;
+        is_about(&error, context.device())?;
+        let reported = expect_failed(stream.synchronize(), "the stream of a read that failed")?;
+        is_about(&reported, context.device())?;
         is_well(&stream, "after a read that failed")?;
         expect_bytes(&stream.read(&buffer, 0..LEN)?.wait()?, &[BEFORE; LEN], "the next read")?;
     }
@@ -58,8 +58,8 @@ fn an_awaited_read_that_fails(context: &Context) -> Result<(), Failure> {
         let read = accepted(stream.read(&buffer, 0..LEN))?;
         let waiting = thread::spawn(move || pollster::block_on(read).map(drop));
         drop(release);
-        let Ok(answer) = waiting.join() else { return Err(Failure::new("awaiting a read panicked")) };
-        expect_failed(answer, "a read that is awaited")?;
+        let Ok(result) = waiting.join() else { return Err(Failure::new("awaiting a read panicked")) };
+        expect_failed(result, "an awaited read")?;
         expect_failed(stream.synchronize(), "the stream of a read that failed")?;
     }
     works(&stream, "after reads that failed")
@@ -75,20 +75,20 @@ fn reads_behind_a_failure(context: &Context) -> Result<(), Failure> {
     let behind = [(); 5].map(|()| stream.read(&other, 0..LEN));
     drop(release);
     expect_bytes(&before.wait()?, &[3; LEN], "the read before the failure")?;
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for read in behind {
-        answers.push(read?.wait());
+        results.push(read?.wait());
     }
     let error = expect_failed(stream.synchronize(), "the stream that failed")?;
-    for answer in answers {
-        match answer {
-            Err(answer) => is_the_same(&answer, &error, "a read behind a failure")?,
-            // It was in the queue already.
+    for result in results {
+        match result {
+            Err(found) => is_the_same(&found, &error, "a read behind a failure")?,
+            // The driver had it in its queue already.
             Ok(read) if drivers_queue => expect_bytes(&read, &[3; LEN], "a read behind a failure")?,
-            Ok(_) => return Err(Failure::new("a read behind work that failed says that all is well")),
+            Ok(_) => return Err(Failure::new("a read behind failed work: expected an error, got bytes")),
         }
     }
-    expect_bytes(&stream.read(&other, 0..LEN)?.wait()?, &[3; LEN], "a read after the error was told")
+    expect_bytes(&stream.read(&other, 0..LEN)?.wait()?, &[3; LEN], "a read after the error was reported")
 }
 
 fn events_behind_a_failure(context: &Context) -> Result<(), Failure> {
@@ -99,23 +99,25 @@ fn events_behind_a_failure(context: &Context) -> Result<(), Failure> {
     let behind = [stream.record()?, stream.record()?];
     drop(release);
     before.synchronize()?;
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for event in &behind {
-        answers.push(event.synchronize());
-        answers.push(event.query().map(drop));
+        results.push(event.synchronize());
+        results.push(event.query().map(drop));
     }
     let error = expect_failed(stream.synchronize(), "the stream that failed")?;
     // An event never changes.
-    answers.extend(behind.iter().map(Event::synchronize));
-    for answer in answers {
-        match answer {
-            Err(answer) if drivers_queue => drop(answer),
-            Err(answer) => is_the_same(&answer, &error, "an event behind a failure")?,
+    results.extend(behind.iter().map(Event::synchronize));
+    for result in results {
+        match result {
+            Err(_) if drivers_queue => {}
+            Err(found) => is_the_same(&found, &error, "an event behind a failure")?,
             Ok(()) if drivers_queue => {}
-            Ok(()) => return Err(Failure::new("an event behind work that failed says that all is well")),
+            Ok(()) => {
+                return Err(Failure::new("an event behind failed work: expected an error, got success"));
+            }
         }
     }
-    ensure!(before.query()?, "the event before the failure was done, and is not any more");
+    ensure!(before.query()?, "the event before the failure was done before, and is not done now");
     stream.record()?.synchronize()?;
     Ok(())
 }
@@ -156,12 +158,16 @@ fn work_behind_is_skipped_until_told(context: &Context) -> Result<(), Failure> {
     let event = stream.record()?;
     drop(release);
     expect_failed(event.synchronize(), "an event behind the failure")?;
-    // Now it has failed, and nobody was told by the stream.
+    // The write has failed, and the stream has not reported it yet.
     stream.write(&later, 0, vec![1; LEN])?;
     expect_failed(stream.synchronize(), "the stream")?;
     ensure!(!ran.load(Ordering::SeqCst), "a host call behind a failure ran");
-    expect_content(&behind, &[3; LEN], "memory that skipped work was for")?;
-    expect_content(&later, &[4; LEN], "memory that work was for which was put in before the error was told")
+    expect_content(&behind, &[3; LEN], "the destination of skipped work")?;
+    expect_content(
+        &later,
+        &[4; LEN],
+        "the destination of work that was enqueued before the error was reported",
+    )
 }
 
 fn work_after_the_telling_is_done(context: &Context) -> Result<(), Failure> {
@@ -172,7 +178,7 @@ fn work_after_the_telling_is_done(context: &Context) -> Result<(), Failure> {
         stream.fill(&buffer, 0..LEN, &[round])?;
         let event = stream.record()?;
         event.synchronize()?;
-        expect_content(&buffer, &[round; LEN], format_args!("after failure {round} was told"))?;
+        expect_content(&buffer, &[round; LEN], format_args!("after failure {round} was reported"))?;
     }
     Ok(())
 }

@@ -17,37 +17,43 @@ use crate::fault_injection::{accepted, expect_error, expect_failed, fail_next_co
 pub(super) const CHECKS: &[Check] = &[
     check!(
         errors::a_panic_in_a_host_call_is_told,
-        "a panic in a host call is an error of its stream, which goes on when it was told"
+        "a stream returns the panic of a host call as an error, and then continues"
     )
     .leaves_failures(),
     check!(
         errors::a_kernels_error_is_told,
-        "what a kernel says went wrong is told, at once or by the stream, which then goes on"
+        "the error of a kernel is returned by the launch or by the stream, which then continues"
     )
     .leaves_failures(),
-    fault_check!(told_by_synchronize, "work of each kind that fails in a stream is told by synchronize"),
-    fault_check!(told_by_query, "work that fails in a stream is told by query, and not as done before"),
-    fault_check!(told_by_the_device, "synchronizing the device tells what failed in any of its streams"),
-    fault_check!(told_once, "an error is told once, to whoever asks first"),
+    fault_check!(told_by_synchronize, "synchronize returns the error of failed work of each kind"),
+    fault_check!(
+        told_by_query,
+        "query returns the error of failed work, and does not report it as done before"
+    ),
+    fault_check!(told_by_the_device, "synchronizing the device returns an error of any of its streams"),
+    fault_check!(told_once, "an error is reported once, by the first call that can return it"),
     fault_check!(
         told_by_what_blocks,
-        "functions that block tell what failed in the thread's current stream before them"
+        "blocking calls return the earlier error of the thread's current stream"
     ),
-    fault_check!(of_a_stream_that_is_gone, "what failed in a stream that is dropped is told by the device"),
-    fault_check!(of_two_streams, "of two streams that failed, both errors are told"),
+    fault_check!(of_a_stream_that_is_gone, "the device returns the error of a dropped stream"),
+    fault_check!(of_two_streams, "when two streams fail, both errors are reported"),
 ];
 
 fn a_panic_in_a_host_call_is_told(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
     for round in 0..5 {
         stream.fill(&buffer, 0..LEN, &[round])?;
-        // Unlike `panic!`, it says nothing on the way: nobody is to look for a defect.
+        // Unlike `panic!`, it prints no message that could be mistaken for a defect.
         stream.call(|| resume_unwind(Box::new("a panic of the check's own")))?;
         let error = expect_error(stream.synchronize(), "a stream in which a host call panicked")?;
         is_about(&error, context.device())?;
         let said = error.to_string();
-        ensure!(said.contains("a panic of the check's own"), "the panic's message is not told: {said}");
-        is_well(&stream, "after it was told")?;
+        ensure!(
+            said.contains("a panic of the check's own"),
+            "expected the message of the panic, got: {said}"
+        );
+        is_well(&stream, "after the error was reported")?;
         expect_content(&buffer, &[round; LEN], "the work before the panic")?;
         works(&stream, "after a panic in a host call")?;
     }
@@ -59,21 +65,24 @@ fn a_kernels_error_is_told(context: &Context) -> Result<(), Failure> {
     for round in 0..5 {
         stream.fill(&buffer, 0..LEN, &[round])?;
         let launched = stream.launch(&[&buffer], |_| Err(BackendError::other("an error of the check's own")));
-        // A driver's queue has the kernel submit its work, and so knows at once.
+        // With a driver's queue, the launch itself calls the kernel and returns its error.
         let error = expect_error(launched.and_then(|()| stream.synchronize()), "a kernel with an error")?;
         is_about(&error, context.device())?;
-        ensure!(error.to_string().contains("an error of the check's own"), "it is not told what: {error}");
-        is_well(&stream, "after it was told")?;
+        ensure!(
+            error.to_string().contains("an error of the check's own"),
+            "expected the message of the kernel's error, got: {error}"
+        );
+        is_well(&stream, "after the error was reported")?;
         works(&stream, "after a kernel that failed")?;
         expect_content(&buffer, &[round; LEN], "the work before the kernel")?;
     }
     Ok(())
 }
 
-type PutIn = fn(&Stream, &Buffer, &Buffer) -> Result<(), DeviceError>;
+type Enqueue = fn(&Stream, &Buffer, &Buffer) -> Result<(), DeviceError>;
 
-/// One of each kind of work that a fault of copies makes fail.
-const KINDS: [(&str, PutIn); 4] = [
+/// Each kind of work that `Fault::FailCopy` can fail.
+const KINDS: [(&str, Enqueue); 4] = [
     ("write", |stream, buffer, _| stream.write(buffer, 0, vec![1; LEN])),
     ("copy", |stream, buffer, other| stream.copy(other, 0..LEN, buffer, 0)),
     ("fill", |stream, buffer, _| stream.fill(buffer, 0..LEN, &[1])),
@@ -83,13 +92,13 @@ const KINDS: [(&str, PutIn); 4] = [
 fn told_by_synchronize(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
     let other = context.filled(&[2; LEN])?;
-    for (kind, put_in) in KINDS {
+    for (kind, enqueue) in KINDS {
         fail_next_copy(context.device())?;
-        accepted(put_in(&stream, &buffer, &other))?;
+        accepted(enqueue(&stream, &buffer, &other))?;
         let error = expect_failed(stream.synchronize(), kind)?;
         is_about(&error, context.device())?;
         is_well(&stream, kind)?;
-        put_in(&stream, &buffer, &other)?;
+        enqueue(&stream, &buffer, &other)?;
         is_well(&stream, kind)?;
     }
     Ok(())
@@ -98,9 +107,9 @@ fn told_by_synchronize(context: &Context) -> Result<(), Failure> {
 fn told_by_query(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
     let other = context.filled(&[2; LEN])?;
-    for (kind, put_in) in KINDS {
+    for (kind, enqueue) in KINDS {
         fail_next_copy(context.device())?;
-        accepted(put_in(&stream, &buffer, &other))?;
+        accepted(enqueue(&stream, &buffer, &other))?;
         let error = loop {
             match stream.query() {
                 Ok(false) => thread::sleep(Duration::from_micros(50)),
@@ -121,7 +130,7 @@ fn told_by_the_device(context: &Context) -> Result<(), Failure> {
         failing_write(&stream, &buffer, round)?;
         let error = expect_failed(context.device().synchronize(), "synchronizing the device")?;
         is_about(&error, context.device())?;
-        is_well(&stream, "after the device told it")?;
+        is_well(&stream, "after the device reported it")?;
         others.iter().try_for_each(|other| works(other, "afterwards"))?;
     }
     Ok(())
@@ -129,8 +138,8 @@ fn told_by_the_device(context: &Context) -> Result<(), Failure> {
 
 fn told_once(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
-    type Ask = fn(&Stream) -> Result<(), DeviceError>;
-    let asks: [(&str, Ask); 3] = [
+    type Report = fn(&Stream) -> Result<(), DeviceError>;
+    let reports: [(&str, Report); 3] = [
         ("synchronize", |stream| stream.synchronize()),
         ("query", |stream| {
             while !stream.query()? {
@@ -140,15 +149,17 @@ fn told_once(context: &Context) -> Result<(), Failure> {
         }),
         ("synchronizing the device", |stream| stream.device().synchronize()),
     ];
-    for (who, ask) in asks {
+    for (first, report) in reports {
         failing_write(&stream, &buffer, 1)?;
-        expect_failed(ask(&stream), who)?;
+        expect_failed(report(&stream), first)?;
         for _ in 0..3 {
-            is_well(&stream, who)?;
+            is_well(&stream, first)?;
         }
-        for (other, again) in asks {
+        for (second, again) in reports {
             again(&stream).map_err(|error| {
-                Failure::new(format_args!("{who} told the error, and {other} tells it again: {error}"))
+                Failure::new(format_args!(
+                    "{first} reported the error, and {second} reports it again: {error}"
+                ))
             })?;
         }
     }
@@ -162,10 +173,10 @@ fn told_by_what_blocks(context: &Context) -> Result<(), Failure> {
     failing_write(&stream, &buffer, 1)?;
     let error = expect_failed(elsewhere.write(0, &[4; LEN]), "a write behind a stream that failed")?;
     is_about(&error, context.device())?;
-    // What was refused was not done, and what comes now is.
-    expect_content(&elsewhere, &[3; LEN], "memory that a refused write was for")?;
+    // The refused write did nothing. The next one works.
+    expect_content(&elsewhere, &[3; LEN], "the destination of a refused write")?;
     elsewhere.write(0, &[5; LEN])?;
-    expect_content(&elsewhere, &[5; LEN], "after the error was told")
+    expect_content(&elsewhere, &[5; LEN], "after the error was reported")
 }
 
 fn of_a_stream_that_is_gone(context: &Context) -> Result<(), Failure> {
@@ -180,7 +191,7 @@ fn of_a_stream_that_is_gone(context: &Context) -> Result<(), Failure> {
             outcome = context.device().synchronize();
             Ok(outcome.is_err())
         })?;
-        let error = expect_failed(outcome, "the device, of a stream that is dropped")?;
+        let error = expect_failed(outcome, "the device of a dropped stream")?;
         is_about(&error, context.device())?;
         context.device().synchronize()?;
     }
@@ -191,12 +202,12 @@ fn of_two_streams(context: &Context) -> Result<(), Failure> {
     let (first, second) = (scene(context)?, scene(context)?);
     for scene in [&first, &second] {
         failing_write(&scene.stream, &scene.buffer, 1)?;
-        // So that the other one's write is the next.
+        // Otherwise the fault could hit the write of the other stream.
         let event = scene.stream.record()?;
         let _ = event.synchronize();
     }
     for which in ["first", "second"] {
         expect_failed(context.device().synchronize(), &format!("the {which} of two errors"))?;
     }
-    [first, second].iter().try_for_each(|scene| is_well(&scene.stream, "after both were told"))
+    [first, second].iter().try_for_each(|scene| is_well(&scene.stream, "after both errors were reported"))
 }

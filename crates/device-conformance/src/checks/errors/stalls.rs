@@ -19,18 +19,18 @@ pub(super) const CHECKS: &[Check] = &[
     fault_check!(a_stall_holds_up_no_peer, "while a stream stalls, a peer does its work")
         .needs(&[Need::Faults, Need::Peer]),
     fault_check!(a_stall_holds_up_no_cpu, "while a stream stalls, the cpu does its work").uses_cpu(),
-    fault_check!(what_stalls_is_not_done, "work that stalls is not told as done by any who are asked"),
+    fault_check!(what_stalls_is_not_done, "no query reports stalled work as done"),
     fault_check!(
         what_stalls_goes_on,
-        "work that stalls goes on when the faults are cleared, with the right bytes"
+        "stalled work continues when the faults are cleared, with the right bytes"
     ),
     fault_check!(
         dropping_what_stalls,
-        "streams, buffers, reads and events of work that stalls can be dropped, and nobody waits for it"
+        "streams, buffers, reads and events of stalled work can be dropped, without waiting for it"
     ),
 ];
 
-/// Three streams, of which one stalls, with what each writes and the event behind it.
+/// Three streams, one of which stalls, each with its buffer and the event behind its write.
 struct Stalled {
     buffers: Vec<Buffer>,
     streams: Vec<Stream>,
@@ -38,7 +38,7 @@ struct Stalled {
     which: usize,
 }
 
-/// Has one of three streams stall: whichever comes first.
+/// Makes one of three streams stall: the first to execute its write.
 fn stall(context: &Context) -> Result<Stalled, Failure> {
     ensure_concurrent(context)?;
     let streams: Vec<_> = (0..3).map(|_| context.stream()).collect::<Result<_, _>>()?;
@@ -54,14 +54,14 @@ fn stall(context: &Context) -> Result<Stalled, Failure> {
         let done = events.iter().map(is_done).collect::<Result<Vec<_>, _>>()?;
         Ok(done.iter().filter(|&&done| done).count() >= 2)
     })?;
-    ensure!(two_are, "of three streams one was to stall, and two of them do not go on");
+    ensure!(two_are, "expected one of three streams to stall, and two of them do not continue");
     thread::sleep(Duration::from_millis(20));
     for (which, event) in events.iter().enumerate() {
         if !event.query()? {
             return Ok(Stalled { buffers, streams, events, which });
         }
     }
-    Err(Failure::new("of three streams one was to stall, and all go on"))
+    Err(Failure::new("expected one of three streams to stall, and all continue"))
 }
 
 fn ensure_concurrent(context: &Context) -> Result<(), Failure> {
@@ -73,8 +73,8 @@ fn ensure_concurrent(context: &Context) -> Result<(), Failure> {
 }
 
 impl Stalled {
-    /// Lets it go on, and looks at what it wrote.
-    fn goes_on(self, device: Device) -> Result<(), Failure> {
+    /// Ends the stall, and checks what each stream wrote.
+    fn continues(self, device: Device) -> Result<(), Failure> {
         device.clear_faults()?;
         for (stream, event) in self.streams.iter().zip(&self.events) {
             event.synchronize()?;
@@ -90,27 +90,27 @@ fn a_stall_holds_up_no_other_stream(context: &Context) -> Result<(), Failure> {
         works(stream, "while another stream stalls")?;
         expect_content(&stalled.buffers[index], &[1; LEN], "what was written beside a stall")?;
     }
-    works(&context.stream()?, "by a stream that was made during a stall")?;
+    works(&context.stream()?, "by a stream that was created during a stall")?;
     let fresh = context.filled(&bytes(1, LEN))?;
-    expect_content(&fresh, &bytes(1, LEN), "by functions that block, during a stall")?;
-    stalled.goes_on(context.device())
+    expect_content(&fresh, &bytes(1, LEN), "by blocking calls, during a stall")?;
+    stalled.continues(context.device())
 }
 
 fn a_stall_holds_up_no_peer(context: &Context) -> Result<(), Failure> {
     let (peer, stalled) = (context.peer()?, stall(context)?);
     works(&peer.create_stream()?, "on a peer, during a stall")?;
     let there = filled(peer, &bytes(1, LEN))?;
-    expect_content(&there, &bytes(1, LEN), "by functions that block, on a peer")?;
+    expect_content(&there, &bytes(1, LEN), "by blocking calls, on a peer")?;
     peer.synchronize()?;
-    stalled.goes_on(context.device())
+    stalled.continues(context.device())
 }
 
 fn a_stall_holds_up_no_cpu(context: &Context) -> Result<(), Failure> {
     let stalled = stall(context)?;
     works(&Device::cpu().create_stream()?, "on the cpu, during a stall")?;
     let there = filled(Device::cpu(), &bytes(1, LEN))?;
-    expect_content(&there, &bytes(1, LEN), "by functions that block, on the cpu")?;
-    stalled.goes_on(context.device())
+    expect_content(&there, &bytes(1, LEN), "by blocking calls, on the cpu")?;
+    stalled.continues(context.device())
 }
 
 fn what_stalls_is_not_done(context: &Context) -> Result<(), Failure> {
@@ -118,12 +118,15 @@ fn what_stalls_is_not_done(context: &Context) -> Result<(), Failure> {
     let (stream, buffer) = (&stalled.streams[stalled.which], &stalled.buffers[stalled.which]);
     let read = stream.read(buffer, 0..LEN)?;
     for _ in 0..10 {
-        ensure!(!stream.query()?, "a stream that stalls says that all its work is done");
-        ensure!(!stalled.events[stalled.which].query()?, "an event behind a stall says that it is done");
-        ensure!(!read.is_ready(), "a read behind a stall says that it is done");
+        ensure!(!stream.query()?, "the query of a stalled stream returns that its work is done");
+        ensure!(
+            !stalled.events[stalled.which].query()?,
+            "the query of an event behind a stall returns that it is done"
+        );
+        ensure!(!read.is_ready(), "a read behind a stall is ready");
         thread::sleep(Duration::from_millis(2));
     }
-    stalled.goes_on(context.device())?;
+    stalled.continues(context.device())?;
     expect_bytes(&read.wait()?, &[1; LEN], "a read behind a stall that is over")
 }
 
@@ -140,7 +143,7 @@ fn what_stalls_goes_on(context: &Context) -> Result<(), Failure> {
             move || stream.synchronize()
         });
         thread::sleep(Duration::from_millis(10));
-        ensure!(!read.is_ready() && !waiting.is_finished(), "nobody was to come past a stall");
+        ensure!(!read.is_ready() && !waiting.is_finished(), "a read or a waiting thread came past a stall");
         context.device().clear_faults()?;
         expect_bytes(&read.wait()?, &expected, "a read behind a stall that is over")?;
         match waiting.join() {
@@ -162,14 +165,16 @@ fn dropping_what_stalls(context: &Context) -> Result<(), Failure> {
         .collect::<Result<_, _>>()?;
     let kept = buffers[which].clone();
     drop((streams, buffers, events, reads));
-    // And what comes in their place is not touched.
+    // Their work must not touch memory that is allocated in their place.
     let others: Vec<_> = (0..4).map(|_| context.filled(&[0xDD; LEN])).collect::<Result<_, _>>()?;
     context.device().clear_faults()?;
     context.device().synchronize()?;
-    expect_content(&kept, &[1; LEN], "what a dropped stream that stalled had to write")?;
-    others.iter().try_for_each(|other| expect_content(other, &[0xDD; LEN], "memory that came later"))?;
+    expect_content(&kept, &[1; LEN], "the destination of a dropped stream that stalled")?;
+    others
+        .iter()
+        .try_for_each(|other| expect_content(other, &[0xDD; LEN], "memory that was allocated later"))?;
     drop((kept, others));
     let freed = until(context.limit(), || Ok(context.device().memory_statistics()?.live <= held_before))?;
-    ensure!(freed, "memory of work that stalled is not freed when it is done");
+    ensure!(freed, "the memory of stalled work is not freed when the work is done");
     Ok(())
 }

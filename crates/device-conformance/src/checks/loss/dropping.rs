@@ -2,7 +2,7 @@
 
 use device_registry::Pending;
 
-use super::{LEN, Things, works};
+use super::{Handles, LEN, works};
 use crate::check::Check;
 use crate::checks::drops::orders;
 use crate::checks::events::hold_back;
@@ -15,19 +15,16 @@ pub(super) const CHECKS: &[Check] = &[
         dropping_what_was_on_it,
         "buffers, streams, events and reads of a lost device can be dropped in every order"
     ),
-    loss_check!(
-        what_was_on_it_is_let_go,
-        "what is dropped of a lost device is not counted as allocated any more"
-    ),
+    loss_check!(what_was_on_it_is_let_go, "dropped buffers of a lost device do not count as allocated"),
     loss_check!(
         dropping_what_is_old,
-        "what belonged to a device before a reset can be dropped after it, and nothing new is touched"
+        "handles from before a reset can be dropped after it, without effect on new memory"
     ),
 ];
 
 /// Drops a buffer, a stream, an event and a read, in some order.
-fn drop_in_order(things: Things, read: Pending, order: &[usize]) {
-    let Things { buffer, stream, event } = things;
+fn drop_in_order(handles: Handles, read: Pending, order: &[usize]) {
+    let Handles { buffer, stream, event } = handles;
     let (mut buffer, mut stream, mut event, mut read) = (Some(buffer), Some(stream), Some(event), Some(read));
     for which in order {
         match which {
@@ -42,44 +39,44 @@ fn drop_in_order(things: Things, read: Pending, order: &[usize]) {
 fn dropping_what_was_on_it(context: &Context) -> Result<(), Failure> {
     let mut all = Vec::new();
     for order in orders(4) {
-        let things = Things::new(context.device())?;
-        let release = hold_back(&things.stream)?;
-        things.stream.fill(&things.buffer, 0..LEN, &[4])?;
-        let read = things.stream.read(&things.buffer, 0..LEN)?;
-        all.push((things, read, order, release));
+        let handles = Handles::new(context.device())?;
+        let release = hold_back(&handles.stream)?;
+        handles.stream.fill(&handles.buffer, 0..LEN, &[4])?;
+        let read = handles.stream.read(&handles.buffer, 0..LEN)?;
+        all.push((handles, read, order, release));
     }
     lose(context.device())?;
-    for (index, (things, read, order, release)) in all.into_iter().enumerate() {
-        // Some while their work is still in the queue, some when it has failed.
+    for (index, (handles, read, order, release)) in all.into_iter().enumerate() {
+        // Half of them while their work is in the queue, half of them when it has failed.
         if index % 2 == 0 {
-            drop_in_order(things, read, &order);
+            drop_in_order(handles, read, &order);
             drop(release);
         } else {
             drop(release);
-            drop_in_order(things, read, &order);
+            drop_in_order(handles, read, &order);
         }
     }
     reset(context.device())?;
-    works(context.device(), "after all was dropped")
+    works(context.device(), "when all handles were dropped")
 }
 
 fn what_was_on_it_is_let_go(context: &Context) -> Result<(), Failure> {
     let device = context.device();
     let before = device.memory_statistics()?.live;
     for index in 0..20 {
-        let things = Things::new(device)?;
-        things.stream.fill(&things.buffer, 0..LEN, &[index])?;
-        drop(things.stream.read(&things.buffer, 0..LEN)?);
+        let handles = Handles::new(device)?;
+        handles.stream.fill(&handles.buffer, 0..LEN, &[index])?;
+        drop(handles.stream.read(&handles.buffer, 0..LEN)?);
         if index == 10 {
             lose(device)?;
             break;
         }
     }
-    let let_go = until(context.limit(), || Ok(device.memory_statistics()?.live <= before))?;
+    let freed = until(context.limit(), || Ok(device.memory_statistics()?.live <= before))?;
     let now = device.memory_statistics()?.live;
     ensure!(
-        let_go,
-        "{before} allocations were there before, and {now} after all was dropped on the lost device"
+        freed,
+        "expected at most {before} live allocations when all buffers of the lost device are dropped, got {now}"
     );
     Ok(())
 }
@@ -87,19 +84,19 @@ fn what_was_on_it_is_let_go(context: &Context) -> Result<(), Failure> {
 fn dropping_what_is_old(context: &Context) -> Result<(), Failure> {
     let mut all = Vec::new();
     for order in orders(4) {
-        let things = Things::new(context.device())?;
-        let read = things.stream.read(&things.buffer, 0..LEN)?;
-        all.push((things, read, order));
+        let handles = Handles::new(context.device())?;
+        let read = handles.stream.read(&handles.buffer, 0..LEN)?;
+        all.push((handles, read, order));
     }
     lose(context.device())?;
     reset(context.device())?;
     let expected = bytes(7, LEN);
     let new = context.filled(&expected)?;
-    for (things, read, order) in all {
-        drop_in_order(things, read, &order);
-        expect_content(&new, &expected, format_args!("when what is old was dropped in order {order:?}"))?;
+    for (handles, read, order) in all {
+        drop_in_order(handles, read, &order);
+        expect_content(&new, &expected, format_args!("when old handles were dropped in order {order:?}"))?;
     }
     let statistics = context.device().memory_statistics()?;
-    ensure!(statistics.live == 1, "one buffer is held, and the new device counts {}", statistics.live);
-    works(context.device(), "when all that is old was dropped")
+    ensure!(statistics.live == 1, "expected one live allocation on the new device, got {}", statistics.live);
+    works(context.device(), "when all old handles were dropped")
 }

@@ -26,7 +26,7 @@ pub(super) static THEMES: &[&[Check]] =
 
 const LEN: usize = 2000;
 
-/// A device does what it is asked to, by functions that block and by streams.
+/// Expects a device to write and read, by blocking calls and by a stream.
 fn works(device: Device, what: &str) -> Result<(), Failure> {
     let expected = bytes(0x55, LEN);
     expect_content(&filled(device, &expected)?, &expected, what)?;
@@ -38,14 +38,14 @@ fn works(device: Device, what: &str) -> Result<(), Failure> {
     Ok(stream.synchronize()?)
 }
 
-/// What there is on a device, and what can be asked of it.
-struct Things {
+/// One handle of each kind on a device, and every call on them.
+struct Handles {
     buffer: Buffer,
     stream: Stream,
     event: Event,
 }
 
-impl Things {
+impl Handles {
     fn new(device: Device) -> Result<Self, Failure> {
         let (buffer, stream) = (filled(device, &[1; LEN])?, device.create_stream()?);
         stream.fill(&buffer, 0..LEN, &[2])?;
@@ -54,8 +54,8 @@ impl Things {
         Ok(Self { buffer, stream, event })
     }
 
-    /// Asks all of it, each once.
-    fn ask(&self) -> Vec<(&'static str, Result<(), DeviceError>)> {
+    /// Makes every call once.
+    fn call_all(&self) -> Vec<(&'static str, Result<(), DeviceError>)> {
         let Self { buffer, stream, event } = self;
         vec![
             ("write", buffer.write(0, &[3; LEN])),
@@ -70,9 +70,9 @@ impl Things {
             ("a kernel", stream.launch(&[buffer], |_| Ok(()))),
             ("recording an event", stream.record().map(drop)),
             ("waiting for an event", stream.wait(event)),
-            ("asking the stream", stream.query().map(drop)),
+            ("querying the stream", stream.query().map(drop)),
             ("synchronizing the stream", stream.synchronize()),
-            ("asking the event", event.query().map(drop)),
+            ("querying the event", event.query().map(drop)),
             ("synchronizing the event", event.synchronize()),
         ]
     }

@@ -10,24 +10,21 @@ use crate::failure::Failure;
 use crate::fault_injection::{expect_error, expect_lost, lose, reset};
 
 pub(super) const CHECKS: &[Check] = &[
-    loss_check!(
-        other_devices_go_on,
-        "a peer does its work when a device is lost, with what its memory holds"
-    )
-    .needs(&[Need::Faults, Need::Peer]),
+    loss_check!(other_devices_go_on, "a peer keeps its memory and does its work when a device is lost")
+        .needs(&[Need::Faults, Need::Peer]),
     loss_check!(
         copies_with_it_harm_no_peer,
-        "copies from a lost device to a peer and back are errors, and the peer goes on"
+        "copies between a lost device and a peer are errors, and the peer still works"
     )
     .needs(&[Need::Faults, Need::Peer]),
     loss_check!(
         who_waits_for_it_is_told,
-        "a peer's stream that waits for an event of a device that is lost is told, and goes on"
+        "a peer's stream that waits for an event of a lost device returns the error, and continues"
     )
     .needs(&[Need::Faults, Need::Peer]),
     loss_check!(
         the_cpu_goes_on,
-        "the cpu goes on when a device is lost, also where it waits for it and copies from it"
+        "the cpu still works when a device is lost, even while it waits for it or copies from it"
     )
     .uses_cpu(),
 ];
@@ -63,14 +60,17 @@ fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
         stream.synchronize()?;
     }
     reset(context.device())?;
-    // What is old is on a lost device still.
-    expect_error(spare.copy_from(0, &here, 0..LEN), "a copy to a peer from what a reset left behind")?;
-    works(peer, "on a peer that copied from what a reset left behind")?;
+    // Memory of the old device stays lost.
+    expect_error(
+        spare.copy_from(0, &here, 0..LEN),
+        "a copy to a peer from memory that was allocated before a reset",
+    )?;
+    works(peer, "on a peer that copied from memory that was allocated before a reset")?;
     works(context.device(), "after the reset")
 }
 
-/// A stream of another device that waits for an event which the loss of this one takes away.
-fn waits_and_is_told(context: &Context, other: Device) -> Result<(), Failure> {
+/// A stream of another device waits for an event of this device, which is then lost.
+fn waits_and_gets_the_error(context: &Context, other: Device) -> Result<(), Failure> {
     let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
     let (waiting, there) = (other.create_stream()?, filled(other, &[3; LEN])?);
     let release = hold_back(&stream)?;
@@ -83,18 +83,18 @@ fn waits_and_is_told(context: &Context, other: Device) -> Result<(), Failure> {
     expect_content(&there, &[3; LEN], "behind an event of a lost device")?;
     waiting.write(&there, 0, vec![5; LEN])?;
     waiting.synchronize()?;
-    expect_content(&there, &[5; LEN], "by the stream that had waited")?;
-    works(other, "on a device that had waited for one that is lost")
+    expect_content(&there, &[5; LEN], "by the stream that waited")?;
+    works(other, "on a device that waited for a lost one")
 }
 
 fn who_waits_for_it_is_told(context: &Context) -> Result<(), Failure> {
-    waits_and_is_told(context, context.peer()?)
+    waits_and_gets_the_error(context, context.peer()?)
 }
 
 fn the_cpu_goes_on(context: &Context) -> Result<(), Failure> {
     let (cpu, here) = (Device::cpu(), context.filled(&[1; LEN])?);
     let kept = filled(cpu, &bytes(5, LEN))?;
-    waits_and_is_told(context, cpu)?;
+    waits_and_gets_the_error(context, cpu)?;
     expect_lost(cpu.allocate(LEN)?.copy_from(0, &here, 0..LEN), "a copy from a lost device to the cpu")?;
     expect_lost(here.copy_from(0, &kept, 0..LEN), "a copy from the cpu to a lost device")?;
     expect_content(&kept, &bytes(5, LEN), "on the cpu")?;

@@ -2,7 +2,7 @@
 
 use device_registry::{Buffer, DeviceError, Fault};
 
-use super::{LEN, Things, works};
+use super::{Handles, LEN, works};
 use crate::check::Check;
 use crate::checks::events::hold_back;
 use crate::context::Context;
@@ -12,21 +12,21 @@ use crate::fault_injection::{expect_lost, inject, lose, reset};
 pub(super) const CHECKS: &[Check] = &[
     loss_check!(
         the_call_that_finds_it_says_so,
-        "an operation of each kind that finds the device lost says so, and not another error"
+        "an operation of each kind that finds the device lost returns an error of that kind"
     ),
+    loss_check!(work_in_a_queue_finds_it, "a stream returns that its work found the device lost"),
     loss_check!(
-        work_in_a_queue_finds_it,
-        "work in a stream that finds the device lost tells so by its stream"
+        the_nth_operation_finds_it,
+        "the device is lost at the operation that the loss was injected for"
     ),
-    loss_check!(the_nth_operation_finds_it, "the device is lost at the operation that it was ordered for"),
     loss_check!(
         every_later_call_says_so,
-        "whatever is asked of a lost device and what is on it, the answer is that it is lost"
+        "every call on a lost device and its handles returns that the device is lost"
     ),
-    loss_check!(it_is_still_counted, "a lost device is still counted, and says what it is"),
+    loss_check!(it_is_still_counted, "a lost device still counts, and still describes itself"),
     loss_check!(
         clearing_the_faults_brings_nothing_back,
-        "a device that was lost stays so when the faults are cleared"
+        "a lost device stays lost when the faults are cleared"
     ),
 ];
 
@@ -55,12 +55,12 @@ fn work_in_a_queue_finds_it(context: &Context) -> Result<(), Failure> {
         let release = hold_back(&stream)?;
         inject(context.device(), Fault::LoseDevice { nth: 2 })?;
         stream.fill(&buffer, 0..LEN, &[2])?;
-        // A driver's own queue may refuse what finds the device lost.
-        let put_in = stream.write(&buffer, 0, vec![3; LEN]);
+        // A driver's own queue may refuse work on a lost device.
+        let enqueued = stream.write(&buffer, 0, vec![3; LEN]);
         drop(release);
-        expect_lost(put_in.and_then(|()| stream.synchronize()), "work in a stream")?;
+        expect_lost(enqueued.and_then(|()| stream.synchronize()), "work in a stream")?;
         expect_lost(context.device().allocate(16), "an allocation behind it")?;
-        expect_lost(stream.query(), &format!("the stream, asked again in round {round}"))?;
+        expect_lost(stream.query(), &format!("the stream, queried again in round {round}"))?;
         reset(context.device())?;
     }
     works(context.device(), "after the last reset")
@@ -73,7 +73,7 @@ fn the_nth_operation_finds_it(context: &Context) -> Result<(), Failure> {
         for number in 1..nth {
             buffer.write(0, &[number as u8; LEN]).map_err(|error| {
                 Failure::new(format_args!(
-                    "operation {nth} was to find it lost, and number {number} did: {error}"
+                    "expected operation {nth} to find the device lost, and operation {number} did: {error}"
                 ))
             })?;
         }
@@ -85,27 +85,29 @@ fn the_nth_operation_finds_it(context: &Context) -> Result<(), Failure> {
 
 fn every_later_call_says_so(context: &Context) -> Result<(), Failure> {
     let device = context.device();
-    let things = Things::new(device)?;
+    let handles = Handles::new(device)?;
     let first = lose(device)?;
-    let Some(first) = first.backend_error() else { return Err(Failure::new("it is an error of a backend")) };
+    let Some(first) = first.backend_error() else {
+        return Err(Failure::new("expected an error of the backend"));
+    };
     for round in 0..3 {
-        let mut calls = things.ask();
+        let mut calls = handles.call_all();
         calls.extend([
             ("opening", device.open()),
             ("allocating", device.allocate(16).map(drop)),
-            ("making a stream", device.create_stream().map(drop)),
+            ("creating a stream", device.create_stream().map(drop)),
             ("memory info", device.memory_info().map(drop)),
             ("synchronizing the device", device.synchronize()),
-            ("a fault", device.inject(Fault::FailCopy { nth: 1 })),
+            ("injecting a fault", device.inject(Fault::FailCopy { nth: 1 })),
         ]);
         for (name, outcome) in calls {
             let error = expect_lost(outcome, &format!("{name}, in round {round}"))?;
-            // The same reason, whoever asks.
+            // Every call gives the same reason.
             let said = error.to_string();
             ensure!(said.contains(first.message()), "{name}: expected the reason `{first}`, got: {said}");
             ensure!(
                 said.contains(&format!("`{device}`")),
-                "{name}: it is not told which device is lost: {said}"
+                "{name}: expected the name of the lost device, `{device}`, got: {said}"
             );
         }
     }
@@ -116,27 +118,30 @@ fn it_is_still_counted(context: &Context) -> Result<(), Failure> {
     let count = context.device().count()?;
     lose(context.device())?;
     let again = context.device().count()?;
-    ensure!(again == count, "there were {count} devices, and with one lost there are {again}");
+    ensure!(again == count, "expected {count} devices as before the loss, got {again}");
     let properties = context.device().properties()?;
     ensure!(
         properties == *context.properties(),
-        "a lost device says another thing of itself: {properties:?}"
+        "a lost device has other properties than before: {properties:?}"
     );
     reset(context.device())?;
     let properties = context.device().properties()?;
     ensure!(
         properties == *context.properties(),
-        "a device that was reset says another thing: {properties:?}"
+        "a device has other properties after a reset: {properties:?}"
     );
     Ok(())
 }
 
 fn clearing_the_faults_brings_nothing_back(context: &Context) -> Result<(), Failure> {
-    let things = Things::new(context.device())?;
+    let handles = Handles::new(context.device())?;
     lose(context.device())?;
     for _ in 0..2 {
         context.device().clear_faults()?;
-        things.ask().into_iter().try_for_each(|(name, outcome)| expect_lost(outcome, name).map(drop))?;
+        handles
+            .call_all()
+            .into_iter()
+            .try_for_each(|(name, outcome)| expect_lost(outcome, name).map(drop))?;
         expect_lost(context.device().open(), "opening")?;
     }
     Ok(())

@@ -14,17 +14,17 @@ use crate::failure::{Failure, ensure};
 use crate::fault_injection::{expect_lost, inject, lose, reset, until};
 
 pub(super) const CHECKS: &[Check] = &[
-    loss_check!(reads_in_the_queue_are_told, "reads that wait in a queue of a device that is lost are told"),
+    loss_check!(reads_in_the_queue_are_told, "reads in the queue of a lost device return that it is lost"),
     loss_check!(
         threads_that_wait_wake_up,
-        "threads that wait for a stream, an event or a read are told when the device is lost"
+        "threads that wait for a stream, an event or a read wake up when the device is lost"
     ),
     loss_check!(
         a_thread_that_waits_for_the_device_wakes_up,
-        "a thread that waits for all streams of a device is told when it is lost"
+        "a thread that synchronizes a device wakes up when the device is lost"
     ),
-    loss_check!(a_task_that_awaits_wakes_up, "a task that awaits a read is told when the device is lost"),
-    loss_check!(many_threads_are_told, "eight threads that use a device when it is lost are all told"),
+    loss_check!(a_task_that_awaits_wakes_up, "a task that awaits a read wakes up when the device is lost"),
+    loss_check!(many_threads_are_told, "eight threads that use a device all get the error when it is lost"),
 ];
 
 fn reads_in_the_queue_are_told(context: &Context) -> Result<(), Failure> {
@@ -45,26 +45,26 @@ fn reads_in_the_queue_are_told(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has a stream stand still, and gives the event behind what it stands at.
-fn standing_still(context: &Context) -> Result<(Stream, Event), Failure> {
+/// Makes a stream stall. Returns the event behind the stall.
+fn stalled_stream(context: &Context) -> Result<(Stream, Event), Failure> {
     let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
     inject(context.device(), Fault::Stall { nth: 1 })?;
     stream.write(&buffer, 0, vec![2; LEN])?;
     stream.write(&buffer, 0, vec![3; LEN])?;
     let event = stream.record()?;
-    // What comes next must not be the operation that stalls.
+    // The next operation must not be the one that stalls.
     thread::sleep(Duration::from_millis(20));
     Ok((stream, event))
 }
 
-/// What threads come to, which have to end.
+/// Expects every thread to end with an error that the device is lost.
 fn expect_all_lost(
     context: &Context,
     waiting: Vec<(&str, thread::JoinHandle<Result<(), DeviceError>>)>,
 ) -> Result<(), Failure> {
     for (what, thread) in waiting {
         let ended = until(context.limit() / 4, || Ok(thread.is_finished()))?;
-        ensure!(ended, "{what}: the device is lost, and the thread still waits");
+        ensure!(ended, "{what}: expected it to end when the device is lost, and it still waits");
         match thread.join() {
             Ok(outcome) => drop(expect_lost(outcome, what)?),
             Err(_) => return Err(Failure::new(format_args!("{what}: the thread panicked"))),
@@ -76,8 +76,8 @@ fn expect_all_lost(
 fn threads_that_wait_wake_up(context: &Context) -> Result<(), Failure> {
     let buffers: Vec<_> = (0..3).map(|_| context.filled(&[1; LEN])).collect::<Result<_, _>>()?;
     let spare = context.filled(&[1; 16])?;
-    let (_stalled, event) = standing_still(context)?;
-    // Each waits for a stream of its own, because the error of one is told once.
+    let (_stalled, event) = stalled_stream(context)?;
+    // Each thread has a stream of its own, because a stream reports its error once.
     let mut streams = Vec::new();
     for buffer in &buffers {
         let stream = context.stream()?;
@@ -95,21 +95,21 @@ fn threads_that_wait_wake_up(context: &Context) -> Result<(), Failure> {
     ];
     thread::sleep(Duration::from_millis(10));
     for (what, thread) in &waiting {
-        ensure!(!thread.is_finished(), "{what}: what it waits for stands still, and it does not wait");
+        ensure!(!thread.is_finished(), "{what}: expected it to wait for a stalled stream, and it ended");
     }
     inject(context.device(), Fault::LoseDevice { nth: 1 })?;
     expect_lost(spare.write(0, &[1; 16]), "a write that finds the device lost")?;
-    // On a device that does not end by itself what stalls.
+    // The loss of the device may not end the stall.
     context.device().clear_faults()?;
     expect_all_lost(context, waiting)
 }
 
 fn a_thread_that_waits_for_the_device_wakes_up(context: &Context) -> Result<(), Failure> {
     let (device, spare) = (context.device(), context.filled(&[1; 16])?);
-    let (_stalled, _) = standing_still(context)?;
+    let (_stalled, _) = stalled_stream(context)?;
     let waiting = vec![("a thread that waits for the device", thread::spawn(move || device.synchronize()))];
     thread::sleep(Duration::from_millis(10));
-    ensure!(!waiting[0].1.is_finished(), "a stream of the device stands still, and it is not waited for");
+    ensure!(!waiting[0].1.is_finished(), "expected the thread to wait for a stalled stream, and it ended");
     inject(device, Fault::LoseDevice { nth: 1 })?;
     expect_lost(spare.write(0, &[1; 16]), "a write that finds the device lost")?;
     device.clear_faults()?;
@@ -131,12 +131,12 @@ fn a_task_that_awaits_wakes_up(context: &Context) -> Result<(), Failure> {
 fn many_threads_are_told(context: &Context) -> Result<(), Failure> {
     for round in 1..=3 {
         inject(context.device(), Fault::LoseDevice { nth: 100 * round })?;
-        let (tell, told) = mpsc::channel();
+        let (sender, errors) = mpsc::channel();
         in_threads(8, |index| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             let work = || -> Result<(), DeviceError> {
                 let stream = context.device().create_stream()?;
-                // Without end, unless the device does what it was told to.
+                // Ends only when the injected loss happens.
                 loop {
                     let buffer = context.device().allocate(500)?;
                     stream.write(&buffer, 0, vec![index as u8; 500])?;
@@ -147,13 +147,13 @@ fn many_threads_are_told(context: &Context) -> Result<(), Failure> {
                 }
             };
             expect_lost(work(), "a thread that uses the device")?;
-            let _ = tell.send(());
+            let _ = sender.send(());
             Ok(())
         })?;
-        drop(tell);
-        ensure!(told.into_iter().count() == 8, "some of eight threads were not told");
+        drop(sender);
+        ensure!(errors.into_iter().count() == 8, "some of eight threads got no error");
         reset(context.device())?;
-        works(context.device(), "after threads were told that the device is lost")?;
+        works(context.device(), "after threads found the device lost")?;
     }
     Ok(())
 }
