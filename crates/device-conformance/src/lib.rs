@@ -20,6 +20,7 @@ mod shadowed_buffer;
 mod subprocess;
 mod suite;
 mod summary;
+pub mod testing;
 mod verdict;
 mod watchdog;
 

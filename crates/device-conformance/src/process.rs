@@ -1,24 +1,29 @@
-//! For a backend's own tests: what needs a process of its own, such as other variables or a crash, and what a process has
-//! opened.
+//! For a backend's own tests: tests in a process of their own, and the libraries and threads of this process.
+//!
+//! A test needs a process of its own if it changes environment variables, crashes, or counts libraries or threads.
 
 use std::env;
 use std::process::{Command, Output};
+#[cfg(target_os = "linux")]
+use std::thread;
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
 
 const CHILD: &str = "DEVICE_CONFORMANCE_CHILD";
 
-/// Whether this process is one that [`again`] or [`program`] has started.
+/// Whether [`again`] or [`program`] started this process.
 #[must_use]
 pub fn is_child() -> bool {
     env::var_os(CHILD).is_some()
 }
 
-/// This program, to be started once more: [`is_child`] is true there.
+/// A command that starts this program once more. [`is_child`] returns `true` there.
 ///
-/// Without `DEVICE_CONFORMANCE_REQUIRE`, as what is required here may be hidden from a child on purpose.
+/// It removes `DEVICE_CONFORMANCE_REQUIRE`, because a test may hide a required backend from its child.
 ///
 /// # Panics
 ///
-/// If the program's own file is not known.
+/// If the path of this program is unknown.
 #[must_use]
 pub fn program() -> Command {
     let mut command = Command::new(env::current_exe().expect("a test has a file"));
@@ -26,8 +31,8 @@ pub fn program() -> Command {
     command
 }
 
-/// Runs one test of this program once more, in a process of its own, and returns how that ended. `prepare` changes how it
-/// starts.
+/// Runs one test of this program once more, in a process of its own, and returns its output. `prepare` may change the
+/// command.
 ///
 /// ```no_run
 /// use device_conformance::process;
@@ -45,34 +50,105 @@ pub fn program() -> Command {
 ///
 /// # Panics
 ///
-/// If this program has no test of this name, or cannot be started.
+/// If this program has no test of this name, or does not start.
 #[track_caller]
 pub fn again(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Output {
     let mut command = program();
     let output =
         prepare(&mut command).args([test, "--exact", "--nocapture"]).output().expect("the program starts");
     let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(printed.contains("running 1 test"), "there is no test `{test}`: {printed}");
+    assert!(printed.contains("running 1 test"), "this program has no test `{test}`: {printed}");
     output
 }
 
-/// The same, for a test that has to pass.
+/// Runs one test as [`again`] does, and expects it to pass.
 ///
 /// # Panics
 ///
-/// If it fails, with what it printed; and as [`again`] does.
+/// If the test fails, with its standard error. Also whenever [`again`] panics.
 #[track_caller]
 pub fn passes(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
     let output = again(test, prepare);
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{test} ends with {}: {printed}", output.status);
+    assert!(output.status.success(), "{test} ended with {}: {printed}", output.status);
 }
 
-/// The libraries that this process has opened by now, sorted: their files.
+/// The environment of a child: that of this process, without the variables that choose drivers on this machine.
+///
+/// A backend defines one for its tests:
+///
+/// ```no_run
+/// use device_conformance::process::{self, Environment};
+///
+/// const CHILD: Environment = Environment::without(&["ACME_DRIVERS", "ACME_DEBUG_*"]);
+///
+/// #[test]
+/// fn a_missing_driver_is_reported() {
+///     if !process::is_child() {
+///         return CHILD.passes("a_missing_driver_is_reported", &[("ACME_DRIVERS", "/nonexistent")]);
+///     }
+///     assert!(!device_registry::is_available("acme"));
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Environment {
+    removed: &'static [&'static str],
+    set: &'static [(&'static str, &'static str)],
+}
+
+impl Environment {
+    /// Removes these variables. A `*` at the end of a name stands for any text.
+    #[must_use]
+    pub const fn without(variables: &'static [&'static str]) -> Self {
+        Self { removed: variables, set: &[] }
+    }
+
+    /// Sets these variables as well.
+    #[must_use]
+    pub const fn with(self, variables: &'static [(&'static str, &'static str)]) -> Self {
+        Self { set: variables, ..self }
+    }
+
+    /// Gives a command this environment.
+    pub fn apply(self, command: &mut Command) -> &mut Command {
+        for removed in self.removed {
+            let Some(prefix) = removed.strip_suffix('*') else {
+                command.env_remove(removed);
+                continue;
+            };
+            for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(prefix)) {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.set.iter().copied())
+    }
+
+    /// Runs one test as [`again`] does, in this environment and with these variables.
+    ///
+    /// # Panics
+    ///
+    /// Whenever [`again`] panics.
+    #[track_caller]
+    pub fn again(self, test: &str, variables: &[(&str, &str)]) -> Output {
+        again(test, |child| self.apply(child).envs(variables.iter().copied()))
+    }
+
+    /// Runs one test as [`passes`] does, in this environment and with these variables.
+    ///
+    /// # Panics
+    ///
+    /// Whenever [`passes`] panics.
+    #[track_caller]
+    pub fn passes(self, test: &str, variables: &[(&str, &str)]) {
+        passes(test, |child| self.apply(child).envs(variables.iter().copied()));
+    }
+}
+
+/// The paths of the libraries that this process has open, sorted.
 ///
 /// # Panics
 ///
-/// If the system does not say.
+/// If `/proc/self/maps` cannot be read.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn libraries() -> Vec<String> {
@@ -84,21 +160,42 @@ pub fn libraries() -> Vec<String> {
     libraries
 }
 
-/// The names of the threads of this process, sorted. A thread that was just started may not have its name yet, and one
-/// that was joined may be listed for a moment.
+/// The names of the threads of this process, sorted.
+///
+/// A new thread may not have its name yet, and a joined thread may still be listed for a moment: see
+/// [`wait_for_threads`].
 ///
 /// # Panics
 ///
-/// If the system does not say.
+/// If `/proc/self/task` cannot be read.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
-    // A thread may end meanwhile.
+    // A thread may end between the two reads.
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     let mut names: Vec<_> = names.map(|name| name.trim().to_owned()).collect();
     names.sort();
     names
+}
+
+/// Waits until the [threads](threads) of this process satisfy a condition.
+///
+/// # Panics
+///
+/// If they do not within 10 seconds.
+#[cfg(target_os = "linux")]
+#[track_caller]
+pub fn wait_for_threads(condition: impl Fn(&[String]) -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let threads = threads();
+        if condition(&threads) {
+            return;
+        }
+        assert!(Instant::now() < end, "unexpected threads: {threads:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[cfg(test)]
@@ -121,15 +218,42 @@ mod tests {
         assert_eq!(env::var_os(crate::environment::REQUIRE), None);
     }
 
+    #[test]
+    fn an_environment_removes_sets_and_keeps_variables() {
+        const TEST: &str = "process::tests::an_environment_removes_sets_and_keeps_variables";
+        const OUTER: Environment = Environment::without(&[]);
+        const INNER: Environment =
+            Environment::without(&["PROCESS_TEST_A", "PROCESS_TEST_B*"]).with(&[("PROCESS_TEST_C", "set")]);
+        const VARIABLES: [(&str, &str); 4] = [
+            ("PROCESS_TEST_A", "1"),
+            ("PROCESS_TEST_B1", "1"),
+            ("PROCESS_TEST_B2", "1"),
+            ("PROCESS_TEST_K", "1"),
+        ];
+        if !is_child() {
+            return OUTER.passes(TEST, &VARIABLES);
+        }
+        let set: Vec<_> = env::vars().filter(|(name, _)| name.starts_with("PROCESS_TEST_")).collect();
+        if env::var_os("PROCESS_TEST_L").is_none() {
+            assert_eq!(set.len(), VARIABLES.len(), "{set:?}");
+            return INNER.passes(TEST, &[("PROCESS_TEST_L", "given")]);
+        }
+        let expected = [("PROCESS_TEST_C", "set"), ("PROCESS_TEST_K", "1"), ("PROCESS_TEST_L", "given")];
+        let mut set: Vec<_> = set.iter().map(|(name, value)| (&**name, &**value)).collect();
+        set.sort_unstable();
+        assert_eq!(set, expected);
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_a_process_has_is_listed() {
+    fn libraries_and_threads_of_this_process_are_listed() {
         assert!(libraries().iter().any(|file| file.contains("libc.so")), "{:?}", libraries());
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("listed".to_owned()).spawn(move || {
-            tell.send(threads()).unwrap();
+        let (sender, listed) = std::sync::mpsc::channel();
+        let thread = thread::Builder::new().name("listed".to_owned()).spawn(move || {
+            sender.send(threads()).unwrap();
         });
-        assert!(told.recv().unwrap().contains(&"listed".to_owned()));
+        assert!(listed.recv().unwrap().contains(&"listed".to_owned()));
         thread.unwrap().join().unwrap();
+        wait_for_threads(|threads| !threads.contains(&"listed".to_owned()));
     }
 }

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use device_conformance::process;
 use device_registry::{BackendErrorKind, LoadError, backends, device};
 
 mod child;
@@ -12,7 +13,7 @@ device_registry::autoload!();
 
 /// What asking for the backend comes to in a child: whether it is unavailable rather than broken, and the reason.
 fn asked(test: &str, folder: &Path, variables: &[(&str, &str)]) -> (bool, String) {
-    if child::is_this() {
+    if process::is_child() {
         match backends().load("cuda") {
             Err(LoadError::Unavailable { failure, .. }) => eprintln!("<unavailable>{failure}"),
             Err(LoadError::Failed { failure, .. }) => eprintln!("<failed>{}", failure.messages().join(": ")),
@@ -36,7 +37,7 @@ fn reason(test: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
 
 /// What a child does with a folder is to be done by the parent alone.
 fn unless_child<T>(make: impl FnOnce() -> T) -> Option<T> {
-    (!child::is_this()).then(make)
+    (!process::is_child()).then(make)
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn a_driver_that_does_not_start_is_broken_whatever_its_code() {
 #[test]
 fn a_device_that_another_process_has_for_itself_is_unavailable() {
     const TEST: &str = "a_device_that_another_process_has_for_itself_is_unavailable";
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("SIMULATED_CUDA_REFUSE", "cuDevicePrimaryCtxRetain:46@1")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
     }

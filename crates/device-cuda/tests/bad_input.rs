@@ -4,7 +4,7 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use device_conformance::device_or_skip;
+use device_conformance::{device_or_skip, process};
 use device_cuda::cudarc::driver::sys::{CUcontext, CUresult, cuCtxGetCurrent, cuDevicePrimaryCtxGetState};
 use device_cuda::{CudaDevice, check};
 use device_registry::{BackendErrorKind, Device, DeviceError, EventOptions, device};
@@ -19,13 +19,9 @@ fn on_both(test: &str, check: impl FnOnce(Device)) {
     if let Some(device) = device_or_skip("cuda") {
         check(device);
     }
-    if cfg!(target_os = "linux") && !child::is_this() {
+    if cfg!(target_os = "linux") && !process::is_child() {
         child::passes(test, Some(&child::simulated()), &[("DEVICE_CONFORMANCE_REQUIRE", "cuda")]);
     }
-}
-
-fn kind(error: &DeviceError) -> BackendErrorKind {
-    error.backend_error().unwrap_or_else(|| panic!("{error}")).kind()
 }
 
 #[test]
@@ -34,7 +30,7 @@ fn more_memory_than_there_is_is_an_error_that_says_what_is_free() {
         let total = device.memory_info().unwrap().total.unwrap();
         for len in [total as usize + 1, 1 << 46, isize::MAX as usize] {
             let error = device.allocate(len).unwrap_err();
-            let BackendErrorKind::OutOfMemory { asked, free } = kind(&error) else { panic!("{error}") };
+            let Some(BackendErrorKind::OutOfMemory { asked, free }) = error.kind() else { panic!("{error}") };
             assert_eq!(asked, len as u64);
             assert!(free.is_some_and(|free| 0 < free && free <= total), "{error}");
         }
@@ -46,7 +42,7 @@ fn more_memory_than_there_is_is_an_error_that_says_what_is_free() {
 fn pinned_memory_that_the_host_has_not_is_an_error() {
     on_both("pinned_memory_that_the_host_has_not_is_an_error", |device| {
         let error = device.allocate_host(1 << 46).unwrap_err();
-        assert!(matches!(kind(&error), BackendErrorKind::OutOfMemory { .. }), "{error}");
+        assert!(matches!(error.kind(), Some(BackendErrorKind::OutOfMemory { .. })), "{error}");
         assert!(device.allocate_host(1000).unwrap().iter().all(|&byte| byte == 0));
     });
 }
@@ -87,25 +83,25 @@ fn memory_of_another_backend_is_an_error_for_a_kernel() {
         let stream = Device::cpu().create_stream().unwrap();
         stream.launch(&[&buffer], |launch| kernel::launch(launch, kernel::ADD, "add", 1)).unwrap();
         let error = stream.synchronize().unwrap_err();
-        assert_eq!(kind(&error), BackendErrorKind::Unsupported, "{error}");
+        assert_eq!(error.kind(), Some(BackendErrorKind::Unsupported), "{error}");
     });
 }
 
 /// After a loss: all that is asked says so, nobody waits for ever, and dropping harms nothing.
 fn is_lost(device: Device, name: &str) {
     for error in [device.allocate(16).unwrap_err(), device.synchronize().unwrap_err()] {
-        assert_eq!(kind(&error), BackendErrorKind::Lost, "{error}");
+        assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
         assert!(error.to_string().contains(name), "{error}");
     }
     let error = device.reset().unwrap_err();
-    assert_eq!(kind(&error), BackendErrorKind::Unsupported);
+    assert_eq!(error.kind(), Some(BackendErrorKind::Unsupported));
     assert!(error.to_string().contains("the process has to be started again"), "{error}");
 }
 
 #[test]
 fn a_failure_in_queued_work_loses_the_device_and_answers_every_read() {
     const TEST: &str = "a_failure_in_queued_work_loses_the_device_and_answers_every_read";
-    if !child::is_this() {
+    if !process::is_child() {
         if cfg!(target_os = "linux") {
             // At the memset of the first allocation, and at each operation after that.
             for nth in 1..=9 {
@@ -136,7 +132,7 @@ fn a_failure_in_queued_work_loses_the_device_and_answers_every_read() {
         stream.synchronize()
     };
     let error = work().unwrap_err();
-    assert_eq!(kind(&error), BackendErrorKind::Lost, "{error}");
+    assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
     is_lost(device, "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
     // Its context is not that of the other device, which goes on.
     let other = self::device("cuda:1").unwrap();
@@ -148,7 +144,7 @@ fn a_failure_in_queued_work_loses_the_device_and_answers_every_read() {
 #[test]
 fn a_code_that_no_version_knows_is_an_error_with_its_number() {
     const TEST: &str = "a_code_that_no_version_knows_is_an_error_with_its_number";
-    if !child::is_this() {
+    if !process::is_child() {
         if cfg!(target_os = "linux") {
             child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_FAULT", "40000@1")]);
         }
@@ -162,7 +158,7 @@ fn a_code_that_no_version_knows_is_an_error_with_its_number() {
 #[test]
 fn a_kernel_that_traps_loses_the_device() {
     const TEST: &str = "a_kernel_that_traps_loses_the_device";
-    if !child::is_this() {
+    if !process::is_child() {
         if device_or_skip("cuda").is_some() {
             child::passes(TEST, None, &[]);
         }
@@ -176,7 +172,7 @@ fn a_kernel_that_traps_loses_the_device() {
         let answer = read.wait_timeout(Duration::from_secs(30));
         answer.unwrap_or_else(|_| panic!("a read was never answered"))
     });
-    assert_eq!(kind(&read.unwrap_err()), BackendErrorKind::Lost);
+    assert_eq!(read.unwrap_err().kind(), Some(BackendErrorKind::Lost));
     is_lost(device, "CUDA_ERROR_");
 }
 
@@ -184,7 +180,7 @@ fn a_kernel_that_traps_loses_the_device() {
 #[test]
 fn the_log_of_a_compiler_is_in_the_error() {
     const TEST: &str = "the_log_of_a_compiler_is_in_the_error";
-    if !child::is_this() {
+    if !process::is_child() {
         if cfg!(target_os = "linux") {
             child::passes(TEST, Some(&child::simulated()), &[]);
         }
@@ -248,7 +244,7 @@ fn a_kernel_with_a_context_of_before_does_not_lose_the_device() {
         let stream = device.create_stream().unwrap();
         let launched =
             stream.launch(&[], |_| check("cuSomething", CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED));
-        assert_eq!(kind(&launched.unwrap_err()), BackendErrorKind::Invalid);
+        assert_eq!(launched.unwrap_err().kind(), Some(BackendErrorKind::Invalid));
         device.allocate(16).unwrap();
     });
 }
@@ -267,7 +263,7 @@ fn is_retained(ordinal: i32) -> bool {
 fn what_a_program_still_has_when_a_device_is_closed_stays_valid_and_then_the_context_goes() {
     const TEST: &str =
         "what_a_program_still_has_when_a_device_is_closed_stays_valid_and_then_the_context_goes";
-    if !child::is_this() {
+    if !process::is_child() {
         if device_or_skip("cuda").is_some() {
             child::passes(TEST, None, &[]);
         }

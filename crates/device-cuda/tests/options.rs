@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use device_conformance::device_or_skip;
+use device_conformance::{device_or_skip, process};
 use device_cuda::cudarc::driver::sys::{cuCtxGetStreamPriorityRange, cuStreamGetPriority};
 use device_cuda::{CudaDevice, CudaStream, check};
 use device_registry::{Device, EventOptions, Priority, StreamOptions, device};
@@ -43,7 +43,7 @@ fn priorities_are_the_drivers() {
         assert_eq!([low, high], [least, greatest]);
         assert_eq!(priorities(device, Priority::Normal)[0], 0);
     }
-    if cfg!(target_os = "linux") && !child::is_this() {
+    if cfg!(target_os = "linux") && !process::is_child() {
         child::passes(TEST, Some(&child::simulated()), &[("DEVICE_CONFORMANCE_REQUIRE", "cuda")]);
     }
 }
@@ -53,7 +53,7 @@ fn priorities_are_the_drivers() {
 #[test]
 fn an_event_takes_the_time_only_if_it_is_timed() {
     const TEST: &str = "an_event_takes_the_time_only_if_it_is_timed";
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("SIMULATED_CUDA_UNTIMED", "1")];
         child::passes(TEST, Some(&child::simulated()), &variables);
         let timed = child::again(TEST, Some(&child::simulated()), &[variables[0], ("TIMED", "1")]);

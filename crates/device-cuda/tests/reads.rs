@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use device_conformance::process::threads;
+use device_conformance::process::{self, threads};
 use device_cuda::cudarc::driver::sys::cuLaunchHostFunc;
 use device_cuda::{CudaDevice, CudaStream, check};
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Pending, Stream, device};
@@ -52,10 +52,6 @@ fn read(device: Device, buffer: &Buffer, stream: &Stream) -> Result<Pending, Dev
     stream.read_to(buffer, 0, device.allocate_host(16).unwrap())
 }
 
-fn kind(error: &DeviceError) -> BackendErrorKind {
-    error.backend_error().unwrap_or_else(|| panic!("{error}")).kind()
-}
-
 /// The device does all that it did before.
 fn is_well(device: Device, buffer: &Buffer) {
     assert_eq!(*device.create_stream().unwrap().read(buffer, ..).unwrap().wait().unwrap(), [7; 16]);
@@ -70,7 +66,7 @@ fn watches() -> bool {
 #[test]
 fn an_error_that_passes_fails_no_read() {
     const TEST: &str = "an_error_that_passes_fails_no_read";
-    if !child::is_this() {
+    if !process::is_child() {
         for order in
             ["cuStreamQuery:900@1", "cuStreamQuery:906@2-4", "cuStreamQuery:1@1-3", "cuStreamQuery:4@1"]
         {
@@ -91,7 +87,7 @@ fn an_error_that_passes_fails_no_read() {
 #[test]
 fn a_driver_that_ends_is_not_asked_again() {
     const TEST: &str = "a_driver_that_ends_is_not_asked_again";
-    if !child::is_this() {
+    if !process::is_child() {
         child::passes(TEST, Some(&child::simulated()), &[]);
         let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:4@1")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
@@ -111,7 +107,7 @@ fn a_driver_that_ends_is_not_asked_again() {
 #[test]
 fn an_error_that_stays_is_told_and_the_device_is_not_lost() {
     const TEST: &str = "an_error_that_stays_is_told_and_the_device_is_not_lost";
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:900@1-100")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
     }
@@ -119,14 +115,14 @@ fn an_error_that_stays_is_told_and_the_device_is_not_lost() {
     let read = read(device, &buffer, &stream).unwrap();
     let answer = read.wait_timeout(Duration::from_secs(30));
     let error = answer.unwrap_or_else(|_| panic!("the read was never answered")).unwrap_err();
-    assert_eq!(kind(&error), BackendErrorKind::Other, "{error}");
+    assert_eq!(error.kind(), Some(BackendErrorKind::Other), "{error}");
     assert!(
         error.to_string().contains("`cuStreamQuery` returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"),
         "{error}"
     );
     go_on();
     // The host function is called now, for a read that nobody waits for any more.
-    assert_eq!(kind(&stream.synchronize().unwrap_err()), BackendErrorKind::Other);
+    assert_eq!(stream.synchronize().unwrap_err().kind(), Some(BackendErrorKind::Other));
     stream.synchronize().unwrap();
     is_well(device, &buffer);
 }
@@ -134,7 +130,7 @@ fn an_error_that_stays_is_told_and_the_device_is_not_lost() {
 #[test]
 fn captures_of_others_are_left_alone() {
     const TEST: &str = "captures_of_others_are_left_alone";
-    if !child::is_this() {
+    if !process::is_child() {
         return child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_CAPTURE", "1")]);
     }
     let (device, buffer, stream) = held();
@@ -147,7 +143,7 @@ fn captures_of_others_are_left_alone() {
 #[test]
 fn streams_without_open_reads_are_not_asked() {
     const TEST: &str = "streams_without_open_reads_are_not_asked";
-    if !child::is_this() {
+    if !process::is_child() {
         return child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_IDLE", "1")]);
     }
     let other = device("cuda:0").unwrap().create_stream().unwrap();
@@ -164,7 +160,7 @@ fn streams_without_open_reads_are_not_asked() {
 #[test]
 fn a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet() {
     const TEST: &str = "a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet";
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:900@1")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
     }
@@ -180,7 +176,7 @@ fn a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet() {
 #[test]
 fn what_a_host_function_gets_stays_after_a_loss() {
     const TEST: &str = "what_a_host_function_gets_stays_after_a_loss";
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("SIMULATED_CUDA_TELL", "cuLaunchHostFunc:700@2")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
     }
@@ -190,7 +186,7 @@ fn what_a_host_function_gets_stays_after_a_loss() {
         go_on();
     });
     let error = read(device, &buffer, &stream).unwrap_err();
-    assert_eq!(kind(&error), BackendErrorKind::Lost, "{error}");
+    assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
     // The copy is done and the function called meanwhile: with what was freed, memory would be spoiled.
     thread::sleep(2 * SOME_TICKS);
     std::mem::forget((buffer, stream));
@@ -200,13 +196,13 @@ fn what_a_host_function_gets_stays_after_a_loss() {
 #[test]
 fn bytes_that_a_read_may_still_write_to_stay_after_a_loss() {
     const TEST: &str = "bytes_that_a_read_may_still_write_to_stay_after_a_loss";
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("SIMULATED_CUDA_TELL", "cuMemcpyDtoHAsync_v2:700@1")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
     }
     let (device, buffer, stream) = held();
     let error = read(device, &buffer, &stream).unwrap_err();
-    assert_eq!(kind(&error), BackendErrorKind::Lost, "{error}");
+    assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
     // Nothing is waited for on a device that is lost. This one goes on, and has its memory in use.
     std::mem::forget((buffer, stream));
 }
@@ -215,7 +211,7 @@ fn bytes_that_a_read_may_still_write_to_stay_after_a_loss() {
 #[test]
 fn a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use() {
     const TEST: &str = "a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use";
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("SIMULATED_CUDA_REFUSE", "cuLaunchHostFunc:1@2")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
     }
@@ -225,7 +221,7 @@ fn a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use() {
         go_on();
     });
     let error = read(device, &buffer, &stream).unwrap_err();
-    assert_eq!(kind(&error), BackendErrorKind::Other, "{error}");
+    assert_eq!(error.kind(), Some(BackendErrorKind::Other), "{error}");
     assert!(error.to_string().contains("`cuLaunchHostFunc`"), "{error}");
     is_well(device, &buffer);
 }

@@ -7,6 +7,8 @@ device_registry::autoload!();
 #[cfg(target_os = "linux")]
 mod child;
 
+use device_conformance::process;
+
 #[cfg(not(target_os = "linux"))]
 fn main() {
     eprintln!("skipped: the simulated driver is found by LD_LIBRARY_PATH, which is Linux's");
@@ -14,7 +16,7 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    if child::is_this() {
+    if process::is_child() {
         return run();
     }
     let mut again = child::program(Some(&child::simulated()));

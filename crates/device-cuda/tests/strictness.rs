@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::time::Duration;
 
+use device_conformance::process;
 use device_cuda::cudarc::driver::sys::{CUcontext, CUdeviceptr, CUevent, CUresult, CUstream, *};
 
 mod child;
@@ -209,7 +210,7 @@ unsafe fn use_well(parts: &Parts) {
 #[test]
 fn every_misuse_ends_the_process_and_says_what_it_was() {
     const TEST: &str = "every_misuse_ends_the_process_and_says_what_it_was";
-    if child::is_this() {
+    if process::is_child() {
         let name = env::var("MISUSE").unwrap();
         let (.., misuse) = MISUSES.iter().find(|(other, ..)| *other == name).unwrap();
         // SAFETY: the child runs on the simulated driver, which ends it.
@@ -228,7 +229,7 @@ fn every_misuse_ends_the_process_and_says_what_it_was() {
 #[test]
 fn what_is_no_misuse_is_done() {
     const TEST: &str = "what_is_no_misuse_is_done";
-    if child::is_this() {
+    if process::is_child() {
         // SAFETY: the child runs on the simulated driver.
         return unsafe { use_well(&parts()) };
     }

@@ -9,16 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
 
+use device_conformance::process;
 use device_registry::{Backend, BackendErrorKind, DeviceError, LoadError, backends, device};
+
+use crate::child::CHILD;
 
 device_registry::autoload!();
 
 /// Runs the test of this name in a process with these variables. Returns whether this is that process.
 fn is_here(test: &str, variables: &[(&str, &str)]) -> bool {
-    if !child::is_this() {
-        child::passes(test, variables);
+    if !process::is_child() {
+        CHILD.passes(test, variables);
     }
-    child::is_this()
+    process::is_child()
 }
 
 /// A folder of a test, with a file in it.
@@ -108,9 +111,9 @@ fn a_loader_that_is_asked_for_and_not_there_is_said() {
 #[test]
 fn an_empty_name_of_a_loader_is_refused_and_not_the_program_itself() {
     const NAME: &str = "an_empty_name_of_a_loader_is_refused_and_not_the_program_itself";
-    if !child::is_this() {
+    if !process::is_child() {
         for paths in ["", ";", "libOpenCL.so.1;", ";libOpenCL.so.1", "/nonexistent/libOpenCL.so;;"] {
-            child::passes(NAME, &[("OPENCL_DYLIB_PATH", paths)]);
+            CHILD.passes(NAME, &[("OPENCL_DYLIB_PATH", paths)]);
         }
         return;
     }

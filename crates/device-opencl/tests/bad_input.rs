@@ -8,6 +8,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use device_conformance::process;
+use device_conformance::testing::{error_kind, read_all};
 use device_opencl::cl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PROPERTIES};
 use device_opencl::cl3::error_codes::CL_DEVICE_NOT_AVAILABLE;
 use device_opencl::cl3::ext::{CL_QUEUE_PRIORITY_HIGH_KHR, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR};
@@ -17,21 +19,9 @@ use device_registry::{
     device,
 };
 
+use crate::child::CHILD;
+
 device_registry::autoload!();
-
-#[track_caller]
-fn kind<T>(result: Result<T, DeviceError>) -> BackendErrorKind {
-    match result.map(drop).unwrap_err() {
-        DeviceError::Call { error, .. } => error.kind(),
-        other => panic!("another error: {other}"),
-    }
-}
-
-fn content(buffer: &Buffer) -> Vec<u8> {
-    let mut bytes = vec![0; buffer.len()];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes
-}
 
 /// Lets the process have so many more bytes of addresses than it has.
 #[cfg(target_os = "linux")]
@@ -49,8 +39,8 @@ fn allow_no_more_than(bytes: u64) {
 fn the_end_of_a_real_devices_memory_is_out_of_memory() {
     const NAME: &str = "the_end_of_a_real_devices_memory_is_out_of_memory";
     const PIECE: usize = 64 << 20;
-    if !child::is_this() {
-        return child::passes(NAME, &[]);
+    if !process::is_child() {
+        return CHILD.passes(NAME, &[]);
     }
     let Some(device) = device_conformance::device_or_skip("opencl") else { return };
     let properties = device.properties().unwrap();
@@ -74,9 +64,9 @@ fn the_end_of_a_real_devices_memory_is_out_of_memory() {
     };
     assert!(held.len() >= 2, "{error}");
     let expected = BackendErrorKind::OutOfMemory { asked: PIECE as u64, free: None };
-    assert_eq!(kind(Err::<(), _>(error)), expected);
+    assert_eq!(error.kind(), Some(expected));
     // Nothing else is harmed, and it is there again once it is let go.
-    assert_eq!(content(&buffer), b"contents");
+    assert_eq!(read_all(&buffer), b"contents");
     held.clear();
     device.allocate(PIECE).unwrap().write(0, b"again").unwrap();
 
@@ -99,7 +89,7 @@ fn ranges_and_buffers_that_do_not_fit_are_refused_before_opencl_sees_them() {
     assert!(stream.write(&foreign, 0, [1]).is_err());
     assert!(stream.launch(&[&foreign], |_| Ok(())).is_err());
     stream.synchronize().unwrap();
-    assert_eq!(content(&buffer), b"contents");
+    assert_eq!(read_all(&buffer), b"contents");
 }
 
 #[test]
@@ -107,12 +97,12 @@ fn a_kernel_on_another_device_is_told_that_it_is_no_opencl() {
     let (cpu, buffer) = (Device::cpu(), Device::cpu().allocate(8).unwrap());
     let stream = cpu.create_stream().unwrap();
     stream.launch(&[&buffer], |launch| launch.driver_as::<OpenClDevice>().map(drop)).unwrap();
-    assert_eq!(kind(stream.synchronize()), BackendErrorKind::Unsupported);
+    assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Unsupported));
     stream.launch(&[&buffer], |launch| launch.stream_as::<OpenClStream>().map(drop)).unwrap();
-    assert_eq!(kind(stream.synchronize()), BackendErrorKind::Unsupported);
+    assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Unsupported));
     let memory = |span: &device_registry::Span| span.memory_as::<OpenClMemory>().map(drop);
     stream.launch(&[&buffer], move |launch| memory(launch.spans()[0].as_ref().unwrap())).unwrap();
-    assert_eq!(kind(stream.synchronize()), BackendErrorKind::Invalid);
+    assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Invalid));
 }
 
 #[test]
@@ -121,14 +111,14 @@ fn options_with_a_zero_are_an_error() {
     let stream = device.create_stream().unwrap();
     let launched =
         stream.launch(&[], |launch| launch.driver_as::<OpenClDevice>()?.build("", "a\0b").map(drop));
-    assert_eq!(kind(launched), BackendErrorKind::Invalid);
+    assert_eq!(error_kind(launched), Some(BackendErrorKind::Invalid));
 }
 
 #[test]
 fn a_device_that_a_kernel_finds_lost_can_be_reset() {
     const NAME: &str = "a_device_that_a_kernel_finds_lost_can_be_reset";
-    if !child::is_this() {
-        return child::passes(NAME, &[]);
+    if !process::is_child() {
+        return CHILD.passes(NAME, &[]);
     }
     let Some(device) = device_conformance::device_or_skip("opencl") else { return };
     let (buffer, pinned) = (device.allocate(4).unwrap(), device.allocate_host(4).unwrap());
@@ -136,7 +126,7 @@ fn a_device_that_a_kernel_finds_lost_can_be_reset() {
     stream.write(&buffer, 0, [1; 4]).unwrap();
     let event = stream.record().unwrap();
     let lost = native_error("clEnqueueNDRangeKernel", CL_DEVICE_NOT_AVAILABLE);
-    assert_eq!(kind(stream.launch(&[&buffer], move |_| Err(lost))), BackendErrorKind::Lost);
+    assert_eq!(error_kind(stream.launch(&[&buffer], move |_| Err(lost))), Some(BackendErrorKind::Lost));
     for outcome in [
         buffer.write(0, &[2]),
         stream.synchronize(),
@@ -151,11 +141,11 @@ fn a_device_that_a_kernel_finds_lost_can_be_reset() {
     device.reset().unwrap();
     let anew = device.allocate(4).unwrap();
     anew.write(0, b"anew").unwrap();
-    assert_eq!(content(&anew), b"anew");
+    assert_eq!(read_all(&anew), b"anew");
     assert!(buffer.read(0, &mut [0; 4]).is_err(), "it was of the device that is lost");
     // What belongs to the old context can still be dropped.
     drop((buffer, pinned, event, stream));
-    assert_eq!(content(&anew), b"anew");
+    assert_eq!(read_all(&anew), b"anew");
 }
 
 /// Every call that a driver can refuse with a loss.
@@ -187,8 +177,12 @@ fn each_call_that_finds_the_device_lost_says_so() {
             let error = call(&device, &buffer).unwrap_err();
             standin::order("refuses", "");
             assert!(error.to_string().contains(function), "{error}");
-            assert_eq!(kind(Err::<(), _>(error)), BackendErrorKind::Lost, "{function} says {status}");
-            assert_eq!(kind(buffer.write(0, &[1])), BackendErrorKind::Lost, "{function}: it is for good");
+            assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{function} says {status}");
+            assert_eq!(
+                error_kind(buffer.write(0, &[1])),
+                Some(BackendErrorKind::Lost),
+                "{function}: it is for good"
+            );
             device.reset().unwrap();
             device.allocate(4).unwrap();
         }
@@ -416,18 +410,18 @@ fn memory_that_is_not_there_at_its_first_use_is_an_allocation_that_fails() {
         return;
     }
     let device = device("opencl").unwrap();
-    let out_of_memory = BackendErrorKind::OutOfMemory { asked: 7, free: None };
+    let out_of_memory = Some(BackendErrorKind::OutOfMemory { asked: 7, free: None });
     for status in [-4, -5, -6, -61] {
         standin::order("refuses", &format!("clCreateBuffer:{status}"));
-        assert_eq!(kind(device.allocate(7)), out_of_memory, "clCreateBuffer: {status}");
+        assert_eq!(error_kind(device.allocate(7)), out_of_memory, "clCreateBuffer: {status}");
         standin::order("refuses", "");
     }
     for (order, status) in [("refuses", -4), ("refuses", -5), ("fails", -4), ("fails", -5)] {
         standin::order(order, &format!("clEnqueueFillBuffer:{status}"));
-        assert_eq!(kind(device.allocate(7)), out_of_memory, "clEnqueueFillBuffer {order}: {status}");
+        assert_eq!(error_kind(device.allocate(7)), out_of_memory, "clEnqueueFillBuffer {order}: {status}");
         standin::order(order, "");
     }
-    assert_eq!(content(&device.allocate(7).unwrap()), [0; 7], "it has something else in it when it is new");
+    assert_eq!(read_all(&device.allocate(7).unwrap()), [0; 7], "it has something else in it when it is new");
 }
 
 #[test]
@@ -439,7 +433,7 @@ fn a_loader_that_is_older_than_its_devices_will_do() {
     // What `cl3` says of a function that is not there.
     standin::order("refuses", "clCreateCommandQueueWithProperties:-2001");
     let device = device("opencl").unwrap();
-    assert_eq!(content(&device.allocate(7).unwrap()), [0; 7]);
+    assert_eq!(read_all(&device.allocate(7).unwrap()), [0; 7]);
     let high = StreamOptions::new().with_priority(Priority::High);
     device.create_stream_with(&high).unwrap().synchronize().unwrap();
     assert_eq!(*device.allocate_host(4).unwrap(), [0; 4]);
@@ -462,7 +456,7 @@ fn an_allocation_that_fails_of_something_else_is_not_want_of_memory() {
         let error = device.allocate(7).unwrap_err();
         standin::order("refuses", "");
         assert!(error.to_string().contains(function), "{error}");
-        assert_eq!(kind(Err::<(), _>(error)), expected, "{function}: {status}");
+        assert_eq!(error.kind(), Some(expected), "{function}: {status}");
     }
 }
 
@@ -479,7 +473,7 @@ fn pinned_memory_that_is_too_large_names_the_limit() {
     standin::order("refuses", "");
     assert!(large.to_string().contains(&format!("at most {limit} in one allocation")), "{large}");
     let expected = BackendErrorKind::OutOfMemory { asked: limit + 1, free: None };
-    assert_eq!(kind(Err::<(), _>(large)), expected);
+    assert_eq!(large.kind(), Some(expected));
     assert!(!small.to_string().contains(&limit.to_string()), "{small}");
 }
 
@@ -540,7 +534,10 @@ fn a_queue_without_times_says_so_when_one_is_asked_for() {
     let device = device("opencl").unwrap();
     assert!(!device.properties().unwrap().timed_events);
     let stream = device.create_stream().unwrap();
-    assert_eq!(kind(stream.record_with(&EventOptions::new().timed())), BackendErrorKind::Unsupported);
+    assert_eq!(
+        error_kind(stream.record_with(&EventOptions::new().timed())),
+        Some(BackendErrorKind::Unsupported)
+    );
     stream.record().unwrap().synchronize().unwrap();
 }
 
@@ -552,7 +549,7 @@ fn events_are_waited_for_in_the_queue_within_a_device_and_by_the_host_elsewhere(
     let [one, other] = ["opencl:0", "opencl:1"].map(|name| device(name).unwrap().create_stream().unwrap());
     let [here, elsewhere] = [one.record().unwrap(), other.record().unwrap()];
     standin::order("refuses", "clEnqueueBarrierWithWaitList:-9999");
-    assert_eq!(kind(one.wait(&here)), BackendErrorKind::Other, "the queue was not asked");
+    assert_eq!(error_kind(one.wait(&here)), Some(BackendErrorKind::Other), "the queue was not asked");
     one.wait(&elsewhere).unwrap();
     one.synchronize().unwrap();
 }

@@ -7,11 +7,14 @@ use std::mem::size_of_val;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
+use device_conformance::process;
 use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
 use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
 use device_opencl::cl3::types::{cl_int, cl_kernel};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
 use device_registry::{BackendError, BackendErrorKind, DeviceError, Launch, Span};
+
+use crate::child::CHILD;
 
 device_registry::autoload!();
 
@@ -139,8 +142,8 @@ fn a_program_of_an_earlier_opening_is_a_mistake_of_its_user_and_no_loss() {
     const SOURCE: &str = "kernel void set_one(global int *value) { *value = 1; }";
     const NAME: &str = "a_program_of_an_earlier_opening_is_a_mistake_of_its_user_and_no_loss";
     // In a process of its own, as it closes the device.
-    if !child::is_this() {
-        return child::passes(NAME, &[]);
+    if !process::is_child() {
+        return CHILD.passes(NAME, &[]);
     }
     let Some(device) = device_conformance::device_or_skip("opencl") else { return };
     let kept = Arc::new(Mutex::new(None));
@@ -188,8 +191,8 @@ fn a_malformed_kernel_is_an_error_with_the_compilers_log() {
 #[test]
 fn a_program_ends_while_its_device_works() {
     const NAME: &str = "a_program_ends_while_its_device_works";
-    if !child::is_this() {
-        return child::passes(NAME, &[]);
+    if !process::is_child() {
+        return CHILD.passes(NAME, &[]);
     }
     let Some(device) = device_conformance::device_or_skip("opencl") else { return };
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(16 << 20).unwrap());

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use device_conformance::process;
 use device_registry::{Device, Fault, device};
+
+use crate::child::CHILD;
 
 mod child;
 
@@ -15,12 +18,12 @@ fn openreg() -> Device {
 /// Ends within a child that has begun `work`, with an exit code that nothing else has.
 fn ends_with_work_in_flight(test: &str, work: impl FnOnce()) {
     const CODE: i32 = 42;
-    if child::is_this() {
+    if process::is_child() {
         work();
         std::process::exit(CODE);
     }
     let start = Instant::now();
-    let output = child::again(test, &[]);
+    let output = CHILD.again(test, &[]);
     assert_eq!(output.status.code(), Some(CODE), "{output:?}");
     assert!(start.elapsed() < Duration::from_secs(30));
 }

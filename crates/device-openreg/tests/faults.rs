@@ -4,17 +4,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use device_conformance::process;
+use device_conformance::testing::error_kind;
 use device_openreg::{OpenRegMemory, locate};
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Fault, device};
+
+use crate::child::CHILD;
 
 mod child;
 
 device_registry::autoload!();
-
-/// What goes wrong with an operation, if anything.
-fn kind<T>(result: Result<T, DeviceError>) -> Option<BackendErrorKind> {
-    result.err().map(|error| error.backend_error().expect("the backend reports it").kind())
-}
 
 fn devices() -> [Device; 2] {
     ["openreg:0", "openreg:1"].map(|name| device(name).unwrap())
@@ -28,13 +27,13 @@ fn filled(device: Device) -> Buffer {
 
 #[test]
 fn the_nth_allocation_of_each_device_fails_and_the_next_works() {
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("OPENREG_FAIL_ALLOCATION", "2")];
-        return child::passes("the_nth_allocation_of_each_device_fails_and_the_next_works", &variables);
+        return CHILD.passes("the_nth_allocation_of_each_device_fails_and_the_next_works", &variables);
     }
     for device in devices() {
         let free = device.memory_info().unwrap().free;
-        let kinds = [(); 3].map(|()| kind(device.allocate(10)));
+        let kinds = [(); 3].map(|()| error_kind(device.allocate(10)));
         assert_eq!(kinds, [None, Some(BackendErrorKind::OutOfMemory { asked: 10, free: None }), None]);
         assert_eq!(device.memory_info().unwrap().free, free, "what fails takes nothing");
     }
@@ -48,10 +47,10 @@ fn the_nth_copy_fails_of_whatever_kind_and_changes_nothing() {
         ("read", |buffer| buffer.read(0, &mut [0; 4])),
         ("copy", |buffer| buffer.copy_from(0, buffer, 2..4)),
     ];
-    if !child::is_this() {
+    if !process::is_child() {
         for (name, _) in COPIES {
             let variables = [("OPENREG_FAIL_COPY", "2"), ("OPENREG_TEST_COPY", name)];
-            child::passes("the_nth_copy_fails_of_whatever_kind_and_changes_nothing", &variables);
+            CHILD.passes("the_nth_copy_fails_of_whatever_kind_and_changes_nothing", &variables);
         }
         return;
     }
@@ -70,20 +69,20 @@ fn the_nth_copy_fails_of_whatever_kind_and_changes_nothing() {
 
 #[test]
 fn a_device_is_lost_and_the_other_goes_on() {
-    if !child::is_this() {
-        return child::passes("a_device_is_lost_and_the_other_goes_on", &[("OPENREG_LOSE_DEVICE", "4")]);
+    if !process::is_child() {
+        return CHILD.passes("a_device_is_lost_and_the_other_goes_on", &[("OPENREG_LOSE_DEVICE", "4")]);
     }
     let [first, second] = devices();
     let (lost, other) = (filled(first), filled(second));
     // The third operation of the first device, and the fourth.
     lost.write(0, b"efgh").unwrap();
-    assert_eq!(kind(lost.write(0, b"ijkl")), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(lost.write(0, b"ijkl")), Some(BackendErrorKind::Lost));
     for kind in [
-        kind(lost.write(0, b"a")),
-        kind(lost.read(0, &mut [0])),
-        kind(lost.copy_from(0, &lost, 1..2)),
-        kind(first.allocate(1)),
-        kind(first.memory_info()),
+        error_kind(lost.write(0, b"a")),
+        error_kind(lost.read(0, &mut [0])),
+        error_kind(lost.copy_from(0, &lost, 1..2)),
+        error_kind(first.allocate(1)),
+        error_kind(first.memory_info()),
     ] {
         assert_eq!(kind, Some(BackendErrorKind::Lost));
     }
@@ -100,8 +99,8 @@ fn a_device_is_lost_and_the_other_goes_on() {
 #[test]
 fn each_operation_of_a_slow_device_takes_longer() {
     const BY: Duration = Duration::from_millis(20);
-    if !child::is_this() {
-        return child::passes("each_operation_of_a_slow_device_takes_longer", &[("OPENREG_SLOW", "20ms")]);
+    if !process::is_child() {
+        return CHILD.passes("each_operation_of_a_slow_device_takes_longer", &[("OPENREG_SLOW", "20ms")]);
     }
     for device in devices() {
         let start = Instant::now();
@@ -114,21 +113,21 @@ fn each_operation_of_a_slow_device_takes_longer() {
 
 #[test]
 fn faults_that_are_injected_happen_to_one_device_until_they_are_cleared() {
-    if !child::is_this() {
-        return child::passes("faults_that_are_injected_happen_to_one_device_until_they_are_cleared", &[]);
+    if !process::is_child() {
+        return CHILD.passes("faults_that_are_injected_happen_to_one_device_until_they_are_cleared", &[]);
     }
     let [first, second] = devices();
     let buffers = [first, second].map(filled);
     first.inject(Fault::FailAllocation { nth: 1 }).unwrap();
     first.inject(Fault::FailCopy { nth: 1 }).unwrap();
-    assert_eq!(kind(second.allocate(1)), None);
-    assert!(matches!(kind(first.allocate(1)), Some(BackendErrorKind::OutOfMemory { asked: 1, .. })));
-    assert_eq!(kind(buffers[1].read(0, &mut [0])), None);
-    assert_eq!(kind(buffers[0].fill(0..4, &[1, 2])), Some(BackendErrorKind::Other));
-    assert_eq!(kind(first.allocate(1)), None, "once");
+    assert_eq!(error_kind(second.allocate(1)), None);
+    assert!(matches!(error_kind(first.allocate(1)), Some(BackendErrorKind::OutOfMemory { asked: 1, .. })));
+    assert_eq!(error_kind(buffers[1].read(0, &mut [0])), None);
+    assert_eq!(error_kind(buffers[0].fill(0..4, &[1, 2])), Some(BackendErrorKind::Other));
+    assert_eq!(error_kind(first.allocate(1)), None, "once");
     first.inject(Fault::FailCopy { nth: 1 }).unwrap();
     first.clear_faults().unwrap();
-    assert_eq!(kind(buffers[0].fill(0..4, &[1, 2])), None);
+    assert_eq!(error_kind(buffers[0].fill(0..4, &[1, 2])), None);
     let error = first.inject(Fault::Stall { nth: 0 }).unwrap_err().to_string();
     assert!(error.ends_with("Stall { nth: 0 } never happens: the next operation is number 1"), "{error}");
 }
@@ -136,8 +135,8 @@ fn faults_that_are_injected_happen_to_one_device_until_they_are_cleared() {
 #[test]
 fn an_operation_that_stalls_goes_on_when_the_faults_are_cleared() {
     for variables in [&[("OPENREG_STALL", "1")][..], &[]] {
-        if !child::is_this() {
-            child::passes("an_operation_that_stalls_goes_on_when_the_faults_are_cleared", variables);
+        if !process::is_child() {
+            CHILD.passes("an_operation_that_stalls_goes_on_when_the_faults_are_cleared", variables);
             continue;
         }
         let device = device("openreg").unwrap();
@@ -145,9 +144,9 @@ fn an_operation_that_stalls_goes_on_when_the_faults_are_cleared() {
             device.inject(Fault::Stall { nth: 1 }).unwrap();
         }
         let (sender, allocated) = mpsc::channel();
-        thread::spawn(move || sender.send(kind(device.allocate(1))));
+        thread::spawn(move || sender.send(error_kind(device.allocate(1))));
         assert!(allocated.recv_timeout(Duration::from_millis(100)).is_err(), "it stalls");
-        assert_eq!(kind(device.allocate(1)), None, "others do not");
+        assert_eq!(error_kind(device.allocate(1)), None, "others do not");
         device.clear_faults().unwrap();
         assert_eq!(allocated.recv_timeout(Duration::from_secs(60)), Ok(None));
         return;
@@ -156,23 +155,20 @@ fn an_operation_that_stalls_goes_on_when_the_faults_are_cleared() {
 
 #[test]
 fn a_lost_device_is_opened_afresh_after_a_reset() {
-    if !child::is_this() {
-        return child::passes(
-            "a_lost_device_is_opened_afresh_after_a_reset",
-            &[("OPENREG_LOSE_DEVICE", "3")],
-        );
+    if !process::is_child() {
+        return CHILD.passes("a_lost_device_is_opened_afresh_after_a_reset", &[("OPENREG_LOSE_DEVICE", "3")]);
     }
     let device = device("openreg:1").unwrap();
     let buffer = filled(device);
-    assert_eq!(kind(buffer.read(0, &mut [0])), Some(BackendErrorKind::Lost));
-    assert_eq!(kind(device.allocate(1)), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(buffer.read(0, &mut [0])), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(device.allocate(1)), Some(BackendErrorKind::Lost));
     let old = {
         let span = buffer.span().unwrap();
         let memory: &OpenRegMemory = span.memory_as().unwrap();
         memory.address()
     };
     device.clear_faults().unwrap();
-    assert_eq!(kind(device.allocate(1)), Some(BackendErrorKind::Lost), "cleared is not found again");
+    assert_eq!(error_kind(device.allocate(1)), Some(BackendErrorKind::Lost), "cleared is not found again");
 
     device.reset().unwrap();
     let memory = device.memory_info().unwrap();
@@ -182,10 +178,10 @@ fn a_lost_device_is_opened_afresh_after_a_reset() {
     fresh.read(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"abcd");
     // What there was before is lost for good, though its memory is there until it is dropped.
-    assert_eq!(kind(buffer.read(0, &mut [0])), Some(BackendErrorKind::Lost));
-    assert_eq!(kind(fresh.copy_from(0, &buffer, 0..1)), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(buffer.read(0, &mut [0])), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(fresh.copy_from(0, &buffer, 0..1)), Some(BackendErrorKind::Lost));
     assert_eq!(locate(old).map(|found| (found.ordinal, found.len)), Some((1, 4)));
     drop(buffer);
     assert_eq!(locate(old), None);
-    assert_eq!(kind(fresh.read(0, &mut bytes)), None);
+    assert_eq!(error_kind(fresh.read(0, &mut bytes)), None);
 }

@@ -2,8 +2,12 @@
 
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
+use device_conformance::process;
+use device_conformance::testing::read_all;
 use device_openreg::{OpenRegMemory, locate};
-use device_registry::{BackendErrorKind, Buffer, DeviceError, device};
+use device_registry::{BackendErrorKind, DeviceError, device};
+
+use crate::child::CHILD;
 
 mod child;
 
@@ -28,16 +32,10 @@ fn forked(work: impl FnOnce()) -> Result<i32, i32> {
     if libc::WIFEXITED(status) { Ok(libc::WEXITSTATUS(status)) } else { Err(libc::WTERMSIG(status)) }
 }
 
-fn content(buffer: &Buffer) -> Vec<u8> {
-    let mut bytes = vec![0; buffer.len()];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes
-}
-
 #[test]
 fn a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away() {
-    if !child::is_this() {
-        return child::passes("a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away", &[]);
+    if !process::is_child() {
+        return CHILD.passes("a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away", &[]);
     }
     // Enough that pages would be given back.
     const LEN: usize = 64 << 20;
@@ -47,13 +45,13 @@ fn a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away() {
     let free = device.memory_info().unwrap().free;
     assert_eq!(forked(|| drop(buffer.take())), Ok(0));
     assert_eq!(device.memory_info().unwrap().free, free);
-    assert!(content(buffer.as_ref().unwrap()).iter().all(|&byte| byte == 7));
+    assert!(read_all(buffer.as_ref().unwrap()).iter().all(|&byte| byte == 7));
 }
 
 #[test]
 fn a_child_does_not_wait_for_threads_that_only_its_parent_has() {
-    if !child::is_this() {
-        return child::passes("a_child_does_not_wait_for_threads_that_only_its_parent_has", &[]);
+    if !process::is_child() {
+        return CHILD.passes("a_child_does_not_wait_for_threads_that_only_its_parent_has", &[]);
     }
     let device = device("openreg").unwrap();
     let ended = std::sync::atomic::AtomicBool::new(false);
@@ -75,11 +73,9 @@ fn a_child_does_not_wait_for_threads_that_only_its_parent_has() {
 
 #[test]
 fn a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang() {
-    if !child::is_this() {
-        return child::passes(
-            "a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang",
-            &[],
-        );
+    if !process::is_child() {
+        return CHILD
+            .passes("a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang", &[]);
     }
     let openreg = device("openreg").unwrap();
     let (buffer, stream) = (openreg.allocate(5).unwrap(), openreg.create_stream().unwrap());
@@ -107,8 +103,8 @@ fn a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang()
 
 #[test]
 fn the_bytes_of_its_parents_device_are_an_error_in_a_child() {
-    if !child::is_this() {
-        return child::passes("the_bytes_of_its_parents_device_are_an_error_in_a_child", &[]);
+    if !process::is_child() {
+        return CHILD.passes("the_bytes_of_its_parents_device_are_an_error_in_a_child", &[]);
     }
     let buffer = device("openreg").unwrap().allocate(5).unwrap();
     buffer.write(0, b"abcde").unwrap();
@@ -136,18 +132,18 @@ fn the_bytes_of_its_parents_device_are_an_error_in_a_child() {
         outcomes
     });
     assert_eq!(outcomes, vec![Ok(0); 50]);
-    assert_eq!(content(&buffer), b"abcde");
+    assert_eq!(read_all(&buffer), b"abcde");
 }
 
 #[test]
 fn a_child_cannot_write_to_bytes_that_its_parent_had_at_hand() {
-    if !child::is_this() {
-        return child::passes("a_child_cannot_write_to_bytes_that_its_parent_had_at_hand", &[]);
+    if !process::is_child() {
+        return CHILD.passes("a_child_cannot_write_to_bytes_that_its_parent_had_at_hand", &[]);
     }
     let buffer = device("openreg").unwrap().allocate(5).unwrap();
     buffer.write(0, b"abcde").unwrap();
     let span = buffer.span().unwrap();
     let bytes = span.memory_as::<OpenRegMemory>().unwrap().bytes().unwrap();
     assert_eq!(forked(|| bytes.write(0..5).unwrap().fill(b'X')), Err(libc::SIGSEGV));
-    assert_eq!(content(&buffer), b"abcde");
+    assert_eq!(read_all(&buffer), b"abcde");
 }

@@ -2,8 +2,11 @@
 
 #![cfg(target_os = "linux")]
 
+use device_conformance::process;
 use device_openreg::{OpenRegMemory, locate};
 use device_registry::{Buffer, Device, Fault, MemoryStatistics, device};
+
+use crate::child::CHILD;
 
 mod child;
 
@@ -63,8 +66,8 @@ fn settled(devices: &[Device], expected: &Counters) -> Counters {
 
 /// Runs `work` in a process of its own, and fails if anything of it is left.
 fn leaves_nothing(test: &str, work: impl Fn([Device; 2])) {
-    if !child::is_this() {
-        return child::passes(test, &[]);
+    if !process::is_child() {
+        return CHILD.passes(test, &[]);
     }
     let devices = ["openreg:0", "openreg:1"].map(|name| device(name).unwrap());
     for device in devices {
@@ -192,8 +195,8 @@ fn mappings() -> usize {
 #[test]
 fn a_device_that_is_closed_or_reset_gives_its_memory_back_with_the_last_of_what_is_held() {
     const TEST: &str = "a_device_that_is_closed_or_reset_gives_its_memory_back_with_the_last_of_what_is_held";
-    if !child::is_this() {
-        return child::passes(TEST, &[]);
+    if !process::is_child() {
+        return CHILD.passes(TEST, &[]);
     }
     let device = device("openreg:0").unwrap();
     for lost in [false, true, false] {

@@ -2,8 +2,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use device_conformance::process;
 use device_openreg::{OpenRegMemory, locate};
 use device_registry::{Buffer, Device, device};
+
+use crate::child::CHILD;
 
 mod child;
 
@@ -42,7 +45,7 @@ fn follow(what: impl FnOnce(*mut u8)) {
 #[cfg(unix)]
 fn dies_by_a_fault(test: &str) {
     use std::os::unix::process::ExitStatusExt;
-    let output = child::again(test, &[]);
+    let output = CHILD.again(test, &[]);
     assert!(matches!(output.status.signal(), Some(SIGSEGV | SIGBUS)), "{output:?}");
 }
 
@@ -55,7 +58,7 @@ const SIGBUS: i32 = 10;
 #[test]
 #[cfg(unix)]
 fn the_host_dies_of_reading_at_an_address_of_a_device() {
-    if !child::is_this() {
+    if !process::is_child() {
         return dies_by_a_fault("the_host_dies_of_reading_at_an_address_of_a_device");
     }
     // SAFETY: there is none; the kernel stops it.
@@ -65,7 +68,7 @@ fn the_host_dies_of_reading_at_an_address_of_a_device() {
 #[test]
 #[cfg(unix)]
 fn the_host_dies_of_writing_at_an_address_of_a_device() {
-    if !child::is_this() {
+    if !process::is_child() {
         return dies_by_a_fault("the_host_dies_of_writing_at_an_address_of_a_device");
     }
     // SAFETY: there is none; the kernel stops it.
@@ -180,9 +183,9 @@ fn resident() -> usize {
 fn untouched_memory_takes_no_room_and_what_is_freed_goes_back() {
     const LARGE: usize = 256 << 20;
     const SOME: usize = 48 << 20;
-    if !child::is_this() {
+    if !process::is_child() {
         // Other tests would be measured as well.
-        return child::passes("untouched_memory_takes_no_room_and_what_is_freed_goes_back", &[]);
+        return CHILD.passes("untouched_memory_takes_no_room_and_what_is_freed_goes_back", &[]);
     }
     let device = device("openreg").unwrap();
     let before = resident();

@@ -1,6 +1,9 @@
 //! The variables that say which devices there are.
 
+use device_conformance::process;
 use device_registry::{backends, device, devices};
+
+use crate::child::CHILD;
 
 mod child;
 
@@ -10,7 +13,7 @@ const TEST: &str = "variables_say_which_devices_there_are";
 
 /// What a child with these variables says of the devices of `openreg`.
 fn told(variables: &[(&str, &str)]) -> String {
-    let output = child::again(TEST, variables);
+    let output = CHILD.again(TEST, variables);
     assert!(output.status.success(), "{variables:?}: {output:?}");
     let printed = String::from_utf8(output.stdout).unwrap();
     let told = printed.lines().find_map(|line| line.split_once("TOLD ")).expect("it tells something").1;
@@ -30,7 +33,7 @@ fn tell() -> String {
 
 #[test]
 fn variables_say_which_devices_there_are() {
-    if child::is_this() {
+    if process::is_child() {
         println!("TOLD {}", tell());
         return;
     }
@@ -58,8 +61,8 @@ fn variables_say_which_devices_there_are() {
 
 #[test]
 fn variables_are_read_once() {
-    if !child::is_this() {
-        return child::passes("variables_are_read_once", &[("OPENREG_DEVICES", "1")]);
+    if !process::is_child() {
+        return CHILD.passes("variables_are_read_once", &[("OPENREG_DEVICES", "1")]);
     }
     assert!(backends().load("openreg").is_ok());
     // SAFETY: no other thread of this process uses the environment: it runs this test alone.
@@ -70,8 +73,8 @@ fn variables_are_read_once() {
 #[test]
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn there_can_be_more_memory_than_the_machine_has() {
-    if !child::is_this() {
-        return child::passes("there_can_be_more_memory_than_the_machine_has", &[("OPENREG_MEMORY", "1TiB")]);
+    if !process::is_child() {
+        return CHILD.passes("there_can_be_more_memory_than_the_machine_has", &[("OPENREG_MEMORY", "1TiB")]);
     }
     let buffer = device("openreg").unwrap().allocate(1 << 39).unwrap();
     buffer.write((1 << 39) - 3, b"end").unwrap();
@@ -83,9 +86,9 @@ fn there_can_be_more_memory_than_the_machine_has() {
 #[test]
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn memory_that_cannot_be_addressed_is_an_error_of_opening() {
-    if !child::is_this() {
+    if !process::is_child() {
         let variables = [("OPENREG_MEMORY", "1000000TiB,4KiB")];
-        return child::passes("memory_that_cannot_be_addressed_is_an_error_of_opening", &variables);
+        return CHILD.passes("memory_that_cannot_be_addressed_is_an_error_of_opening", &variables);
     }
     let error = device("openreg:0").unwrap().allocate(1).unwrap_err().to_string();
     assert!(

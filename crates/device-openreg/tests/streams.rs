@@ -5,11 +5,15 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use device_conformance::process;
+use device_conformance::testing::error_kind;
 use device_openreg::OpenRegMemory;
 use device_registry::{
     BackendError, BackendErrorKind, Buffer, Device, DeviceError, DeviceGuard, Fault, Launch, Priority,
     Stream, StreamGuard, StreamOptions, device, open_windows,
 };
+
+use crate::child::CHILD;
 
 mod child;
 
@@ -46,10 +50,6 @@ fn release_later(held: mpsc::Sender<()>) -> Instant {
 }
 
 const WHILE: Duration = Duration::from_millis(60);
-
-fn kind<T>(result: Result<T, DeviceError>) -> Option<BackendErrorKind> {
-    result.err().map(|error| error.backend_error().expect("the backend reports it").kind())
-}
 
 #[test]
 fn work_of_a_stream_is_done_in_order() {
@@ -111,8 +111,8 @@ fn a_stream_of_a_device_that_is_not_current_is_waited_for() {
 
 #[test]
 fn synchronizing_a_device_waits_for_all_of_its_streams() {
-    if !child::is_this() {
-        return child::passes("synchronizing_a_device_waits_for_all_of_its_streams", &[]);
+    if !process::is_child() {
+        return CHILD.passes("synchronizing_a_device_waits_for_all_of_its_streams", &[]);
     }
     let (first, second) = (openreg(0), openreg(1));
     second.synchronize().unwrap();
@@ -274,11 +274,8 @@ fn ranges_outside_and_buffers_of_another_device_are_refused_at_once() {
 
 #[test]
 fn a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped() {
-    if !child::is_this() {
-        return child::passes(
-            "a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped",
-            &[],
-        );
+    if !process::is_child() {
+        return CHILD.passes("a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped", &[]);
     }
     let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
     let buffer = filled(device, 1);
@@ -300,8 +297,8 @@ fn a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped() {
 
 #[test]
 fn an_error_that_nobody_asked_the_stream_for_is_told_by_the_device() {
-    if !child::is_this() {
-        return child::passes("an_error_that_nobody_asked_the_stream_for_is_told_by_the_device", &[]);
+    if !process::is_child() {
+        return CHILD.passes("an_error_that_nobody_asked_the_stream_for_is_told_by_the_device", &[]);
     }
     let device = openreg(1);
     let buffer = filled(device, 1);
@@ -311,18 +308,16 @@ fn an_error_that_nobody_asked_the_stream_for_is_told_by_the_device() {
         device.inject(Fault::FailCopy { nth: 1 }).unwrap();
         stream.fill(&buffer, 0..64, &[1]).unwrap();
         drop(stream);
-        assert_eq!(kind(device.synchronize()), Some(BackendErrorKind::Other), "{round}");
+        assert_eq!(error_kind(device.synchronize()), Some(BackendErrorKind::Other), "{round}");
         device.synchronize().unwrap();
     }
 }
 
 #[test]
 fn a_device_that_is_lost_in_the_middle_ends_all_of_its_streams_and_no_others() {
-    if !child::is_this() {
-        return child::passes(
-            "a_device_that_is_lost_in_the_middle_ends_all_of_its_streams_and_no_others",
-            &[],
-        );
+    if !process::is_child() {
+        return CHILD
+            .passes("a_device_that_is_lost_in_the_middle_ends_all_of_its_streams_and_no_others", &[]);
     }
     let (device, other) = (openreg(0), openreg(1));
     let streams = [(); 3].map(|()| device.create_stream().unwrap());
@@ -335,32 +330,32 @@ fn a_device_that_is_lost_in_the_middle_ends_all_of_its_streams_and_no_others() {
             reads.extend(stream.read(&buffer, 0..64));
         }
     }
-    let lost = reads.into_iter().map(|read| kind(read.wait())).filter(Option::is_some).count();
+    let lost = reads.into_iter().map(|read| error_kind(read.wait())).filter(Option::is_some).count();
     assert!(lost > 0);
     for stream in &streams {
-        assert_eq!(kind(stream.synchronize()), Some(BackendErrorKind::Lost));
-        assert_eq!(kind(stream.record()), Some(BackendErrorKind::Lost));
+        assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Lost));
+        assert_eq!(error_kind(stream.record()), Some(BackendErrorKind::Lost));
     }
-    assert_eq!(kind(device.synchronize()), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(device.synchronize()), Some(BackendErrorKind::Lost));
     let stream = other.create_stream().unwrap();
     assert_eq!(*stream.read(&kept, 0..4).unwrap().wait().unwrap(), [2; 4]);
 
     device.reset().unwrap();
     let (stream, buffer) = (device.create_stream().unwrap(), filled(device, 7));
     assert_eq!(*stream.read(&buffer, 0..4).unwrap().wait().unwrap(), [7; 4]);
-    assert_eq!(kind(streams[0].synchronize()), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(streams[0].synchronize()), Some(BackendErrorKind::Lost));
 }
 
 #[test]
 fn a_device_that_a_kernel_finds_lost_is_reset_and_its_memory_stays_lost() {
-    if !child::is_this() {
-        return child::passes("a_device_that_a_kernel_finds_lost_is_reset_and_its_memory_stays_lost", &[]);
+    if !process::is_child() {
+        return CHILD.passes("a_device_that_a_kernel_finds_lost_is_reset_and_its_memory_stays_lost", &[]);
     }
     let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
     let buffer = filled(device, 1);
     stream.launch(&[&buffer], |_| Err(BackendError::lost("it caught fire"))).unwrap();
-    assert_eq!(kind(stream.synchronize()), Some(BackendErrorKind::Lost));
-    assert_eq!(kind(device.allocate(1)), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(device.allocate(1)), Some(BackendErrorKind::Lost));
     device.reset().unwrap();
     device.allocate(1).unwrap();
     let span = buffer.span().unwrap();
@@ -370,8 +365,8 @@ fn a_device_that_a_kernel_finds_lost_is_reset_and_its_memory_stays_lost() {
 
 #[test]
 fn a_stream_that_stalls_goes_on_when_the_faults_are_cleared() {
-    if !child::is_this() {
-        return child::passes("a_stream_that_stalls_goes_on_when_the_faults_are_cleared", &[]);
+    if !process::is_child() {
+        return CHILD.passes("a_stream_that_stalls_goes_on_when_the_faults_are_cleared", &[]);
     }
     let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
     let buffer = filled(device, 1);

@@ -7,7 +7,10 @@ mod child;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use device_conformance::process;
 use device_registry::{DeviceError, LoadError, device};
+
+use crate::child::CHILD;
 
 device_registry::autoload!();
 
@@ -28,7 +31,7 @@ fn tell() {
 
 /// What the child of this test prints of its error, or else of its device.
 fn told(test: &str, variables: &[(&str, &str)]) -> String {
-    let output = child::again(test, variables);
+    let output = CHILD.again(test, variables);
     let (printed, complaints) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}: {printed} {complaints}", output.status);
@@ -45,7 +48,7 @@ fn directory(name: &str) -> PathBuf {
 
 #[test]
 fn without_a_driver_it_is_unavailable_and_says_what_was_tried_and_what_to_install() {
-    if child::is_this() {
+    if process::is_child() {
         return tell();
     }
     for name in ["VK_ICD_FILENAMES", "VK_DRIVER_FILES"] {
@@ -68,7 +71,7 @@ fn without_a_driver_it_is_unavailable_and_says_what_was_tried_and_what_to_instal
 
 #[test]
 fn a_driver_that_names_a_library_that_does_not_exist_is_none() {
-    if child::is_this() {
+    if process::is_child() {
         return tell();
     }
     let manifest = directory("no_library").join("none.json");
@@ -84,7 +87,7 @@ fn a_driver_that_names_a_library_that_does_not_exist_is_none() {
 
 #[test]
 fn a_loader_that_cannot_be_opened_is_named() {
-    if child::is_this() {
+    if process::is_child() {
         return tell();
     }
     let directory = directory("no_loader");
@@ -99,7 +102,7 @@ fn a_loader_that_cannot_be_opened_is_named() {
 
 #[test]
 fn an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are() {
-    if child::is_this() {
+    if process::is_child() {
         return tell();
     }
     let told = told(
@@ -115,7 +118,7 @@ fn an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are() {
 
 #[test]
 fn an_empty_choice_of_interfaces_is_none() {
-    if child::is_this() {
+    if process::is_child() {
         return tell();
     }
     let test = "an_empty_choice_of_interfaces_is_none";
@@ -127,7 +130,7 @@ fn an_empty_choice_of_interfaces_is_none() {
 
 #[test]
 fn an_interface_of_another_system_is_unavailable() {
-    if child::is_this() {
+    if process::is_child() {
         return tell();
     }
     let told = told("an_interface_of_another_system_is_unavailable", &[("WGPU_BACKEND", "metal,dx12")]);
@@ -136,7 +139,7 @@ fn an_interface_of_another_system_is_unavailable() {
 
 #[test]
 fn opengl_is_there_when_it_is_asked_for_and_only_then() {
-    if child::is_this() {
+    if process::is_child() {
         return tell();
     }
     let test = "opengl_is_there_when_it_is_asked_for_and_only_then";

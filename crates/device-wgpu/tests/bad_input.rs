@@ -2,12 +2,18 @@
 
 mod child;
 
+#[cfg(target_os = "linux")]
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use device_conformance::process;
+use device_conformance::testing::error_kind;
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Launch, Stream};
 use device_wgpu::{WgpuDevice, WgpuMemory};
+
+use crate::child::CHILD;
 
 device_registry::autoload!();
 
@@ -16,12 +22,6 @@ const LONG: Duration = Duration::from_secs(30);
 
 fn open() -> Option<Device> {
     device_conformance::device_or_skip("wgpu")
-}
-
-fn kind<T: std::fmt::Debug>(result: Result<T, DeviceError>) -> BackendErrorKind {
-    let error = result.expect_err("it is refused");
-    println!("{error}");
-    error.kind().unwrap_or_else(|| panic!("it is the backend's: {error:?}"))
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_allocation_above_the_largest_is_refused_with_the_limit() {
     let largest = device.properties().unwrap().largest_allocation.unwrap();
     let error = device.allocate(largest as usize + 1).unwrap_err();
     assert!(error.to_string().contains(&largest.to_string()), "{error}");
-    assert!(matches!(kind(Err::<(), _>(error)), BackendErrorKind::OutOfMemory { .. }));
+    assert!(matches!(error.kind(), Some(BackendErrorKind::OutOfMemory { .. })));
 }
 
 /// Within so much address space that nobody's memory is used up, as llvmpipe's is the host's.
@@ -77,13 +77,13 @@ fn an_allocation_above_the_largest_is_refused_with_the_limit() {
 fn memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used() {
     const TEST: &str = "memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used";
     const EACH: usize = 256 << 20;
-    if !child::is_this() {
+    if !process::is_child() {
         let Some(device) = open() else { return };
         if device.properties().unwrap().kind != device_registry::DeviceKind::Cpu {
             // A card's memory is not limited by the address space.
             return eprintln!("skipped {TEST}: the device has memory of its own");
         }
-        let output = child::again_within(4 << 20, TEST);
+        let output = process::again(TEST, |child| with_address_space(4 << 20, CHILD.apply(child)));
         let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success() && printed.contains("it ended after "),
@@ -104,8 +104,8 @@ fn memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used() {
     };
     println!("it ended after {}: {error}", held.len());
     assert!(!held.is_empty());
-    match kind(Err::<(), _>(error)) {
-        BackendErrorKind::OutOfMemory { asked, .. } => assert_eq!(asked, EACH as u64),
+    match error.kind() {
+        Some(BackendErrorKind::OutOfMemory { asked, .. }) => assert_eq!(asked, EACH as u64),
         other => panic!("{other:?}"),
     }
     // The device goes on, with what it has.
@@ -117,6 +117,21 @@ fn memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used() {
     held.pop();
     held.push(device.allocate(EACH).unwrap());
     assert_eq!(held.len(), before);
+}
+
+/// Limits the address space of a child to so many KiB.
+#[cfg(target_os = "linux")]
+fn with_address_space(kib: u64, child: &mut Command) -> &mut Command {
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit -v {kib} && exec \"$0\" \"$@\"")]).arg(child.get_program());
+    for (name, value) in child.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    *child = limited;
+    child
 }
 
 /// Destroys it by its native handle.
@@ -139,12 +154,12 @@ fn ends<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static)
 #[test]
 fn a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back() {
     const TEST: &str = "a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back";
-    if !child::is_this() {
+    if !process::is_child() {
         if open().is_none() {
             return;
         }
         // The other tests use the device.
-        let output = child::again(TEST, &[]);
+        let output = CHILD.again(TEST, &[]);
         let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {printed}", output.status);
         assert!(!printed.contains("panicked"), "{printed}");
@@ -155,13 +170,13 @@ fn a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back() {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(32 << 20).unwrap());
         lose(&stream, &buffer, waits);
         // Nobody finds anything else any more, whatever was under way.
-        assert_eq!(kind(device.allocate(16)), BackendErrorKind::Lost, "{waits:?}");
-        assert_eq!(kind(buffer.write(0, &[1; 4])), BackendErrorKind::Lost);
-        assert_eq!(kind(buffer.read(0, &mut [1; 4])), BackendErrorKind::Lost);
-        assert_eq!(kind(stream.synchronize()), BackendErrorKind::Lost);
-        assert_eq!(kind(stream.fill(&buffer, .., &[1])), BackendErrorKind::Lost);
-        assert_eq!(kind(stream.record()), BackendErrorKind::Lost);
-        assert_eq!(kind(device.create_stream()), BackendErrorKind::Lost);
+        assert_eq!(error_kind(device.allocate(16)), Some(BackendErrorKind::Lost), "{waits:?}");
+        assert_eq!(error_kind(buffer.write(0, &[1; 4])), Some(BackendErrorKind::Lost));
+        assert_eq!(error_kind(buffer.read(0, &mut [1; 4])), Some(BackendErrorKind::Lost));
+        assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Lost));
+        assert_eq!(error_kind(stream.fill(&buffer, .., &[1])), Some(BackendErrorKind::Lost));
+        assert_eq!(error_kind(stream.record()), Some(BackendErrorKind::Lost));
+        assert_eq!(error_kind(device.create_stream()), Some(BackendErrorKind::Lost));
         drop((stream, buffer));
 
         device.reset().unwrap();
@@ -213,6 +228,6 @@ fn lose(stream: &Stream, buffer: &Buffer, waits: Waits) {
     destroy(stream);
     // It may have been done just before.
     if let Err(error) = ends("the thread that waits", move || waiter.join().unwrap()) {
-        assert_eq!(kind(Err::<(), _>(error)), BackendErrorKind::Lost);
+        assert_eq!(error.kind(), Some(BackendErrorKind::Lost));
     }
 }

@@ -10,15 +10,17 @@ use device_conformance::process;
 use device_registry::{BackendErrorKind, Buffer, Device, Stream};
 use device_wgpu::WgpuDevice;
 
+use crate::child::CHILD;
+
 device_registry::autoload!();
 
 /// The device, in a process of its own; `None` in the one that starts that.
 fn alone(test: &str) -> Option<Device> {
-    if child::is_this() {
+    if process::is_child() {
         return Some(device_registry::device("wgpu").unwrap());
     }
     device_conformance::device_or_skip("wgpu")?;
-    let output = child::again(test, &[]);
+    let output = CHILD.again(test, &[]);
     let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !printed.contains("panicked"), "{}: {printed}", output.status);
     None

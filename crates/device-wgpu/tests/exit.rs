@@ -2,19 +2,22 @@
 
 mod child;
 
+use device_conformance::process;
 use device_registry::device;
+
+use crate::child::CHILD;
 
 device_registry::autoload!();
 
 #[test]
 fn a_program_ends_while_its_work_runs() {
     const TEST: &str = "a_program_ends_while_its_work_runs";
-    if !child::is_this() {
+    if !process::is_child() {
         if device_conformance::device_or_skip("wgpu").is_none() {
             return;
         }
         for _ in 0..10 {
-            let output = child::again(TEST, &[]);
+            let output = CHILD.again(TEST, &[]);
             let printed = String::from_utf8_lossy(&output.stderr);
             // By `exit`, and not by a signal of what is torn down under the work.
             assert_eq!(output.status.code(), Some(7), "{}: {printed}", output.status);

@@ -1,43 +1,27 @@
-//! Linked, and not asked for. A program of its own, as any use changes what it looks for.
+//! A program that has the crate linked and does not use it, and then its first use.
+//!
+//! The only test of this program, because it is about the whole process.
 
 #![cfg(target_os = "linux")]
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use device_conformance::process::{self, threads};
+use device_conformance::device_or_skip;
+use device_conformance::process::{libraries, wait_for_threads};
+use device_conformance::testing::opens_nothing_before_its_first_use;
 
 device_registry::autoload!();
 
-/// The libraries of GPUs that the process has opened.
-fn libraries() -> Vec<String> {
-    let names = ["libvulkan", "libEGL", "libGL", "VkLayer"];
-    let is_of_gpus = |file: &String| names.iter().any(|name| file.contains(name));
-    process::libraries().into_iter().filter(is_of_gpus).collect()
+fn is_driver(file: &str) -> bool {
+    ["libvulkan", "libEGL", "libGL", "VkLayer"].iter().any(|name| file.contains(name))
 }
 
 #[test]
-fn a_program_that_does_not_ask_for_it_has_no_library_and_no_thread_of_it() {
-    let before = threads();
-    assert!(device_registry::backends().get("wgpu").is_some(), "it is linked");
-    let listed = device_registry::backends().report().to_string();
-    assert!(listed.contains("wgpu"), "{listed}");
-    device_registry::device("wgpu:0").unwrap();
-    assert_eq!(libraries(), [""; 0]);
-    assert_eq!(threads(), before);
+fn nothing_is_opened_before_the_first_use() {
+    opens_nothing_before_its_first_use("wgpu", is_driver);
 
-    // What was looked for is there once it is asked for.
-    let Some(device) = device_conformance::device_or_skip("wgpu") else { return };
-    assert!(libraries().iter().any(|library| library.contains("libvulkan")), "{:?}", libraries());
-    // A thread gives itself its name, and one that was joined may be listed for a moment.
-    let comes_to_poll = |polls: bool| {
-        let started = Instant::now();
-        while threads().contains(&"wgpu:0 reads".to_owned()) != polls {
-            assert!(started.elapsed() < Duration::from_secs(10), "{:?}", threads());
-            thread::sleep(Duration::from_millis(1));
-        }
-    };
-    comes_to_poll(true);
+    let Some(device) = device_or_skip("wgpu") else { return };
+    assert!(libraries().iter().any(|file| file.contains("libvulkan")), "{:?}", libraries());
+    let reads = "wgpu:0 reads".to_owned();
+    wait_for_threads(|threads| threads.contains(&reads));
     device.close().unwrap();
-    comes_to_poll(false);
+    wait_for_threads(|threads| !threads.contains(&reads));
 }

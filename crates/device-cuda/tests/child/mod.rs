@@ -8,9 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use device_conformance::process;
-pub(crate) use device_conformance::process::is_child as is_this;
+use device_conformance::process::{self, Environment};
 use tempfile::TempDir;
+
+/// Without orders to the simulated driver.
+const CHILD: Environment = Environment::without(&["SIMULATED_CUDA_*"]);
 
 /// The simulated driver, which is built as an example, beside this program.
 pub(crate) fn simulated_driver() -> PathBuf {
@@ -83,10 +85,5 @@ fn prepare<'a>(child: &'a mut Command, folder: Option<&Path>) -> &'a mut Command
         let folders: Vec<_> = [folder.as_os_str().to_owned()].into_iter().chain(before).collect();
         child.env("LD_LIBRARY_PATH", folders.join(OsStr::new(":"))).env_remove("CUDA_VISIBLE_DEVICES");
     }
-    for (variable, _) in env::vars_os() {
-        if variable.to_string_lossy().starts_with("SIMULATED_CUDA_") {
-            child.env_remove(variable);
-        }
-    }
-    child
+    CHILD.apply(child)
 }

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::child;
+use device_conformance::process;
+
+use crate::child::CHILD;
 
 /// Runs the test of this name in a process in which OpenCL is the stand-in. Returns whether this is that process.
 pub(crate) fn is_here(test: &str) -> bool {
-    if !child::is_this() {
+    if !process::is_child() {
         let library = library().to_str().expect("the folder's name is text");
-        child::passes(test, &[("OPENCL_DYLIB_PATH", library)]);
+        CHILD.passes(test, &[("OPENCL_DYLIB_PATH", library)]);
     }
-    child::is_this()
+    process::is_child()
 }
 
 /// Orders something of the stand-in; nothing, with an empty value.
