@@ -1,6 +1,6 @@
-//! What a device gives back when it is closed or reset. A driver is never dropped, so it has to do so itself.
+//! What a device releases when it is closed or reset. A driver is never dropped, so it has to release everything itself.
 //!
-//! What the process has is counted, in a process of its own, since other checks would change it.
+//! Each check counts the resources of a process of its own, because other checks would change them.
 
 use std::time::{Duration, Instant};
 
@@ -20,26 +20,26 @@ const RESET: &str = "closing::a_reset_leaves_nothing_behind";
 pub(super) const CHECKS: &[Check] = &[
     check!(
         closing::a_close_leaves_nothing_behind,
-        "a device can be opened, used and closed again and again, and the process does not grow by threads, memory or files"
+        "a device can be opened, used and closed many times without a leak of threads, memory or files"
     ),
     check!(
         closing::a_reset_leaves_nothing_behind,
-        "a device can be lost and reset again and again, and the process does not grow by threads, memory or files"
+        "a device can be lost and reset many times without a leak of threads, memory or files"
     )
     .needs(&[Need::Faults]),
 ];
 
-/// How much memory a cycle has on the device and on the host: so much that it shows if it is not given back.
+/// The memory that a cycle uses on the device and on the host: enough to notice if it leaks.
 const LEN: usize = 1 << 20;
 
-/// How long a round of cycles takes, unless so few of them take longer.
+/// How long a round takes, unless `FEWEST` cycles take longer.
 const ROUND: Duration = Duration::from_millis(400);
 
-/// How many cycles a round has: so many that growth by chance is less than half of it, and no more than are needed.
+/// How many cycles a round has: enough that growth by chance is less than half of it, and no more than are needed.
 const FEWEST: usize = 6;
 const MOST: usize = 200;
 
-/// After so many rounds what has grown in each is a leak. An allocator that keeps memory for each thread stops earlier.
+/// Growth in each of so many rounds is a leak. An allocator that caches memory for each thread stops growing earlier.
 const ROUNDS: usize = 8;
 
 fn a_close_leaves_nothing_behind(context: &Context) -> Result<(), Failure> {
@@ -57,16 +57,16 @@ fn a_reset_leaves_nothing_behind(context: &Context) -> Result<(), Failure> {
     })
 }
 
-/// Drops what a program has of a device before the device is taken away, or after that.
+/// Closes or resets a device, and drops the handles either before that or after it.
 fn drop_if(before: bool, held: Held, take_away: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-    // Dropped here unless it is kept.
+    // Drops the handles here if `before` is true.
     let held = (!before).then_some(held);
     take_away()?;
     drop(held);
     Ok(())
 }
 
-/// What a program has of a device that it has used.
+/// The handles that a program has of a device.
 struct Held {
     _stream: Stream,
     _buffer: Buffer,
@@ -74,10 +74,10 @@ struct Held {
     _bytes: HostBuffer,
 }
 
-/// Uses the device as programs do, with memory, a stream that has work, an event, and bytes that are read.
+/// Uses the device as programs do: memory, a stream with work, an event and a read.
 fn used(context: &Context) -> Result<Held, Failure> {
     let (stream, buffer) = (context.stream()?, context.filled(&vec![1; LEN])?);
-    // A device keeps it, and has to end it.
+    // The device keeps its default stream, and has to end it.
     context.device().default_stream()?.fill(&buffer, .., &[2])?;
     context.device().default_stream()?.synchronize()?;
     stream.fill(&buffer, .., &[7])?;
@@ -92,20 +92,20 @@ fn used(context: &Context) -> Result<Held, Failure> {
         vec![0; LEN].into()
     };
     let bytes = stream.read_to(&buffer, 0, bytes)?.wait()?;
-    expect_bytes(&bytes, &vec![7; LEN], "what was filled")?;
+    expect_bytes(&bytes, &vec![7; LEN], "filled bytes")?;
     event.synchronize()?;
     Ok(Held { _stream: stream, _buffer: buffer, _event: event, _bytes: bytes })
 }
 
-/// Opens the device, uses it and calls `take_away`, many times. It is a failure if the process grows in each round of them.
+/// Opens the device, uses it and calls `take_away`, many times. Fails if the resources of the process grow in each round.
 ///
-/// `take_away` gets what the program has of the device, and whether to drop that before or after the device is taken away.
+/// `take_away` closes or resets the device. It gets the handles, and whether to drop them before or after that.
 fn again_and_again(
     context: &Context,
     take_away: impl Fn(Held, bool) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let cycles = |count: usize| (0..count).try_for_each(|number| take_away(used(context)?, number % 2 == 0));
-    // What is made once and kept: libraries, caches, threads that serve all devices.
+    // The first cycles create what the process keeps: libraries, caches, threads that serve all devices.
     cycles(3)?;
     let start = Instant::now();
     cycles(2)?;
@@ -119,7 +119,7 @@ fn again_and_again(
         if !suspects.round(ProcessResources::now()?) {
             return Ok(());
         }
-        // On a slow device, a leak is one after two rounds.
+        // On a slow device, two rounds have to suffice.
         if round > 0 && start.elapsed() > context.limit() / 2 {
             break;
         }

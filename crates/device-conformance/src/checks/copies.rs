@@ -1,4 +1,4 @@
-//! Bytes to, from and within the device: each copy touches its range and nothing else.
+//! Writes, reads and copies: each changes its range and nothing else.
 
 use std::ops::Range;
 
@@ -12,53 +12,62 @@ use crate::ranges::{PAGE, page_ranges, small, small_ranges};
 use crate::shadowed_buffer::ShadowedBuffer;
 
 pub(super) const CHECKS: &[Check] = &[
-    check!(copies::write_at_every_place, "a write to any place of a buffer changes that place and no other"),
-    check!(copies::read_at_every_place, "a read from any place of a buffer gives the bytes of that place"),
-    check!(copies::copy_at_every_place, "a copy between any two places of two buffers changes the one place"),
+    check!(
+        copies::write_at_every_place,
+        "a write at any offset of a buffer changes its range and nothing else"
+    ),
+    check!(copies::read_at_every_place, "a read at any offset of a buffer returns the bytes of its range"),
+    check!(
+        copies::copy_at_every_place,
+        "a copy between any offsets of two buffers changes its destination and nothing else"
+    ),
     check!(
         copies::copy_within_at_every_place,
-        "a copy between any two places of one buffer that do not overlap changes the one place"
+        "a copy between ranges of one buffer that do not overlap changes its destination and nothing else"
     ),
     check!(
         copies::write_around_page_borders,
-        "writes that begin or end around page borders change their place"
+        "writes that begin or end near page boundaries change their range"
     ),
-    check!(copies::read_around_page_borders, "reads that begin or end around page borders give their place"),
+    check!(
+        copies::read_around_page_borders,
+        "reads that begin or end near page boundaries return the bytes of their range"
+    ),
     check!(
         copies::copy_around_page_borders,
-        "copies that begin or end around page borders change their place"
+        "copies that begin or end near page boundaries change their destination"
     ),
     check!(
         copies::large_at_odd_places,
-        "copies of several MiB, from and to places that are no power of two, are whole"
+        "copies of several MiB, at offsets that are not powers of two, are complete"
     ),
     check!(
         copies::to_the_last_byte,
         "the last byte of a buffer of any small length is written, read and copied"
     ),
-    check!(copies::every_byte_value, "bytes of every value come back as they went"),
-    check!(copies::zeros_are_written, "zeros replace what was there before"),
-    check!(copies::same_bytes_are_written, "long runs of one byte come back as they went"),
-    check!(copies::the_last_write_stays, "of several writes to one place the last one stays"),
-    check!(copies::reading_changes_nothing, "a place can be read again and again, and stays as it is"),
-    check!(copies::the_source_stays, "the source of a copy stays as it is"),
+    check!(copies::every_byte_value, "bytes of every value are read back unchanged"),
+    check!(copies::zeros_are_written, "zeros replace the bytes before them"),
+    check!(copies::same_bytes_are_written, "long runs of one byte are read back unchanged"),
+    check!(copies::the_last_write_stays, "the last of several writes to one range stays"),
+    check!(copies::reading_changes_nothing, "repeated reads do not change a buffer"),
+    check!(copies::the_source_stays, "a copy does not change its source"),
     check!(copies::a_long_chain, "bytes survive a hundred copies from buffer to buffer"),
-    check!(copies::any_place_on_the_host, "bytes on the host may lie at any address, whatever its alignment"),
+    check!(copies::any_place_on_the_host, "bytes on the host may have any alignment"),
     check!(
         copies::they_are_done_when_they_return,
-        "what a write or a copy wrote is there at once, and the host may reuse its bytes"
+        "when a write or a copy returns, its bytes are in place and the host may reuse its memory"
     ),
     check!(
         copies::two_buffers_never_overlap,
-        "a copy between any two buffers is allowed, whereas one onto itself is an error that changes nothing"
+        "a copy works between any two buffers, and a copy onto itself is an error that changes nothing"
     ),
     check!(
         copies::refusals_change_nothing,
-        "a buffer keeps its bytes, and works on, when copies beyond its end are refused"
+        "a copy beyond the end of a buffer is an error that changes nothing, and the buffer still works"
     ),
 ];
 
-/// Copies, and looks at all of the destination.
+/// Copies, and compares the whole destination.
 fn expect_copy(
     source: &ShadowedBuffer,
     range: Range<usize>,
@@ -90,7 +99,7 @@ fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
         let source = ShadowedBuffer::new(context, range.start as u8, len)?;
         let mut to = ShadowedBuffer::new(context, 0x80, len)?;
         let places = [0, 1, 2, 3, 4, 5, 8, 11].map(|place| place * unit).into_iter();
-        // What reaches the end of the source only, and has an odd length, has to reach that of the destination too.
+        // A range with an odd length reaches the end of the source, and so has to reach the end of the destination too.
         let whole = range.len().is_multiple_of(unit);
         for at in places.filter(|at| at + range.len() <= len && (whole || at + range.len() == len)) {
             expect_copy(&source, range.clone(), &mut to, at)?;
@@ -104,7 +113,7 @@ fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
     let mut buffer = ShadowedBuffer::new(context, 2, small(context))?;
     for len in [1, 2, 3, 4, 5, 7, 8, 10_usize] {
         for (from, to) in (0..=20 - len).flat_map(|from| (0..=20 - len).map(move |to| (from, to))) {
-            // Those that touch are among them.
+            // This includes adjacent ranges.
             if from.abs_diff(to) < len || (from + to) % 3 == 1 {
                 continue;
             }
@@ -139,7 +148,7 @@ fn copy_around_page_borders(context: &Context) -> Result<(), Failure> {
     let source = ShadowedBuffer::new(context, 5, len)?;
     let mut to = ShadowedBuffer::new(context, 6, len)?;
     for (index, range) in ranges.enumerate() {
-        // To the same place, and to one that has another distance to the border where that fits.
+        // To the same offset, and, where it fits, to an offset with another distance to the page boundary.
         let others = [range.start, range.start.saturating_sub(unit), range.start + unit, PAGE];
         let at = others[index % others.len()];
         let fits = at + range.len() <= len && (range.len().is_multiple_of(unit) || at + range.len() == len);
@@ -209,7 +218,7 @@ fn the_last_write_stays(context: &Context) -> Result<(), Failure> {
     for seed in 0..=255 {
         buffer.write(0..4096, seed)?;
     }
-    buffer.expect("after 256 writes to one place")
+    buffer.expect("after 256 writes to one range")
 }
 
 fn reading_changes_nothing(context: &Context) -> Result<(), Failure> {
@@ -247,12 +256,12 @@ fn any_place_on_the_host(context: &Context) -> Result<(), Failure> {
     for start in 0..32 {
         let source = &host[start..start + 67];
         let buffer = context.filled(source)?;
-        expect_content(&buffer, source, format_args!("written from {start} bytes further on the host"))?;
+        expect_content(&buffer, source, format_args!("written from host memory with offset {start}"))?;
         let mut destination = vec![0x5A; 200];
         buffer.read(0, &mut destination[start..start + 67])?;
         let mut expected = vec![0x5A; 200];
         expected[start..start + 67].copy_from_slice(source);
-        expect_bytes(&destination, &expected, format_args!("read to {start} bytes further on the host"))?;
+        expect_bytes(&destination, &expected, format_args!("read to host memory with offset {start}"))?;
     }
     Ok(())
 }
@@ -264,7 +273,7 @@ fn they_are_done_when_they_return(context: &Context) -> Result<(), Failure> {
     for round in 0..100 {
         host.fill(round);
         buffer.write(0, &host)?;
-        // A driver that still reads it would take these.
+        // A driver that still reads the host memory would copy these bytes.
         host.fill(0xEE);
         copy.copy_from(0, &buffer, 0..LEN)?;
         buffer.write(0, &host)?;
@@ -286,7 +295,7 @@ fn two_buffers_never_overlap(context: &Context) -> Result<(), Failure> {
         let onto_itself = source.copy_from(0, &source, 0..64);
         ensure!(
             matches!(onto_itself, Err(DeviceError::Overlap { .. })),
-            "a copy onto itself: expected an error that says that they overlap, got {onto_itself:?}"
+            "a copy onto itself: expected an error about overlapping ranges, got {onto_itself:?}"
         );
     }
     held.iter().try_for_each(|buffer| buffer.expect("after copies among twenty buffers"))
@@ -306,10 +315,10 @@ fn refusals_change_nothing(context: &Context) -> Result<(), Failure> {
     ] {
         ensure!(
             matches!(result, Err(DeviceError::OutOfRange { .. })),
-            "expected an error that says that it is out of range, got {result:?}"
+            "expected an error about a range, got {result:?}"
         );
     }
-    buffer.expect("after what was refused")?;
+    buffer.expect("after refused copies")?;
     expect_copy(&other, len..2 * len, &mut buffer, 0)?;
     ensure!(content(&other.buffer)? == other.bytes, "the other buffer has changed");
     Ok(())

@@ -1,4 +1,4 @@
-//! What is dropped while others are in use, in every order.
+//! Dropping handles while others are in use, in every order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -15,23 +15,23 @@ use crate::failure::{Failure, ensure};
 pub(super) const CHECKS: &[Check] = &[
     check!(
         drops::in_every_order,
-        "of four buffers that are dropped in any order, those that stay keep their bytes"
+        "when four buffers are dropped, in any order, the remaining ones keep their bytes"
     ),
-    check!(drops::the_source_of_a_copy, "a copy is whole when its source is dropped right after it"),
+    check!(drops::the_source_of_a_copy, "a copy is complete when its source is dropped right after it"),
     check!(
         drops::the_destination_of_a_copy,
-        "the source stays as it is when a copy is dropped right after it was made"
+        "a source keeps its bytes when its copy is dropped right after the copy"
     ),
-    check!(
-        drops::the_place_is_taken_at_once,
-        "memory that takes the place of dropped memory holds its own bytes"
-    ),
+    check!(drops::the_place_is_taken_at_once, "memory that reuses dropped memory holds its own bytes"),
     check!(
         drops::with_work_in_every_order,
-        "a buffer, a stream, an event and a read can be dropped in every order with the work not done, which is done"
+        "a buffer, a stream, an event and a read can be dropped in every order before the work is done, and the work is done"
     ),
     check!(drops::while_others_copy, "memory may be dropped while other threads copy"),
-    check!(drops::while_a_panic_unwinds, "memory that is dropped by a panic of its user harms no other"),
+    check!(
+        drops::while_a_panic_unwinds,
+        "memory that is dropped while a panic unwinds does not harm other memory"
+    ),
     check!(
         drops::on_another_thread_it_is_freed_too,
         "memory that is dropped on another thread than the one that allocated it is free again"
@@ -162,7 +162,7 @@ fn while_a_panic_unwinds(context: &Context) -> Result<(), Failure> {
         let dropped = context.filled(&[0xEE; 2000])?;
         let unwound = catch_unwind(AssertUnwindSafe(|| {
             let _dropped = dropped;
-            // Unlike `panic!`, it says nothing: nobody is to look for a defect.
+            // Unlike `panic!`, it prints no message that could be mistaken for a defect.
             std::panic::resume_unwind(Box::new("a panic of the check's own"));
         }));
         ensure!(unwound.is_err(), "a panic was lost");

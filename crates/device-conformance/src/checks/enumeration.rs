@@ -8,17 +8,17 @@ use crate::context::{Context, in_threads};
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
-    check!(enumeration::the_count_stays, "the number of devices is the same however often it is asked"),
+    check!(enumeration::the_count_stays, "the number of devices is the same on every call"),
     check!(
         enumeration::the_count_stays_while_devices_are_used,
         "the number of devices does not change when one is opened and has memory in use"
     ),
     check!(
         enumeration::the_count_is_the_same_on_all_threads,
-        "threads that ask for the number of devices at the same time all get the same"
+        "threads that count the devices at the same time all get the same number"
     ),
     check!(enumeration::every_ordinal_opens, "each ordinal below the count is a device that opens"),
-    check!(enumeration::no_device_is_beyond_the_count, "the first ordinal beyond the count is no device"),
+    check!(enumeration::no_device_is_beyond_the_count, "the first ordinal beyond the count is an error"),
 ];
 
 fn the_count_stays(context: &Context) -> Result<(), Failure> {
@@ -61,7 +61,7 @@ fn no_device_is_beyond_the_count(context: &Context) -> Result<(), Failure> {
     match device(&format!("{}:{count}", context.device().name()))?.allocate(1) {
         Err(DeviceError::NoSuchDevice { count: told, .. }) if told == count => Ok(()),
         Err(error) => {
-            Err(Failure::new(format_args!("expected an error that tells the count {count}, got: {error}")))
+            Err(Failure::new(format_args!("expected an error with the count {count}, got: {error}")))
         }
         Ok(buffer) => Err(Failure::new(format_args!(
             "the count is {count}, and memory could be allocated on {}",

@@ -1,4 +1,4 @@
-//! Points in a stream's work: when they are reached, who may wait for them, and their times.
+//! Events: when they are done, waiting for them, and their timestamps.
 
 use std::sync::mpsc;
 use std::thread;
@@ -15,24 +15,21 @@ use crate::failure::{Failure, ensure};
 pub(super) const CHECKS: &[Check] = &[
     check!(
         events::done_when_the_work_before_is,
-        "when an event was waited for, the work before it is there for all"
+        "after an event is synchronized, blocking calls see the work before it"
     ),
     check!(
         events::asked_until_done,
-        "an event that is asked says in the end that it is done, and not before the work is"
+        "the query of an event returns in the end that it is done, and not before the work is"
     ),
-    check!(events::of_an_idle_stream, "an event of a stream without work is done by itself"),
+    check!(events::of_an_idle_stream, "an event of an idle stream is done without further calls"),
     check!(
         events::what_comes_behind_is_not_waited_for,
         "an event is done although later work of its stream is held back"
     ),
-    check!(
-        events::done_for_good,
-        "an event that is done stays so, whatever its stream does later and however often it is asked"
-    ),
+    check!(events::done_for_good, "an event that is done stays done, whatever its stream does later"),
     check!(events::many_in_flight, "thousands of events can be in flight, and are all done in the end"),
-    check!(events::many_threads_wait_for_one, "an event may be waited for by many threads at once"),
-    check!(events::outlives_its_stream, "an event of a stream that is dropped is done all the same"),
+    check!(events::many_threads_wait_for_one, "many threads may wait for one event at once"),
+    check!(events::outlives_its_stream, "an event of a dropped stream is still done"),
     check!(
         events::dropped_before_it_is_done,
         "an event that is dropped at once still holds back the stream that waits for it"
@@ -40,7 +37,7 @@ pub(super) const CHECKS: &[Check] = &[
     check!(events::a_stream_waits_for_another, "a stream that waits for an event sees the work before it"),
     check!(
         events::two_streams_take_turns,
-        "two streams that wait for each other's events in turn work hand in hand"
+        "two streams that wait for each other's events in turn do their work in turn"
     ),
     check!(
         events::several_streams_meet,
@@ -50,28 +47,25 @@ pub(super) const CHECKS: &[Check] = &[
         events::later_work_is_not_waited_for_by_streams,
         "a stream that waits for an event is not held back by later work of the other"
     ),
-    check!(events::of_a_peer, "a stream waits for an event of a peer, and sees what the peer did")
+    check!(events::of_a_peer, "a stream that waits for an event of a peer sees the peer's work")
         .needs(&[Need::Peer]),
     check!(
         events::of_the_cpu,
-        "a stream waits for an event of the cpu, and one of the cpu for an event of here"
+        "a stream waits for an event of the cpu, and a stream of the cpu for an event of this device"
     )
     .uses_cpu(),
-    check!(events::time_passes, "the time between two events is about that of what happened between them")
+    check!(events::time_passes, "the time between two events is about that of the work between them")
         .needs(&[Need::TimedEvents]),
     check!(events::time_adds_up, "the times between three events add up").needs(&[Need::TimedEvents]),
     check!(events::no_time_from_an_event_to_itself, "no time has passed from an event to itself")
         .needs(&[Need::TimedEvents]),
-    check!(
-        events::time_does_not_run_backwards,
-        "the time from an event to an earlier one is an error that says so"
-    )
-    .needs(&[Need::TimedEvents]),
+    check!(events::time_does_not_run_backwards, "the time from an event to an earlier one is an error")
+        .needs(&[Need::TimedEvents]),
     check!(events::time_between_streams, "events of two streams of a device have one clock")
         .needs(&[Need::TimedEvents]),
 ];
 
-/// Has a stream do work that takes a while and then fill the buffer; the event behind it.
+/// Enqueues work that takes a while and then a fill of the buffer. Returns the event behind them.
 fn fill_later(stream: &Stream, pair: &[Buffer; 2], buffer: &Buffer, value: u8) -> Result<Event, Failure> {
     keep_busy(stream, pair, 16)?;
     stream.fill(buffer, 0..buffer.len(), &[value])?;
@@ -84,11 +78,11 @@ fn done_when_the_work_before_is(context: &Context) -> Result<(), Failure> {
         let buffer = context.filled(&[0xEE; 2000])?;
         let event = fill_later(&stream, &pair, &buffer, round)?;
         event.synchronize()?;
-        // A function that blocks knows nothing of this stream.
+        // A blocking call is not ordered behind this stream.
         expect_content(
             &buffer,
             &[round; 2000],
-            format_args!("after the event was waited for, in round {round}"),
+            format_args!("after the event was synchronized, in round {round}"),
         )?;
     }
     Ok(())
@@ -103,13 +97,13 @@ fn asked_until_done(context: &Context) -> Result<(), Failure> {
         expect_content(
             &buffer,
             &[round; 2000],
-            format_args!("when the event says that it is done, in round {round}"),
+            format_args!("when query returns that the event is done, in round {round}"),
         )?;
     }
     Ok(())
 }
 
-/// Asks until it is done, and does nothing that would help it on.
+/// Polls an event until it is done, and makes no other call that could flush the stream.
 fn until_done(event: &Event) -> Result<(), Failure> {
     while !event.query()? {
         thread::sleep(Duration::from_micros(50));
@@ -126,7 +120,7 @@ fn of_an_idle_stream(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Holds a stream back by a host call, until the other end is dropped.
+/// Blocks a stream with a host call, until the returned sender is dropped.
 pub(super) fn hold_back(stream: &Stream) -> Result<mpsc::Sender<()>, Failure> {
     let (release, released) = mpsc::channel::<()>();
     stream.call(move || {
@@ -144,7 +138,7 @@ fn what_comes_behind_is_not_waited_for(context: &Context) -> Result<(), Failure>
     let behind = stream.record()?;
     before.synchronize()?;
     expect_content(&buffer, &[1; 2000], "with the second fill held back")?;
-    ensure!(!behind.query()?, "an event is done whose work is held back");
+    ensure!(!behind.query()?, "an event is done, and its work is still held back");
     drop(release);
     behind.synchronize()?;
     expect_content(&buffer, &[2; 2000], "with nothing held back")
@@ -157,11 +151,11 @@ fn done_for_good(context: &Context) -> Result<(), Failure> {
     keep_busy(&stream, &pair, 64)?;
     let later = stream.record()?;
     for _ in 0..20 {
-        ensure!(event.query()?, "an event that was done is not any more, with later work in its stream");
+        ensure!(event.query()?, "an event was done, and is not done now, with later work in its stream");
         event.synchronize()?;
     }
     later.synchronize()?;
-    ensure!(event.query()? && later.query()?, "an event that was done is not any more");
+    ensure!(event.query()? && later.query()?, "an event was done, and is not done now");
     Ok(())
 }
 
@@ -174,7 +168,7 @@ fn many_in_flight(context: &Context) -> Result<(), Failure> {
     }
     stream.synchronize()?;
     for (index, event) in events.iter().enumerate() {
-        ensure!(event.query()?, "event {index} of 3000 is not done, although the stream was waited for");
+        ensure!(event.query()?, "event {index} of 3000 is not done after its stream was synchronized");
     }
     Ok(())
 }
@@ -205,13 +199,13 @@ fn outlives_its_stream(context: &Context) -> Result<(), Failure> {
         expect_content(
             &buffer,
             &[round; 2000],
-            format_args!("after the event of a stream that is gone, round {round}"),
+            format_args!("after the event of a dropped stream, round {round}"),
         )?;
     }
     Ok(())
 }
 
-/// A copy by `stream` behind an event, and what it read then.
+/// Expects a read by the stream to return this value in every byte.
 fn expect_seen(stream: &Stream, buffer: &Buffer, value: u8, what: &str) -> Result<(), Failure> {
     let read = stream.read(buffer, 0..buffer.len())?.wait()?;
     expect_bytes(&read, &vec![value; buffer.len()], what)
@@ -224,7 +218,7 @@ fn dropped_before_it_is_done(context: &Context) -> Result<(), Failure> {
         let event = fill_later(&first, &pair, &buffer, round)?;
         second.wait(&event)?;
         drop(event);
-        // One that was recorded for nobody.
+        // An event without a waiter.
         drop(first.record()?);
         expect_seen(&second, &buffer, round, "behind an event that was dropped")?;
     }
@@ -248,7 +242,7 @@ fn two_streams_take_turns(context: &Context) -> Result<(), Failure> {
     let end = 64 * context.alignment();
     for round in 0..100_u8 {
         let (turn, other) = (usize::from(round % 2), usize::from((round + 1) % 2));
-        // Each adds its mark and hands all of it over.
+        // Each stream adds a byte of its own and copies the whole buffer to the other one.
         let (own, next) = (&buffers[turn], &buffers[other]);
         streams[turn].fill(own, 0..end, &[round])?;
         streams[turn].copy(own, 0..LEN, next, 0)?;
@@ -308,7 +302,7 @@ fn of_a_peer(context: &Context) -> Result<(), Failure> {
         here.wait(&fill_later(&there, &pair, &far, round)?)?;
         here.copy(&far, 0..2000, &near, 0)?;
         expect_seen(&here, &near, round, "behind an event of a peer")?;
-        // And back, where what is read last has to be what was read first.
+        // And back: the peer changes its memory only after the copy.
         there.wait(&here.record()?)?;
         there.fill(&far, 0..2000, &[0xCC])?;
         there.synchronize()?;
@@ -329,7 +323,7 @@ fn of_the_cpu(context: &Context) -> Result<(), Failure> {
         expect_seen(&here, &near, round, "behind an event of the cpu")?;
         there.wait(&fill_later(&here, &pair, &near, round ^ 0x80)?)?;
         there.copy(&near, 0..2000, &far, 0)?;
-        expect_seen(&there, &far, round ^ 0x80, "on the cpu, behind an event of here")?;
+        expect_seen(&there, &far, round ^ 0x80, "on the cpu, behind an event of this device")?;
     }
     Ok(())
 }
@@ -349,7 +343,7 @@ fn time_passes(context: &Context) -> Result<(), Failure> {
     let at_most = host.elapsed() + LONG / 10;
     ensure!(
         elapsed >= LONG * 9 / 10 && elapsed <= at_most,
-        "expected from {LONG:?} to {at_most:?}, which passed on the host, got {elapsed:?}"
+        "expected from {LONG:?} to {at_most:?}, as measured on the host, got {elapsed:?}"
     );
     Ok(())
 }
@@ -361,15 +355,18 @@ fn time_adds_up(context: &Context) -> Result<(), Failure> {
         events.push(record_timed(&stream)?);
         stream.call(|| thread::sleep(Duration::from_millis(10)))?;
     }
-    let [first, second, third] = &events[..] else { return Err(Failure::new("three events were recorded")) };
+    let [first, second, third] = &events[..] else { return Err(Failure::new("expected three events")) };
     let (whole, parts) =
         (third.elapsed_since(first)?, second.elapsed_since(first)? + third.elapsed_since(second)?);
     let difference = whole.abs_diff(parts);
     ensure!(
         difference <= Duration::from_millis(1),
-        "the parts are {parts:?} together, and the whole is {whole:?}"
+        "expected the whole to be the sum of its parts, {parts:?}, got {whole:?}"
     );
-    ensure!(whole >= Duration::from_millis(18), "two host calls took 10ms each, and {whole:?} together");
+    ensure!(
+        whole >= Duration::from_millis(18),
+        "expected two host calls of 10ms each to take at least 18ms, got {whole:?}"
+    );
     Ok(())
 }
 
@@ -392,7 +389,7 @@ fn time_does_not_run_backwards(context: &Context) -> Result<(), Failure> {
             Ok(())
         }
         other => Err(Failure::new(format_args!(
-            "expected an error of kind `Invalid` for a time that runs backwards, got {other:?}"
+            "expected an error of kind `Invalid` for the time to an earlier event, got {other:?}"
         ))),
     }
 }
@@ -400,7 +397,7 @@ fn time_does_not_run_backwards(context: &Context) -> Result<(), Failure> {
 fn time_between_streams(context: &Context) -> Result<(), Failure> {
     let first = context.stream()?;
     let start = record_timed(&first)?;
-    // Clocks that begin with their streams would differ by this.
+    // Clocks that start with their streams would differ by this.
     thread::sleep(Duration::from_millis(20));
     let second = context.stream()?;
     first.call(|| thread::sleep(Duration::from_millis(10)))?;
@@ -410,8 +407,11 @@ fn time_between_streams(context: &Context) -> Result<(), Failure> {
     let (whole, part) = (end.elapsed_since(&start)?, between.elapsed_since(&start)?);
     ensure!(
         whole >= part,
-        "{part:?} passed on the first stream, and {whole:?} until the second came to its event"
+        "expected the event of the second stream after that of the first at {part:?}, got {whole:?}"
     );
-    ensure!(part >= Duration::from_millis(9), "a host call took 10ms, and {part:?} passed");
+    ensure!(
+        part >= Duration::from_millis(9),
+        "expected a host call of 10ms to take at least 9ms, got {part:?}"
+    );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Fills: a pattern, repeated over a range and nothing else.
+//! Fills: each repeats its pattern over its range and changes nothing else.
 
 use std::ops::Range;
 
@@ -12,36 +12,36 @@ use crate::shadowed_buffer::ShadowedBuffer;
 pub(super) const CHECKS: &[Check] = &[
     check!(
         fill::every_pattern_length,
-        "patterns of 1, 2, 4, 8 and 16 bytes fill buffers that are multiples of them"
+        "patterns of 1, 2, 4, 8 and 16 bytes fill buffers whose lengths are multiples of theirs"
     ),
-    check!(fill::at_every_place, "a fill of any place of a buffer changes that place and no other"),
+    check!(fill::at_every_place, "a fill at any offset of a buffer changes its range and nothing else"),
     check!(
         fill::whole_buffers,
         "buffers of each length from 1 to 130 can be filled as a whole with one byte"
     ),
-    check!(fill::around_page_borders, "fills that begin or end around page borders change their place"),
-    check!(fill::large, "a fill of many MiB is whole, with each length of pattern"),
-    check!(fill::every_byte_value, "bytes of every value can be filled with"),
-    check!(fill::patterns_with_zeros, "patterns that have zeros in them replace what was there before"),
+    check!(fill::around_page_borders, "fills that begin or end near page boundaries change their range"),
+    check!(fill::large, "a fill of many MiB is complete, with each length of pattern"),
+    check!(fill::every_byte_value, "a fill works with bytes of every value"),
+    check!(fill::patterns_with_zeros, "patterns with zeros in them replace the bytes before them"),
     check!(
         fill::each_thread_in_its_part,
-        "threads that fill neighbouring parts of one buffer do not touch each other's"
+        "threads that fill adjacent ranges of one buffer do not change each other's"
     ),
 ];
 
-/// Patterns of every length that repeat nothing, also not in their halves.
+/// Patterns of every length. No byte repeats in them.
 pub(super) fn patterns() -> [Vec<u8>; 5] {
     [1, 2, 4, 8, 16].map(|len| (0..len).map(|i| 0xF1_u8.wrapping_mul(i + 3)).collect())
 }
 
-/// Fills, and looks at all of the buffer.
+/// Fills, and compares the whole buffer.
 fn expect_fill(buffer: &mut ShadowedBuffer, range: Range<usize>, pattern: &[u8]) -> Result<(), Failure> {
     buffer.buffer.fill(range.clone(), pattern)?;
     buffer.fill_shadow(range.clone(), pattern);
     buffer.expect(format_args!("after a fill of {range:?} with {pattern:02x?}"))
 }
 
-/// Whether a fill may be of this range.
+/// Whether a fill with this pattern may have this range.
 pub(super) fn allows(pattern: &[u8], range: &Range<usize>) -> bool {
     range.start.is_multiple_of(pattern.len()) && range.len().is_multiple_of(pattern.len())
 }

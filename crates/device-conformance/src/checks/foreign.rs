@@ -1,4 +1,4 @@
-//! Bytes that come from other devices and go there: the cpu, and the others of the backend.
+//! Copies from and to other devices: the cpu, and the other devices of the backend.
 
 use device_registry::{Device, device};
 
@@ -8,14 +8,11 @@ use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_th
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
-    check!(
-        foreign::to_the_cpu_and_back,
-        "bytes survive the way to the cpu and back, also when it takes several pieces"
-    )
-    .uses_cpu(),
+    check!(foreign::to_the_cpu_and_back, "bytes survive the way to the cpu and back, even in several pieces")
+        .uses_cpu(),
     check!(
         foreign::at_every_place_with_the_cpu,
-        "copies between any places here and on the cpu change the one place"
+        "copies between any offsets of this device and the cpu change their destination and nothing else"
     )
     .uses_cpu(),
     check!(
@@ -30,28 +27,27 @@ pub(super) const CHECKS: &[Check] = &[
     .needs(&[Need::Peer]),
     check!(
         foreign::at_every_place_with_a_peer,
-        "copies between any places here and on a peer change the one place"
+        "copies between any offsets of this device and a peer change their destination and nothing else"
     )
     .needs(&[Need::Peer]),
-    check!(foreign::the_source_on_a_peer_stays, "the source of a copy from a peer stays as it is")
+    check!(foreign::the_source_on_a_peer_stays, "a copy from a peer does not change its source")
         .needs(&[Need::Peer]),
-    check!(foreign::peers_have_memory_of_their_own, "memory on two devices is not the same memory")
-        .needs(&[Need::Peer]),
+    check!(foreign::peers_have_memory_of_their_own, "two devices do not share memory").needs(&[Need::Peer]),
     check!(foreign::devices_in_turn, "one thread may use two devices in turn, call by call")
         .needs(&[Need::Peer]),
     check!(
         foreign::peers_in_opposite_directions,
-        "copies between two devices in both directions at once do not wait for each other for ever"
+        "copies between two devices in both directions at once do not deadlock"
     )
     .needs(&[Need::Peer]),
     check!(foreign::threads_on_both_devices, "threads on two devices at once do not disturb each other")
         .needs(&[Need::Peer]),
     check!(
         foreign::a_stream_refuses_them,
-        "a stream refuses work on buffers of a peer, with both devices in the error, and goes on"
+        "a stream refuses work on buffers of a peer with an error that names both devices, and continues"
     )
     .needs(&[Need::Peer]),
-    check!(foreign::dropping_for_a_peer, "memory is dropped on its own device, whichever was used last")
+    check!(foreign::dropping_for_a_peer, "memory is freed on its own device, whichever device was used last")
         .needs(&[Need::Peer]),
 ];
 
@@ -70,7 +66,7 @@ fn there_and_back(context: &Context, other: Device) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies between many places here and on the other device, both ways, and looks at all of both buffers.
+/// Copies between many offsets of this device and another one, both ways, and compares both whole buffers.
 fn at_every_place(context: &Context, other: Device) -> Result<(), Failure> {
     let unit = context.alignment();
     let len = 24 * unit;
@@ -81,13 +77,21 @@ fn at_every_place(context: &Context, other: Device) -> Result<(), Failure> {
         for part in [1, 2, 3, 4, 7, 12].map(|units| units * unit) {
             there.copy_from(to, &here, from..from + part)?;
             far[to..to + part].copy_from_slice(&near[from..from + part]);
-            expect_content(&there, &far, format_args!("{part} bytes from {from} here to {to} on {other}"))?;
-            // Something else each time, so that a copy that is not made shows.
+            expect_content(
+                &there,
+                &far,
+                format_args!("{part} bytes from offset {from} to offset {to} on {other}"),
+            )?;
+            // Different bytes each time, so that a missing copy is noticed.
             far[from] = far[from].wrapping_add(1);
             there.write(from, &far[from..from + unit])?;
             here.copy_from(from, &there, to..to + part)?;
             near[from..from + part].copy_from_slice(&far[to..to + part]);
-            expect_content(&here, &near, format_args!("{part} bytes from {to} on {other} to {from} here"))?;
+            expect_content(
+                &here,
+                &near,
+                format_args!("{part} bytes from offset {to} on {other} to offset {from}"),
+            )?;
         }
     }
     Ok(())
@@ -146,7 +150,7 @@ fn the_source_on_a_peer_stays(context: &Context) -> Result<(), Failure> {
 fn peers_have_memory_of_their_own(context: &Context) -> Result<(), Failure> {
     let peer = context.peer()?;
     let mut held = Vec::new();
-    // The same lengths in the same order, so that the same addresses are likely.
+    // The same lengths in the same order make equal addresses likely.
     for (index, len) in [64, 1000, 4096, 64, 100_000].into_iter().enumerate() {
         for (device, seed) in [(context.device(), 0), (peer, 0x40)] {
             let expected = bytes(seed + index as u8, len);
@@ -163,7 +167,7 @@ fn devices_in_turn(context: &Context) -> Result<(), Failure> {
     let devices = [context.device(), context.peer()?];
     for round in 0..50 {
         let expected = [bytes(round, 500), bytes(round ^ 0x80, 500)];
-        // Each step on both before the next: a driver that remembers which device it used last uses the wrong one.
+        // Alternates the devices. A driver that wrongly keeps its last device would use the wrong one.
         let first = [devices[0].allocate(500)?, devices[1].allocate(500)?];
         let second = [devices[1].allocate(500)?, devices[0].allocate(500)?];
         first[0].write(0, &expected[0])?;
@@ -234,7 +238,7 @@ fn a_stream_refuses_them(context: &Context) -> Result<(), Failure> {
     ] {
         let Err(error) = outcome else {
             return Err(Failure::new(format_args!(
-                "{what} of a peer's buffer was taken by a stream of here"
+                "{what} on a peer's buffer: expected an error, got success"
             )));
         };
         let said = error.to_string();
@@ -242,7 +246,7 @@ fn a_stream_refuses_them(context: &Context) -> Result<(), Failure> {
         ensure!(both == [true; 2], "{what}: expected both devices in the error, got: {said}");
     }
     stream.synchronize()?;
-    expect_content(&there, &bytes(2, LEN), "a peer's buffer that a stream of here refused")?;
+    expect_content(&there, &bytes(2, LEN), "a peer's buffer that a stream of this device refused")?;
     let read = stream.read(&here, 0..LEN)?.wait()?;
-    expect_bytes(&read, &bytes(1, LEN), "by a stream that has refused buffers of a peer")
+    expect_bytes(&read, &bytes(1, LEN), "by a stream that refused buffers of a peer")
 }

@@ -1,4 +1,4 @@
-//! Calls on the host in the order of a stream.
+//! Host calls, in the order of their stream.
 
 use std::sync::mpsc;
 
@@ -11,7 +11,7 @@ use crate::failure::{Failure, ensure};
 pub(super) const CHECKS: &[Check] = &[
     check!(
         host_calls::come_behind_the_work_before,
-        "a host call runs when the work before it is there for all"
+        "when a host call runs, blocking calls see the work before it"
     ),
     check!(
         host_calls::hold_back_the_work_behind,
@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
     check!(host_calls::in_turn_with_work, "hundreds of host calls between other work all run, in order"),
     check!(
         host_calls::on_many_streams,
-        "host calls of many streams at once each come behind the work of their own"
+        "host calls of many streams at once each come after the work of their own stream"
     ),
 ];
 
@@ -34,7 +34,7 @@ fn come_behind_the_work_before(context: &Context) -> Result<(), Failure> {
         stream.call(move || {
             let _ = call.send(());
         })?;
-        called.recv().map_err(|_| Failure::new("the host call was dropped and did not run"))?;
+        called.recv().map_err(|_| Failure::new("the host call was dropped without a run"))?;
         expect_content(&buffer, &[round; 2000], format_args!("when the host call ran, in round {round}"))?;
     }
     Ok(())

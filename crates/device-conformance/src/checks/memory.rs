@@ -1,4 +1,4 @@
-//! Allocations: their lengths, what they hold, and the end of memory.
+//! Allocations: their lengths, their contents, and running out of memory.
 
 use device_registry::{BackendError, BackendErrorKind, Buffer, Device, DeviceError};
 
@@ -8,7 +8,10 @@ use crate::context::{Context, bytes, content, expect_content};
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
-    check!(memory::round_trip, "bytes that are written are read back, in buffers around powers of two"),
+    check!(
+        memory::round_trip,
+        "a read returns the written bytes, in buffers with lengths around powers of two"
+    ),
     check!(memory::every_small_length, "buffers of each length from 1 to 260 hold all of their bytes"),
     check!(memory::large, "a buffer of 16 MiB and a few bytes holds all of them"),
     check!(memory::new_memory_can_be_read, "memory can be read before anything is written to it"),
@@ -24,11 +27,11 @@ pub(super) const CHECKS: &[Check] = &[
     check!(memory::many_in_turn, "memory that is allocated and dropped 20000 times does not run out"),
     check!(
         memory::more_than_any_device_has,
-        "an allocation that no machine can have is an out-of-memory error"
+        "an allocation too large for any machine is an out-of-memory error"
     ),
     check!(
         memory::it_goes_on_after_out_of_memory,
-        "the device works on after an allocation that did not fit"
+        "the device still works after an allocation that did not fit"
     ),
     check!(
         memory::out_of_memory_touches_nothing,
@@ -36,13 +39,13 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     check!(
         memory::all_of_it_can_be_used_up,
-        "a device whose memory is all in use says that it is out of memory"
+        "a device whose memory is all in use returns an out-of-memory error"
     )
     .needs(&[Need::FreeMemory])
     .exclusive(),
     check!(
         memory::what_is_dropped_can_be_had_again,
-        "memory that was all in use and is dropped can be allocated again, many times over"
+        "when all memory was in use and is dropped, it can be allocated again, many times"
     )
     .needs(&[Need::FreeMemory])
     .exclusive(),
@@ -57,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
     .exclusive(),
 ];
 
-/// The lengths around all powers of two up to one, and some that are near none.
+/// Lengths around all powers of two up to a limit, and a few others.
 fn lens(most: usize) -> impl Iterator<Item = usize> {
     let powers = (0..).map(|power| 1usize << power).take_while(move |&power| power <= most);
     powers
@@ -91,7 +94,7 @@ fn new_memory_can_be_read(context: &Context) -> Result<(), Failure> {
     for len in lens(1 << 16) {
         let buffer = context.allocate(len)?;
         let first = content(&buffer)?;
-        // Whatever it holds, it holds it.
+        // The bytes are unspecified, but a second read returns the same.
         expect_content(&buffer, &first, format_args!("{len} bytes of new memory, read again"))?;
     }
     Ok(())
@@ -116,7 +119,7 @@ fn it_keeps_what_it_holds(context: &Context) -> Result<(), Failure> {
     expect_content(&buffer, &expected, "after work on other memory")
 }
 
-/// Fills buffers of these lengths, each with bytes of its own, and looks into all of them at the end.
+/// Writes different bytes to buffers of these lengths, and compares all of them at the end.
 fn expect_apart(context: &Context, lens: impl Iterator<Item = usize>) -> Result<(), Failure> {
     let mut held: Vec<(Buffer, Vec<u8>)> = Vec::new();
     for (index, len) in lens.enumerate() {
@@ -145,7 +148,7 @@ fn what_is_freed_is_no_other(context: &Context) -> Result<(), Failure> {
     let mut held = (0..100).map(fill).collect::<Result<Vec<_>, _>>()?;
     for step in [2, 3, 5] {
         for index in (0..held.len()).step_by(step) {
-            // The old one is dropped first, so that its place may be taken.
+            // Drops the old buffer first, so that the driver may reuse its memory.
             held.swap_remove(index);
             held.push(fill(index + step)?);
         }
@@ -171,13 +174,17 @@ fn many_in_turn(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// No machine has so much, and the core leaves it to the driver to say so.
+/// More than any machine has. The core leaves this error to the driver.
 const TOO_MUCH: [usize; 4] = [1 << 60, (1 << 60) + 1, isize::MAX as usize - 4096, isize::MAX as usize];
 
-/// What the device says to an allocation that does not fit.
+/// Expects an out-of-memory error from an allocation that does not fit.
 pub(super) fn out_of_memory(device: Device, len: usize) -> Result<BackendError, Failure> {
     let error = match device.allocate(len) {
-        Ok(_) => return Err(Failure::new(format_args!("{len} bytes were allocated"))),
+        Ok(_) => {
+            return Err(Failure::new(format_args!(
+                "{len} bytes: expected an out-of-memory error, got a buffer"
+            )));
+        }
         Err(error) => error,
     };
     match &error {
@@ -215,33 +222,37 @@ fn out_of_memory_touches_nothing(context: &Context) -> Result<(), Failure> {
     expect_content(&buffer, &expected, "after allocations that did not fit")
 }
 
-/// Allocates until there is no more, in pieces of about an eighth of what is free.
+/// Allocates until the device is out of memory, in pieces of about an eighth of the free memory.
 fn use_up(context: &Context) -> Result<Vec<Buffer>, Failure> {
     let free = context.free_memory()?;
     let piece = usize::try_from(free / 8).unwrap_or(usize::MAX).max(1);
     let mut held = Vec::new();
-    // Twice as many as fit: memory may be freed by others, but not that much.
+    // Twice as many as fit. Other programs may free memory, but not that much.
     for _ in 0..16 {
         match context.device().allocate(piece) {
             Ok(buffer) => held.push(buffer),
             Err(error) => {
                 let kind = error.backend_error().map(BackendError::kind);
-                let told = matches!(kind, Some(BackendErrorKind::OutOfMemory { .. }));
-                ensure!(told, "{piece} bytes: expected an out-of-memory error, got: {error}");
+                let out_of_memory = matches!(kind, Some(BackendErrorKind::OutOfMemory { .. }));
+                ensure!(out_of_memory, "{piece} bytes: expected an out-of-memory error, got: {error}");
                 return Ok(held);
             }
         }
     }
     Err(Failure::new(format_args!(
-        "{free} bytes are told as free, and {} pieces of {piece} bytes were allocated",
+        "{} pieces of {piece} bytes were allocated, with only {free} bytes reported as free",
         held.len()
     )))
 }
 
 fn all_of_it_can_be_used_up(context: &Context) -> Result<(), Failure> {
     let held = use_up(context)?;
-    // Fragments and what the driver keeps for itself are allowed for.
-    ensure!(held.len() >= 4, "of the memory told as free, {} eighths could be allocated", held.len());
+    // Allows for fragmentation, and for memory that the driver keeps.
+    ensure!(
+        held.len() >= 4,
+        "expected to allocate at least 4 eighths of the memory that is reported as free, got {}",
+        held.len()
+    );
     Ok(())
 }
 
@@ -251,21 +262,21 @@ fn what_is_dropped_can_be_had_again(context: &Context) -> Result<(), Failure> {
         let again = use_up(context)?.len();
         ensure!(
             again + 1 >= first,
-            "{first} eighths could be allocated at first, and {again} in round {round}"
+            "expected to allocate about {first} eighths of the free memory as at first, got {again} in round {round}"
         );
     }
     Ok(())
 }
 
-/// Runs work that drops all it allocates, and compares what is free before and after, but for `slack` bytes.
+/// Runs work that drops all its memory, and compares the free memory before and after, up to `slack` bytes.
 pub(super) fn expect_no_leak(
     context: &Context,
     slack: u64,
     work: impl Fn() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    /// What a driver keeps at its first allocations is no leak, and other programs use memory as well.
+    /// Memory that a driver caches at its first allocations is not a leak, and other programs allocate memory as well.
     const TRIES: usize = 3;
-    let mut told = (0, 0);
+    let mut free = (0, 0);
     for _ in 0..TRIES {
         let before = context.free_memory()?;
         work()?;
@@ -273,14 +284,16 @@ pub(super) fn expect_no_leak(
         if after + slack >= before {
             return Ok(());
         }
-        told = (before, after);
+        free = (before, after);
     }
-    let (before, after) = told;
-    Err(Failure::new(format_args!("{before} bytes were free before, and {after} after all was dropped")))
+    let (before, after) = free;
+    Err(Failure::new(format_args!(
+        "expected about {before} free bytes as before, got {after} when all buffers were dropped"
+    )))
 }
 
 fn small_ones_do_not_leak(context: &Context) -> Result<(), Failure> {
-    // 40 MB together.
+    // 40 MB in total.
     expect_no_leak(context, 4 << 20, || {
         (0..10_000).try_for_each(|index| context.allocate(4000 + index % 10).map(drop))
     })

@@ -1,4 +1,4 @@
-//! What errors say: they are read by people who have nothing else.
+//! The messages of errors. Often they are all that a user has.
 
 use std::error::Error;
 use std::iter;
@@ -13,32 +13,29 @@ use crate::failure::{Failure, ensure};
 use crate::fault_injection::{expect_error, expect_failed, fail_next_copy, inject, lose};
 
 pub(super) const CHECKS: &[Check] = &[
-    check!(
-        messages::out_of_memory_tells_what_was_asked,
-        "an out-of-memory error tells how many bytes were asked for"
-    ),
+    check!(messages::out_of_memory_tells_what_was_asked, "an out-of-memory error names the requested length"),
     check!(
         messages::out_of_memory_tells_what_is_free,
-        "an out-of-memory error tells no more memory as free than there is"
+        "an out-of-memory error reports at most the total memory as free"
     ),
     check!(
         messages::out_of_memory_reads_as_others,
         "the message of an out-of-memory error is one line in the common style"
     ),
-    check!(messages::causes_end, "the chain of causes of an error ends, and repeats nothing"),
+    check!(messages::causes_end, "the source chain of an error ends, and repeats nothing"),
     check!(
         messages::failures_tell_which_call,
-        "the error of a copy that fails tells the device and what was to be done, and reads as others"
+        "the error of a failed copy names the device and the call, in the common style"
     )
     .needs(&[Need::Faults])
     .leaves_failures(),
     check!(
         messages::a_failed_allocation_reads_as_others,
-        "an allocation that is refused by a fault is told as one that does not fit"
+        "an allocation with an injected failure returns the same message as one that does not fit"
     )
     .needs(&[Need::Faults])
     .leaves_failures(),
-    check!(messages::a_loss_says_why, "a device that is lost says why, in the common style")
+    check!(messages::a_loss_says_why, "the error of a lost device gives the reason, in the common style")
         .needs(&[Need::Faults])
         .leaves_failures(),
 ];
@@ -48,7 +45,7 @@ const TOO_MUCH: usize = 1 << 60;
 fn out_of_memory_tells_what_was_asked(context: &Context) -> Result<(), Failure> {
     let error = out_of_memory(context.device(), TOO_MUCH)?;
     if let BackendErrorKind::OutOfMemory { asked, .. } = error.kind() {
-        ensure!(asked == TOO_MUCH as u64, "expected that {TOO_MUCH} bytes were asked for, got {asked}");
+        ensure!(asked == TOO_MUCH as u64, "expected a requested length of {TOO_MUCH}, got {asked}");
     }
     let said = error.to_string();
     ensure!(said.contains(&TOO_MUCH.to_string()), "expected {TOO_MUCH} in the message, got {said:?}");
@@ -59,12 +56,12 @@ fn out_of_memory_tells_what_is_free(context: &Context) -> Result<(), Failure> {
     let error = out_of_memory(context.device(), TOO_MUCH)?;
     let total = context.device().memory_info()?.total;
     if let (BackendErrorKind::OutOfMemory { free: Some(free), .. }, Some(total)) = (error.kind(), total) {
-        ensure!(free <= total, "{free} bytes are told as free, of {total}: {error}");
+        ensure!(free <= total, "expected at most {total} bytes as free, got {free}: {error}");
     }
     Ok(())
 }
 
-/// One line, in lower case unless it begins with a name, with no full stop and nothing around it.
+/// Expects the common style: one line, lower case unless it begins with a name, no full stop, no surrounding space.
 pub(super) fn reads_as_others(message: &str) -> Result<(), Failure> {
     ensure!(!message.trim().is_empty(), "the message is empty");
     ensure!(message.trim() == message, "the message has spaces around it: {message:?}");
@@ -86,24 +83,24 @@ fn causes_end(context: &Context) -> Result<(), Failure> {
 }
 
 fn its_causes_end(error: &BackendError) -> Result<(), Failure> {
-    /// Enough for any honest chain; one that leads back to itself has no end.
+    /// Longer than any finite chain. A chain that leads back to itself has no end.
     const LONGEST: usize = 16;
     let causes: Vec<String> = iter::successors(error.source(), |&cause| cause.source())
         .take(LONGEST + 1)
         .map(|cause| cause.to_string())
         .collect();
-    ensure!(causes.len() <= LONGEST, "the chain of causes is longer than {LONGEST}: {:?}", &causes[..3]);
+    ensure!(causes.len() <= LONGEST, "the source chain is longer than {LONGEST}: {:?}", &causes[..3]);
     let mut before = error.to_string();
     for cause in causes {
-        ensure!(!cause.trim().is_empty(), "a cause says nothing, behind {before:?}");
-        ensure!(!before.contains(&cause), "{before:?} says already what is behind it: {cause:?}");
+        ensure!(!cause.trim().is_empty(), "an empty source behind {before:?}");
+        ensure!(!before.contains(&cause), "{before:?} repeats its source: {cause:?}");
         before = cause;
     }
     Ok(())
 }
 
-/// The message of an error of the backend's, with the device and the call around it.
-fn is_told_well(context: &Context, error: &DeviceError, call: &str) -> Result<(), Failure> {
+/// Expects an error of the backend in the common style, with the device and the call in its message.
+fn has_good_message(context: &Context, error: &DeviceError, call: &str) -> Result<(), Failure> {
     let Some(of_backend) = error.backend_error() else {
         return Err(Failure::new(format_args!("expected an error of the backend, got: {error}")));
     };
@@ -125,22 +122,25 @@ fn failures_tell_which_call(context: &Context) -> Result<(), Failure> {
     let (buffer, other) = (context.filled(&[1; 64])?, context.filled(&[2; 64])?);
     for (call, copy) in copies {
         fail_next_copy(context.device())?;
-        is_told_well(context, &expect_failed(copy(&buffer, &other), call)?, call)?;
+        has_good_message(context, &expect_failed(copy(&buffer, &other), call)?, call)?;
     }
     Ok(())
 }
 
 fn a_failed_allocation_reads_as_others(context: &Context) -> Result<(), Failure> {
     inject(context.device(), Fault::FailAllocation { nth: 1 })?;
-    let error = expect_error(context.device().allocate(12_345), "an allocation that was to fail")?;
-    is_told_well(context, &error, "allocate")?;
-    ensure!(error.to_string().contains("12345"), "it is not told how much was asked for: {error}");
+    let error = expect_error(context.device().allocate(12_345), "an allocation with an injected failure")?;
+    has_good_message(context, &error, "allocate")?;
+    ensure!(
+        error.to_string().contains("12345"),
+        "expected the requested length, 12345, in the message, got: {error}"
+    );
     Ok(())
 }
 
 fn a_loss_says_why(context: &Context) -> Result<(), Failure> {
-    is_told_well(context, &lose(context.device())?, "write")?;
-    // Also those who come later.
+    has_good_message(context, &lose(context.device())?, "write")?;
+    // Later calls return the reason too.
     let later = expect_error(context.device().allocate(16), "an allocation on a lost device")?;
-    is_told_well(context, &later, "allocate")
+    has_good_message(context, &later, "allocate")
 }

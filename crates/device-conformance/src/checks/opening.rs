@@ -1,4 +1,4 @@
-//! Opening a device, and which threads may use it then.
+//! Opening a device, and using it from other threads.
 
 use std::thread;
 
@@ -13,16 +13,16 @@ pub(super) const CHECKS: &[Check] = &[
     check!(opening::it_opens, "the device opens, and has memory that can be written and read"),
     check!(
         opening::every_thread_may_use_it,
-        "memory may be allocated, written, read and dropped each on another thread, also after that one ended"
+        "allocating, writing, reading and dropping memory work each on another thread, even if earlier threads have ended"
     ),
     check!(
         opening::the_threads_that_come_first_all_get_it,
         "threads that use the device for the first time at the same time all find it open"
     ),
-    check!(opening::it_stays_open, "memory in use is not touched when the device is asked for again"),
+    check!(opening::it_stays_open, "opening a device again does not touch memory in use"),
     check!(
         opening::others_may_be_open_too,
-        "the device works on, with what its memory holds, when all others of the backend are open and in use"
+        "the device keeps its memory and still works when all other devices of the backend are in use"
     )
     .needs(&[Need::Peer]),
 ];
@@ -35,7 +35,7 @@ fn it_opens(context: &Context) -> Result<(), Failure> {
 fn every_thread_may_use_it(context: &Context) -> Result<(), Failure> {
     let expected = bytes(2, 256);
     for _ in 0..20 {
-        // Each ends before the next begins, with all that the driver may keep for a thread.
+        // Each thread ends before the next one begins, and with it all thread-local state of the driver.
         let buffer = ends(|| context.allocate(expected.len()))?;
         ends(|| Ok(buffer.write(0, &expected)?))?;
         ends(|| expect_content(&buffer, &expected, "on a third thread"))?;
@@ -50,11 +50,11 @@ fn every_thread_may_use_it(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs on a thread of its own, which ends.
+/// Runs a function on a thread of its own, and waits for the thread to end.
 fn ends<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(result) => result,
-        Err(_) => Err(Failure::new("it panicked on a thread of its own")),
+        Err(_) => Err(Failure::new("a thread panicked")),
     })
 }
 
@@ -72,7 +72,7 @@ fn it_stays_open(context: &Context) -> Result<(), Failure> {
         let again = device(&context.device().to_string())?;
         again.properties()?;
         again.allocate(1000)?.write(0, &[0xEE; 1000])?;
-        expect_content(&buffer, &expected, "after the device was asked for again")?;
+        expect_content(&buffer, &expected, "after the device was opened again")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The order of work: within a stream, and against functions that block.
+//! The order of work: within a stream, and relative to blocking calls.
 
 use device_registry::StreamGuard;
 
@@ -12,35 +12,32 @@ use crate::shadowed_buffer::ShadowedBuffer;
 pub(super) const CHECKS: &[Check] = &[
     check!(
         ordering::work_is_done_in_order,
-        "writes, copies and fills of one stream are done in the order they were put in"
+        "a stream does writes, copies and fills in the order in which they were enqueued"
     ),
     check!(
         ordering::a_read_sees_what_came_before,
-        "each read of a stream gives the bytes of its moment, also when others follow"
+        "each read of a stream returns the bytes at its position in the stream, whatever follows"
     ),
     check!(
         ordering::a_chain_of_copies,
-        "copies from buffer to buffer in one stream are each done after the one before"
+        "each copy of a chain in one stream is done after the copy before it"
     ),
-    check!(
-        ordering::small_work_behind_large,
-        "work that is quick does not overtake work of its stream that takes a while"
-    ),
+    check!(ordering::small_work_behind_large, "short work does not overtake long work of its stream"),
     check!(
         ordering::the_last_of_many_stays,
-        "of a thousand writes to one place, all in flight, the last one stays"
+        "the last of a thousand writes to one range, all in flight, stays"
     ),
     check!(
         ordering::what_blocks_comes_behind_the_current_stream,
-        "functions that block come behind the work of the thread's current stream"
+        "blocking calls come after the work of the thread's current stream"
     ),
     check!(
         ordering::what_blocks_comes_behind_the_default_stream,
-        "functions that block come behind the work of the default stream"
+        "blocking calls come after the work of the default stream"
     ),
     check!(
         ordering::streams_on_halves_of_a_buffer,
-        "two streams that work on two halves of one buffer do not touch each other's"
+        "two streams that work on the two halves of one buffer do not change each other's"
     ),
 ];
 
@@ -124,7 +121,7 @@ fn the_last_of_many_stays(context: &Context) -> Result<(), Failure> {
         stream.write(&buffer, 0, bytes(round as u8, 512))?;
     }
     let read = stream.read(&buffer, 0..512)?.wait()?;
-    expect_bytes(&read, &bytes(999_u32 as u8, 512), "after a thousand writes to one place")
+    expect_bytes(&read, &bytes(999_u32 as u8, 512), "after a thousand writes to one range")
 }
 
 fn what_blocks_comes_behind_the_current_stream(context: &Context) -> Result<(), Failure> {

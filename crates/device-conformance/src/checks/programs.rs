@@ -1,6 +1,6 @@
-//! Random programs: what comes of them is what a plain sequential model says.
+//! Random programs, compared with a sequential model.
 //!
-//! Where two streams touch the same bytes, the later one waits for an event of the earlier one, and for nothing else.
+//! Where two streams access the same bytes, and only there, the later one waits for an event of the earlier one.
 
 use device_registry::Device;
 
@@ -12,26 +12,32 @@ use crate::programs::Kind::{self, Allocate, Call, Copy, Drop, Fill, Read, Record
 use crate::programs::{Rules, hold};
 
 pub(super) const CHECKS: &[Check] = &[
-    check!(programs::of_one_stream, "programs of one stream give what they give one step after the other"),
+    check!(programs::of_one_stream, "programs of one stream give the results of the sequential model"),
     check!(
         programs::of_several_streams,
-        "programs of four streams that wait for each other's events give what they give step by step"
+        "programs of four streams that wait for each other's events give the results of the sequential model"
     ),
     check!(
         programs::with_functions_that_block,
-        "programs that use streams and functions that block give what they give step by step"
+        "programs of streams and blocking calls give the results of the sequential model"
     ),
     check!(
         programs::that_drop_what_is_in_use,
-        "programs that drop buffers with work in the queue, and allocate others, give what they would without"
+        "programs that drop buffers with work in flight, and allocate others, give the results of the sequential model"
     ),
-    check!(programs::of_two_devices, "programs that use two devices of the backend give the model's bytes")
-        .needs(&[Need::Peer]),
-    check!(programs::with_the_cpu, "programs that use the device and the cpu give the model's bytes")
-        .uses_cpu(),
+    check!(
+        programs::of_two_devices,
+        "programs on two devices of the backend give the results of the sequential model"
+    )
+    .needs(&[Need::Peer]),
+    check!(
+        programs::with_the_cpu,
+        "programs on the device and the cpu give the results of the sequential model"
+    )
+    .uses_cpu(),
     check!(
         programs::on_many_threads,
-        "eight programs at once, each on a thread, do not touch each other's bytes"
+        "eight programs at once, each on a thread, do not change each other's bytes"
     ),
 ];
 

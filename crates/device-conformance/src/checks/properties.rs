@@ -1,4 +1,4 @@
-//! What a device says about itself.
+//! How a device describes itself.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,29 @@ use crate::context::{Context, in_threads};
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
-    check!(properties::the_name_is_text, "the device's name is not empty and can be printed as it is"),
-    check!(
-        properties::the_driver_is_text,
-        "the driver is left out where there is none, and can be printed as it is"
-    ),
-    check!(
-        properties::the_vendor_is_text,
-        "the vendor is left out where it is unknown, and can be printed as it is"
-    ),
-    check!(properties::they_stay, "the backend says the same of a device whenever it is asked, open or not"),
+    check!(properties::the_name_is_text, "the name of the device is not empty, and is printable"),
+    check!(properties::the_driver_is_text, "the driver is either unset or printable"),
+    check!(properties::the_vendor_is_text, "the vendor is either unset or printable"),
+    check!(properties::they_stay, "the properties of a device are the same on every call, open or not"),
     check!(
         properties::devices_are_told_apart,
-        "no two devices of a backend have one UUID, and none has zeros for one"
+        "the devices of a backend have different UUIDs, and none is all zeros"
     ),
     check!(
         properties::sizes_go_together,
-        "the declared sizes of memory do not contradict each other, or what is told"
+        "the declared memory sizes do not contradict each other or the reported ones"
     ),
-    check!(properties::free_memory_is_at_most_all, "no more memory is free than there is"),
-    check!(properties::total_memory_stays, "the total of memory does not change while some is in use"),
+    check!(properties::free_memory_is_at_most_all, "the free memory is at most the total"),
+    check!(properties::total_memory_stays, "the total memory does not change while some is in use"),
     check!(
         properties::free_memory_falls_while_some_is_held,
-        "memory that is allocated is not told as free any more, and is again when it is dropped"
+        "allocated memory is not reported as free, and dropped memory is again"
     )
     .needs(&[Need::FreeMemory])
     .exclusive(),
     check!(
         properties::memory_is_told_on_all_threads,
-        "threads that ask how much memory there is at the same time all get an answer that can be"
+        "threads that query the memory at the same time all get plausible sizes"
     ),
 ];
 
@@ -59,7 +53,7 @@ fn the_driver_is_text(context: &Context) -> Result<(), Failure> {
     context.properties().driver.as_deref().map_or(Ok(()), |driver| is_text("driver", driver))
 }
 
-/// What the backend itself says, where the core would remember it.
+/// The properties from the backend itself, because the core may cache them.
 fn asked_again(context: &Context) -> Result<DeviceProperties, Failure> {
     let device = context.device();
     let backend = device.backend().load().map_err(DeviceError::from)?;
@@ -84,14 +78,17 @@ fn the_vendor_is_text(context: &Context) -> Result<(), Failure> {
 
 fn devices_are_told_apart(context: &Context) -> Result<(), Failure> {
     let own = context.properties().uuid;
-    ensure!(own.is_none_or(|uuid| *uuid.as_bytes() != [0; 16]), "the UUID is all zeros: leave it out");
+    ensure!(
+        own.is_none_or(|uuid| *uuid.as_bytes() != [0; 16]),
+        "the UUID is all zeros\nhelp: leave an unknown UUID unset"
+    );
     let mut others = BTreeMap::new();
     for ordinal in 0..context.device().count()? {
         let other = device(&format!("{}:{ordinal}", context.device().name()))?;
         if let Some(uuid) = other.properties()?.uuid
             && let Some(same) = others.insert(uuid, other)
         {
-            return Err(Failure::new(format_args!("`{same}` and `{other}` have one UUID, {uuid}")));
+            return Err(Failure::new(format_args!("`{same}` and `{other}` have the same UUID, {uuid}")));
         }
     }
     Ok(())
@@ -100,24 +97,27 @@ fn devices_are_told_apart(context: &Context) -> Result<(), Failure> {
 fn sizes_go_together(context: &Context) -> Result<(), Failure> {
     let properties = context.properties();
     let (total, largest) = (properties.total_memory, properties.largest_allocation);
-    ensure!(total != Some(0), "the device has memory, and declares a total of 0 bytes");
-    ensure!(
-        largest != Some(0),
-        "the device has memory, and declares that no allocation can be longer than 0"
-    );
+    ensure!(total != Some(0), "the device has memory, and its declared total is 0 bytes");
+    ensure!(largest != Some(0), "the device has memory, and its declared largest allocation is 0 bytes");
     if let (Some(total), Some(largest)) = (total, largest) {
-        ensure!(largest <= total, "one allocation can have {largest} bytes, of {total} in all");
+        ensure!(
+            largest <= total,
+            "the declared largest allocation is {largest} bytes, more than the declared total of {total}"
+        );
     }
-    let told = context.device().memory_info()?.total;
-    if let (Some(declared), Some(told)) = (total, told) {
-        ensure!(declared == told, "{declared} bytes of memory are declared, and {told} are told when asked");
+    let reported = context.device().memory_info()?.total;
+    if let (Some(declared), Some(reported)) = (total, reported) {
+        ensure!(
+            declared == reported,
+            "the declared total memory is {declared} bytes, and `memory_info` reports {reported}"
+        );
     }
     Ok(())
 }
 
 fn free_memory_is_at_most_all(context: &Context) -> Result<(), Failure> {
     let memory = context.device().memory_info()?;
-    ensure!(memory.total != Some(0), "the device has memory, and tells a total of 0 bytes");
+    ensure!(memory.total != Some(0), "the device has memory, and `memory_info` reports a total of 0 bytes");
     if let (Some(free), Some(total)) = (memory.free, memory.total) {
         ensure!(free <= total, "{free} bytes are free of {total}");
     }
@@ -133,12 +133,12 @@ fn total_memory_stays(context: &Context) -> Result<(), Failure> {
 }
 
 fn free_memory_falls_while_some_is_held(context: &Context) -> Result<(), Failure> {
-    /// Other programs take and return memory at any time.
+    /// Other programs allocate and free memory at any time.
     const TRIES: usize = 5;
-    let mut told = String::new();
+    let mut reported = String::new();
     for _ in 0..TRIES {
         let before = context.free_memory()?;
-        // More than a driver may have kept for its next allocations, and not so much that it harms others.
+        // More than a driver may cache for its next allocations, and not so much that it disturbs other programs.
         let len = (before / 4).min(256 << 20).next_multiple_of(context.alignment() as u64);
         let held = context.allocate(len as usize)?;
         held.write(0, &vec![1; context.alignment()])?;
@@ -148,9 +148,9 @@ fn free_memory_falls_while_some_is_held(context: &Context) -> Result<(), Failure
         if during + len / 2 <= before && after >= during + len / 2 {
             return Ok(());
         }
-        told = format!("{before} bytes before, {during} while {len} were held, {after} after");
+        reported = format!("{before} bytes before, {during} while {len} were held, {after} after");
     }
-    Err(Failure::new(format_args!("what is told as free does not follow what is held: {told}")))
+    Err(Failure::new(format_args!("the reported free memory does not follow the allocations: {reported}")))
 }
 
 fn memory_is_told_on_all_threads(context: &Context) -> Result<(), Failure> {

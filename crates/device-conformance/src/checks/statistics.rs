@@ -1,6 +1,6 @@
-//! What is counted as allocated: all that is held, and nothing that is not.
+//! Memory statistics: they count all memory that is held, and no other.
 //!
-//! A driver sees to the last of it: memory that it keeps in a queue, in an event or behind a completion is never let go.
+//! This includes the driver, which may hold memory in a queue, in an event or in a completion, and has to release it.
 
 use std::panic::resume_unwind;
 
@@ -19,29 +19,32 @@ use crate::fault_injection::{fail_next_copy, until};
 pub(super) const CHECKS: &[Check] = &[
     check!(
         statistics::what_is_held_is_counted,
-        "each buffer counts with the bytes that were asked for, until its last handle is dropped"
+        "each buffer counts with its requested length, until its last handle is dropped"
     )
     .exclusive(),
     check!(
         statistics::parts_and_handles_are_not,
-        "parts of a buffer and further handles to it are not counted, and keep all of it"
+        "slices and clones of a buffer do not count, and keep all of it allocated"
     )
     .exclusive(),
-    check!(statistics::the_peak_is_the_most_there_was, "the peak is the most that was held at once")
-        .exclusive(),
+    check!(
+        statistics::the_peak_is_the_most_there_was,
+        "the peak is the most memory that was allocated at once"
+    )
+    .exclusive(),
     check!(
         statistics::what_was_refused_is_not_counted,
-        "allocations that did not fit change none of the numbers"
+        "allocations that did not fit do not change the statistics"
     )
     .exclusive(),
     check!(
         statistics::work_keeps_what_it_needs,
-        "memory that is dropped while work in a stream needs it is counted until that is done"
+        "a dropped buffer counts until the work that needs it is done"
     )
     .exclusive(),
     check!(
         statistics::back_after_work_of_each_kind,
-        "nothing is held any more after writes, reads, copies and fills in streams that were waited for"
+        "no memory is held after writes, reads, copies and fills in synchronized streams"
     )
     .exclusive(),
     check!(
@@ -51,29 +54,30 @@ pub(super) const CHECKS: &[Check] = &[
     .exclusive(),
     check!(
         statistics::back_without_waiting,
-        "memory of work that is done is freed although nobody waits for the stream"
+        "the memory of finished work is freed without a call that waits for the stream"
     )
     .exclusive(),
-    check!(statistics::back_after_events, "events hold no memory, whatever becomes of them").exclusive(),
+    check!(statistics::back_after_events, "events hold no memory, whether they are kept or dropped")
+        .exclusive(),
     check!(
         statistics::back_after_reads_that_nobody_wants,
-        "reads that are dropped before they are done hold nothing"
+        "reads that are dropped before they are done hold no memory"
     )
     .exclusive(),
     check!(
         statistics::back_after_streams_that_are_gone,
-        "streams that are dropped with work in them hold nothing when it is done"
+        "streams that are dropped with work in them hold no memory when it is done"
     )
     .exclusive(),
     check!(
         statistics::back_in_every_order,
-        "a buffer, a stream, an event and a read leave nothing behind in whatever order they are dropped"
+        "a buffer, a stream, an event and a read hold no memory after they are dropped, in any order"
     )
     .exclusive(),
-    check!(statistics::back_after_copies_of_a_peer, "copies between two devices hold nothing on either")
+    check!(statistics::back_after_copies_of_a_peer, "copies between two devices hold no memory on either")
         .needs(&[Need::Peer])
         .exclusive(),
-    check!(statistics::back_after_copies_of_the_cpu, "copies to and from the cpu hold nothing on either")
+    check!(statistics::back_after_copies_of_the_cpu, "copies to and from the cpu hold no memory on either")
         .exclusive()
         .uses_cpu(),
     check!(
@@ -83,15 +87,12 @@ pub(super) const CHECKS: &[Check] = &[
     .exclusive(),
     check!(
         statistics::back_after_threads,
-        "what eight threads allocate and drop at once is all counted back"
+        "the statistics return to their values when eight threads have dropped all they allocated"
     )
     .exclusive(),
-    check!(
-        statistics::back_after_work_that_is_skipped,
-        "work that is not done because other work failed holds nothing"
-    )
-    .leaves_failures(),
-    check!(statistics::back_after_copies_that_fail, "copies that fail hold nothing")
+    check!(statistics::back_after_work_that_is_skipped, "skipped work behind a failure holds no memory")
+        .leaves_failures(),
+    check!(statistics::back_after_copies_that_fail, "failed copies hold no memory")
         .needs(&[Need::Faults])
         .leaves_failures(),
     check!(
@@ -104,13 +105,13 @@ pub(super) const CHECKS: &[Check] = &[
 
 const LEN: usize = 3000;
 
-/// What is counted when nothing is under way.
+/// The statistics when no work is in flight.
 fn now(device: Device) -> Result<MemoryStatistics, Failure> {
     device.synchronize()?;
     Ok(device.memory_statistics()?)
 }
 
-/// Waits until as much is held as before. Only what a stream still works on may take its time.
+/// Waits until the statistics are as before. Only work that is still in a stream may delay that.
 fn expect_back(
     context: &Context,
     device: Device,
@@ -124,7 +125,7 @@ fn expect_back(
     })?;
     ensure!(
         back,
-        "{what}: {} allocations of {} bytes were there before, and {} of {} bytes are after all was dropped",
+        "{what}: expected {} allocations of {} bytes as before, got {} of {} bytes when all were dropped",
         before.live,
         before.allocated,
         after.live,
@@ -133,7 +134,7 @@ fn expect_back(
     Ok(())
 }
 
-/// Runs work that drops all it makes, and looks whether nothing is left of it.
+/// Runs work that drops all its handles, and expects the statistics to be as before.
 fn leaves_nothing(
     context: &Context,
     what: &str,
@@ -154,12 +155,12 @@ fn what_is_held_is_counted(context: &Context) -> Result<(), Failure> {
     let (mut bytes, mut live) = (0, 0);
     for len in [1, 0, 63, 64, 4097, 100_000, 1 << 20] {
         held.push(context.allocate(len)?);
-        // One of no bytes allocates nothing.
+        // A buffer without bytes allocates nothing.
         (bytes, live) = (bytes + len as u64, live + u64::from(len > 0));
         let counted = context.device().memory_statistics()?;
         ensure!(
             counted.allocated == before.allocated + bytes && counted.live == before.live + live,
-            "{live} allocations of {bytes} bytes were made beside {before:?}, and counted are {counted:?}"
+            "expected {live} allocations of {bytes} bytes more than {before:?}, got {counted:?}"
         );
     }
     while let Some(buffer) = held.pop() {
@@ -168,7 +169,7 @@ fn what_is_held_is_counted(context: &Context) -> Result<(), Failure> {
         let counted = context.device().memory_statistics()?;
         ensure!(
             counted.allocated == before.allocated + bytes,
-            "{bytes} bytes are held beside {before:?}, and counted are {counted:?}"
+            "expected {bytes} bytes more than {before:?}, got {counted:?}"
         );
     }
     expect_back(context, context.device(), before, "after each was dropped")
@@ -182,22 +183,25 @@ fn parts_and_handles_are_not(context: &Context) -> Result<(), Failure> {
     let counted = context.device().memory_statistics()?;
     ensure!(
         counted.live == before.live + 1 && counted.allocated == before.allocated + LEN as u64,
-        "one buffer of {LEN} bytes is held beside {before:?}, and counted are {counted:?}"
+        "expected one buffer of {LEN} bytes more than {before:?}, got {counted:?}"
     );
     drop((whole, parts));
-    expect_content(&last, &bytes(1, LEN)[9 * unit..], "a part whose whole was dropped")?;
+    expect_content(&last, &bytes(1, LEN)[9 * unit..], "a slice of a dropped buffer")?;
     let counted = context.device().memory_statistics()?;
-    ensure!(counted.live == before.live + 1, "a part keeps all of it, and counted are {counted:?}");
+    ensure!(
+        counted.live == before.live + 1,
+        "expected a slice to keep its buffer allocated, got {counted:?}"
+    );
     drop(last);
-    expect_back(context, context.device(), before, "after the last part was dropped")
+    expect_back(context, context.device(), before, "after the last slice was dropped")
 }
 
 fn the_peak_is_the_most_there_was(context: &Context) -> Result<(), Failure> {
     let before = now(context.device())?;
-    ensure!(before.peak >= before.allocated, "less was held at most than is now: {before:?}");
-    // More than there ever was, in pieces, so that it shows.
+    ensure!(before.peak >= before.allocated, "the peak is below the current value: {before:?}");
+    // More than was ever allocated, in pieces, so that the peak grows.
     let missing = usize::try_from(before.peak - before.allocated).unwrap_or(usize::MAX);
-    // Unless all there is was held before, by the checks that use it up: there is no more then.
+    // Unless an earlier check has allocated all memory. Then there is no more to allocate.
     let free = context.device().memory_info()?.free.and_then(|free| usize::try_from(free).ok());
     let piece = free.map_or(usize::MAX, |free| free / 5).clamp(LEN, missing / 4 + LEN);
     let mut held = Vec::new();
@@ -211,7 +215,10 @@ fn the_peak_is_the_most_there_was(context: &Context) -> Result<(), Failure> {
     drop(held);
     drop(context.allocate(LEN)?);
     let after = now(context.device())?;
-    ensure!(after.peak == top, "the peak was {top} bytes, and with less held it is another: {after:?}");
+    ensure!(
+        after.peak == top,
+        "expected a peak of {top} bytes after all buffers were dropped, got {after:?}"
+    );
     expect_back(context, context.device(), before, "after the peak")
 }
 
@@ -222,7 +229,7 @@ fn what_was_refused_is_not_counted(context: &Context) -> Result<(), Failure> {
         let after = context.device().memory_statistics()?;
         ensure!(
             after == before,
-            "{len} bytes were refused, and the numbers went from {before:?} to {after:?}"
+            "a refused allocation of {len} bytes changed the statistics from {before:?} to {after:?}"
         );
     }
     Ok(())
@@ -239,7 +246,7 @@ fn work_keeps_what_it_needs(context: &Context) -> Result<(), Failure> {
         let counted = context.device().memory_statistics()?;
         ensure!(
             counted.live == before.live + 2,
-            "work that waits needs two buffers beside {before:?}, and counted are {counted:?}"
+            "expected two buffers of waiting work more than {before:?}, got {counted:?}"
         );
         drop(release);
         expect_bytes(&read.wait()?, &bytes(round, LEN), "by work whose buffers were dropped")?;
@@ -249,7 +256,7 @@ fn work_keeps_what_it_needs(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Work of each kind, whose buffers are dropped when it is put in.
+/// Enqueues work of each kind, and drops its buffers.
 fn each_kind(stream: &Stream, seed: u8) -> Result<(), Failure> {
     let device = stream.device();
     let [a, b] = [device.allocate(LEN)?, device.allocate(LEN)?];
@@ -278,7 +285,7 @@ fn back_after_much_work(context: &Context) -> Result<(), Failure> {
 
 fn back_without_waiting(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
-    // So many that a few, which nobody has looked at yet, do not matter.
+    // So many that a few whose completion is not noticed yet do not matter.
     const BUFFERS: u64 = 1000;
     let before = now(context.device())?;
     for index in 0..BUFFERS {
@@ -289,9 +296,12 @@ fn back_without_waiting(context: &Context) -> Result<(), Failure> {
         held = context.device().memory_statistics()?.live - before.live;
         Ok(held <= BUFFERS / 5)
     })?;
-    ensure!(freed, "{BUFFERS} buffers were dropped, and {held} are held with nobody waiting for the stream");
+    ensure!(
+        freed,
+        "{BUFFERS} buffers were dropped, and {held} are held without a call that waits for the stream"
+    );
     stream.synchronize()?;
-    expect_back(context, context.device(), before, "after the stream was waited for")
+    expect_back(context, context.device(), before, "after the stream was synchronized")
 }
 
 fn back_after_events(context: &Context) -> Result<(), Failure> {
@@ -311,10 +321,10 @@ fn back_after_events(context: &Context) -> Result<(), Failure> {
     }
     stream.synchronize()?;
     other.synchronize()?;
-    // With events of the work still there.
+    // The events of the work are not dropped yet.
     expect_back(context, context.device(), before, "with events that are kept")?;
     for event in &kept {
-        ensure!(event.query()?, "an event of a stream that was waited for is not done");
+        ensure!(event.query()?, "an event of a synchronized stream is not done");
     }
     drop(kept);
     expect_back(context, context.device(), before, "without the events")
@@ -371,7 +381,7 @@ fn back_in_every_order(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies both ways by functions that block and by streams, and looks at both devices afterwards.
+/// Copies both ways by blocking calls and by streams, and compares the statistics of both devices.
 fn back_after_copies_with(context: &Context, other: Device) -> Result<(), Failure> {
     let [here, there] = [context.stream()?, other.create_stream()?];
     let before = [now(context.device())?, now(other)?];
@@ -383,7 +393,7 @@ fn back_after_copies_with(context: &Context, other: Device) -> Result<(), Failur
         here.copy(&far, 0..LEN, &near, 0)?;
         drop(here.read(&near, 0..LEN)?);
     }
-    // Both first: a queue of one device may hold memory of the other.
+    // Synchronizes both first, because a queue of one device may hold memory of the other.
     here.synchronize()?;
     there.synchronize()?;
     for (stream, before) in [here, there].into_iter().zip(before) {
@@ -410,7 +420,7 @@ fn back_after_host_calls(context: &Context) -> Result<(), Failure> {
             stream.call(move || drop(buffer))?;
         }
         stream.synchronize()?;
-        // Any use of the device.
+        // Any call on the device would do.
         Ok(context.device().memory_info().map(drop)?)
     })
 }
@@ -437,7 +447,7 @@ fn back_after_work_that_is_skipped(context: &Context) -> Result<(), Failure> {
             each_kind(&stream, index)?;
             drop(stream.record()?);
         }
-        ensure!(stream.synchronize().is_err(), "a panic in a host call was not told");
+        ensure!(stream.synchronize().is_err(), "expected an error for the panic of a host call, got success");
         Ok(())
     })
 }
@@ -448,17 +458,23 @@ fn back_after_copies_that_fail(context: &Context) -> Result<(), Failure> {
         for index in 0..20 {
             let buffer = context.filled(&bytes(index, LEN))?;
             fail_next_copy(context.device())?;
-            ensure!(buffer.write(0, &[1; LEN]).is_err(), "a write was to fail, and says that all is well");
+            ensure!(
+                buffer.write(0, &[1; LEN]).is_err(),
+                "a write with an injected failure: expected an error, got success"
+            );
             fail_next_copy(context.device())?;
-            let put_in = each_kind(&stream, index).is_ok();
-            ensure!(stream.synchronize().is_err() || !put_in, "a copy that was to fail was not told");
+            let enqueued = each_kind(&stream, index).is_ok();
+            ensure!(
+                stream.synchronize().is_err() || !enqueued,
+                "a copy with an injected failure: expected an error, got success"
+            );
         }
         Ok(())
     })
 }
 
 fn streams_do_not_leak(context: &Context) -> Result<(), Failure> {
-    // 120 MB together.
+    // 120 MB in total.
     const LONG: usize = 200_000;
     expect_no_leak(context, 4 << 20, || {
         for index in 0..200 {
@@ -470,7 +486,7 @@ fn streams_do_not_leak(context: &Context) -> Result<(), Failure> {
             drop((stream.read(&c, 0..LONG)?, stream.record()?));
         }
         context.device().synchronize()?;
-        // Work that was waited for may let go of its memory a moment later.
+        // Finished work may release its memory a moment later.
         until(context.limit() / 8, || Ok(context.device().memory_statistics()?.live == 0))?;
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Work in streams: the same bytes as by functions that block, and none of it lost.
+//! Work in streams: it gives the same bytes as blocking calls, and none of it is lost.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,88 +16,88 @@ use crate::shadowed_buffer::ShadowedBuffer;
 pub(super) const CHECKS: &[Check] = &[
     check!(
         streams::round_trip,
-        "bytes that a stream writes are read back by it, in buffers around powers of two"
+        "a stream reads back what it writes, in buffers with lengths around powers of two"
     ),
     check!(
         streams::write_at_every_place,
-        "a stream's write to any place of a buffer changes that place and no other"
+        "a stream's write at any offset of a buffer changes its range and nothing else"
     ),
     check!(
         streams::read_at_every_place,
-        "a stream's read from any place of a buffer gives the bytes of that place"
+        "a stream's read at any offset of a buffer returns the bytes of its range"
     ),
     check!(
         streams::copy_at_every_place,
-        "a stream's copy between any places of two buffers changes the one place"
+        "a stream's copy between any offsets of two buffers changes its destination and nothing else"
     ),
     check!(
         streams::copy_within_one_buffer,
-        "a stream's copy between parts of one buffer changes the one part"
+        "a stream's copy within one buffer changes its destination and nothing else"
     ),
     check!(
         streams::fill_at_every_place,
-        "a stream's fill, with each length of pattern, changes its place and no other"
+        "a stream's fill, with each length of pattern, changes its range and nothing else"
     ),
     check!(
         streams::around_page_borders,
-        "a stream's work that begins or ends around page borders changes its place"
+        "a stream's work that begins or ends near page boundaries changes its range"
     ),
-    check!(streams::large, "a stream's work on many MiB is whole"),
-    check!(streams::from_and_to_pinned_memory, "pinned host memory is written from and read to as any other")
+    check!(streams::large, "a stream's work on many MiB is complete"),
+    check!(streams::from_and_to_pinned_memory, "a stream writes from and reads to pinned host memory")
         .needs(&[Need::PinnedMemory]),
     check!(
         streams::a_peers_bytes,
-        "a stream copies from any place on a peer, and leaves the source as it is"
+        "a stream copies from any offset on a peer, without a change to the source"
     )
     .needs(&[Need::Peer]),
-    check!(streams::bytes_of_the_cpu, "a stream copies from the cpu, and one of the cpu from here")
-        .uses_cpu(),
+    check!(
+        streams::bytes_of_the_cpu,
+        "a stream copies from the cpu, and a stream of the cpu copies from this device"
+    )
+    .uses_cpu(),
     check!(streams::many_at_once, "sixty-four streams at once each do their work, on buffers of their own"),
     check!(
         streams::many_in_turn,
-        "five hundred streams that are made and dropped, with work in them, all do it"
+        "five hundred streams, each created and dropped with work in it, all do their work"
     ),
     check!(
         streams::much_work_at_once,
-        "thousands of operations that are put in without waiting are all done"
+        "thousands of operations that are enqueued without waiting are all done"
     ),
     check!(
         streams::reads_are_not_mixed_up,
-        "each of many reads in flight gets its own bytes, in whichever order they are asked"
+        "each of many reads in flight returns its own bytes, in any order of waiting"
     ),
-    check!(
-        streams::a_read_can_be_awaited,
-        "a read that is awaited as a future wakes its task, with its bytes"
-    ),
+    check!(streams::a_read_can_be_awaited, "an awaited read wakes its task, with its bytes"),
     check!(
         streams::synchronize_waits_for_all_work,
-        "when a stream was waited for, what it wrote is there for all"
+        "after a stream is synchronized, blocking calls see what it wrote"
     ),
     check!(
         streams::query_tells_when_all_is_done,
-        "a stream that is asked says in the end that all is done, and not before it is"
+        "query returns in the end that all work is done, and not before it is"
     ),
     check!(
         streams::the_device_waits_for_all_streams,
-        "when a device was waited for, what all of its streams wrote is there"
+        "after a device is synchronized, blocking calls see what all of its streams wrote"
     ),
-    check!(streams::work_outlives_its_stream, "the work of a stream that is dropped is done all the same"),
+    check!(streams::work_outlives_its_stream, "the work of a dropped stream is still done"),
     check!(
         streams::buffers_may_be_dropped_at_once,
-        "buffers that are dropped while work on them waits are no other's meanwhile"
+        "the memory of a dropped buffer is not reused before the work on it is done"
     ),
     check!(
         streams::threads_share_a_stream,
-        "threads that put work in one stream at the same time have all of it done"
+        "a stream does all the work that several threads enqueue at the same time"
     ),
     check!(streams::each_thread_has_a_stream, "threads that each have a stream do not disturb each other"),
     check!(
         streams::every_priority_works,
-        "streams of each priority do their work, whether or not the device takes the hint"
+        "streams of each priority do their work, whether or not the device has priorities"
     ),
 ];
 
-/// Reads by the stream, so behind its work.
+/// Expects these bytes from a read by the stream, which follows its earlier work.
 #[track_caller]
 pub(super) fn expect_read(
     stream: &Stream,
@@ -108,7 +108,7 @@ pub(super) fn expect_read(
     expect_bytes(&read, &of.bytes, what)
 }
 
-/// Puts in work that takes a while: copies to and fro between two buffers of the same bytes.
+/// Enqueues work that takes a while: copies back and forth between two buffers with the same bytes.
 pub(super) fn keep_busy(stream: &Stream, pair: &[Buffer; 2], times: usize) -> Result<(), Failure> {
     for index in 0..times {
         let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
@@ -167,7 +167,7 @@ fn read_at_every_place(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies by the stream, and looks at all of the destination.
+/// Copies by the stream, and compares the whole destination.
 fn expect_copy(
     stream: &Stream,
     source: &ShadowedBuffer,
@@ -216,7 +216,7 @@ fn fill_at_every_place(context: &Context) -> Result<(), Failure> {
         let len = units * context.alignment() + usize::from(context.alignment() > 1);
         let mut buffer = ShadowedBuffer::new(context, 4, len)?;
         for range in context.ranges(len, 0..=units, 1..=units).filter(|range| allows(&pattern, range)) {
-            // Other bytes each time, so that a fill that is not made shows.
+            // Different bytes each time, so that a missing fill is noticed.
             let part = bytes(range.len() as u8, len);
             stream.write(&buffer.buffer, 0, part.clone())?;
             buffer.bytes = part;
@@ -250,8 +250,8 @@ fn around_page_borders(context: &Context) -> Result<(), Failure> {
             }
         }
         let part = stream.read(&buffer.buffer, range.clone())?.wait()?;
-        expect_bytes(&part, &buffer.bytes[range.clone()], format_args!("{range:?} of work {index}"))?;
-        expect_read(&stream, &buffer, format_args!("all of it after work on {range:?}"))?;
+        expect_bytes(&part, &buffer.bytes[range.clone()], format_args!("{range:?} of operation {index}"))?;
+        expect_read(&stream, &buffer, format_args!("the whole buffer after work on {range:?}"))?;
     }
     Ok(())
 }
@@ -275,14 +275,14 @@ fn from_and_to_pinned_memory(context: &Context) -> Result<(), Failure> {
     for len in [1, 63, 4096, 100_003] {
         let expected = bytes(8, len);
         let mut host = context.device().allocate_host(len)?;
-        ensure!(host.is_pinned() && host.len() == len, "{len} bytes were asked for, got {host:?}");
+        ensure!(host.is_pinned() && host.len() == len, "expected {len} bytes of pinned memory, got {host:?}");
         host.copy_from_slice(&expected);
         let buffer = context.allocate(len)?;
         stream.write(&buffer, 0, host)?;
         let destination = context.device().allocate_host(len)?;
         let read = stream.read_to(&buffer, 0, destination)?.wait()?;
         expect_bytes(&read, &expected, format_args!("{len} bytes from and to pinned memory"))?;
-        ensure!(read.is_pinned(), "other memory came back than was given");
+        ensure!(read.is_pinned(), "expected the read to return the pinned memory, got other memory");
     }
     Ok(())
 }
@@ -384,7 +384,7 @@ fn a_read_can_be_awaited(context: &Context) -> Result<(), Failure> {
         keep_busy(&stream, &pair, 4)?;
         stream.write(&buffer, 0, expected.clone())?;
         let read = stream.read(&buffer, 0..5000)?;
-        expect_bytes(&pollster::block_on(read)?, &expected, "what was awaited")?;
+        expect_bytes(&pollster::block_on(read)?, &expected, "an awaited read")?;
     }
     Ok(())
 }
@@ -396,11 +396,11 @@ fn synchronize_waits_for_all_work(context: &Context) -> Result<(), Failure> {
         keep_busy(&stream, &pair, 16)?;
         stream.fill(&buffer, 0..2000, &[round])?;
         stream.synchronize()?;
-        // A function that blocks knows nothing of this stream.
+        // A blocking call is not ordered behind this stream.
         expect_content(
             &buffer,
             &[round; 2000],
-            format_args!("after the stream was waited for, in round {round}"),
+            format_args!("after the stream was synchronized, in round {round}"),
         )?;
     }
     Ok(())
@@ -418,9 +418,9 @@ fn query_tells_when_all_is_done(context: &Context) -> Result<(), Failure> {
         expect_content(
             &buffer,
             &[round; 2000],
-            format_args!("when the stream says that all is done, in round {round}"),
+            format_args!("when query returns that all work is done, in round {round}"),
         )?;
-        ensure!(stream.query()?, "the stream had said that all is done, and says that it is not");
+        ensure!(stream.query()?, "query returned that all work is done, and now that it is not");
     }
     Ok(())
 }
@@ -458,7 +458,7 @@ fn work_outlives_its_stream(context: &Context) -> Result<(), Failure> {
         expect_content(
             &buffer,
             &[round; 2000],
-            format_args!("what a stream that is gone had to do, in round {round}"),
+            format_args!("written by a dropped stream, in round {round}"),
         )?;
     }
     Ok(())
@@ -474,13 +474,9 @@ fn buffers_may_be_dropped_at_once(context: &Context) -> Result<(), Failure> {
         stream.copy(&first, 0..LEN, &second, 0)?;
         let read = stream.read(&second, 0..LEN)?;
         drop((first, second));
-        // They would take the place of what is dropped.
+        // These allocations could reuse the memory of the dropped buffers.
         let _others = [context.filled(&[0xEE; LEN])?, context.filled(&[0xDD; LEN])?];
-        expect_bytes(
-            &read.wait()?,
-            &expected,
-            format_args!("what was read of dropped buffers, in round {round}"),
-        )?;
+        expect_bytes(&read.wait()?, &expected, format_args!("a read of dropped buffers, in round {round}"))?;
     }
     Ok(())
 }
@@ -530,7 +526,10 @@ fn every_priority_works(context: &Context) -> Result<(), Failure> {
         let buffer = context.allocate(1000)?;
         stream.fill(&buffer, 0..1000, &[1, 2])?;
         stream.synchronize()?;
-        ensure!(content(&buffer)? == [1, 2].repeat(500), "a fill of priority {priority:?} is not there");
+        ensure!(
+            content(&buffer)? == [1, 2].repeat(500),
+            "a fill by a stream of priority {priority:?} is missing"
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Many threads at once: a driver is called from all of them.
+//! Many threads that call a driver at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     check!(
         threads::each_in_a_part_of_one_buffer,
-        "threads that write to neighbouring parts of one buffer do not touch each other's"
+        "threads that write to adjacent ranges of one buffer do not change each other's"
     ),
     check!(threads::many_readers, "threads that read one buffer at the same time all get its bytes"),
     check!(
@@ -24,19 +24,16 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     check!(
         threads::copies_in_opposite_directions,
-        "copies between two buffers in both directions at once do not wait for each other for ever"
+        "copies between two buffers in both directions at once do not deadlock"
     ),
-    check!(
-        threads::copies_in_a_ring,
-        "copies that go round three buffers at once do not wait for each other for ever"
-    ),
+    check!(threads::copies_in_a_ring, "copies around a ring of three buffers at once do not deadlock"),
     check!(
         threads::copies_within_one_buffer,
-        "copies within one buffer by several threads at once end, and are right"
+        "copies within one buffer by several threads at once do not deadlock, and are correct"
     ),
     check!(
         threads::races_leave_one_or_the_other,
-        "of writes that race for the same bytes each byte is from one of them"
+        "after racing writes to the same bytes, each byte is from one of them"
     ),
     check!(
         threads::allocating_and_dropping,
@@ -52,11 +49,11 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     check!(
         threads::work_while_memory_is_told,
-        "copies are right while another thread asks for the memory and the properties"
+        "copies are correct while another thread queries the memory and the properties"
     ),
 ];
 
-/// At least as many as most machines have cores for, and more than a driver has slots for that keeps some.
+/// More than a driver with a fixed number of slots would have, and enough to use most cores.
 const THREADS: usize = 12;
 
 fn each_with_buffers_of_its_own(context: &Context) -> Result<(), Failure> {
@@ -74,7 +71,7 @@ fn each_with_buffers_of_its_own(context: &Context) -> Result<(), Failure> {
 }
 
 fn each_in_a_part_of_one_buffer(context: &Context) -> Result<(), Failure> {
-    // As small as the device allows, so that words, cache lines and pages are shared.
+    // As small as the device allows, so that threads share words, cache lines and pages.
     for part in [1, 3, 64].map(|units| units * context.alignment()) {
         let buffer = context.filled(&vec![0; THREADS * part])?;
         let written = |index: usize, round: usize| bytes((index * 16 + round) as u8, part);
@@ -116,7 +113,7 @@ fn one_source_for_many_copies(context: &Context) -> Result<(), Failure> {
     })
 }
 
-/// Long enough for copies to meet almost every time, also where there are hardly two cores.
+/// Long enough for copies to overlap almost every time, even on few cores.
 const LONG: usize = 1 << 16;
 
 fn copies_in_opposite_directions(context: &Context) -> Result<(), Failure> {
@@ -138,7 +135,7 @@ fn copies_in_a_ring(context: &Context) -> Result<(), Failure> {
 }
 
 fn copies_within_one_buffer(context: &Context) -> Result<(), Failure> {
-    // Each thread copies to and fro between two halves of a part of its own.
+    // Each thread copies back and forth between the halves of its own range.
     let (unit, part) = (context.alignment(), 512 * context.alignment());
     let expected: Vec<u8> = (0..8).flat_map(|index| bytes(index, part / 2).repeat(2)).collect();
     let buffer = context.filled(&expected)?;
@@ -165,7 +162,7 @@ fn races_leave_one_or_the_other(context: &Context) -> Result<(), Failure> {
             writing.fetch_sub(1, Ordering::Relaxed);
             return outcome;
         }
-        // For as long as there are writes to race with.
+        // Until the writes end.
         while writing.load(Ordering::Relaxed) > 0 {
             let got = content(&buffer)?;
             let neither = got.iter().position(|byte| !matches!(byte, 1 | 2));
@@ -188,7 +185,7 @@ fn allocating_and_dropping(context: &Context) -> Result<(), Failure> {
                 let expected = [index as u8, round, place].repeat(20);
                 held.push((context.filled(&expected)?, expected));
             }
-            // Not in the order in which they were made.
+            // Not in the order of their allocation.
             while !held.is_empty() {
                 let (buffer, expected) = held.swap_remove(held.len() / 2);
                 expect_content(&buffer, &expected, "memory of this thread")?;
@@ -225,7 +222,11 @@ fn work_while_memory_is_told(context: &Context) -> Result<(), Failure> {
     let work = |index: usize| {
         for round in 0..100 {
             let expected = bytes((index * 100 + round) as u8, 2000);
-            expect_content(&context.filled(&expected)?, &expected, "while another thread asks")?;
+            expect_content(
+                &context.filled(&expected)?,
+                &expected,
+                "while another thread queries the memory and the properties",
+            )?;
         }
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! What a device declares it offers, and what it does not declare it says so of.
+//! A device offers what it declares, and returns an error of kind `Unsupported` for everything else.
 
 use std::time::Duration;
 
@@ -14,26 +14,29 @@ use crate::fault_injection::expect_error;
 pub(super) const CHECKS: &[Check] = &[
     check!(
         unsupported::pinned_memory_is_as_declared,
-        "pinned host memory is there where it is declared, and unsupported where it is not"
+        "pinned host memory is available if the device declares it, and unsupported if not"
     ),
     check!(
         unsupported::pinned_memory_is_memory,
-        "pinned host memory has the length that was asked for and bytes of its own, where there is any"
+        "pinned host memory has the requested length and bytes of its own"
     ),
     check!(
         unsupported::timed_events_are_as_declared,
-        "events with a time are there where they are declared, and unsupported where they are not"
+        "timed events are available if the device declares them, and unsupported if not"
     ),
     check!(
         unsupported::faults_are_there_or_not,
-        "each fault can be ordered or is unsupported, and to clear them is so if all of them are"
+        "each fault can be injected or is unsupported, and so is clearing if all faults are"
     )
     .leaves_failures(),
-    check!(unsupported::it_says_what, "errors of what is unsupported tell what that is, in the common style")
-        .leaves_failures(),
+    check!(
+        unsupported::it_says_what,
+        "errors of kind `Unsupported` name the missing feature, in the common style"
+    )
+    .leaves_failures(),
     check!(
         unsupported::asking_harms_nothing,
-        "a device works on after it was asked for what it does not offer, and says the same again"
+        "a device still works after an unsupported call, and returns the same error again"
     )
     .leaves_failures(),
 ];
@@ -46,7 +49,7 @@ const FAULTS: [Fault; 5] = [
     Fault::Stall { nth: 1_000_000 },
 ];
 
-/// The error if it is of kind `Unsupported`, and no other.
+/// Expects an error of kind `Unsupported`.
 fn unsupported<T>(outcome: Result<T, DeviceError>, what: &str) -> Result<DeviceError, Failure> {
     let error = expect_error(outcome, what)?;
     ensure!(
@@ -60,9 +63,12 @@ fn pinned_memory_is_as_declared(context: &Context) -> Result<(), Failure> {
     for len in [1, 4096] {
         let outcome = context.device().allocate_host(len);
         if context.properties().pinned_memory {
-            ensure!(outcome?.is_pinned(), "pinned memory is declared, and the memory given is not")
+            ensure!(
+                outcome?.is_pinned(),
+                "the device declares pinned memory, and the allocated memory is not pinned"
+            )
         } else {
-            drop(unsupported(outcome, "pinned memory, which is not declared,")?)
+            drop(unsupported(outcome, "undeclared pinned memory")?)
         }
     }
     Ok(())
@@ -73,12 +79,12 @@ fn pinned_memory_is_memory(context: &Context) -> Result<(), Failure> {
     let mut held = Vec::new();
     for len in [1, 7, 64, 4095, 4097, 1 << 20] {
         let mut host = context.device().allocate_host(len)?;
-        ensure!(host.len() == len, "{len} bytes were asked for, got {}", host.len());
+        ensure!(host.len() == len, "expected {len} bytes, got {}", host.len());
         host.copy_from_slice(&bytes(len as u8, len));
         held.push(host);
     }
     for host in &held {
-        expect_bytes(host, &bytes(host.len() as u8, host.len()), "pinned memory beside other")?;
+        expect_bytes(host, &bytes(host.len() as u8, host.len()), "pinned memory beside other pinned memory")?;
     }
     Ok(())
 }
@@ -89,19 +95,19 @@ fn timed_events_are_as_declared(context: &Context) -> Result<(), Failure> {
         let event = stream.record_with(&timed);
         if context.properties().timed_events {
             let event = event?;
-            ensure!(event.is_timed(), "an event with a time was asked for, and the one given has none");
+            ensure!(event.is_timed(), "expected a timed event, got one without a timestamp");
             event.elapsed_since(&event)?;
         } else {
-            unsupported(event, "an event with a time, which is not declared,")?;
+            unsupported(event, "an undeclared timed event")?;
         }
-        // Those without are always there, and say that they have none.
+        // Events without timestamps are always available, and say that they have none.
         let plain = stream.record()?;
         plain.synchronize()?;
-        ensure!(!plain.is_timed(), "an event without a time was asked for");
-        let error = expect_error(plain.elapsed_since(&plain), "the time of an event without one")?;
+        ensure!(!plain.is_timed(), "expected an event without a timestamp, got a timed one");
+        let error = expect_error(plain.elapsed_since(&plain), "the time of an event without a timestamp")?;
         ensure!(
             error.kind() == Some(BackendErrorKind::Invalid),
-            "expected an error of kind `Invalid`: {error}"
+            "expected an error of kind `Invalid`, got: {error}"
         );
     }
     Ok(stream.synchronize()?)
@@ -117,14 +123,14 @@ fn faults_are_there_or_not(context: &Context) -> Result<(), Failure> {
         }
     }
     match offered {
-        0 => drop(unsupported(device.clear_faults(), "clearing faults that cannot be ordered")?),
+        0 => drop(unsupported(device.clear_faults(), "clearing faults that cannot be injected")?),
         _ => device.clear_faults()?,
     }
     let expected = bytes(1, 1000);
-    expect_content(&context.filled(&expected)?, &expected, "with no faults any more")
+    expect_content(&context.filled(&expected)?, &expected, "after the faults were cleared")
 }
 
-/// All that a device may not offer, asked for.
+/// Calls each feature that a device may lack.
 fn asked(context: &Context) -> Result<Vec<DeviceError>, Failure> {
     let device = context.device();
     let timed = context.stream()?.record_with(&EventOptions::new().timed()).map(drop);
@@ -141,7 +147,10 @@ fn it_says_what(context: &Context) -> Result<(), Failure> {
         };
         reads_as_others(of_backend.message())?;
         let device = format!("`{}`", context.device());
-        ensure!(error.to_string().contains(&device), "the error does not tell the device: {error}");
+        ensure!(
+            error.to_string().contains(&device),
+            "expected an error that names the device, {device}, got: {error}"
+        );
     }
     Ok(())
 }
@@ -153,12 +162,13 @@ fn asking_harms_nothing(context: &Context) -> Result<(), Failure> {
     let first = said(asked(context)?);
     for _ in 0..5 {
         let again = said(asked(context)?);
-        ensure!(
-            again == first,
-            "it was asked again, and says another thing: {again:?}, where it was {first:?}"
-        );
-        expect_content(&buffer, &expected, "after it was asked for what it does not offer")?;
-        expect_bytes(&stream.read(&buffer, 0..2000)?.wait()?, &expected, "by a stream, after it was asked")?;
+        ensure!(again == first, "expected the same error as before, {first:?}, got {again:?}");
+        expect_content(&buffer, &expected, "after an unsupported call")?;
+        expect_bytes(
+            &stream.read(&buffer, 0..2000)?.wait()?,
+            &expected,
+            "by a stream, after an unsupported call",
+        )?;
     }
     Ok(())
 }

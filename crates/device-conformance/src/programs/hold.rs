@@ -134,10 +134,10 @@ fn hold_with(
     match (outcome, found.into_inner().failure) {
         (Ok(()), _) => Ok(()),
         (Err(_), Some((why, program))) => Err(Failure::new(format_args!(
-            "{why}\nthe program, made as small as it still fails, of {cases} with {SEED}={seed}{}:\n\n{program}",
+            "{why}\nthe smallest program that fails, of {cases} with {SEED}={seed}{}:\n\n{program}",
             match at_once {
                 1 => String::new(),
-                _ => format!(", beside {} others", at_once - 1),
+                _ => format!(", at the same time as {} others", at_once - 1),
             }
         ))),
         (Err(error), None) => Err(Failure::new(format_args!("no programs could be made: {error}"))),
@@ -235,7 +235,7 @@ mod tests {
             None => Ok(()),
         };
         let failure = hold_with(&context(), &rules(), 3, SETTINGS, run).unwrap_err().message;
-        assert!(failure.contains(", beside 2 others:"), "{failure}");
+        assert!(failure.contains(", at the same time as 2 others:"), "{failure}");
     }
 
     #[test]
