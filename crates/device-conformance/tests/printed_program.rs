@@ -4,7 +4,7 @@ use device_registry::{Buffer, DeviceError, device};
 
 device_registry::autoload!();
 
-/// So many bytes of a kind that a seed stands for.
+/// `len` bytes, different for each seed.
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i as u32).wrapping_mul(0x9E37_79B1) >> 24) as u8 ^ seed.wrapping_mul(0x3D)).collect()
 }

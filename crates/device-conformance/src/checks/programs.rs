@@ -9,7 +9,7 @@ use crate::check::{Check, Need};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::programs::Kind::{self, Allocate, Call, Copy, Drop, Fill, Read, Record, Slice, Wait, Write};
-use crate::programs::{Rules, hold};
+use crate::programs::{Rules, run_random};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(programs::of_one_stream, "programs of one stream give the results of the sequential model"),
@@ -50,29 +50,29 @@ const DROPPING: &[Kind] =
     &[Write, Fill, Copy, Copy, Copy, Read, Call, Call, Slice, Allocate, Allocate, Allocate, Drop, Drop, Drop];
 
 fn of_one_stream(context: &Context) -> Result<(), Failure> {
-    hold(context, &Rules::new(&[context.device()], 1, ONE)?, 1)
+    run_random(context, &Rules::new(&[context.device()], 1, ONE)?, 1)
 }
 
 fn of_several_streams(context: &Context) -> Result<(), Failure> {
-    hold(context, &Rules::new(&[context.device()], 4, SEVERAL)?, 1)
+    run_random(context, &Rules::new(&[context.device()], 4, SEVERAL)?, 1)
 }
 
 fn with_functions_that_block(context: &Context) -> Result<(), Failure> {
-    hold(context, &Rules::new(&[context.device()], 2, SEVERAL)?.with_blocking(), 1)
+    run_random(context, &Rules::new(&[context.device()], 2, SEVERAL)?.with_blocking(), 1)
 }
 
 fn that_drop_what_is_in_use(context: &Context) -> Result<(), Failure> {
-    hold(context, &Rules::new(&[context.device()], 3, DROPPING)?, 1)
+    run_random(context, &Rules::new(&[context.device()], 3, DROPPING)?, 1)
 }
 
 fn of_two_devices(context: &Context) -> Result<(), Failure> {
-    hold(context, &Rules::new(&[context.device(), context.peer()?], 2, SEVERAL)?.with_blocking(), 1)
+    run_random(context, &Rules::new(&[context.device(), context.peer()?], 2, SEVERAL)?.with_blocking(), 1)
 }
 
 fn with_the_cpu(context: &Context) -> Result<(), Failure> {
-    hold(context, &Rules::new(&[context.device(), Device::cpu()], 2, SEVERAL)?.with_blocking(), 1)
+    run_random(context, &Rules::new(&[context.device(), Device::cpu()], 2, SEVERAL)?.with_blocking(), 1)
 }
 
 fn on_many_threads(context: &Context) -> Result<(), Failure> {
-    hold(context, &Rules::new(&[context.device()], 2, DROPPING)?, 8)
+    run_random(context, &Rules::new(&[context.device()], 2, DROPPING)?, 8)
 }

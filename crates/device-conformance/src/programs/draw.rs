@@ -1,5 +1,5 @@
-//! Programs made of random numbers, each of them right: whatever the numbers, ranges lie inside and are aligned, and
-//! streams that touch the same bytes wait for each other.
+//! Makes valid programs of random numbers: ranges lie inside their buffers and are aligned, and streams that access the
+//! same bytes wait for each other.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use super::{By, Program, Step};
 use crate::context::bytes;
 use crate::failure::Failure;
 
-/// What a program is made of. Smaller numbers and fewer steps make simpler programs.
+/// The numbers that a program is made of. Smaller numbers and fewer steps make simpler programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     scale: u8,
     steps: Vec<[u16; 8]>,
 }
 
-/// Drafts of so many steps at most.
+/// Generates drafts of at most so many steps.
 pub(super) fn drafts(most: usize) -> impl Strategy<Value = Draft> {
     let steps = collection::vec(array::uniform8(any::<u16>()), 1..=most);
     (any::<u8>(), steps).prop_map(|(scale, steps)| Draft { scale, steps })
@@ -29,7 +29,7 @@ impl Draft {
         Self { scale, steps }
     }
 
-    /// Drafts that are a little simpler: without a step, or with a smaller number.
+    /// Slightly simpler drafts: without one step, or with one smaller number.
     pub(super) fn simpler(&self) -> impl Iterator<Item = Self> {
         let scale = (self.scale > 0).then(|| Self { scale: 0, ..self.clone() });
         let without = (0..self.steps.len()).rev().map(|index| {
@@ -52,7 +52,7 @@ impl Draft {
     }
 }
 
-/// What a step can be. Those that are simple come first in a list, as programs become simpler that way.
+/// The kinds of steps. A list of them begins with the simple ones, because shrinking makes numbers smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Write,
@@ -67,11 +67,11 @@ pub(crate) enum Kind {
     Drop,
 }
 
-/// What programs may do.
+/// What programs may contain.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     devices: Vec<Device>,
-    /// What all ranges are multiples of, unless they reach the end: what the strictest of the devices asks.
+    /// Offsets are multiples of this, and so are lengths unless they reach the end. The largest alignment of the devices.
     alignment: usize,
     streams_each: usize,
     kinds: &'static [Kind],
@@ -79,8 +79,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Programs with so many streams on each of the devices, whose steps are of these kinds; one that stands there
-    /// more often is drawn more often.
+    /// Programs with so many streams on each device, and steps of these kinds. A kind that is listed more often is drawn
+    /// more often.
     pub(crate) fn new(
         devices: &[Device],
         streams_each: usize,
@@ -93,14 +93,14 @@ impl Rules {
         Ok(Self { devices: devices.to_vec(), alignment, streams_each, kinds, blocking: false })
     }
 
-    /// Some of the work is done by functions that block.
+    /// Has blocking calls do some of the work.
     pub(crate) fn with_blocking(self) -> Self {
         Self { blocking: true, ..self }
     }
 
-    /// The program that a draft stands for.
+    /// Makes a program of a draft.
     pub(super) fn program(&self, draft: &Draft) -> Program {
-        /// So that buffers are a few bytes at times, and a few pages at others.
+        /// The sizes of buffers range from a few bytes to a few pages.
         const SCALES: [usize; 4] = [1, 16, 3, 257];
         let mut drawing =
             Drawing::new(self, self.alignment * SCALES[usize::from(draft.scale) % SCALES.len()]);
@@ -108,14 +108,14 @@ impl Rules {
             drawing.allocate(&[0, index, 7 + index, 0, 0, 0, 0, index]);
         }
         for numbers in &draft.steps {
-            // One that makes no sense at its place is left out.
+            // Skips a step that is invalid at its position.
             let _ = drawing.step(numbers);
         }
         drawing.end()
     }
 }
 
-/// For each stream, how much of its work is done: before the next work of somebody, or when an event is.
+/// A vector clock: for each stream, how much of its work is known to be done.
 type Clock = Vec<u64>;
 
 struct Drawing<'a> {
@@ -124,28 +124,28 @@ struct Drawing<'a> {
     streams: Vec<usize>,
     steps: Vec<Step>,
     allocations: Vec<Allocation>,
-    /// By number; those that are dropped are `None`.
+    /// By number. `None` for dropped ones.
     views: Vec<Option<View>>,
     events: Vec<Clock>,
     clocks: Vec<Clock>,
     host: Clock,
 }
 
-/// The memory of a buffer and its parts, as the model sees it.
+/// The memory of a buffer and its slices in the model.
 struct Allocation {
     device: usize,
     bytes: Vec<u8>,
     accesses: Vec<Access>,
 }
 
-/// A buffer: all of an allocation or a part.
+/// A buffer: a whole allocation or a slice of one.
 #[derive(Clone)]
 struct View {
     allocation: usize,
     range: Range<usize>,
 }
 
-/// What a stream does to an allocation, as the so-manieth work of its.
+/// An access of a stream to an allocation, with its position in the work of the stream.
 struct Access {
     stream: usize,
     number: u64,
@@ -175,7 +175,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Makes a step of numbers, if it makes sense.
+    /// Makes a step of numbers, if they make a valid one.
     fn step(&mut self, numbers: &[u16; 8]) -> Option<()> {
         let [kind, by, ..] = numbers;
         let stream = usize::from(*by) % self.streams.len();
@@ -221,7 +221,7 @@ impl<'a> Drawing<'a> {
 
     fn allocate(&mut self, &[_, device, units, tail, .., seed]: &[u16; 8]) {
         let device = usize::from(device) % self.rules.devices.len();
-        // Some are no multiple of the unit, and their last bytes are reached with their end only.
+        // Some lengths are not multiples of the unit. Only ranges to the end reach the last bytes.
         let tail = if tail % 3 == 2 { usize::from(tail) % self.unit } else { 0 };
         let (len, seed) = ((1 + usize::from(units) % 24) * self.unit + tail, seed as u8);
         let allocation = self.allocations.len();
@@ -262,7 +262,7 @@ impl<'a> Drawing<'a> {
         let mut range = self.range(&source, start, len)?;
         let room = destination.range.len();
         let is_whole = |len: usize| len.is_multiple_of(self.unit);
-        // What reaches the end of the one memory, by bytes that are no whole unit, has to reach that of the other.
+        // A range that ends with part of a unit, at the end of one buffer, has to reach the end of the other buffer too.
         let both_end = range.len() <= room && self.ends(&destination) && is_whole(room - range.len());
         let at = if !is_whole(range.len()) && both_end {
             room - range.len()
@@ -296,7 +296,7 @@ impl<'a> Drawing<'a> {
         Some(())
     }
 
-    /// A buffer that is there, and its number.
+    /// A buffer that is not dropped, and its number.
     fn view(&self, number: u16) -> Option<(usize, View)> {
         let there = self.views.iter().enumerate().filter_map(|(index, view)| Some((index, view.clone()?)));
         let there: Vec<_> = there.collect();
@@ -307,7 +307,7 @@ impl<'a> Drawing<'a> {
         view.range.end == self.allocations[view.allocation].bytes.len()
     }
 
-    /// A range of a buffer: of whole units, or to the end of the memory.
+    /// A range of a buffer: of whole units, or to the end of the allocation.
     fn range(&self, view: &View, start: u16, len: u16) -> Option<Range<usize>> {
         let (start, len, whole) = (start.into(), usize::from(len), view.range.len() / self.unit);
         if self.ends(view) && (whole == 0 || len % 4 == 3) {
@@ -318,7 +318,7 @@ impl<'a> Drawing<'a> {
         Some(start * self.unit..(start + units) * self.unit)
     }
 
-    /// Who does it to this buffer: a stream of its device, or the host.
+    /// What executes a step on this buffer: a stream of its device, or the host.
     fn by(&self, number: u16, of: &View) -> By {
         let (each, number) = (self.rules.streams_each, usize::from(number));
         if self.rules.blocking && number % 4 == 3 {
@@ -328,8 +328,8 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Somebody is about to read or write ranges of buffers. Sees to it that what was done to the same bytes before is
-    /// done by then; the ranges in the memory.
+    /// Adds waits, so that earlier accesses to the same bytes are done before a step reads or writes these ranges of
+    /// buffers. Returns the ranges in their allocations.
     fn touch(&mut self, by: By, ranges: &[(&View, Range<usize>, bool)]) -> Vec<Range<usize>> {
         let in_memory = |(view, range, _): &(&View, Range<usize>, bool)| {
             view.range.start + range.start..view.range.start + range.end
@@ -347,7 +347,7 @@ impl<'a> Drawing<'a> {
             }
             for (stream, number) in needed.into_iter().enumerate() {
                 if self.clock(by)[stream] < number {
-                    // An event that is there already is better than one behind all that came since.
+                    // Prefers an existing event. A new one would also wait for later work.
                     let event = self.events.iter().position(|clock| clock[stream] >= number);
                     let event = event.unwrap_or_else(|| self.record(stream));
                     self.wait(by, event);
@@ -371,7 +371,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// A stream is given work: behind its own, and behind all that the host has seen done.
+    /// Adds work to a stream. It comes after the stream's own work, and after all work that the host has waited for.
     fn submit(&mut self, stream: usize) -> u64 {
         let host = self.host.clone();
         merge(&mut self.clocks[stream], &host);
@@ -437,7 +437,7 @@ mod tests {
         (0..300).map(move |_| rules.program(&drafts(40).new_tree(&mut runner).unwrap().current()))
     }
 
-    /// Where the bytes of buffers lie: the allocation and the first byte, by number.
+    /// The allocation and the first byte of each buffer, by number.
     fn places(program: &Program) -> Vec<(usize, usize, usize)> {
         let mut places: Vec<(usize, usize, usize)> = Vec::new();
         let mut allocations = 0;
@@ -456,7 +456,7 @@ mod tests {
         places
     }
 
-    /// Who touches what in a step: the buffer, the range in it, and whether it writes.
+    /// The accesses of a step: the buffer, the range in it, and whether it writes.
     fn touched(step: &Step) -> Vec<(By, usize, Range<usize>, bool)> {
         match step {
             Step::Write { by, buffer, at, len, .. } => vec![(*by, *buffer, *at..at + len, true)],
@@ -473,7 +473,7 @@ mod tests {
     fn steps_that_touch_the_same_bytes_are_ordered() {
         for program in programs(1) {
             let places = places(&program);
-            // By another way than that of the drawing: who comes after whom, as a graph of steps.
+            // Computes the order independently of `draw`, as a graph of steps.
             let mut after: Vec<Vec<usize>> = Vec::new();
             let (mut last, mut last_of_host, mut recorded) = (vec![None; 4], None, Vec::new());
             for (index, step) in program.steps.iter().enumerate() {
@@ -487,7 +487,7 @@ mod tests {
                     _ => By::Host,
                 };
                 let mut before: Vec<usize> = Vec::new();
-                // Whatever was put in comes behind all that the host had waited for.
+                // Enqueued work comes after all work that the host has waited for.
                 before.extend(last_of_host);
                 match by {
                     By::Host => last_of_host = Some(index),

@@ -1,4 +1,4 @@
-//! Runs a program, and compares what comes of it.
+//! Runs a program, and compares its results.
 
 use std::thread;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::{By, Program, Step};
 use crate::context::{bytes, expect_bytes, expect_content};
 use crate::failure::Failure;
 
-/// Why a program has what it asks for.
-const MADE: &str = "programs name only what is there";
+/// Why an index into a program is valid.
+const MADE: &str = "a program uses only the numbers that it defines";
 
 impl Program {
-    /// Runs it, and looks at all that was read and that is there at the end.
+    /// Runs the program, and compares its reads and its buffers at the end.
     pub(super) fn execute(&self) -> Result<(), Failure> {
         let mut streams: Vec<Option<Stream>> = vec![None; self.streams.len()];
         for stream in self.used_streams() {
@@ -24,7 +24,7 @@ impl Program {
         for step in &self.steps {
             running
                 .step(step)
-                .map_err(|failure| failure.during(format_args!("in the program, `{step:?}`")))?;
+                .map_err(|failure| failure.during(format_args!("in step `{step:?}` of the program")))?;
         }
         running.end()
     }
@@ -69,7 +69,7 @@ impl<'a> Running<'a> {
             Step::Read { by: By::Host, buffer, range, expected } => {
                 let mut got = vec![0xA5; range.len()];
                 self.buffer(*buffer).read(range.start, &mut got)?;
-                expect_bytes(&got, expected, "what was read")?;
+                expect_bytes(&got, expected, "a blocking read")?;
             }
             Step::Read { by: By::Stream(stream), buffer, range, expected } => {
                 let read = self.stream(*stream).read(self.buffer(*buffer), range.clone())?;

@@ -1,14 +1,14 @@
-//! Random programs, compared with what a plain sequential model says of them.
+//! Random programs, compared with a sequential model.
 //!
-//! A [draft](draw::Draft) is a list of numbers, which can be drawn at random and made smaller. [`Rules`](draw::Rules)
-//! make a program of it: with the bytes that have to come of it, and with events where streams that touch the same
-//! bytes are to wait for each other. It is [run](execute), and if it fails, the smallest that also fails is
-//! [printed](print) as code. A fuzzer's [text](text) is a draft too.
+//! A [draft](draw::Draft) is a list of numbers, which can be drawn at random and shrunk. [`Rules`](draw::Rules) make a
+//! program of it, with the bytes that the model expects, and with events between streams that access the same bytes. The
+//! suite [runs](execute) the program. If it fails, the suite [shrinks](random) it and [prints](print) the smallest
+//! program that fails as code. The [text](text) of a fuzzer is a draft too.
 
 mod draw;
 mod execute;
-mod hold;
 mod print;
+mod random;
 mod text;
 
 use std::ops::Range;
@@ -16,22 +16,22 @@ use std::ops::Range;
 use device_registry::Device;
 
 pub(crate) use draw::{Kind, Rules};
-pub(crate) use hold::{Settings, hold};
+pub(crate) use random::{Settings, run_random};
 pub use text::run_program_of;
 
-/// What is done, one after the other, and what has to come of it. Buffers, events and streams go by their numbers, in
-/// the order in which they are made.
+/// A sequence of steps, with the expected results. Buffers, events and streams have numbers, in the order of their
+/// creation.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     devices: Vec<Device>,
     /// The device of each stream.
     streams: Vec<usize>,
     steps: Vec<Step>,
-    /// Buffers that are there at the end, and what they hold.
+    /// The buffers at the end, and their expected bytes.
     end: Vec<(usize, Vec<u8>)>,
 }
 
-/// Who does something: a stream when it is its turn, or the host at once, by a function that blocks.
+/// What executes a step: a stream, or a blocking call on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Host,
@@ -40,13 +40,13 @@ enum By {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Makes a buffer that holds [`bytes`](crate::context::bytes).
+    /// Allocates a buffer, and writes [`bytes`](crate::context::bytes) to it.
     Allocate {
         device: usize,
         len: usize,
         seed: u8,
     },
-    /// Makes a buffer that is a part of another.
+    /// Makes a slice of a buffer.
     Slice {
         of: usize,
         range: Range<usize>,
@@ -80,12 +80,12 @@ enum Step {
         range: Range<usize>,
         expected: Vec<u8>,
     },
-    /// A host call that takes a while.
+    /// Enqueues a host call that takes a while.
     Call {
         stream: usize,
         micros: u64,
     },
-    /// Makes an event.
+    /// Records an event.
     Record {
         stream: usize,
     },
@@ -96,7 +96,7 @@ enum Step {
 }
 
 impl Program {
-    /// The streams that do something.
+    /// The streams with at least one step.
     fn used_streams(&self) -> impl Iterator<Item = usize> {
         let is_used = |&stream: &usize| {
             self.steps.iter().any(|step| match step {

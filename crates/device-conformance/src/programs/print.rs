@@ -1,10 +1,10 @@
-//! A program as code that anybody can run.
+//! Prints a program as Rust code.
 
 use std::fmt;
 
 use super::{By, Program, Step};
 
-/// Bytes as an expression.
+/// Bytes as a Rust expression.
 struct Literal<'a>(&'a [u8]);
 
 impl fmt::Display for Literal<'_> {
@@ -25,7 +25,7 @@ impl fmt::Display for Literal<'_> {
     }
 }
 
-/// A `main.rs` that does what the program does, by the public interface, and panics where it fails.
+/// Prints a `main.rs` that does the same as the program, through the public API, and panics where it fails.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEAD)?;
@@ -108,7 +108,7 @@ use device_registry::{Buffer, DeviceError, device};
 
 device_registry::autoload!();
 
-/// So many bytes of a kind that a seed stands for.
+/// `len` bytes, different for each seed.
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i as u32).wrapping_mul(0x9E37_79B1) >> 24) as u8 ^ seed.wrapping_mul(0x3D)).collect()
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::context::bytes;
 
-    /// What `tests/printed_program.rs` is, with a step of each kind.
+    /// The program in `tests/printed_program.rs`, with a step of each kind.
     fn program() -> Program {
         let (host, first, second) = (By::Host, By::Stream(0), By::Stream(2));
         let (one, two) = (bytes(1, 6), bytes(2, 4));

@@ -1,4 +1,4 @@
-//! Drafts in the form of text, of any bytes: a fuzzer finds its way through them, and people can write them.
+//! Drafts as text of any bytes, for a fuzzer and for people.
 
 use device_registry::Device;
 
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::watchdog;
 
-/// Every kind of step, by its digit in the text.
+/// The kind of step for each digit in the text.
 const KINDS: &[Kind] = &[
     Kind::Write,
     Kind::Fill,
@@ -23,15 +23,15 @@ const KINDS: &[Kind] = &[
     Kind::Drop,
 ];
 
-/// Further lines are ignored, so that every program ends soon.
+/// The maximum number of steps, so that every program ends soon. Ignores further lines.
 const STEPS: usize = 40;
 
-/// Runs the program that a text stands for, and compares its results with the model. The error shows the program.
+/// Makes a program of a text, runs it, and compares its results with the model. The error shows the program.
 ///
-/// Each byte is a number, counted from `0`; a number that a line lacks is zero. The first line says how many streams each
-/// device has, less one; whether blocking calls do some of the work; how many devices there are, less one, all
-/// of which are `device`; and the scale of the buffers. Each line behind it is a step: its kind by its place in
-/// `KINDS`, and the numbers that `Rules::program` makes a step of.
+/// Each byte is a number, counted from `0`. A missing number is zero. The numbers of the first line are: the streams of
+/// each device, minus one; whether blocking calls do some of the work; the number of devices, minus one, all of which are
+/// `device`; and the scale of the buffers. Each further line is a step: its kind by its index in `KINDS`, and the numbers
+/// that `Rules::program` makes a step of.
 pub fn run_program_of(text: &[u8], device: Device) -> Result<(), String> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let [streams, blocking, devices, scale, ..] = numbers(lines.next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Runs programs until one fails, and makes that one as small as it can.
+//! Runs random programs until one fails, and shrinks that one.
 
 use std::cell::RefCell;
 use std::env;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::watchdog;
 
-/// Which programs are run: `DEVICE_CONFORMANCE_SEED` and `DEVICE_CONFORMANCE_CASES`.
+/// The variables `DEVICE_CONFORMANCE_SEED` and `DEVICE_CONFORMANCE_CASES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     seed: u64,
@@ -27,39 +27,39 @@ const SEED: &str = "DEVICE_CONFORMANCE_SEED";
 const CASES: &str = "DEVICE_CONFORMANCE_CASES";
 
 impl Settings {
-    /// What the environment says.
+    /// Reads the environment variables.
     pub(crate) fn from_env() -> Result<Self, String> {
         let value = |name| env::var(name).unwrap_or_default();
         Self::parse(&value(SEED), &value(CASES))
     }
 
     fn parse(seed: &str, cases: &str) -> Result<Self, String> {
-        let number = |name, value: &str, without| match value {
-            "" => Ok(without),
-            _ => value.parse().map_err(|_| format!("{name} is `{value}`, and has to be a number")),
+        let number = |name, value: &str, default| match value {
+            "" => Ok(default),
+            _ => value.parse().map_err(|_| format!("invalid {name}: expected a number, found `{value}`")),
         };
         let (seed, cases) = (number(SEED, seed, 0)?, number(CASES, cases, 48)?);
         match u32::try_from(cases) {
             Ok(cases) if cases > 0 => Ok(Self { seed, cases }),
-            _ => Err(format!("{CASES} is {cases}, and has to be from 1 to {}", u32::MAX)),
+            _ => Err(format!("invalid {CASES}: expected a number from 1 to {}, found {cases}", u32::MAX)),
         }
     }
 }
 
-/// What is known of a failure by now.
+/// The failure found so far.
 #[derive(Default)]
 struct Found {
-    /// Of the smallest draft that failed: why, and the program.
+    /// The message and the program of the smallest draft that failed.
     failure: Option<(String, Program)>,
-    /// A program did not end. To look for a smaller one would take as long each time.
+    /// A program exceeded its time limit. Shrinking would take as long for each smaller program.
     hung: bool,
 }
 
-/// Runs programs that keep the rules, `at_once` of them at the same time. The failure has the smallest program that
-/// fails too.
-pub(crate) fn hold(context: &Context, rules: &Rules, at_once: usize) -> Result<(), Failure> {
+/// Runs random programs that follow the rules, `at_once` of them at the same time. The failure shows the smallest program
+/// that fails.
+pub(crate) fn run_random(context: &Context, rules: &Rules, at_once: usize) -> Result<(), Failure> {
     let settings = Settings::from_env().map_err(Failure::new)?;
-    hold_with(context, rules, at_once, settings, |programs| {
+    run_random_with(context, rules, at_once, settings, |programs| {
         if let [program] = programs {
             return program.execute().map_err(|failure| (failure, 0));
         }
@@ -71,18 +71,18 @@ pub(crate) fn hold(context: &Context, rules: &Rules, at_once: usize) -> Result<(
     })
 }
 
-/// A way to run programs at the same time. The failure is that of one of them, by its place.
+/// Runs programs at the same time. The error has the index of the program that failed.
 type Run = fn(&[Program]) -> Result<(), (Failure, usize)>;
 
-/// The same with another way to run them.
-fn hold_with(
+/// Like [`run_random`], with another function that runs the programs.
+fn run_random_with(
     context: &Context,
     rules: &Rules,
     at_once: usize,
     settings: Settings,
     run: Run,
 ) -> Result<(), Failure> {
-    /// How often a smaller program is tried before it counts as one that passes: whether a race shows is luck.
+    /// How often a smaller program has to pass before it counts as one that passes, because a race may not show each time.
     const TRIES: usize = 3;
     const STEPS: usize = 40;
     let Settings { seed, cases } = settings;
@@ -91,7 +91,7 @@ fn hold_with(
         cases,
         failure_persistence: None,
         max_shrink_time: u32::try_from((limit / 8).as_millis()).unwrap_or(u32::MAX).max(1),
-        // Time is what counts. (The largest number stands for four times the cases.)
+        // The time limit ends the shrinking. (`u32::MAX` would mean four times the cases.)
         max_shrink_iters: u32::MAX - 1,
         rng_seed: RngSeed::Fixed(seed),
         ..Config::default()
@@ -104,11 +104,11 @@ fn hold_with(
         let programs: Arc<[Program]> = drafts.iter().map(|draft| rules.program(draft)).collect();
         let tries = if found.borrow().failure.is_some() { TRIES } else { 1 };
         (0..tries).all(|_| {
-            let (tell, told) = mpsc::channel();
+            let (sender, failed) = mpsc::channel();
             let running = Arc::clone(&programs);
             let outcome = watchdog::run("a program", limit / 4, move || {
                 run(&running).map_err(|(failure, index)| {
-                    let _ = tell.send(index);
+                    let _ = sender.send(index);
                     failure
                 })
             });
@@ -120,7 +120,7 @@ fn hold_with(
                     Outcome::from(hung).to_string()
                 }
             };
-            let index: usize = told.try_recv().unwrap_or_default();
+            let index: usize = failed.try_recv().unwrap_or_default();
             found.borrow_mut().failure = Some((why, programs[index].clone()));
             false
         })
@@ -129,7 +129,7 @@ fn hold_with(
         |drafts: Vec<Draft>| if passes(&drafts) { Ok(()) } else { Err(TestCaseError::fail("it fails")) };
     let outcome = TestRunner::new(config).run(&collection::vec(drafts(STEPS), at_once), test);
     if let Err(TestError::Fail(_, drafts)) = &outcome {
-        make_smaller(drafts.clone(), Instant::now() + limit / 4, passes);
+        shrink(drafts.clone(), Instant::now() + limit / 4, passes);
     }
     match (outcome, found.into_inner().failure) {
         (Ok(()), _) => Ok(()),
@@ -140,12 +140,12 @@ fn hold_with(
                 _ => format!(", at the same time as {} others", at_once - 1),
             }
         ))),
-        (Err(error), None) => Err(Failure::new(format_args!("no programs could be made: {error}"))),
+        (Err(error), None) => Err(Failure::new(format_args!("cannot generate programs: {error}"))),
     }
 }
 
-/// Goes on where proptest ends, which tries to leave out each step once: what others are can depend on those before.
-fn make_smaller(mut drafts: Vec<Draft>, end: Instant, passes: impl Fn(&[Draft]) -> bool) {
+/// Continues after proptest, which tries to remove each step only once. Removing one step can make another removable.
+fn shrink(mut drafts: Vec<Draft>, end: Instant, passes: impl Fn(&[Draft]) -> bool) {
     let smaller = |drafts: &[Draft]| {
         for (index, draft) in drafts.iter().enumerate() {
             for simpler in draft.simpler() {
@@ -192,11 +192,11 @@ mod tests {
     fn programs_pass_on_the_cpu() {
         let settings = Settings { seed: 1, cases: 30 };
         let run = |programs: &[Program]| programs[0].execute().map_err(|failure| (failure, 0));
-        hold_with(&context(), &rules(), 1, settings, run).unwrap();
+        run_random_with(&context(), &rules(), 1, settings, run).unwrap();
     }
 
     #[test]
-    fn a_program_that_fails_is_made_small() {
+    fn a_program_that_fails_is_shrunk() {
         // As if copies of more than one byte were lost.
         let run = |programs: &[Program]| {
             let fails = |step: &Step| matches!(step, Step::Copy { range, .. } if range.len() > 1);
@@ -206,7 +206,7 @@ mod tests {
                 Ok(())
             }
         };
-        let failure = hold_with(&context(), &rules(), 1, SETTINGS, run).unwrap_err().message;
+        let failure = run_random_with(&context(), &rules(), 1, SETTINGS, run).unwrap_err().message;
         let (head, code) = failure.split_once(":\n\n").unwrap();
         assert!(head.starts_with("a copy is lost\nat "), "{head}");
         assert!(head.contains("DEVICE_CONFORMANCE_SEED=7"), "{head}");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_end_is_told_as_it_is() {
+    fn a_program_that_hangs_is_reported_without_shrinking() {
         let context = Context::new(Device::cpu(), Duration::from_millis(200)).unwrap();
         let run = |programs: &[Program]| {
             if programs[0].steps.iter().any(|step| matches!(step, Step::Copy { .. })) {
@@ -223,18 +223,18 @@ mod tests {
             }
             Ok(())
         };
-        let failure = hold_with(&context, &rules(), 1, SETTINGS, run).unwrap_err().message;
+        let failure = run_random_with(&context, &rules(), 1, SETTINGS, run).unwrap_err().message;
         assert!(failure.starts_with("failed: it exceeded the time limit of 50ms"), "{failure}");
         assert!(failure.contains(".copy("), "{failure}");
     }
 
     #[test]
-    fn of_several_at_once_the_one_that_fails_is_told() {
+    fn the_failed_program_of_several_at_once_is_reported() {
         let run = |programs: &[Program]| match programs.iter().position(|program| program.steps.len() > 6) {
             Some(index) => Err((Failure::new("it is too long"), index)),
             None => Ok(()),
         };
-        let failure = hold_with(&context(), &rules(), 3, SETTINGS, run).unwrap_err().message;
+        let failure = run_random_with(&context(), &rules(), 3, SETTINGS, run).unwrap_err().message;
         assert!(failure.contains(", at the same time as 2 others:"), "{failure}");
     }
 
@@ -243,7 +243,7 @@ mod tests {
         let made = |seed| {
             let run = |programs: &[Program]| Err((Failure::new(programs[0].to_string()), 0));
             let settings = Settings { seed, cases: 1 };
-            hold_with(&context(), &rules(), 1, settings, run).unwrap_err().message.len()
+            run_random_with(&context(), &rules(), 1, settings, run).unwrap_err().message.len()
         };
         assert_eq!(made(3), made(3));
     }
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(Settings::parse("12", "1000"), Ok(Settings { seed: 12, cases: 1000 }));
         assert_eq!(
             Settings::parse("x", "").unwrap_err(),
-            "DEVICE_CONFORMANCE_SEED is `x`, and has to be a number"
+            "invalid DEVICE_CONFORMANCE_SEED: expected a number, found `x`"
         );
         for wrong in ["0", "-1", "4294967296", "many"] {
             assert!(Settings::parse("", wrong).unwrap_err().contains(wrong), "{wrong}");
