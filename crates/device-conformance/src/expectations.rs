@@ -1,4 +1,4 @@
-//! What a backend says of its checks in advance: unsupported, permanently, or expected to fail, for now.
+//! The expectations of a backend: checks that are permanently unsupported, and checks that fail for now.
 
 use device_registry::Device;
 

@@ -1,7 +1,7 @@
 //! Runs a check in a process of its own, because other checks would change what it measures: the number of threads, say.
 //!
-//! The check starts this program once more, with the name of its own test in the suite. An environment variable tells
-//! the second run of the check that it is in the subprocess.
+//! The check starts this program once more, with the name of its own test in the suite. An environment variable
+//! marks the second run of the check as the one in the subprocess.
 
 use std::env;
 use std::io::{self, Write, stdout};

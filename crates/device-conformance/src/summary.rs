@@ -1,10 +1,10 @@
-//! The table at the end: how each device fared.
+//! The table at the end of a run.
 
 use std::fmt;
 
 use crate::verdict::Verdict;
 
-/// How each device and each backend without devices fared, in the order in which they were added.
+/// A row for each device, and for each backend without devices, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     rows: Vec<Row>,
@@ -13,9 +13,9 @@ pub(crate) struct Summary {
 #[derive(Debug)]
 struct Row {
     name: String,
-    /// Of a device: how many checks came out in which way.
+    /// The number of checks with each verdict.
     counts: Counts,
-    /// Why nothing was run on it, if so.
+    /// The reason of the last skip.
     skipped: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Summary {
         }
     }
 
-    /// Counts a check, or all there is, of a row as skipped.
+    /// Counts one check of a row, or its whole backend, as skipped.
     pub(crate) fn skip(&mut self, name: &str, reason: &str) {
         let Some(row) = self.row(name) else { return };
         row.counts.skipped += 1;

@@ -59,7 +59,7 @@ fn every_ordinal_opens(context: &Context) -> Result<(), Failure> {
 fn no_device_is_beyond_the_count(context: &Context) -> Result<(), Failure> {
     let count = context.device().count()?;
     match device(&format!("{}:{count}", context.device().name()))?.allocate(1) {
-        Err(DeviceError::NoSuchDevice { count: told, .. }) if told == count => Ok(()),
+        Err(DeviceError::NoSuchDevice { count: reported, .. }) if reported == count => Ok(()),
         Err(error) => {
             Err(Failure::new(format_args!("expected an error with the count {count}, got: {error}")))
         }

@@ -131,7 +131,7 @@ fn faults_are_there_or_not(context: &Context) -> Result<(), Failure> {
 }
 
 /// Calls each feature that a device may lack.
-fn asked(context: &Context) -> Result<Vec<DeviceError>, Failure> {
+fn unsupported_calls(context: &Context) -> Result<Vec<DeviceError>, Failure> {
     let device = context.device();
     let timed = context.stream()?.record_with(&EventOptions::new().timed()).map(drop);
     let mut outcomes = vec![device.allocate_host(64).map(drop), timed];
@@ -141,7 +141,7 @@ fn asked(context: &Context) -> Result<Vec<DeviceError>, Failure> {
 }
 
 fn it_says_what(context: &Context) -> Result<(), Failure> {
-    for error in asked(context)? {
+    for error in unsupported_calls(context)? {
         let Some(of_backend) = error.backend_error() else {
             return Err(Failure::new(format_args!("expected an error of the backend, got: {error}")));
         };
@@ -159,9 +159,9 @@ fn asking_harms_nothing(context: &Context) -> Result<(), Failure> {
     let said = |errors: Vec<DeviceError>| errors.iter().map(DeviceError::to_string).collect::<Vec<_>>();
     let (expected, stream) = (bytes(2, 2000), context.stream()?);
     let buffer = context.filled(&expected)?;
-    let first = said(asked(context)?);
+    let first = said(unsupported_calls(context)?);
     for _ in 0..5 {
-        let again = said(asked(context)?);
+        let again = said(unsupported_calls(context)?);
         ensure!(again == first, "expected the same error as before, {first:?}, got {again:?}");
         expect_content(&buffer, &expected, "after an unsupported call")?;
         expect_bytes(

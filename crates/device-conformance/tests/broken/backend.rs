@@ -1,4 +1,4 @@
-//! A twin as a backend: how many devices it has, what they are, and how they are opened.
+//! A twin as a backend: counts, describes and opens its devices.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -103,7 +103,7 @@ impl Backend for TwinBackend {
         } else if wrong(DriverEndsInAZero) {
             properties.driver = Some("twin 1.0\0".to_owned());
         } else if wrong(ZerosForAUuid) && ordinal == 0 {
-            // Past the builder, which takes that for none.
+            // Bypasses the builder, which treats this value as none.
             properties.uuid = Some(DeviceUuid::from_bytes([0; 16]));
         } else if wrong(VendorIsEmpty) {
             properties.vendor = Some(String::new());

@@ -1,4 +1,4 @@
-//! One check on one broken backend, in a process of its own: what is broken may hang, or take the process with it.
+//! Runs one check on one broken backend, in a process of its own, because a broken backend may hang or crash.
 
 use std::process::{Command, ExitCode, exit};
 use std::thread;
@@ -11,23 +11,22 @@ use crate::PATIENCE;
 use crate::defect::Defect;
 use crate::twin::{TWINS, Twin};
 
-/// The variable that makes this program a child, with what it is to do: twin, defect, check, and the seconds that the
-/// check may take.
+/// Makes this program a child. Holds its task: twin, defect, check, and the time limit in seconds.
 const CHILD: &str = "DEVICE_CONFORMANCE_BROKEN_CHILD";
 
-/// How long a child may live beyond its check's time.
+/// How long a child may run after the time limit of its check.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// What came of a check in a child.
+/// The outcome of a check in a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Passed,
-    /// With the message.
+    /// With its message.
     Failed(String),
-    /// It did not end in its time.
+    /// It exceeded its time limit.
     Hung,
     Unsupported(String),
-    /// The process ended, with what it said.
+    /// The process ended without an outcome. Holds its standard error.
     Crashed(String),
 }
 
@@ -46,7 +45,7 @@ pub(crate) fn run(twin: &Twin, defect: Defect, check: &Check, limit: Duration) -
     })
 }
 
-/// What this process is to do, if it is a child. Its outcome is what it prints.
+/// Runs the task of this process, if it is a child, and prints the outcome.
 pub(crate) fn main() -> Option<ExitCode> {
     let task = env::var(CHILD).ok()?;
     let [twin, defect, check, limit] = task.split(' ').collect::<Vec<_>>()[..] else { return None };
@@ -56,7 +55,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     Defect::of_name(defect)?.appear();
     thread::spawn(move || {
         thread::sleep(limit + GRACE);
-        eprintln!("the process did not end");
+        eprintln!("the process exceeded its time limit");
         exit(3);
     });
     let device = twin.device();
@@ -66,12 +65,12 @@ pub(crate) fn main() -> Option<ExitCode> {
         Outcome::Failed(message) => println!("failed\n{message}"),
         Outcome::Unsupported(reason) => println!("unsupported\n{reason}"),
     }
-    // What hangs goes on, and nobody waits for it.
+    // Does not wait for a thread that hangs.
     exit(0)
 }
 
-/// Runs the check of a twin that a check has started this process for, by the name of its test in the suite. The check
-/// itself tells its parent the outcome.
+/// Runs a check that has started this process by the name of its test in the suite. The check itself prints its outcome
+/// for the parent.
 pub(crate) fn of_a_check() -> Option<ExitCode> {
     let test = env::args().nth(1).filter(|_| process::is_child())?;
     let (device, check) = test.split_once("::")?;

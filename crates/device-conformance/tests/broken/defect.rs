@@ -1,4 +1,4 @@
-//! What a backend can do wrong: one thing in each process.
+//! The defects of a backend. A process has at most one.
 
 use crate::wrong::defects;
 
@@ -31,7 +31,7 @@ defects! {
     VendorIsEmpty,
     /// All devices have one UUID.
     OneUuidForAll,
-    /// A UUID that is unknown is told as zeros.
+    /// An unknown UUID is reported as zeros.
     ZerosForAUuid,
     /// One allocation may be longer than the memory.
     LargestIsMoreThanAll,
@@ -39,7 +39,7 @@ defects! {
     LargestIsTooSmall,
     /// Copies have to be aligned, and it is not declared.
     AlignmentIsDeclaredTooSmall,
-    /// Another total is declared than is told when asked.
+    /// The declared total differs from the reported one.
     DeclaresAnotherTotal,
 
     // Opening.
@@ -59,17 +59,17 @@ defects! {
 
     // How much memory there is.
 
-    /// What is told as free does not fall.
+    /// The memory that is reported as free does not fall.
     FreeMemoryStays,
-    /// More is told as free than there is in all.
+    /// More memory is reported as free than the total.
     MoreIsFreeThanThereIs,
-    /// What is free is told as the total.
+    /// The free memory is reported as the total.
     TotalIsWhatIsFree,
-    /// The total is told as zero.
+    /// The total is reported as zero.
     TotalIsZero,
-    /// Bits are told for bytes.
-    TellsBits,
-    /// What is free is found out by taking all of it for a moment.
+    /// Sizes are reported in bits, not in bytes.
+    ReportsBits,
+    /// The free memory is measured by allocating all of it for a moment.
     MeasuresByTakingAll,
     /// All threads add up in one variable.
     SumsInPlace,
@@ -82,7 +82,7 @@ defects! {
     SharesTheLastByte,
     /// Memory is not rounded up to the words that are copied.
     DoesNotRoundUp,
-    /// Large memory begins at multiples of a MiB, whoever is there.
+    /// Large memory begins at multiples of a MiB, even inside other memory.
     LargeOnesShare,
     /// The memory of all devices is the same memory.
     DevicesShareTheirMemory,
@@ -119,7 +119,7 @@ defects! {
 
     /// Out of memory is a panic.
     OutOfMemoryPanics,
-    /// Out of memory is an error of no kind.
+    /// Out of memory is an error of kind `Other`.
     OutOfMemoryIsAnyError,
     /// After an allocation that did not fit, none fits.
     OutOfMemoryStaysAnError,
@@ -127,10 +127,10 @@ defects! {
     OutOfMemoryWipes,
     /// An allocation that does not fit takes something all the same.
     FailedAllocationsLeak,
-    /// The error says that more was asked for.
+    /// The error has a larger requested length.
     OutOfMemoryAsksForMore,
     /// The error says that more is free than there is.
-    OutOfMemoryTellsTooMuch,
+    OutOfMemoryReportsTooMuch,
     /// The message is a sentence with a line's end.
     OutOfMemoryShouts,
     /// The message is empty.
@@ -170,8 +170,8 @@ defects! {
     CopiesGoBackwards,
     /// The source of a copy is zero afterwards.
     CopiesMove,
-    /// Copies are made when something is read.
-    CopiesWhenSomebodyReads,
+    /// Copies are delayed until the next read.
+    CopiesOnTheNextRead,
     /// A copy between memory that touches is refused as one that overlaps.
     NeighboursOverlap,
     /// What is read is zero afterwards.
@@ -243,7 +243,7 @@ defects! {
     UrgentStreamsAreRefused,
     /// The work of every second stream is not done.
     EverySecondStreamIsLost,
-    /// Work that is put in by another thread than the stream's is not done.
+    /// Work that another thread than the stream's enqueues is not done.
     StreamsAreOfTheirThread,
     /// Behind a thousand pieces of work, others are not done.
     QueuesAreShort,
@@ -253,17 +253,17 @@ defects! {
     WorkRunsBesideOther,
     /// Nothing runs while a stream waits for another.
     OneQueueRunsAtATime,
-    /// A stream says that all is done while it is not.
+    /// A query of a stream always returns that all work is done.
     StreamsAreAlwaysDone,
-    /// A stream never says that all is done.
+    /// A query of a stream never returns that all work is done.
     StreamsAreNeverDone,
-    /// To wait for a stream is to return at once.
+    /// Synchronizing a stream returns at once.
     SynchronizeDoesNotWait,
-    /// Work that fails later is an error of nobody.
+    /// The errors of asynchronous work are dropped.
     AsynchronousErrorsAreDropped,
-    /// The error of work that failed is never taken back.
-    ErrorsAreToldForEver,
-    /// Reads are made when they are put in.
+    /// The error of failed work is reported permanently.
+    ErrorsAreReportedForEver,
+    /// Reads are done when they are enqueued.
     ReadsAreDoneAtOnce,
     /// Reads are never finished.
     ReadsAreForgotten,
@@ -278,13 +278,13 @@ defects! {
 
     /// An event is done when it is recorded.
     EventsAreDoneAtOnce,
-    /// An event that is asked says that it is done.
+    /// A query of an event always returns that it is done.
     EventsAreAlwaysDone,
-    /// To wait for an event is to return at once.
+    /// Synchronizing an event returns at once.
     EventsAreNotWaitedFor,
-    /// An event that is asked is never done.
+    /// A query of an event never returns that it is done.
     EventsAreNeverDone,
-    /// An event that is asked says whether its stream has nothing to do.
+    /// A query of an event returns whether its stream is idle.
     EventsAreDoneWithTheirStream,
     /// An event of a stream without work is done with the next work.
     EventsWaitForLaterWork,
@@ -292,19 +292,19 @@ defects! {
     EventsShareASlot,
     /// A stream can have a thousand events.
     FewEvents,
-    /// Of those that wait for an event, one goes on.
+    /// Only one of the threads that wait for an event wakes up.
     EventsWakeOneWaiter,
     /// Streams do not wait for events.
     WaitsAreIgnored,
     /// Streams do not wait for events of other devices.
     WaitsForPeersAreIgnored,
-    /// A stream that waits for an event waits for ever.
+    /// A stream that waits for an event never continues.
     WaitsNeverEnd,
     /// No time passes.
     TimesAreZero,
     /// The same time passes always.
     TimesAreConstant,
-    /// Times are in microseconds, and told as milliseconds.
+    /// Times are in microseconds, and reported as milliseconds.
     TimesAreInOtherUnits,
     /// The time between two events has no direction.
     TimesHaveNoSign,
@@ -313,40 +313,40 @@ defects! {
     /// Streams have clocks that began at different times.
     EachStreamHasAClock,
 
-    // Faults on order, and what comes of them.
+    // Fault injection, and its effects.
 
-    /// Copies do not fail by a fault.
+    /// Injected faults do not make copies fail.
     CopiesDoNotFail,
-    /// From the copy that is to fail on, all do.
+    /// All copies after the injected failure fail too.
     CopiesFailFromThenOn,
     /// A fault of copies counts allocations too.
     AllocationsAreCountedAsCopies,
     /// Of two faults of one kind, the first one counts.
     TheFirstFaultCounts,
-    /// Faults come an operation late.
+    /// Faults happen one operation late.
     FaultsComeLate,
     /// Faults are not cleared.
     FaultsAreNotCleared,
-    /// Every second time there are no faults to order.
+    /// Every second call, the device does not offer fault injection.
     FaultsComeAndGo,
-    /// What faults say is a sentence.
+    /// The messages of injected faults are sentences.
     FaultsShout,
-    /// An allocation that fails by a fault is an error of no kind.
+    /// An allocation with an injected failure returns an error of kind `Other`.
     AllocationsFailWithAnyError,
     /// A copy that fails writes before its destination.
     FailedCopiesHarmTheirNeighbours,
-    /// A copy that fails takes the device with it.
+    /// A failed copy loses the device.
     FailuresLoseTheDevice,
-    /// What stalls ends before the faults are cleared.
+    /// A stall ends before the faults are cleared.
     StallsEndByThemselves,
-    /// What stalls does not go on when the faults are cleared.
+    /// A stall does not end when the faults are cleared.
     StallsNeverEnd,
-    /// While one operation stalls, all of the device do.
+    /// One stalled operation stalls all operations of the device.
     StallsHoldUpAllStreams,
     /// A slow device is as fast as before.
     NothingIsSlow,
-    /// A stream that is asked does not tell what failed.
-    QueryTellsNoErrors,
+    /// A query of a stream does not report errors.
+    QueryReportsNoErrors,
     /// Reads and events behind a failure are never finished.
     SkippedWorkIsForgotten,
     /// When the work of one stream fails, that of all does.
@@ -356,7 +356,7 @@ defects! {
 
     /// A device is not lost by a fault.
     LossIsNotNoticed,
-    /// That a device is lost is an error of no kind.
+    /// A lost device returns an error of kind `Other`.
     LossIsAnyError,
     /// A loss gives no reason.
     LossSaysNothing,
@@ -364,7 +364,7 @@ defects! {
     LossSpreads,
     /// A lost device is not counted.
     LostDevicesAreNotCounted,
-    /// A device that is reset is lost as before.
+    /// A device is still lost after a reset.
     ResetForgetsNothing,
     /// A device that is lost cannot be reset.
     ResetFails,
@@ -398,10 +398,10 @@ defects! {
     PinnedMemoryIsNotDeclared,
     /// Times of events are declared, and there are none.
     TimesAreDeclaredOnly,
-    /// What is unsupported is an error of no kind.
+    /// An unsupported call returns an error of kind `Other`.
     UnsupportedIsAnyError,
-    /// What is unsupported is told in a sentence.
+    /// The message of an unsupported call is a sentence.
     UnsupportedShouts,
-    /// What is unsupported is told in other words each time.
+    /// The message of an unsupported call changes each time.
     UnsupportedChanges,
 }

@@ -1,4 +1,4 @@
-//! A device of a twin, by functions that block.
+//! A device of a twin: its blocking calls.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -36,19 +36,19 @@ impl TwinDevice {
         pool.ok_or_else(|| BackendError::invalid("the device is closed"))
     }
 
-    /// Comes before each operation.
+    /// Runs before each operation.
     fn begin(&self, operation: Operation) -> Result<(), BackendError> {
         misallocate::enter(&self.opened_by)?;
         self.faults.before(operation)
     }
 
-    /// The same for a copy or a fill, by its destination, or by its source if that is all there is.
+    /// Runs before each transfer, with its destination, or with the source of a read.
     fn begin_on(&self, span: &Span) -> Result<(), BackendError> {
         wrongly::keep(span);
         self.begin(Operation::Copy).map_err(|error| wrongly::fail(span, error))
     }
 
-    /// What the twin does not offer, if it offers nothing that can be left out.
+    /// An error for an optional feature if the twin offers none.
     fn offers(&self, what: &str) -> Result<(), BackendError> {
         if self.twin.all { Ok(()) } else { Err(BackendError::unsupported(what)) }
     }
@@ -57,7 +57,7 @@ impl TwinDevice {
 impl DeviceDriver for TwinDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.faults.check()?;
-        if self.twin.all { Ok(misallocate::told(&*self.pool()?)) } else { Ok(MemoryInfo::unknown()) }
+        if self.twin.all { Ok(misallocate::memory_info(&*self.pool()?)) } else { Ok(MemoryInfo::unknown()) }
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
@@ -125,7 +125,7 @@ impl DeviceDriver for TwinDevice {
         if wrong(ResetFails) {
             return Err(BackendError::other("the device does not answer"));
         }
-        // What still stalls is of the device that was.
+        // Ends the stalled operations of the old device.
         self.faults.lose();
         if !wrong(ResetKeepsTheMemory) {
             *lock(&self.pool) = None;

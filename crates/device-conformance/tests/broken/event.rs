@@ -22,13 +22,13 @@ impl Point {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue has come here.
+    /// Marks the point as reached by the queue.
     pub(crate) fn reach(&self, work_before: Result<(), BackendError>) {
         *self.reached() = Some(work_before.map(|()| Instant::now()));
         if wrong(EventsWakeOneWaiter) { self.changed.notify_one() } else { self.changed.notify_all() }
     }
 
-    /// As if it had not been reached.
+    /// Marks the point as not reached.
     pub(crate) fn start_again(&self) {
         *self.reached() = None;
     }
@@ -37,7 +37,7 @@ impl Point {
         self.reached().clone().transpose().map(|time| time.is_some())
     }
 
-    /// Waits until it is reached; when that was.
+    /// Waits until the point is reached. Returns the time when it was.
     pub(crate) fn synchronize(&self) -> Result<Instant, BackendError> {
         let mut reached = self.reached();
         loop {
@@ -49,7 +49,7 @@ impl Point {
     }
 }
 
-/// An event that was recorded.
+/// A recorded event.
 pub(crate) struct TwinEvent {
     point: Arc<Point>,
     timed: bool,
@@ -86,7 +86,7 @@ impl EventDriver for TwinEvent {
         let start: &Self =
             start.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
         if !self.timed || !start.timed {
-            return Err(BackendError::invalid("an event without a time"));
+            return Err(BackendError::invalid("an event without a timestamp"));
         }
         let (from, to) = (start.point.synchronize()?, self.point.synchronize()?);
         match self.record.elapsed(&start.record, from, to) {

@@ -1,4 +1,4 @@
-//! Faults on order, and whether the device is lost.
+//! Fault injection, and whether the device is lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use device_registry::{BackendError, BackendErrorKind, Fault, FaultInjector};
 use crate::defect::Defect::*;
 use crate::wrong::wrong;
 
-/// What a device is about to do.
+/// An operation that a fault can hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Allocate(usize),
@@ -20,14 +20,14 @@ pub(crate) enum Operation {
 /// How many devices were lost.
 pub(crate) static LOST: AtomicUsize = AtomicUsize::new(0);
 
-/// The faults of one device. Every operation asks first.
+/// The faults of one device. Every operation calls [`before`](Self::before) first.
 #[derive(Default)]
 pub(crate) struct Faults {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// How many operations are left until each fault; 0 if it is not to come.
+/// How many operations are left until each fault. 0 without a fault.
 #[derive(Default)]
 struct State {
     fail_allocation: u64,
@@ -37,7 +37,7 @@ struct State {
     slow: Duration,
     lost: bool,
     cleared: u64,
-    /// Operations that stand still.
+    /// The number of operations that stall.
     stalled: usize,
 }
 
@@ -72,7 +72,7 @@ impl FaultInjector for Faults {
 }
 
 impl Faults {
-    /// Those of a device that is opened.
+    /// The faults of a device that is opened.
     pub(crate) fn of_a_new_device() -> Arc<Self> {
         static FIRST: OnceLock<Arc<Faults>> = OnceLock::new();
         if wrong(LossSpreads) || wrong(EveryOrdinalIsOneDevice) || wrong(ResetForgetsNothing) {
@@ -95,17 +95,17 @@ impl Faults {
         } else if wrong(LossSaysNothing) {
             Err(BackendError::lost(""))
         } else {
-            Err(BackendError::lost("it was lost by a fault on order"))
+            Err(BackendError::lost("it was lost by an injected fault"))
         }
     }
 
-    /// From now on the device is lost, for what runs as well.
+    /// Makes the device lost, also for running work.
     pub(crate) fn lose(&self) {
         self.state().lost = true;
         self.changed.notify_all();
     }
 
-    /// Comes before each operation: fails it, holds it up, or loses the device.
+    /// Runs before each operation: makes it fail, stalls it, or loses the device.
     pub(crate) fn before(&self, operation: Operation) -> Result<(), BackendError> {
         let mut state = self.state();
         let stays = wrong(CopiesFailFromThenOn) && state.fail_copy == 1;
@@ -146,12 +146,12 @@ fn failure(operation: Operation) -> BackendError {
             BackendError::new(kind, format_args!("A fault refused {len} bytes."))
         }
         Operation::Allocate(len) => BackendError::out_of_memory(len as u64, None),
-        Operation::Copy if wrong(FaultsShout) => BackendError::other("It failed by a fault on order!\n"),
-        Operation::Copy => BackendError::other("it failed by a fault on order"),
+        Operation::Copy if wrong(FaultsShout) => BackendError::other("It failed by an injected fault!\n"),
+        Operation::Copy => BackendError::other("it failed by an injected fault"),
     }
 }
 
-/// Counts down to a fault, and says whether this is where it comes.
+/// Counts down to a fault. Returns whether it happens now.
 fn comes(left: &mut u64) -> bool {
     let is_next = *left == 1;
     *left = left.saturating_sub(1);

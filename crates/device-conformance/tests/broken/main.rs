@@ -1,8 +1,8 @@
-//! Broken backends, to prove that the suite catches them: twins of backends that are right, each wrong in one way.
+//! Broken backends, to prove that the suite catches them: correct backends, the twins, with one defect at a time.
 //!
-//! There are two kinds of tests. `twins::CHECK` runs a check on all twins as they are: it passes on one at least, and
-//! fails on none. `DEFECT::caught_by::CHECK` runs it on a twin with a defect, in a process of its own, and it has to
-//! fail. See `README.md` beside this file.
+//! There are two kinds of tests. `twins::CHECK` runs a check on all twins without a defect: it passes on at least one, and
+//! fails on none. `DEFECT::caught_by::CHECK` runs a check on a twin with a defect, in a process of its own, and expects it
+//! to fail. See `README.md` beside this file.
 
 mod backend;
 mod child;
@@ -34,13 +34,13 @@ use crate::defect::Defect;
 use crate::table::{Row, rows};
 use crate::twin::TWINS;
 
-/// How long a check may take on a twin: far longer than it does, however busy the machine is.
+/// The time limit of a check on a twin: far longer than it takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a check is tried that is to fail: some defects are races, which go well now and then on a busy machine.
+/// How often to try a check that has to fail. Some defects are races, which may not show on a busy machine.
 const ATTEMPTS: usize = 5;
 
-/// How long a check may take that is to hang.
+/// The time limit of a check that has to hang.
 const IMPATIENCE: Duration = Duration::from_millis(1500);
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         return code;
     }
     let mut arguments = Arguments::from_args();
-    // Most of what takes long is waiting.
+    // Most tests spend their time waiting.
     arguments.test_threads.get_or_insert(12);
     let mut trials: Vec<_> = checks()
         .map(|check| Trial::test(format!("twins::{}", check.name()), move || passes_on_twins(check)))
@@ -73,12 +73,12 @@ fn passes_on_twins(check: &'static Check) -> Result<(), Failed> {
             Outcome::Failed(message) => return Err(format!("on `{}`: {message}", twin.name).into()),
         }
     }
-    if passed { Ok(()) } else { Err("it passes on none of the twins".into()) }
+    if passed { Ok(()) } else { Err("expected the check to pass on a twin, and it passes on none".into()) }
 }
 
 fn is_caught(row: &Row, check: &str) -> Result<(), Failed> {
     let Some(check) = checks().find(|of| of.name() == check) else {
-        return Err(format!("no check is called `{check}`").into());
+        return Err(format!("there is no check `{check}`").into());
     };
     let limit = if row.hangs { IMPATIENCE } else { PATIENCE };
     let mut fates = Vec::new();
@@ -90,17 +90,22 @@ fn is_caught(row: &Row, check: &str) -> Result<(), Failed> {
         }
     }
     let (expected, twin) = (if row.hangs { "hang" } else { "fail" }, row.twin.name);
-    Err(format!("on `{twin}` with this defect it was to {expected}, and in turn: {fates:?}").into())
+    Err(format!("expected the check to {expected} on `{twin}` with this defect, got in turn: {fates:?}")
+        .into())
 }
 
 fn every_check_is_failed() -> Result<(), Failed> {
     let failed: BTreeSet<_> = rows().flat_map(|row| row.checks.iter().copied()).collect();
     let others: Vec<_> = checks().map(Check::name).filter(|name| !failed.contains(name)).collect();
-    if others.is_empty() { Ok(()) } else { Err(format!("no defect fails {}", others.join(", ")).into()) }
+    if others.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("no defect makes these checks fail: {}", others.join(", ")).into())
+    }
 }
 
 fn every_defect_is_caught() -> Result<(), Failed> {
     let caught: BTreeSet<_> = rows().map(|row| row.defect).collect();
     let others: Vec<_> = Defect::ALL.iter().filter(|defect| !caught.contains(defect)).collect();
-    if others.is_empty() { Ok(()) } else { Err(format!("no check is to catch {others:?}").into()) }
+    if others.is_empty() { Ok(()) } else { Err(format!("no check catches these defects: {others:?}").into()) }
 }

@@ -1,5 +1,4 @@
-//! The ways in which memory is allocated, freed and counted wrongly. Each function does nothing unless one of them is
-//! the defect.
+//! Defects of allocating, freeing and counting memory. Each function does nothing without one of its defects.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -44,7 +43,7 @@ pub(crate) fn pool() -> Result<Arc<Pool>, BackendError> {
     Ok(pool)
 }
 
-/// What is left behind at a close.
+/// Leaks a thread or a file when a device is closed.
 pub(crate) fn close() -> Result<(), BackendError> {
     let failed = |error| BackendError::other("the device does not close").with_source(error);
     if wrong(CloseLeavesAThread) {
@@ -60,7 +59,7 @@ pub(crate) fn close() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Who allocated memory.
+/// The thread that allocated memory.
 pub(crate) struct Maker(ThreadId);
 
 impl Maker {
@@ -73,7 +72,7 @@ impl Maker {
     }
 }
 
-/// Comes before each allocation.
+/// Runs before each allocation.
 pub(crate) fn before(pool: &Arc<Pool>, len: usize) -> Result<(), BackendError> {
     let (made, held) = (MADE.fetch_add(1, Ordering::Relaxed), HELD.load(Ordering::Relaxed));
     if wrong(LargeAllocationsFail) && len >= 1 << 20 || wrong(AllocationsFailNowAndThen) && made % 3 == 2 {
@@ -88,7 +87,7 @@ pub(crate) fn before(pool: &Arc<Pool>, len: usize) -> Result<(), BackendError> {
     if POISONED.load(Ordering::Relaxed) { Err(BackendError::other("a lock is poisoned")) } else { Ok(()) }
 }
 
-/// What becomes of new memory, or of the error in its place.
+/// Runs after each allocation, with its memory or its error.
 pub(crate) fn after(
     pool: &Arc<Pool>,
     len: usize,
@@ -116,7 +115,7 @@ pub(crate) fn after(
         return Err(BackendError::other(error.message()));
     } else if wrong(OutOfMemoryAsksForMore) {
         return Err(BackendError::out_of_memory(len as u64 + 4096, None));
-    } else if wrong(OutOfMemoryTellsTooMuch) {
+    } else if wrong(OutOfMemoryReportsTooMuch) {
         return Err(BackendError::out_of_memory(len as u64, Some(2 * CAPACITY as u64)));
     } else if wrong(OutOfMemoryShouts) {
         return Err(BackendError::new(kind(len as u64, None), format_args!("Out of memory: {len} bytes.\n")));
@@ -129,7 +128,7 @@ pub(crate) fn after(
     Err(error)
 }
 
-/// Comes before each use of memory, or of a part of it.
+/// Runs before each use of memory.
 pub(crate) fn look_at(memory: &TwinMemory) -> Result<(), BackendError> {
     if wrong(MemoryIsOfItsThread) && !memory.made_by.is_here() {
         return Err(BackendError::invalid("the memory is of another thread"));
@@ -140,7 +139,7 @@ pub(crate) fn look_at(memory: &TwinMemory) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Whether memory was freed wrongly, so that nothing is left to be done.
+/// Frees memory wrongly. Returns whether it did.
 pub(crate) fn freed(memory: &TwinMemory) -> bool {
     let (pool, start, taken) = (&memory.pool, memory.start, memory.taken);
     HELD.fetch_sub(1, Ordering::Relaxed);
@@ -182,7 +181,7 @@ pub(crate) fn freed(memory: &TwinMemory) -> bool {
     false
 }
 
-/// Who opened a device, and when.
+/// The thread that opened a device, and the number of the opening.
 pub(crate) struct Opener {
     thread: ThreadId,
     number: u64,
@@ -197,7 +196,7 @@ impl Opener {
     }
 }
 
-/// Comes at the beginning of each function of a driver.
+/// Runs at the beginning of each call to a driver.
 pub(crate) fn enter(opened_by: &Opener) -> Result<(), BackendError> {
     if wrong(WorksOnOneThread) && thread::current().id() != opened_by.thread {
         return Err(BackendError::invalid("the device was opened on another thread"));
@@ -220,8 +219,8 @@ pub(crate) fn enter(opened_by: &Opener) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// How much memory is told.
-pub(crate) fn told(pool: &Pool) -> MemoryInfo {
+/// The reported memory.
+pub(crate) fn memory_info(pool: &Pool) -> MemoryInfo {
     let (mut total, mut free) = (CAPACITY as u64, pool.free() as u64);
     if wrong(FreeMemoryStays) {
         free = total;
@@ -231,7 +230,7 @@ pub(crate) fn told(pool: &Pool) -> MemoryInfo {
         total = free;
     } else if wrong(TotalIsZero) {
         (total, free) = (0, 0);
-    } else if wrong(TellsBits) {
+    } else if wrong(ReportsBits) {
         (total, free) = (8 * total, 8 * free);
     } else if wrong(MeasuresByTakingAll) {
         let taken: Vec<_> =
@@ -247,9 +246,9 @@ pub(crate) fn told(pool: &Pool) -> MemoryInfo {
     MemoryInfo::unknown().with_total(total).with_free(free)
 }
 
-/// Comes before pinned memory is allocated.
+/// Runs before each allocation of pinned memory.
 pub(crate) fn before_pinned_memory() -> Result<(), BackendError> {
-    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
     if wrong(PinnedMemoryIsDeclaredOnly) {
         Err(BackendError::unsupported("pinned host memory"))
     } else if wrong(UnsupportedIsAnyError) {
@@ -257,14 +256,14 @@ pub(crate) fn before_pinned_memory() -> Result<(), BackendError> {
     } else if wrong(UnsupportedShouts) {
         Err(BackendError::unsupported("Pinned host memory.\n"))
     } else if wrong(UnsupportedChanges) {
-        let asked = ASKED.fetch_add(1, Ordering::Relaxed);
-        Err(BackendError::unsupported(format_args!("pinned host memory, asked for {asked} times before")))
+        let calls = CALLS.fetch_add(1, Ordering::Relaxed);
+        Err(BackendError::unsupported(format_args!("pinned host memory, requested {calls} times before")))
     } else {
         Ok(())
     }
 }
 
 pub(crate) fn every_second_time() -> bool {
-    static ASKED: AtomicUsize = AtomicUsize::new(0);
-    ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 1
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    CALLS.fetch_add(1, Ordering::Relaxed) % 2 == 1
 }

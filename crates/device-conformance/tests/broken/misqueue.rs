@@ -1,5 +1,4 @@
-//! The ways in which work is queued, and events are recorded, wrongly. Each function does nothing unless one of them is
-//! the defect.
+//! Defects of queues and events. Each function does nothing without one of its defects.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,11 +18,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Streams that were made, and those that are not dropped.
+/// The number of streams that were created, and of those that are not dropped.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Comes before a stream is made.
+/// Runs before each stream is created.
 pub(crate) fn create(options: &StreamOptions) -> Result<(), BackendError> {
     if wrong(StreamsAreNotReturned) && MADE.load(Ordering::Relaxed) >= 200
         || wrong(FewStreams) && HELD.load(Ordering::Relaxed) >= 32
@@ -36,7 +35,7 @@ pub(crate) fn create(options: &StreamOptions) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// The order in which work is done.
+/// Work, in the order in which the queue executes it.
 pub(crate) fn ordered(work: Receiver<Work>) -> impl Iterator<Item = Work> {
     let mut waiting = VecDeque::new();
     std::iter::from_fn(move || {
@@ -48,10 +47,10 @@ pub(crate) fn ordered(work: Receiver<Work>) -> impl Iterator<Item = Work> {
     })
 }
 
-/// What is remembered of a stream, to do wrong with.
+/// The state of a stream that its defects need.
 pub(crate) struct Queue {
     progress: Arc<Progress>,
-    /// What tells its device from others.
+    /// Identifies the device.
     device: usize,
     number: usize,
     made: Instant,
@@ -69,7 +68,7 @@ impl Queue {
         Self { progress, device, number, made: Instant::now(), made_by, point, events }
     }
 
-    /// What is submitted in the place of work, if anything is.
+    /// The work to submit in place of the given work, if any.
     pub(crate) fn submitted(&self, work: Work) -> Option<Work> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         if wrong(QueuesAreShort) && self.progress.len() > 1000
@@ -112,7 +111,7 @@ impl Queue {
         Ok(TwinEvent::new(point, options, record))
     }
 
-    /// What is waited for in the place of an event, if anything is.
+    /// The point to wait for in place of the event, if any.
     pub(crate) fn waits_for(&self, event: &TwinEvent) -> Option<Arc<Point>> {
         if wrong(WaitsAreIgnored) || wrong(WaitsForPeersAreIgnored) && event.record.device != self.device {
             return None;
@@ -127,18 +126,18 @@ impl Drop for Queue {
     }
 }
 
-/// What is remembered of an event.
+/// The state of an event that its defects need.
 pub(crate) struct Record {
     progress: Arc<Progress>,
     device: usize,
     stream_made: Instant,
-    /// How much work the stream had then, if it was all done.
+    /// The number of pieces of work in the stream at the time, if all were done.
     while_idle: Option<u64>,
     _one_of: Arc<()>,
 }
 
 impl Record {
-    /// What is said in the place of the right answer.
+    /// A wrong result, if there is a defect.
     pub(crate) fn query(&self) -> Option<bool> {
         if wrong(EventsAreDoneAtOnce) || wrong(EventsAreAlwaysDone) {
             Some(true)
@@ -152,7 +151,7 @@ impl Record {
         }
     }
 
-    /// The time between two moments of which one is of another event.
+    /// The time from the start event, at `from`, to this event, at `to`.
     pub(crate) fn elapsed(&self, start: &Self, from: Instant, to: Instant) -> Option<Duration> {
         let elapsed = to.checked_duration_since(from);
         if wrong(TimesAreZero) {
@@ -173,8 +172,7 @@ impl Record {
     }
 }
 
-/// Comes before each operation in a queue. Where something is wrong it takes a while, so that what comes too early is
-/// seen to be.
+/// Runs before each operation in a queue. With any defect it takes a while, so that an early result is noticed.
 pub(crate) fn take_time() {
     if is_any_wrong() {
         thread::sleep(Duration::from_micros(100));

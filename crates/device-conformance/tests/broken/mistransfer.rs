@@ -1,4 +1,4 @@
-//! The ways in which bytes are moved wrongly. Each function does nothing unless one of them is the defect.
+//! Defects of transfers. Each function does nothing without one of its defects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::defect::{Defect, Defect::*};
 use crate::pool::{Place, Pool};
 use crate::wrong::wrong;
 
-/// Long enough for other threads to come in between, and short enough for a thousand times.
+/// Long enough for other threads to interfere, and short enough for a thousand repetitions.
 const A_MOMENT: Duration = Duration::from_micros(30);
 
 fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
@@ -85,7 +85,7 @@ fn by_scratch(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A copy that is not made before somebody reads.
+/// A copy that is delayed until the next read.
 static DEFERRED: Mutex<Option<(Place, Place)>> = Mutex::new(None);
 
 fn copy_what_is_deferred() -> Result<(), BackendError> {
@@ -101,7 +101,7 @@ fn just_copy(from: &Place, to: &Place) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// What tells memory from all other: the pool, and where it begins.
+/// Identifies memory: the pool, and its first byte.
 type Key = (usize, usize);
 
 fn key(place: &Place) -> Key {
@@ -111,7 +111,7 @@ fn key(place: &Place) -> Key {
 /// The memory that something was written to.
 static WRITTEN: Mutex<BTreeSet<Key>> = Mutex::new(BTreeSet::new());
 
-/// Whether it was written wrongly, so that nothing is left to be done.
+/// Writes wrongly. Returns whether it did.
 pub(crate) fn written(to: &Place, source: &[u8]) -> Result<bool, BackendError> {
     let write = |range: Range<usize>, bytes: &[u8]| {
         to.pool.bytes.write(range).map(|mut destination| destination.copy_from_slice(bytes))
@@ -156,7 +156,7 @@ pub(crate) fn written(to: &Place, source: &[u8]) -> Result<bool, BackendError> {
     Ok(false)
 }
 
-/// Whether it was read wrongly, so that nothing is left to be done.
+/// Reads wrongly. Returns whether it did.
 pub(crate) fn read(from: &Place, destination: &mut [u8]) -> Result<bool, BackendError> {
     if wrong(NewMemoryCannotBeRead) && !lock(&WRITTEN).contains(&key(from)) {
         return Err(BackendError::invalid("nothing was written to this memory"));
@@ -168,13 +168,13 @@ pub(crate) fn read(from: &Place, destination: &mut [u8]) -> Result<bool, Backend
         let bytes = from.pool.bytes.read(from.range.clone())?.to_vec();
         destination.copy_from_slice(&by_scratch(&bytes));
         return Ok(true);
-    } else if wrong(CopiesWhenSomebodyReads) {
+    } else if wrong(CopiesOnTheNextRead) {
         copy_what_is_deferred()?;
     }
     Ok(false)
 }
 
-/// Whether it was copied wrongly, so that nothing is left to be done.
+/// Copies wrongly. Returns whether it did.
 pub(crate) fn copied(from: &Place, to: &Place) -> Result<bool, BackendError> {
     let touch = from.range.end == to.range.start || to.range.end == from.range.start;
     if wrong(NewMemoryCannotBeRead) && !lock(&WRITTEN).contains(&key(from)) {
@@ -187,7 +187,7 @@ pub(crate) fn copied(from: &Place, to: &Place) -> Result<bool, BackendError> {
         just_copy(from, to)?;
         from.pool.bytes.write(from.range.clone())?.fill(0);
         return Ok(true);
-    } else if wrong(CopiesWhenSomebodyReads) {
+    } else if wrong(CopiesOnTheNextRead) {
         copy_what_is_deferred()?;
         *lock(&DEFERRED) = Some((from.clone(), to.clone()));
         return Ok(true);
@@ -215,7 +215,7 @@ pub(crate) fn locked(from: &Place, to: &Place) -> Vec<MutexGuard<'static, ()>> {
     Vec::new()
 }
 
-/// Whether it was filled wrongly, so that nothing is left to be done.
+/// Fills wrongly. Returns whether it did.
 pub(crate) fn filled(to: &Place, pattern: &Pattern) -> Result<bool, BackendError> {
     let (pattern, len) = (pattern.as_bytes(), to.range.len());
     let fill = |pattern: &[u8], len: usize| {
@@ -264,7 +264,7 @@ pub(crate) fn wipe(pool: &Pool, range: Range<usize>, value: u8) {
     }
 }
 
-/// Spans that are kept for ever, where they are.
+/// Keeps spans permanently.
 pub(crate) fn keep(span: &Span) {
     static KEPT: Mutex<Vec<Span>> = Mutex::new(Vec::new());
     if wrong(SpansAreKept) {
@@ -272,7 +272,7 @@ pub(crate) fn keep(span: &Span) {
     }
 }
 
-/// What becomes of the bytes of an operation that fails.
+/// Runs when a transfer fails, with its span and its error.
 pub(crate) fn fail(span: &Span, error: BackendError) -> BackendError {
     if wrong(FailedCopiesHarmTheirNeighbours)
         && let Ok(place) = Place::of(span)

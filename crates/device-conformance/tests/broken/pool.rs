@@ -13,10 +13,10 @@ use crate::wrong::wrong;
 /// The bytes of each device.
 pub(crate) const CAPACITY: usize = 256 << 20;
 
-/// All memory of a device.
+/// The memory of a device.
 pub(crate) struct Pool {
     pub(crate) bytes: Arc<HostMemory>,
-    /// What is not allocated: where it begins, and how long it is. No two touch.
+    /// The free ranges: their starts and lengths. No two are adjacent.
     gaps: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -37,7 +37,7 @@ impl Pool {
         self.gaps().values().sum()
     }
 
-    /// The first place that is long enough.
+    /// Takes the first free range that is long enough.
     pub(crate) fn take(&self, len: usize) -> Option<usize> {
         let mut gaps = self.gaps();
         let (&start, &gap) = gaps.iter().find(|&(_, &gap)| gap >= len)?;
@@ -66,9 +66,9 @@ impl Pool {
 pub(crate) struct TwinMemory {
     pub(crate) pool: Arc<Pool>,
     pub(crate) start: usize,
-    /// What was asked for.
+    /// The requested length.
     len: usize,
-    /// What was taken for it, in whole words.
+    /// The length in the pool, in whole words.
     pub(crate) taken: usize,
     alignment: usize,
     pub(crate) made_by: Maker,
@@ -101,18 +101,18 @@ impl Drop for TwinMemory {
     }
 }
 
-/// Where bytes lie on a device. As an address does, it keeps nothing alive.
+/// A range of bytes on a device. Like an address, it keeps no memory alive.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) pool: Arc<Pool>,
-    /// In the pool; in whole words.
+    /// The range in the pool, in whole words.
     pub(crate) range: Range<usize>,
-    /// Where the memory begins that they are of.
+    /// The start of the allocation.
     pub(crate) memory: usize,
 }
 
 impl Place {
-    /// The place of a span. The core has checked it, which is checked here.
+    /// The place of a span. An error if the core has not checked the span.
     pub(crate) fn of(span: &Span) -> Result<Self, BackendError> {
         let memory = span.memory_as::<TwinMemory>()?;
         misallocate::look_at(memory)?;

@@ -1,4 +1,4 @@
-//! What is known of the work in a queue: how much of it is done, and what went wrong.
+//! The progress of the work in a queue: how much is done, and the error if some has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,22 +8,22 @@ use device_registry::BackendError;
 use crate::defect::Defect::*;
 use crate::wrong::wrong;
 
-/// A piece of work. It is told what became of the work before, and is not to be done if that failed.
+/// A piece of work. It gets the result of the earlier work, and does nothing if that failed.
 pub(crate) type Work = Box<dyn FnOnce(Result<(), BackendError>) -> Outcome + Send>;
 
-/// What came of a piece of work.
+/// The outcome of a piece of work.
 pub(crate) enum Outcome {
     /// It was done, or skipped.
     Done,
     Failed(BackendError),
-    /// It failed, and whoever asked for it knows.
-    FailedAndTold(BackendError),
+    /// It failed, and has reported its error by a completion.
+    FailedAndReported(BackendError),
 }
 
 /// Whether work of any queue has failed.
 static ANY_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// The work in a queue, by number.
+/// The progress of a queue. Work is numbered in the order of submission.
 #[derive(Default)]
 pub(crate) struct Progress {
     state: Mutex<State>,
@@ -38,7 +38,7 @@ struct State {
     closed: bool,
 }
 
-/// Work behind a failure is skipped: until somebody is told, and then up to what was submitted when he was.
+/// The queue skips work behind a failure: all of it until the error is reported, and then what was submitted by that time.
 struct Failure {
     error: BackendError,
     until: Option<u64>,
@@ -53,7 +53,7 @@ impl Progress {
         self.state().submitted += 1;
     }
 
-    /// How much was submitted.
+    /// The number of submitted pieces of work.
     pub(crate) fn submitted(&self) -> u64 {
         self.state().submitted
     }
@@ -63,13 +63,13 @@ impl Progress {
         state.done == state.submitted
     }
 
-    /// How much is not done.
+    /// The number of pieces of work that are not done.
     pub(crate) fn len(&self) -> u64 {
         let state = self.state();
         state.submitted - state.done
     }
 
-    /// Nothing is done any more.
+    /// Stops the queue: it does no more work.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
@@ -100,7 +100,7 @@ impl Progress {
                 ANY_FAILED.store(true, Ordering::Relaxed);
                 state.failure = Some(Failure { error, until: None });
             }
-            Outcome::FailedAndTold(error) => {
+            Outcome::FailedAndReported(error) => {
                 state.failure = Some(Failure { error, until: Some(submitted) });
             }
         }
@@ -108,31 +108,31 @@ impl Progress {
         self.changed.notify_all();
     }
 
-    /// Whether all is done. A failure is told once.
+    /// Whether all work is done. Reports a failure once.
     pub(crate) fn query(&self) -> Result<bool, BackendError> {
         let state = self.state();
         if state.done < state.submitted {
             return Ok(false);
         }
-        if wrong(QueryTellsNoErrors) { Ok(true) } else { tell(state).map(|()| true) }
+        if wrong(QueryReportsNoErrors) { Ok(true) } else { report(state).map(|()| true) }
     }
 
-    /// Waits for what was submitted before.
+    /// Waits for the work that was submitted before. Reports a failure once.
     pub(crate) fn synchronize(&self) -> Result<(), BackendError> {
         let mut state = self.state();
         let all = state.submitted;
         while state.done < all {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        tell(state)
+        report(state)
     }
 }
 
-fn tell(mut state: MutexGuard<'_, State>) -> Result<(), BackendError> {
+fn report(mut state: MutexGuard<'_, State>) -> Result<(), BackendError> {
     let submitted = state.submitted;
     match &mut state.failure {
         Some(Failure { error, until: until @ None }) => {
-            if !wrong(ErrorsAreToldForEver) {
+            if !wrong(ErrorsAreReportedForEver) {
                 *until = Some(submitted);
             }
             Err(error.clone())

@@ -1,5 +1,5 @@
-//! A queue of a device's own, as hardware has them: a thread does one piece of work after the other. Work knows the
-//! addresses of what it touches, and keeps nothing of it alive.
+//! A queue of a twin's own, as hardware has them: a thread executes one piece of work after the other. Work holds
+//! addresses, and keeps no memory alive.
 
 use std::any::Any;
 use std::mem;
@@ -26,7 +26,7 @@ pub(crate) struct TwinStream {
     faults: Arc<Faults>,
     progress: Arc<Progress>,
     work: Sender<Work>,
-    /// What a lazy queue is not told of before it is flushed.
+    /// Work that a lazy queue submits when it is flushed.
     gathered: Mutex<Vec<Work>>,
     queue: Queue,
 }
@@ -46,7 +46,7 @@ impl TwinStream {
     fn submit(&self, work: Work) -> Result<(), BackendError> {
         self.faults.check()?;
         let Some(work) = self.queue.submitted(work) else { return Ok(()) };
-        // The core may come here from two threads at once.
+        // Two threads of the core may call this at once.
         let mut gathered = self.gathered();
         self.progress.submit();
         gathered.push(work);
@@ -54,9 +54,9 @@ impl TwinStream {
         if self.twin.queues == Queues::Eager { self.send() } else { Ok(()) }
     }
 
-    /// Has all that was submitted begin.
+    /// Starts all gathered work.
     fn send(&self) -> Result<(), BackendError> {
-        // Held until all is sent, so that nobody's work overtakes it.
+        // Holds the lock until all work is sent, so that no other work overtakes it.
         let mut gathered = self.gathered();
         for work in mem::take(&mut *gathered) {
             self.work.send(work).map_err(|_| BackendError::other("the queue's thread has ended"))?;
@@ -68,7 +68,7 @@ impl TwinStream {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits what is an operation of the device.
+    /// Submits an operation of the device.
     fn operate(
         &self,
         run: impl FnOnce() -> Result<(), BackendError> + Send + 'static,
@@ -116,7 +116,7 @@ impl StreamDriver for TwinStream {
                 mem::forget(completion)
             }
             match error {
-                Some(error) if was_done => Outcome::FailedAndTold(error),
+                Some(error) if was_done => Outcome::FailedAndReported(error),
                 _ => Outcome::Done,
             }
         }))
@@ -127,7 +127,7 @@ impl StreamDriver for TwinStream {
         self.operate(move || transfer::copy(&source, &destination))
     }
 
-    /// As some hardware: with zeros only, where it is lazy.
+    /// A lazy queue fills with zeros only, as some hardware does.
     fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
         if self.twin.queues == Queues::Lazy && pattern.as_bytes() != [0] {
             return Err(BackendError::unsupported("filling with anything but zeros"));
@@ -146,7 +146,7 @@ impl StreamDriver for TwinStream {
 
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         if options.timed && wrong(TimesAreDeclaredOnly) {
-            return Err(BackendError::unsupported("events with a time"));
+            return Err(BackendError::unsupported("timed events"));
         }
         let event = self.queue.event(options)?;
         let (point, faults) = (event.point(), Arc::clone(&self.faults));
@@ -169,7 +169,7 @@ impl StreamDriver for TwinStream {
         let Some(point) = self.queue.waits_for(event) else { return Ok(()) };
         let faults = Arc::clone(&self.faults);
         self.submit(Box::new(move |before| match before.map(|()| point.synchronize()) {
-            // It may be a loss, and that of another device.
+            // The error may be the loss of another device.
             Ok(Err(error)) => Outcome::Failed(match faults.check() {
                 Ok(()) => BackendError::other("the event failed").with_source(error),
                 Err(lost) => lost,
@@ -183,7 +183,7 @@ impl StreamDriver for TwinStream {
     }
 
     fn query(&self) -> Result<bool, BackendError> {
-        // The core does not flush before it asks.
+        // The core does not flush before a query.
         self.send()?;
         self.faults.check()?;
         Ok(self.progress.query()? && !wrong(StreamsAreNeverDone) || wrong(StreamsAreAlwaysDone))
@@ -196,7 +196,7 @@ impl StreamDriver for TwinStream {
     }
 }
 
-/// What is left is not done: the core drops a stream when it has nothing to do.
+/// Drops the remaining work. The core drops a stream when it has none.
 impl Drop for TwinStream {
     fn drop(&mut self) {
         self.progress.close();

@@ -1,4 +1,4 @@
-//! Which checks catch a defect: for whoever adds one.
+//! Lists the checks that catch a defect, to help add one to the table.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -12,19 +12,19 @@ use crate::child::{self, Fate};
 use crate::defect::Defect;
 use crate::twin::TWINS;
 
-/// The variable with what is asked: `TWIN:DEFECT`, and more of them behind commas.
+/// The broken twins to survey: a comma-separated list of `TWIN:DEFECT`.
 const SURVEY: &str = "DEVICE_CONFORMANCE_BROKEN_SURVEY";
 
-/// Runs all checks on each of the broken twins, and prints those that do not pass.
+/// Runs all checks on each of the broken twins, and prints the checks that do not pass.
 pub(crate) fn main() -> Option<ExitCode> {
-    let asked = env::var(SURVEY).ok()?;
+    let list = env::var(SURVEY).ok()?;
     let mut tasks = Vec::new();
-    for one in asked.split(',') {
+    for one in list.split(',') {
         let (twin, defect) = one.split_once(':').unwrap_or((one, ""));
         let twin = TWINS.into_iter().find(|of| of.name == twin);
         let (Some(twin), Some(defect)) = (twin, Defect::of_name(defect)) else {
             eprintln!(
-                "error: {SURVEY} is to be `TWIN:DEFECT`, such as `sound:short_writes`, and has `{one}`"
+                "error: invalid {SURVEY}: expected `TWIN:DEFECT`, such as `sound:short_writes`, found `{one}`"
             );
             return Some(ExitCode::FAILURE);
         };
@@ -38,7 +38,7 @@ pub(crate) fn main() -> Option<ExitCode> {
             match fate {
                 Ok(Fate::Passed | Fate::Unsupported(_)) => {}
                 Ok(fate) => println!("{} {} {}: {fate:?}", twin.name, defect.name(), check.name()),
-                Err(error) => eprintln!("error: no process for a child: {error}"),
+                Err(error) => eprintln!("error: cannot start a child: {error}"),
             }
         }
     };

@@ -9,12 +9,12 @@ mod transfers;
 use crate::defect::Defect;
 use crate::twin::Twin;
 
-/// A twin with a defect, and checks that do not pass on it: those that are about it, or that are failed by few others.
+/// A twin with a defect, and checks that fail on it: checks that are about the defect, or that few other defects fail.
 pub(crate) struct Row {
     pub(crate) defect: Defect,
     pub(crate) twin: &'static Twin,
     pub(crate) checks: &'static [&'static str],
-    /// Whether they do not end, rather than fail.
+    /// Whether these checks hang instead of failing.
     pub(crate) hangs: bool,
 }
 
@@ -26,7 +26,7 @@ const fn hangs(defect: Defect, twin: &'static Twin, checks: &'static [&'static s
     Row { defect, twin, checks, hangs: true }
 }
 
-/// All of them, in the order of the defects.
+/// All rows, in the order of the defects.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     [devices::ROWS, memory::ROWS, transfers::ROWS, queues::ROWS, failures::ROWS].into_iter().flatten()
 }

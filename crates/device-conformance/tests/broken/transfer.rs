@@ -1,4 +1,4 @@
-//! How bytes move: what a device does, whether by a function that blocks or in a queue.
+//! The transfers of a device, by blocking calls and in queues.
 
 use device_registry::{BackendError, Pattern, open_windows};
 
@@ -15,7 +15,7 @@ pub(crate) fn write(to: &Place, source: &[u8]) -> Result<(), BackendError> {
     let done = wrongly::cut(&to, source.len(), [ShortWrites, WritesStopAtPages, LargeWritesAreCut]);
     let mut bytes = to.pool.bytes.write(to.range)?;
     bytes[..done].copy_from_slice(&source[..done]);
-    // What fills up the last word is anything.
+    // The rest of the last word is unspecified.
     bytes[source.len()..].fill(0);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The twins: backends that are right, each with other things that a backend may offer or leave out.
+//! The twins: correct backends, which differ in the optional features that they offer.
 
 use device_registry::{Backend, BackendDescriptor, Device, LoadFailure, backends, device};
 
@@ -9,28 +9,28 @@ use crate::backend::TwinBackend;
 pub(crate) struct Twin {
     pub(crate) name: &'static str,
     pub(crate) devices: usize,
-    /// Whether its devices have queues of their own, or functions that block and nothing else.
+    /// Whether its devices have queues of their own, or blocking calls only.
     pub(crate) queues: Queues,
-    /// What copies and fills are aligned to. Memory is a multiple of it.
+    /// The alignment of copies and fills. Lengths of memory are multiples of it.
     pub(crate) alignment: usize,
-    /// Whether it offers all that a driver may leave out, or nothing of that.
+    /// Whether it offers all optional features, or none.
     pub(crate) all: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queues {
     No,
-    /// Work begins when it is submitted. Events have times, and streams wait for each other by themselves.
+    /// Work begins when it is submitted. Events have timestamps, and streams wait for each other by themselves.
     Eager,
-    /// Work begins when the queue is flushed, and that is all that there is.
+    /// Work begins when the queue is flushed. Streams do not wait for each other by themselves.
     Lazy,
 }
 
-/// Functions that block, and everything that is offered by such.
+/// Blocking calls, and all optional features of a driver without queues.
 pub(crate) static SOUND: Twin =
     Twin { name: "sound", devices: 3, queues: Queues::No, alignment: 1, all: true };
 
-/// Queues as hardware has them, and everything else.
+/// Queues as hardware has them, and all optional features.
 pub(crate) static QUEUED: Twin =
     Twin { name: "sound_queued", devices: 3, queues: Queues::Eager, alignment: 1, all: true };
 
@@ -38,11 +38,11 @@ pub(crate) static QUEUED: Twin =
 pub(crate) static IN_WORDS: Twin =
     Twin { name: "sound_in_words", devices: 2, queues: Queues::No, alignment: 4, all: true };
 
-/// Queues that gather work until they are flushed, copies in words, and nothing else.
+/// Queues that gather work until they are flushed, copies in words, and no optional features.
 pub(crate) static LAZY: Twin =
     Twin { name: "sound_lazy", devices: 2, queues: Queues::Lazy, alignment: 4, all: false };
 
-/// One device with what every device can do.
+/// One device without optional features.
 pub(crate) static MINIMAL: Twin =
     Twin { name: "sound_minimal", devices: 1, queues: Queues::No, alignment: 1, all: false };
 

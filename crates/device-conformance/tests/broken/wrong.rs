@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::defect::Defect;
 
-/// The defect that this process has: its place in [`Defect::ALL`], counted from 1.
+/// The defect of this process: its index in [`Defect::ALL`], plus one.
 static PRESENT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the twins of this process have this defect.
@@ -12,18 +12,18 @@ pub(crate) fn wrong(defect: Defect) -> bool {
     PRESENT.load(Ordering::Relaxed) == defect as usize + 1
 }
 
-/// Whether they have any.
+/// Whether the twins of this process have any defect.
 pub(crate) fn is_any_wrong() -> bool {
     PRESENT.load(Ordering::Relaxed) > 0
 }
 
 impl Defect {
-    /// The twins of this process have it from now on.
+    /// Gives the twins of this process this defect.
     pub(crate) fn appear(self) {
         PRESENT.store(self as usize + 1, Ordering::Relaxed);
     }
 
-    /// Its name as that of a test: `short_writes`.
+    /// The name in tests: `short_writes`.
     pub(crate) fn name(self) -> String {
         let mut name = String::new();
         for letter in format!("{self:?}").chars() {
@@ -43,7 +43,7 @@ impl Defect {
 /// Declares the enum, and the list of all.
 macro_rules! defects {
     ($($(#[$doc:meta])+ $defect:ident,)+) => {
-        /// What a backend can do wrong. A process has one of them at most.
+        /// A defect of a backend. A process has at most one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Defect {
             $($(#[$doc])+ $defect,)+

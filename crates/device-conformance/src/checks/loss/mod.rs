@@ -1,4 +1,4 @@
-//! Lost devices: which calls report the loss, which devices go on, and what a reset restores.
+//! Lost devices: which calls report the loss, which devices still work, and what a reset restores.
 //!
 //! A device that offers `Fault::LoseDevice` has to support `reset`, because these checks share a process with all others.
 

@@ -1,4 +1,4 @@
-//! The other devices go on when one is lost.
+//! The other devices still work when one is lost.
 
 use device_registry::Device;
 

@@ -1,4 +1,4 @@
-//! Defects of devices: how many there are, what they are, and opening.
+//! Defects of devices: their count, their properties, and opening.
 
 use super::{Row, fails};
 use crate::defect::Defect::*;

@@ -1,4 +1,4 @@
-//! Defects of what comes when something fails: faults on order, loss, and what is held and declared.
+//! Defects of fault injection, loss, held memory and declared features.
 
 use super::{Row, fails, hangs};
 use crate::defect::Defect::*;
@@ -108,7 +108,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     fails(NothingIsSlow, &SOUND, &["errors::a_slow_device_is_right"]),
-    fails(QueryTellsNoErrors, &QUEUED, &["errors::told_by_query", "errors::told_once"]),
+    fails(QueryReportsNoErrors, &QUEUED, &["errors::told_by_query", "errors::told_once"]),
     fails(SkippedWorkIsForgotten, &QUEUED, &["loss::threads_that_wait_wake_up"]),
     hangs(
         SkippedWorkIsForgotten,

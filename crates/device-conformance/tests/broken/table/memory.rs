@@ -1,4 +1,4 @@
-//! Defects of memory: how much there is, allocations, and the end of it.
+//! Defects of memory: reported sizes, allocations, and running out of memory.
 
 use super::{Row, fails};
 use crate::defect::Defect::*;
@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[
             "messages::out_of_memory_tells_what_is_free",
         ],
     ),
-    fails(TellsBits, &SOUND, &["memory::all_of_it_can_be_used_up"]),
+    fails(ReportsBits, &SOUND, &["memory::all_of_it_can_be_used_up"]),
     fails(MeasuresByTakingAll, &SOUND, &["properties::memory_is_told_on_all_threads"]),
     fails(SumsInPlace, &SOUND, &["properties::memory_is_told_on_all_threads"]),
     fails(
@@ -145,7 +145,7 @@ pub(super) const ROWS: &[Row] = &[
     fails(OutOfMemoryWipes, &SOUND, &["memory::out_of_memory_touches_nothing"]),
     fails(FailedAllocationsLeak, &SOUND, &["memory::failed_allocations_do_not_leak"]),
     fails(OutOfMemoryAsksForMore, &SOUND, &["messages::out_of_memory_tells_what_was_asked"]),
-    fails(OutOfMemoryTellsTooMuch, &SOUND, &["messages::out_of_memory_tells_what_is_free"]),
+    fails(OutOfMemoryReportsTooMuch, &SOUND, &["messages::out_of_memory_tells_what_is_free"]),
     fails(OutOfMemoryShouts, &SOUND, &["messages::out_of_memory_reads_as_others"]),
     fails(
         OutOfMemorySaysNothing,

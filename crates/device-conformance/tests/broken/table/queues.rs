@@ -87,7 +87,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     fails(
-        ErrorsAreToldForEver,
+        ErrorsAreReportedForEver,
         &QUEUED,
         &[
             "errors::told_by_synchronize",

@@ -152,7 +152,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     fails(
-        CopiesWhenSomebodyReads,
+        CopiesOnTheNextRead,
         &SOUND,
         &[
             "copies::they_are_done_when_they_return",
