@@ -179,7 +179,7 @@ pub fn threads() -> Vec<String> {
     names
 }
 
-/// Waits until the [threads](threads) of this process satisfy a condition.
+/// Waits until the [threads] of this process satisfy a condition.
 ///
 /// # Panics
 ///
