@@ -15,7 +15,7 @@ fn events(criterion: &mut Criterion) {
         for (cores, place) in Cores::BOTH {
             let [stream, other] = [(); 2].map(|()| {
                 let stream = device.create_stream().expect("there is always another one");
-                cores.keep(|keep| stream.call(keep).expect("it is accepted"));
+                cores.keep(|keep| stream.host_call(keep).expect("it is accepted"));
                 stream
             });
             let record = || stream.record().expect("it is accepted");
@@ -31,7 +31,7 @@ fn events(criterion: &mut Criterion) {
             for (name, waiting) in [("on the same stream", &stream), ("on another stream", &other)] {
                 for count in [1, 100] {
                     let events = || {
-                        (0..count).for_each(|_| waiting.wait(&record()).expect("it is accepted"));
+                        (0..count).for_each(|_| waiting.wait_event(&record()).expect("it is accepted"));
                         synchronize(waiting);
                     };
                     let calls = || {
@@ -47,7 +47,7 @@ fn events(criterion: &mut Criterion) {
 
 /// An empty operation.
 fn call(stream: &Stream) {
-    stream.call(black_box(|| {})).expect("it is accepted");
+    stream.host_call(black_box(|| {})).expect("it is accepted");
 }
 
 fn synchronize(stream: &Stream) {

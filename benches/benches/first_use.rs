@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use device_registry::{Backend, BackendDescriptor, Group};
+use device_registry::backend::{Backend, BackendDescriptor};
+use device_registry::registry::Group;
 use device_registry_benches::never;
 
 static POINTS: [BackendDescriptor; 8] = [

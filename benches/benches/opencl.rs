@@ -103,7 +103,7 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         };
         beside(&mut group, "read", read, direct_read);
 
-        let copy = || other.copy_from(0, &buffer, 0..len).expect("it is all of both");
+        let copy = || other.copy_from(&buffer, 0..len, 0).expect("it is all of both");
         let direct_copy = || {
             // SAFETY: both are as long, and it is waited for.
             let event = unsafe { enqueue_copy_buffer(queue, plain, plain_other, 0, 0, len, 0, ptr::null()) };

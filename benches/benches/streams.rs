@@ -16,7 +16,7 @@ fn streams(criterion: &mut Criterion) {
         let device = device(name).expect("it is linked");
         let create = |number: usize| {
             let stream = device.create_stream().expect("there is always another one");
-            stream.call(move || keep_on(number % 2)).expect("it is accepted");
+            stream.host_call(move || keep_on(number % 2)).expect("it is accepted");
             stream
         };
         let streams: Vec<_> = (0..8).map(create).collect();
@@ -29,7 +29,7 @@ fn streams(criterion: &mut Criterion) {
 
 fn work(streams: &[Stream]) {
     for stream in streams.iter().cycle().take(OPERATIONS) {
-        stream.call(compute).expect("it is accepted");
+        stream.host_call(compute).expect("it is accepted");
     }
     streams.iter().for_each(|stream| stream.synchronize().expect("nothing fails"));
 }

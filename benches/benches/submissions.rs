@@ -18,7 +18,7 @@ fn devices() -> [Device; 2] {
 
 fn stream(device: Device, cores: Cores) -> Stream {
     let stream = device.create_stream().expect("there is always another one");
-    cores.keep(|keep| stream.call(keep).expect("it is accepted"));
+    cores.keep(|keep| stream.host_call(keep).expect("it is accepted"));
     stream
 }
 
@@ -47,7 +47,7 @@ trait Submit {
 
 impl Submit for Stream {
     fn call(&self, call: impl FnOnce() + Send + 'static) {
-        self.call(call).expect("it is accepted");
+        self.host_call(call).expect("it is accepted");
     }
 
     fn synchronize(&self) {

@@ -116,7 +116,7 @@ fn copies(criterion: &mut Criterion) {
         let mut back = vec![3_u8; len];
         let ours = || buffer.read(0, &mut back).expect("it is all of it");
         beside(&mut group, "read", ours, || native.read(&direct, &staging, &mut to));
-        let ours = || other.copy_from(0, &buffer, 0..len).expect("it is all of both");
+        let ours = || other.copy_from(&buffer, 0..len, 0).expect("it is all of both");
         beside(&mut group, "copy", ours, || native.wait(native.copy(&direct, &second)));
         assert!(to == bytes && back == bytes, "a copy that copies nothing is fast");
     }
@@ -127,7 +127,8 @@ fn submissions(criterion: &mut Criterion) {
     let stream = device.create_stream().expect("it is open");
     let mut group = criterion.benchmark_group("wgpu/submissions");
     let ours = || {
-        let submit = |launch: &device_registry::Launch<'_>| launch.stream_as::<WgpuStream>()?.submit([]);
+        let submit =
+            |launch: &device_registry::backend::Launch<'_>| launch.stream_as::<WgpuStream>()?.submit([]);
         stream.launch(&[], submit).expect("it is submitted");
         stream.synchronize().expect("nothing fails");
     };

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use device_registry::{HostMemory, open_windows};
+use device_registry::backend::{HostMemory, open_windows};
 
 fn copies(criterion: &mut Criterion) {
     for len in [64, 4 << 10, 256 << 10, 64 << 20] {

@@ -10,7 +10,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::Criterion;
-use device_registry::{BACKENDS, Backend, BackendDescriptor, Device, LoadFailure, backends};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::{Device, backends};
 
 pub use crate::beside::{beside, beside_timed};
 pub use crate::cores::{Cores, keep_on};
@@ -21,9 +22,9 @@ pub use crate::cores::{Cores, keep_on};
 macro_rules! link {
     (1 : $($digits:literal)*) => {
         const _: () = {
-            #[linkme::distributed_slice(device_registry::BACKENDS)]
-            static UNUSED: device_registry::BackendDescriptor =
-                device_registry::BackendDescriptor::new(concat!("unused_", $($digits),*), $crate::never);
+            #[linkme::distributed_slice(device_registry::backend::BACKENDS)]
+            static UNUSED: device_registry::backend::BackendDescriptor =
+                device_registry::backend::BackendDescriptor::new(concat!("unused_", $($digits),*), $crate::never);
         };
     };
     (7 : $($digits:literal)*) => { $crate::link!(@seven 1 : $($digits)*); };

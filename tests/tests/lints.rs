@@ -37,9 +37,9 @@ fn check(name: &'static str, subcommand: &str) -> Outcome {
     let backend = format!(
         "//! A backend.\n{STRICT}{}",
         r#"
-use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// A backend that is found.
     #[distributed_slice(BACKENDS)]
     pub static STRICT: BackendDescriptor = BackendDescriptor::new("strict", load);

@@ -9,7 +9,7 @@ device-registry = { path = \"@crates/device-registry\" }
 
 /// Enough for a backend; each mistake is added to it.
 const BACKEND: &str = "
-use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
 pub fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     Err(LoadFailure::unavailable(\"never\"))
@@ -23,32 +23,32 @@ fn main() {
 /// Each mistake, and a part of what is said about it.
 const MISTAKES: &[(&str, &str)] = &[
     (
-        "device_registry::entry_points! { pub static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
+        "device_registry::backend::entry_points! { pub static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
         "expected `#[distributed_slice(GROUP)]` on each entry point, found `pub`",
     ),
     (
-        "device_registry::entry_points! { #[distributed_slice] pub static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
+        "device_registry::backend::entry_points! { #[distributed_slice] pub static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
         "expected the group, as in `distributed_slice(GROUP)`",
     ),
     (
-        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] pub const X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
+        "device_registry::backend::entry_points! { #[distributed_slice(BACKENDS)] pub const X: BackendDescriptor = BackendDescriptor::new(\"x\", load); }",
         "expected `static`, found `const`",
     ),
     (
-        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load) }",
+        "device_registry::backend::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load) }",
         "expected `;` after the value of the static",
     ),
     (
-        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"My-GPU\", load); }",
+        "device_registry::backend::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"My-GPU\", load); }",
         "invalid name of an entry point: expected 1 to 32 bytes of a-z, 0-9 and _",
     ),
     (
-        "mod inner { use super::*; device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); } }",
+        "mod inner { use super::*; device_registry::backend::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); } }",
         "`entry_points!` must be at the root of the crate",
     ),
     (
-        "device_registry::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", || Ok(Box::new(7))); }",
-        "the trait `device_registry::Backend` is not implemented for",
+        "device_registry::backend::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", || Ok(Box::new(7))); }",
+        "the trait `device_registry::backend::Backend` is not implemented for",
     ),
     ("device_registry::autoload!(onyl device_a);", "expected `only a, b` or `except a, b`, found `onyl`"),
     ("device_registry::autoload!(only device-a);", "expected the name of a crate with underscores"),

@@ -1,6 +1,7 @@
 //! Whether a backend can be tested on this machine.
 
-use device_registry::{BackendErrorKind, Device, DeviceError, LoadError, State, backends, device};
+use device_registry::registry::{LoadError, State};
+use device_registry::{BackendErrorKind, Device, DeviceError, backends, device, device_count};
 
 /// Whether a backend can be tested on this machine.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Availability {
 }
 
 fn devices(backend: &str) -> Result<Vec<Device>, DeviceError> {
-    let count = device(backend)?.count()?;
+    let count = device_count(backend)?;
     (0..count).map(|ordinal| device(&format!("{backend}:{ordinal}"))).collect()
 }
 
@@ -50,9 +51,10 @@ pub(crate) fn unavailable_reason(error: &DeviceError) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use device_registry::{
-        Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice, backends,
+    use device_registry::backend::{
+        Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice,
     };
+    use device_registry::backends;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{Buffer, Device, DeviceProperties, Stream, device};
+use device_registry::{Buffer, Device, DeviceError, DeviceProperties, Stream, device, device_count};
 
 use crate::failure::{Failure, ensure, ensure_supported};
 use crate::fault_injection;
@@ -47,9 +47,14 @@ impl Context {
         free.ok_or_else(|| Failure::unsupported("the device does not report how much memory is free"))
     }
 
+    /// How many devices the backend has.
+    pub(crate) fn device_count(&self) -> Result<usize, DeviceError> {
+        device_count(self.device.name())
+    }
+
     /// Another device of the backend. If there is none, the check is unsupported.
     pub(crate) fn peer(&self) -> Result<Device, Failure> {
-        let count = self.device.count()?;
+        let count = self.device_count()?;
         ensure_supported!(count >= 2, "the backend has one device, and the check needs two");
         let next = (usize::from(self.device.index().unwrap_or(0)) + 1) % count;
         let peer = device(&format!("{}:{next}", self.device.name()))?;
@@ -100,7 +105,7 @@ impl Context {
 
 /// All devices of a device's backend.
 pub(crate) fn all_devices(of: Device) -> Result<Vec<Device>, Failure> {
-    (0..of.count()?).map(|ordinal| Ok(device(&format!("{}:{ordinal}", of.name()))?)).collect()
+    (0..device_count(of.name())?).map(|ordinal| Ok(device(&format!("{}:{ordinal}", of.name()))?)).collect()
 }
 
 /// Allocates memory on a device, and writes these bytes to it.

@@ -48,7 +48,8 @@ fn first_device(backend: &str, required: &BTreeSet<String>) -> Option<Device> {
 mod tests {
     use std::panic::catch_unwind;
 
-    use device_registry::{Backend, BackendDescriptor, LoadFailure, backends};
+    use device_registry::backend::{Backend, BackendDescriptor, LoadFailure};
+    use device_registry::backends;
 
     use super::*;
 

@@ -12,7 +12,7 @@ use crate::failure::{Failure, ensure};
 
 /// Makes the check unsupported unless the device offers fault injection.
 pub(crate) fn require(device: Device) -> Result<(), Failure> {
-    match device.clear_faults() {
+    match device.faults().and_then(|faults| faults.clear()) {
         Err(error) if error.kind() == Some(BackendErrorKind::Unsupported) => {
             Err(Failure::unsupported("the device does not offer fault injection"))
         }
@@ -23,7 +23,7 @@ pub(crate) fn require(device: Device) -> Result<(), Failure> {
 /// Injects a fault. A fault that the device does not offer makes the check unsupported.
 #[track_caller]
 pub(crate) fn inject(device: Device, fault: Fault) -> Result<(), Failure> {
-    match device.inject(fault) {
+    match device.faults().and_then(|faults| faults.inject(fault)) {
         Err(error) if error.kind() == Some(BackendErrorKind::Unsupported) => {
             Err(Failure::unsupported(format_args!("the device does not offer the fault {fault:?}")))
         }
@@ -42,7 +42,7 @@ pub(crate) fn fail_next_copy(device: Device) -> Result<(), Failure> {
 pub(crate) fn clean_up(device: Device) -> Result<(), Failure> {
     /// The most errors that a check may leave unreported, one for each stream.
     const MOST: usize = 1000;
-    match device.clear_faults() {
+    match device.faults().and_then(|faults| faults.clear()) {
         Err(error) if error.kind() != Some(BackendErrorKind::Unsupported) => return Err(error.into()),
         _ => {}
     }

@@ -94,8 +94,9 @@ mod tests {
     use std::panic::catch_unwind;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use device_registry::{
-        Backend, BackendDescriptor, BackendError, Device, DeviceProperties, LoadFailure, OpenedDevice,
+    use device_registry::Device;
+    use device_registry::backend::{
+        Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice,
     };
 
     use super::*;

@@ -25,12 +25,12 @@ fn main() -> Result<(), DeviceError> {
     let b1 = d1.allocate(6)?;
     b1.write(0, &bytes(1, 6))?;
     let b2 = b0.slice(2..8)?;
-    s0.call(|| std::thread::sleep(std::time::Duration::from_micros(500)))?;
+    s0.host_call(|| std::thread::sleep(std::time::Duration::from_micros(500)))?;
     s0.fill(&b0, 0..8, &[0x11, 0x22])?;
     let r0 = s0.read(&b2, 0..2)?;
     s0.write(&b2, 1, bytes(2, 4))?;
     let e0 = s0.record()?;
-    s2.wait(&e0)?;
+    s2.wait_event(&e0)?;
     s2.copy(&b2, 1..5, &b1, 2)?;
     let r1 = s2.read(&b1, 2..6)?;
     drop(b2);
@@ -38,7 +38,7 @@ fn main() -> Result<(), DeviceError> {
     e1.synchronize()?;
     assert_eq!(content(&b1.slice(0..2)?)?, [0x3d, 0xa3]);
     b1.write(0, &bytes(3, 1))?;
-    b0.copy_from(7, &b1, 0..1)?;
+    b0.copy_from(&b1, 0..1, 7)?;
     b1.fill(0..6, &[0x33])?;
     s0.synchronize()?;
     s2.synchronize()?;

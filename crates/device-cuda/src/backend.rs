@@ -1,6 +1,6 @@
 //! The backend: how many devices there are, and how one is opened.
 
-use device_registry::{Backend, BackendError, DeviceProperties, LoadFailure, OpenedDevice};
+use device_registry::backend::{Backend, BackendError, DeviceProperties, LoadFailure, OpenedDevice};
 
 use crate::device::Driver;
 use crate::error::CudaError;

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
-use device_registry::{BackendError, BackendErrorKind};
+use device_registry::backend::{BackendError, BackendErrorKind};
 
 use crate::error::{CudaError, DEVICE_UNAVAILABLE};
 use crate::library::Functions;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{
-    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, HostBuffer, Memory, MemoryInfo, Pattern,
-    Span, StreamDriver, StreamOptions,
+use device_registry::backend::{
+    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, FillPattern, HostBuffer, Memory,
+    MemoryInfo, Span, StreamDriver, StreamOptions,
 };
 
 use crate::context::Context;
@@ -125,7 +125,7 @@ impl DeviceDriver for Driver {
         self.perform(|stream| stream.copy(source, destination))
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         self.perform(|stream| stream.fill(destination, pattern))
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cudarc::driver::sys::CUresult;
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::library::describe;
 

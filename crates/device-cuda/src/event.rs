@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
-use device_registry::{BackendError, EventDriver, EventOptions};
+use device_registry::backend::{BackendError, EventDriver, EventOptions};
 
 use crate::context::Context;
 use crate::error::{CudaError, NOT_READY};
@@ -28,9 +28,10 @@ impl CudaEvent {
         stream: CUstream,
         options: &EventOptions,
     ) -> Result<Self, BackendError> {
-        let flags = match options.timed {
-            true => CUevent_flags::CU_EVENT_DEFAULT,
-            false => CUevent_flags::CU_EVENT_DISABLE_TIMING,
+        let flags = if options.timed {
+            CUevent_flags::CU_EVENT_DEFAULT
+        } else {
+            CUevent_flags::CU_EVENT_DISABLE_TIMING
         };
         let current = context.enter()?;
         let mut event = std::ptr::null_mut();

@@ -12,7 +12,7 @@ mod properties;
 mod reads;
 mod stream;
 
-use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
 pub use cudarc;
 
@@ -21,7 +21,7 @@ pub use crate::event::CudaEvent;
 pub use crate::memory::CudaMemory;
 pub use crate::native::{CudaDevice, CudaStream};
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// The backend `cuda`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static CUDA: BackendDescriptor = BackendDescriptor::new("cuda", load);

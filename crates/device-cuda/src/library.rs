@@ -13,7 +13,7 @@ use cudarc::driver::sys;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUresult, CUstream, CUuuid,
 };
-use device_registry::LoadFailure;
+use device_registry::backend::LoadFailure;
 
 use crate::error::{CudaError, SUCCESS};
 

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_PORTABLE, CUcontext, CUdeviceptr};
-use device_registry::{BackendError, HostBuffer, Memory, Span};
+use device_registry::backend::{BackendError, HostBuffer, Memory, Span};
 
 use crate::context::Context;
 use crate::error::OUT_OF_MEMORY;
@@ -29,12 +29,11 @@ impl CudaMemory {
                 // SAFETY: the context is current, and the places are there.
                 let told = unsafe { current.cuda().cuMemGetInfo_v2(&mut free, &mut total) }.is_ok();
                 // What is longer than all memory does not fit either, whatever the driver says of such a number.
-                match error.code == OUT_OF_MEMORY || told && len > total {
-                    true => {
-                        let free = told.then_some(free as u64);
-                        Err(BackendError::out_of_memory(len as u64, free).with_source(error))
-                    }
-                    false => Err(error.into()),
+                if error.code == OUT_OF_MEMORY || told && len > total {
+                    let free = told.then_some(free as u64);
+                    Err(BackendError::out_of_memory(len as u64, free).with_source(error))
+                } else {
+                    Err(error.into())
                 }
             }
         }

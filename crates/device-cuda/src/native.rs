@@ -4,19 +4,19 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUcontext, CUstream};
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::context::Context;
 use crate::stream::Handle;
 
 /// A device `cuda:…` that is open: what a program gets from
 /// [`Device::with_driver`](device_registry::Device::with_driver), and a kernel from
-/// [`Launch::driver_as`](device_registry::Launch::driver_as).
+/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as).
 ///
 /// It is not the driver: the functions that rely on the checks of the core are out of reach.
 ///
 /// ```compile_fail,E0277
-/// fn is_driver<D: device_registry::DeviceDriver>() {}
+/// fn is_driver<D: device_registry::backend::DeviceDriver>() {}
 /// is_driver::<device_cuda::CudaDevice>();
 /// ```
 pub struct CudaDevice {
@@ -58,12 +58,12 @@ impl CudaDevice {
 }
 
 /// A queue of a device `cuda:…`: what a kernel gets from
-/// [`Launch::stream_as`](device_registry::Launch::stream_as).
+/// [`Launch::stream_as`](device_registry::backend::Launch::stream_as).
 ///
 /// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
 ///
 /// ```compile_fail,E0277
-/// fn is_driver<D: device_registry::StreamDriver>() {}
+/// fn is_driver<D: device_registry::backend::StreamDriver>() {}
 /// is_driver::<device_cuda::CudaStream>();
 /// ```
 pub struct CudaStream(Arc<Handle>);

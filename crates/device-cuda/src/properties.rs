@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUuuid};
-use device_registry::{BackendError, DeviceKind, DeviceProperties, DeviceUuid};
+use device_registry::backend::{BackendError, DeviceKind, DeviceProperties, DeviceUuid};
 
 use crate::context;
 use crate::library::Functions;

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use cudarc::driver::sys::CUstreamCaptureMode;
-use device_registry::{BackendError, BackendErrorKind, Completion, HostBuffer};
+use device_registry::backend::{BackendError, BackendErrorKind, Completion, HostBuffer};
 
 use crate::error::{CudaError, DEINITIALIZED};
 use crate::library::Functions;

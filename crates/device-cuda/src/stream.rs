@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUstream, CUstream_flags};
-use device_registry::{
-    BackendError, BackendErrorKind, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Priority,
+use device_registry::backend::{
+    BackendError, BackendErrorKind, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Priority,
     Span, StreamDriver, StreamOptions,
 };
 
@@ -201,7 +201,7 @@ impl StreamDriver for Queue {
 
     /// Patterns of 8 and 16 bytes are left to the core, which writes some and doubles them by copies. The driver has no
     /// function for them, and whether a pitch of 8 bytes is allowed everywhere where it fills rows is not determined.
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let (_, to) = place(destination)?;
         let current = self.enter()?;
         let (cuda, stream, len) = (current.cuda(), self.stream(), destination.len());
@@ -231,7 +231,7 @@ impl StreamDriver for Queue {
         Ok(Box::new(CudaEvent::record(&self.handle().context, self.stream(), options)?))
     }
 
-    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+    fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let event: &dyn Any = event;
         let event: &CudaEvent = event
             .downcast_ref()

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use device_conformance::process;
-use device_registry::{BackendErrorKind, LoadError, backends, device};
+use device_registry::registry::LoadError;
+use device_registry::{BackendErrorKind, backends, device};
 
 mod child;
 

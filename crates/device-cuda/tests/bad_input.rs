@@ -68,7 +68,7 @@ fn ranges_outside_and_buffers_of_others_never_reach_the_driver() {
         assert!(matches!(buffer.write(99, b"ab"), Err(DeviceError::OutOfRange { .. })));
         assert!(matches!(stream.fill(&buffer, 90..101, &[1]), Err(DeviceError::OutOfRange { .. })));
         assert!(matches!(stream.launch(&[&foreign], |_| Ok(())), Err(DeviceError::OtherDevice { .. })));
-        assert!(matches!(buffer.copy_from(1, &buffer, 0..50), Err(DeviceError::Overlap { .. })));
+        assert!(matches!(buffer.copy_from(&buffer, 0..50, 1), Err(DeviceError::Overlap { .. })));
         // Copies between devices are what both can do.
         foreign.fill(.., &[7]).unwrap();
         stream.copy(&foreign, .., &buffer, 0).unwrap();
@@ -121,7 +121,7 @@ fn a_failure_in_queued_work_loses_the_device_and_answers_every_read() {
             stream.fill(&buffer, .., &[round])?;
             reads.push(stream.read(&buffer, ..)?);
         }
-        reads.push(stream.read_to(&buffer, 0, pinned)?);
+        reads.push(stream.read_into(&buffer, 0, pinned)?);
         let event = stream.record()?;
         for read in reads {
             let answer = read.wait_timeout(Duration::from_secs(5));
@@ -216,7 +216,7 @@ fn the_context_that_others_made_current_to_a_thread_stays_so() {
             buffer.write(0, &[1; 8]).unwrap();
             let event = stream.record().unwrap();
             stream.read(&buffer, ..).unwrap().wait().unwrap();
-            stream.wait(&event).unwrap();
+            stream.wait_event(&event).unwrap();
             assert!(stream.query().is_ok() && device.memory_info().is_ok());
             drop((buffer, stream, event, device.allocate_host(8).unwrap()));
             // What is due is dropped by a call.

@@ -36,8 +36,9 @@ fn a_kernel_works_in_the_order_of_a_stream_on_parts_of_buffers() {
     stream.write(&a, 16, HostBuffer::from(numbers(|i| i as f32))).unwrap();
     stream.write(&b, 16, HostBuffer::from(numbers(|i| 2.0 * i as f32))).unwrap();
     let parts = [&a, &b, &c].map(|buffer| buffer.slice(part.clone()).unwrap());
-    let kernel =
-        |launch: &device_registry::Launch<'_>| kernel::launch(launch, kernel::ADD, "add", COUNT as u32);
+    let kernel = |launch: &device_registry::backend::Launch<'_>| {
+        kernel::launch(launch, kernel::ADD, "add", COUNT as u32)
+    };
     stream.launch(&[&parts[0], &parts[1], &parts[2]], kernel).unwrap();
     let sum = stream.read(&c, part).unwrap().wait().unwrap();
     assert!(*sum == numbers(|i| 3.0 * i as f32)[..], "the sums differ");

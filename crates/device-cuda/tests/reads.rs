@@ -49,7 +49,7 @@ fn held() -> (Device, Buffer, Stream) {
 
 /// A read into pinned memory.
 fn read(device: Device, buffer: &Buffer, stream: &Stream) -> Result<Pending, DeviceError> {
-    stream.read_to(buffer, 0, device.allocate_host(16).unwrap())
+    stream.read_into(buffer, 0, device.allocate_host(16).unwrap())
 }
 
 /// The device does all that it did before.

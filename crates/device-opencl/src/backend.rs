@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cl3::device::{CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
 use cl3::types::{cl_device_id, cl_device_type, cl_platform_id};
-use device_registry::{Backend, BackendError, DeviceProperties, OpenedDevice};
+use device_registry::backend::{Backend, BackendError, DeviceProperties, OpenedDevice};
 
 use crate::device::Driver;
 use crate::error::call_error;

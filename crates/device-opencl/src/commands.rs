@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cl3::event::CL_COMPLETE;
 use cl3::types::cl_int;
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::error::call_error;
 use crate::event;

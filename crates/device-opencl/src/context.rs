@@ -6,7 +6,7 @@ use std::ptr;
 
 use cl3::context::{CL_CONTEXT_PLATFORM, cl_context_properties};
 use cl3::types::{cl_context, cl_device_id, cl_platform_id};
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::error::{Status, call_error};
 
@@ -58,9 +58,10 @@ impl Drop for Context {
 unsafe extern "C" fn notify(message: *const c_char, _: *const c_void, _: usize, ordinal: *mut c_void) {
     let ordinal = ordinal.addr();
     // A logger is somebody else's code, and nothing may unwind into a driver.
-    let logged = catch_unwind(|| match message.is_null() {
-        true => log::warn!("`opencl:{ordinal}` reports something without a message"),
-        false => {
+    let logged = catch_unwind(|| {
+        if message.is_null() {
+            log::warn!("`opencl:{ordinal}` reports something without a message")
+        } else {
             // SAFETY: OpenCL gives a text that ends with a zero, valid for the call.
             let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
             log::warn!("`opencl:{ordinal}` reports: {}", message.trim_end());

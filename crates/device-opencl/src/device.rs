@@ -12,9 +12,9 @@ use cl3::ext::{
 };
 use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, cl_mem_flags, create_buffer};
 use cl3::types::{cl_command_queue, cl_device_id, cl_event, cl_int, cl_platform_id};
-use device_registry::{
-    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, HostBuffer, Memory,
-    MemoryInfo, Pattern, Priority, Span, StreamDriver, StreamOptions,
+use device_registry::backend::{
+    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FillPattern, HostBuffer,
+    Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
 };
 
 use crate::context::Context;
@@ -72,14 +72,14 @@ impl Driver {
         list.push(0);
         // SAFETY: the device is the context's, and `native` keeps that.
         let without_hints = || unsafe { create_command_queue(context, device, profiling) };
-        let created = match self.facts.version >= (2, 0) {
-            // SAFETY: the device is the context's, which `native` keeps, and the list ends with a zero.
-            true => match unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) } {
+        let created = if self.facts.version >= (2, 0) {
+            match unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) } {
                 // The loader may be older than the device.
                 Err(DLOPEN_FUNCTION_NOT_AVAILABLE) => without_hints(),
                 created => created,
-            },
-            false => without_hints(),
+            }
+        } else {
+            without_hints()
         };
         let queue = created.map_err(|status| call_error("clCreateCommandQueue", status))?;
         // SAFETY: it was just made, with one reference.
@@ -238,7 +238,7 @@ impl DeviceDriver for Driver {
         }
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let (to, offset, len) = OpenClMemory::place(destination)?;
         let pattern = pattern.as_bytes();
         // SAFETY: the core has checked that the range lies inside and consists of whole patterns, and the pattern is

@@ -5,7 +5,7 @@ use std::fmt;
 
 use cl3::error_codes::*;
 use cl3::types::cl_int;
-use device_registry::{BackendError, BackendErrorKind};
+use device_registry::backend::{BackendError, BackendErrorKind};
 
 /// What a call to OpenCL that was refused, or a command that failed, is to a program: for kernels, which make calls of
 /// their own.

@@ -10,7 +10,7 @@ use cl3::event::{
 };
 use cl3::info_type::InfoType;
 use cl3::types::{cl_event, cl_int};
-use device_registry::{BackendError, EventDriver};
+use device_registry::backend::{BackendError, EventDriver};
 
 use crate::commands::Commands;
 use crate::context::Context;

@@ -14,7 +14,7 @@ mod program;
 mod properties;
 mod stream;
 
-use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
 /// The functions, types and constants of OpenCL, as this crate uses them, for kernels.
 pub use cl3;
@@ -24,7 +24,7 @@ pub use crate::memory::OpenClMemory;
 pub use crate::native::{OpenClDevice, OpenClStream};
 pub use crate::program::OpenClProgram;
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// The backend `opencl`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static OPENCL: BackendDescriptor = BackendDescriptor::new("opencl", load);

@@ -4,7 +4,7 @@ use std::env;
 
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE};
 use cl3::types::cl_platform_id;
-use device_registry::LoadFailure;
+use device_registry::backend::LoadFailure;
 
 use crate::error::{Status, call_error};
 

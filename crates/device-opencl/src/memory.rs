@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cl3::command_queue::{CL_BLOCKING, enqueue_map_buffer, enqueue_unmap_mem_object, flush};
 use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer};
 use cl3::types::cl_mem;
-use device_registry::{BackendError, BackendErrorKind, HostBuffer, Memory, Span};
+use device_registry::backend::{BackendError, BackendErrorKind, HostBuffer, Memory, Span};
 
 use crate::context::Context;
 use crate::error::{Status, allocation_error};
@@ -16,8 +16,8 @@ use crate::handle::Handle;
 
 /// The memory behind a buffer on a device of `opencl`.
 ///
-/// A kernel gets it by [`Span::memory_as`](device_registry::Span::memory_as), and finds its bytes
-/// [`offset`](device_registry::Span::offset) bytes into the [`buffer`](Self::buffer). Buffers have no address that could
+/// A kernel gets it by [`Span::memory_as`](device_registry::backend::Span::memory_as), and finds its bytes
+/// [`offset`](device_registry::backend::Span::offset) bytes into the [`buffer`](Self::buffer). Buffers have no address that could
 /// be added to: a kernel takes the offset as an argument beside the buffer.
 pub struct OpenClMemory {
     buffer: Handle,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cl3::types::{cl_command_queue, cl_context, cl_device_id};
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::context::Context;
 use crate::handle::Handle;
@@ -14,12 +14,12 @@ use crate::program::OpenClProgram;
 /// An open device: a context of its own with one device in it.
 ///
 /// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
-/// [`Launch::driver_as`](device_registry::Launch::driver_as).
+/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as).
 ///
 /// It is not the driver: the functions that rely on the checks of the core are out of reach.
 ///
 /// ```compile_fail,E0277
-/// fn is_driver<D: device_registry::DeviceDriver>() {}
+/// fn is_driver<D: device_registry::backend::DeviceDriver>() {}
 /// is_driver::<device_opencl::OpenClDevice>();
 /// ```
 pub struct OpenClDevice(Arc<Context>);
@@ -64,13 +64,13 @@ impl fmt::Debug for OpenClDevice {
 
 /// A stream of a device.
 ///
-/// A kernel gets it by [`Launch::stream_as`](device_registry::Launch::stream_as), and enqueues to its
+/// A kernel gets it by [`Launch::stream_as`](device_registry::backend::Launch::stream_as), and enqueues to its
 /// [queue](Self::command_queue).
 ///
 /// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
 ///
 /// ```compile_fail,E0277
-/// fn is_driver<D: device_registry::StreamDriver>() {}
+/// fn is_driver<D: device_registry::backend::StreamDriver>() {}
 /// is_driver::<device_opencl::OpenClStream>();
 /// ```
 pub struct OpenClStream(Handle);

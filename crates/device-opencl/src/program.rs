@@ -6,7 +6,7 @@ use std::ptr;
 use cl3::error_codes::CL_BUILD_PROGRAM_FAILURE;
 use cl3::program::{CL_PROGRAM_BUILD_LOG, build_program, create_program_with_source, get_program_build_data};
 use cl3::types::{cl_int, cl_program};
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::context::Context;
 use crate::error::{Status, call_error};

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cl3::command_queue::*;
 use cl3::event::{CL_COMPLETE, set_event_callback};
 use cl3::types::{cl_command_queue, cl_event, cl_int};
-use device_registry::{
-    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+use device_registry::backend::{
+    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
 
 use crate::commands::Commands;
@@ -128,7 +128,7 @@ impl StreamDriver for Queue {
         Ok(())
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let (to, offset, len) = OpenClMemory::place(destination)?;
         let pattern = pattern.as_bytes();
         let start: *const c_void = pattern.as_ptr().cast();
@@ -149,7 +149,7 @@ impl StreamDriver for Queue {
         Ok(Box::new(OpenClEvent::new(marker, number, &self.commands, &self.context)))
     }
 
-    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+    fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let event: &dyn Any = event;
         let event: &OpenClEvent =
             event.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;

@@ -10,7 +10,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use device_conformance::process;
-use device_registry::{Backend, BackendErrorKind, DeviceError, LoadError, backends, device};
+use device_registry::backend::{Backend, BackendErrorKind};
+use device_registry::registry::LoadError;
+use device_registry::{DeviceError, backends, device};
 
 use crate::child::CHILD;
 

@@ -83,7 +83,7 @@ fn ranges_and_buffers_that_do_not_fit_are_refused_before_opencl_sees_them() {
     assert!(buffer.write(1, &[0; 8]).is_err());
     assert!(buffer.read(usize::MAX, &mut [0]).is_err());
     assert!(buffer.fill(0..9, &[0]).is_err());
-    assert!(buffer.copy_from(0, &foreign, 1..9).is_err());
+    assert!(buffer.copy_from(&foreign, 1..9, 0).is_err());
     let stream = opencl.create_stream().unwrap();
     assert!(stream.write(&buffer, 8, [1]).is_err());
     assert!(stream.write(&foreign, 0, [1]).is_err());
@@ -100,7 +100,7 @@ fn a_kernel_on_another_device_is_told_that_it_is_no_opencl() {
     assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Unsupported));
     stream.launch(&[&buffer], |launch| launch.stream_as::<OpenClStream>().map(drop)).unwrap();
     assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Unsupported));
-    let memory = |span: &device_registry::Span| span.memory_as::<OpenClMemory>().map(drop);
+    let memory = |span: &device_registry::backend::Span| span.memory_as::<OpenClMemory>().map(drop);
     stream.launch(&[&buffer], move |launch| memory(launch.spans()[0].as_ref().unwrap())).unwrap();
     assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Invalid));
 }
@@ -336,7 +336,7 @@ fn a_read_without_a_callback_is_waited_for_before_its_bytes_are_freed() {
     standin::order("refuses", "clSetEventCallback:-6");
     let pinned = device.allocate_host(4).unwrap();
     let live = standin::live();
-    let refused = stream.read_to(&buffer, 0, pinned);
+    let refused = stream.read_into(&buffer, 0, pinned);
     assert_eq!(standin::delayed(), 0);
     assert!(refused.map(drop).unwrap_err().to_string().contains("clSetEventCallback"));
     assert!(standin::live() < live, "the bytes were not freed");
@@ -345,7 +345,7 @@ fn a_read_without_a_callback_is_waited_for_before_its_bytes_are_freed() {
     let pinned = device.allocate_host(4).unwrap();
     let live = standin::live();
     standin::order("refuses", "clSetEventCallback:-6,clWaitForEvents:-9999");
-    assert!(stream.read_to(&buffer, 0, pinned).is_err());
+    assert!(stream.read_into(&buffer, 0, pinned).is_err());
     standin::order("refuses", "");
     stream.synchronize().unwrap();
     assert_eq!(standin::live(), live, "the bytes were freed");
@@ -363,7 +363,7 @@ fn what_a_failed_read_may_still_write_to_is_not_freed() {
         let live = standin::live();
         standin::order("delays", "clEnqueueReadBuffer:300");
         standin::order("fails", outcome);
-        let read = stream.read_to(&buffer, 0, pinned).unwrap().wait();
+        let read = stream.read_into(&buffer, 0, pinned).unwrap().wait();
         standin::order("fails", "");
         standin::order("delays", "");
         assert_eq!(read.is_err(), !outcome.is_empty());
@@ -390,7 +390,7 @@ fn what_blocks_tells_of_its_own_command() {
         ("clEnqueueWriteBuffer", |_, buffer| buffer.write(0, &[1])),
         ("clEnqueueReadBuffer", |_, buffer| buffer.read(0, &mut [1])),
         ("clEnqueueFillBuffer", |_, buffer| buffer.fill(.., &[1])),
-        ("clEnqueueCopyBuffer", |device, buffer| buffer.copy_from(0, &device.allocate(4)?, ..)),
+        ("clEnqueueCopyBuffer", |device, buffer| buffer.copy_from(&device.allocate(4)?, .., 0)),
     ];
     for (function, call) in calls {
         // The fill of an allocation is not meant.
@@ -549,8 +549,8 @@ fn events_are_waited_for_in_the_queue_within_a_device_and_by_the_host_elsewhere(
     let [one, other] = ["opencl:0", "opencl:1"].map(|name| device(name).unwrap().create_stream().unwrap());
     let [here, elsewhere] = [one.record().unwrap(), other.record().unwrap()];
     standin::order("refuses", "clEnqueueBarrierWithWaitList:-9999");
-    assert_eq!(error_kind(one.wait(&here)), Some(BackendErrorKind::Other), "the queue was not asked");
-    one.wait(&elsewhere).unwrap();
+    assert_eq!(error_kind(one.wait_event(&here)), Some(BackendErrorKind::Other), "the queue was not asked");
+    one.wait_event(&elsewhere).unwrap();
     one.synchronize().unwrap();
 }
 
@@ -569,7 +569,7 @@ fn whatever_was_made_is_released_also_where_it_failed() {
                 for _ in 0..100 {
                     stream.write(&buffer, 0, [1; 4]).unwrap_or(());
                     drop(stream.read(&buffer, ..));
-                    stream.wait(&stream.record()?)?;
+                    stream.wait_event(&stream.record()?)?;
                 }
                 buffer.write(0, &pinned)?;
                 stream.synchronize()

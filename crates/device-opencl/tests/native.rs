@@ -12,7 +12,8 @@ use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
 use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
 use device_opencl::cl3::types::{cl_int, cl_kernel};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
-use device_registry::{BackendError, BackendErrorKind, DeviceError, Launch, Span};
+use device_registry::DeviceError;
+use device_registry::backend::{BackendError, BackendErrorKind, Launch, Span};
 
 use crate::child::CHILD;
 

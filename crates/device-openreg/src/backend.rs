@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device_registry::{
+use device_registry::backend::{
     Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, Fault, FaultInjector, OpenedDevice,
     PciAddress,
 };
@@ -80,7 +80,7 @@ fn pci(ordinal: usize) -> Result<PciAddress, BackendError> {
 
 #[cfg(test)]
 mod tests {
-    use device_registry::DeviceDriver;
+    use device_registry::backend::DeviceDriver;
 
     use super::*;
 
@@ -104,7 +104,7 @@ mod tests {
         let backend = backend(&[Fault::FailAllocation { nth: 1 }, Fault::Slow { by: slow }]);
         let allocate = |ordinal| {
             let start = std::time::Instant::now();
-            let options = device_registry::AllocateOptions::new(1);
+            let options = device_registry::backend::AllocateOptions::new(1);
             let result = backend.device(ordinal).unwrap().allocate(&options).map(drop);
             assert!(start.elapsed() >= slow, "it stays as slow as it is");
             result.is_ok()

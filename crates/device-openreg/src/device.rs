@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, FaultInjector, Memory, MemoryInfo, Pattern, Span,
+use device_registry::backend::{
+    AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, Memory, MemoryInfo, Span,
     open_windows,
 };
 
@@ -90,7 +90,7 @@ impl DeviceDriver for OpenRegDevice {
         Ok(())
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         self.faults.before(Operation::Fill)?;
         let memory = destination.memory_as::<OpenRegMemory>()?;
         pattern.fill(&mut memory.bytes()?.write(destination.range())?);

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{BackendError, BackendErrorKind, Fault, FaultInjector};
+use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
 
 /// What a device is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

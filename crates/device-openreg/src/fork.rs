@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 /// How many forks lie between this process and the one that called [`Process::current`] first.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -22,11 +22,10 @@ impl Process {
     ///
     /// If the C library does not have the memory to report forks.
     pub(crate) fn current() -> Result<Self, BackendError> {
-        match are_counted() {
-            true => Ok(Self(FORKS.load(Ordering::Relaxed))),
-            false => {
-                Err(BackendError::unavailable("the C library has no memory to report forks of the process"))
-            }
+        if are_counted() {
+            Ok(Self(FORKS.load(Ordering::Relaxed)))
+        } else {
+            Err(BackendError::unavailable("the C library has no memory to report forks of the process"))
         }
     }
 

@@ -28,12 +28,12 @@ mod plain;
 mod pool;
 mod settings;
 
-use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
 pub use crate::location::{Location, locate};
 pub use crate::memory::OpenRegMemory;
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// The backend `openreg`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static OPENREG: BackendDescriptor = BackendDescriptor::new("openreg", load);

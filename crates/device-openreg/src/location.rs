@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::mapping::Process;
 use crate::pool::Pool;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use device_registry::{BackendError, HostMemory};
+use device_registry::backend::{BackendError, HostMemory};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use device_registry::{BackendError, HostMemory, Memory};
+use device_registry::backend::{BackendError, HostMemory, Memory};
 
 use crate::faults::Faults;
 use crate::pool::Block;
@@ -21,7 +21,8 @@ use crate::pool::Block;
 ///
 /// ```
 /// use device_openreg::OpenRegMemory;
-/// use device_registry::{BackendError, Span, device, open_windows};
+/// use device_registry::backend::{BackendError, Span, open_windows};
+/// use device_registry::device;
 ///
 /// device_registry::autoload!();
 ///
@@ -68,7 +69,7 @@ impl OpenRegMemory {
 
     /// The bytes, to be read and written through windows.
     ///
-    /// A thread opens all windows of one operation together, by [`open_windows`](device_registry::open_windows). They
+    /// A thread opens all windows of one operation together, by [`open_windows`](device_registry::backend::open_windows). They
     /// nest, without waiting, as [`HostMemory`] says; what is written to can be in one of them only. How many are open is
     /// [`HostMemory::window_count`].
     ///
@@ -90,7 +91,7 @@ impl OpenRegMemory {
     }
 
     /// The address of the first byte, a multiple of 256. All memory there is, on all devices, has its own. The bytes
-    /// of a [`Span`](device_registry::Span) begin [`offset`](device_registry::Span::offset) bytes further.
+    /// of a [`Span`](device_registry::backend::Span) begin [`offset`](device_registry::backend::Span::offset) bytes further.
     ///
     /// It is a number to be shown, compared, computed with and [found again](crate::locate), as the addresses of a real
     /// device are: what reads or writes there on the host ends the process, by SIGSEGV on Linux.

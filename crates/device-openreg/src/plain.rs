@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device_registry::{BackendError, HostMemory};
+use device_registry::backend::{BackendError, HostMemory};
 
 /// Addresses that go to no bytes.
 pub(crate) struct Mapping {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device_registry::{BackendError, BackendErrorKind, HostMemory};
+use device_registry::backend::{BackendError, BackendErrorKind, HostMemory};
 
 use crate::allocator::Allocator;
 use crate::mapping::Mapping;
@@ -112,11 +112,12 @@ impl Block {
     ///
     /// In a child of the process by `fork`, where they are not mapped.
     pub(crate) fn bytes(&self) -> Result<&HostMemory, BackendError> {
-        match self.place.pool.is_of_this_process() {
-            true => Ok(&self.bytes),
-            false => Err(BackendError::invalid(
+        if self.place.pool.is_of_this_process() {
+            Ok(&self.bytes)
+        } else {
+            Err(BackendError::invalid(
                 "the memory belongs to the process that this one was forked from, and cannot be reached here",
-            )),
+            ))
         }
     }
 

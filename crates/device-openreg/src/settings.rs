@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use device_registry::{Fault, LoadFailure};
+use device_registry::backend::{Fault, LoadFailure};
 
 pub(crate) const DEVICES: &str = "OPENREG_DEVICES";
 pub(crate) const MEMORY: &str = "OPENREG_MEMORY";

@@ -25,7 +25,7 @@ fn filled(device: Device, byte: u8) -> Buffer {
 /// Holds a stream up until what is returned is dropped.
 fn hold(stream: &Stream) -> mpsc::Sender<()> {
     let (held, hold) = mpsc::channel::<()>();
-    stream.call(move || hold.recv().unwrap_or_default()).unwrap();
+    stream.host_call(move || hold.recv().unwrap_or_default()).unwrap();
     held
 }
 
@@ -88,7 +88,7 @@ fn a_stream_waits_for_what_was_recorded_and_not_for_what_is_recorded_later() {
     let filled = produces.record().unwrap();
     let _later_held = hold(&produces);
     let _later = produces.record().unwrap();
-    waits.wait(&filled).unwrap();
+    waits.wait_event(&filled).unwrap();
     let read = waits.read(&buffer, 0..64).unwrap();
     thread::sleep(WHILE);
     assert!(!read.is_ready());
@@ -107,7 +107,7 @@ fn several_streams_wait_for_one_event_of_another_device() {
         .into_iter()
         .map(|index| {
             let (stream, copy) = (stream(index), filled(openreg(index), 0));
-            stream.wait(&event).unwrap();
+            stream.wait_event(&event).unwrap();
             stream.copy(&source, 0..64, &copy, 0).unwrap();
             stream.read(&copy, 0..64).unwrap()
         })
@@ -124,9 +124,9 @@ fn two_streams_that_take_turns_see_each_others_work() {
     let (a, b) = (filled(openreg(1), 0), filled(openreg(1), 0));
     for round in 1..=100_u8 {
         first.fill(&a, 0..64, &[round]).unwrap();
-        second.wait(&first.record().unwrap()).unwrap();
+        second.wait_event(&first.record().unwrap()).unwrap();
         second.copy(&a, 0..64, &b, 0).unwrap();
-        first.wait(&second.record().unwrap()).unwrap();
+        first.wait_event(&second.record().unwrap()).unwrap();
     }
     assert_eq!(*first.read(&b, 0..64).unwrap().wait().unwrap(), [100; 64]);
 }
@@ -135,7 +135,7 @@ fn two_streams_that_take_turns_see_each_others_work() {
 fn the_time_between_two_events_is_that_of_the_work_between_them() {
     let stream = stream(0);
     let start = timed(&stream);
-    stream.call(|| thread::sleep(WHILE)).unwrap();
+    stream.host_call(|| thread::sleep(WHILE)).unwrap();
     let end = timed(&stream);
     // It waits for both.
     let elapsed = end.elapsed_since(&start).unwrap();
@@ -170,7 +170,7 @@ fn an_event_outlives_its_stream_and_whoever_waits_for_it_outlives_the_event() {
     let held = hold(&produces);
     let event = produces.record().unwrap();
     drop(produces);
-    waits.wait(&event).unwrap();
+    waits.wait_event(&event).unwrap();
     let after = waits.record().unwrap();
     drop(event);
     assert!(!after.query().unwrap());
@@ -182,7 +182,7 @@ fn an_event_outlives_its_stream_and_whoever_waits_for_it_outlives_the_event() {
 fn a_thread_records_while_another_puts_in_work() {
     let stream = stream(1);
     thread::scope(|scope| {
-        scope.spawn(|| (0..500).for_each(|_| stream.call(|| ()).unwrap()));
+        scope.spawn(|| (0..500).for_each(|_| stream.host_call(|| ()).unwrap()));
         scope.spawn(|| {
             for _ in 0..100 {
                 stream.record().unwrap().synchronize().unwrap();

@@ -32,7 +32,7 @@ fn ends_with_work_in_flight(test: &str, work: impl FnOnce()) {
 fn a_program_ends_while_a_host_call_runs() {
     ends_with_work_in_flight("a_program_ends_while_a_host_call_runs", || {
         let stream = openreg().create_stream().unwrap();
-        stream.call(|| std::thread::sleep(Duration::from_secs(3600))).unwrap();
+        stream.host_call(|| std::thread::sleep(Duration::from_secs(3600))).unwrap();
         let buffer = openreg().allocate(100).unwrap();
         stream.fill(&buffer, 0..100, &[1]).unwrap();
         drop(stream.read(&buffer, 0..100).unwrap());
@@ -57,7 +57,7 @@ fn a_program_ends_while_copies_run() {
 fn a_program_ends_while_its_device_stalls() {
     ends_with_work_in_flight("a_program_ends_while_its_device_stalls", || {
         let buffer = openreg().allocate(100).unwrap();
-        openreg().inject(Fault::Stall { nth: 1 }).unwrap();
+        openreg().faults().and_then(|faults| faults.inject(Fault::Stall { nth: 1 })).unwrap();
         let stream = openreg().create_stream().unwrap();
         stream.fill(&buffer, 0..100, &[1]).unwrap();
         while stream.query().unwrap() {}

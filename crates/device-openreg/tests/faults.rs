@@ -45,7 +45,7 @@ fn the_nth_copy_fails_of_whatever_kind_and_changes_nothing() {
     const COPIES: [(&str, Copies); 3] = [
         ("write", |buffer| buffer.write(0, b"WXYZ")),
         ("read", |buffer| buffer.read(0, &mut [0; 4])),
-        ("copy", |buffer| buffer.copy_from(0, buffer, 2..4)),
+        ("copy", |buffer| buffer.copy_from(buffer, 2..4, 0)),
     ];
     if !process::is_child() {
         for (name, _) in COPIES {
@@ -80,7 +80,7 @@ fn a_device_is_lost_and_the_other_goes_on() {
     for kind in [
         error_kind(lost.write(0, b"a")),
         error_kind(lost.read(0, &mut [0])),
-        error_kind(lost.copy_from(0, &lost, 1..2)),
+        error_kind(lost.copy_from(&lost, 1..2, 0)),
         error_kind(first.allocate(1)),
         error_kind(first.memory_info()),
     ] {
@@ -90,7 +90,7 @@ fn a_device_is_lost_and_the_other_goes_on() {
     let memory: &OpenRegMemory = span.memory_as().unwrap();
     assert_eq!(memory.bytes().unwrap_err().kind(), BackendErrorKind::Lost, "kernels are lost with it");
     // The third of the second: it is not lost because the source is.
-    let error = other.copy_from(0, &lost, 0..4).unwrap_err();
+    let error = other.copy_from(&lost, 0..4, 0).unwrap_err();
     let message = error.to_string();
     assert!(message.starts_with("`openreg:0`") && message.contains(": copy: device lost: "), "{message}");
     assert!(second.memory_info().is_ok());
@@ -106,7 +106,7 @@ fn each_operation_of_a_slow_device_takes_longer() {
         let start = Instant::now();
         let buffer = filled(device);
         buffer.read(0, &mut [0]).unwrap();
-        buffer.copy_from(0, &buffer, 2..4).unwrap();
+        buffer.copy_from(&buffer, 2..4, 0).unwrap();
         assert!(start.elapsed() >= 4 * BY);
     }
 }
@@ -118,17 +118,18 @@ fn faults_that_are_injected_happen_to_one_device_until_they_are_cleared() {
     }
     let [first, second] = devices();
     let buffers = [first, second].map(filled);
-    first.inject(Fault::FailAllocation { nth: 1 }).unwrap();
-    first.inject(Fault::FailCopy { nth: 1 }).unwrap();
+    first.faults().and_then(|faults| faults.inject(Fault::FailAllocation { nth: 1 })).unwrap();
+    first.faults().and_then(|faults| faults.inject(Fault::FailCopy { nth: 1 })).unwrap();
     assert_eq!(error_kind(second.allocate(1)), None);
     assert!(matches!(error_kind(first.allocate(1)), Some(BackendErrorKind::OutOfMemory { asked: 1, .. })));
     assert_eq!(error_kind(buffers[1].read(0, &mut [0])), None);
     assert_eq!(error_kind(buffers[0].fill(0..4, &[1, 2])), Some(BackendErrorKind::Other));
     assert_eq!(error_kind(first.allocate(1)), None, "once");
-    first.inject(Fault::FailCopy { nth: 1 }).unwrap();
-    first.clear_faults().unwrap();
+    first.faults().and_then(|faults| faults.inject(Fault::FailCopy { nth: 1 })).unwrap();
+    first.faults().and_then(|faults| faults.clear()).unwrap();
     assert_eq!(error_kind(buffers[0].fill(0..4, &[1, 2])), None);
-    let error = first.inject(Fault::Stall { nth: 0 }).unwrap_err().to_string();
+    let error =
+        first.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 0 })).unwrap_err().to_string();
     assert!(error.ends_with("Stall { nth: 0 } never happens: the next operation is number 1"), "{error}");
 }
 
@@ -141,13 +142,13 @@ fn an_operation_that_stalls_goes_on_when_the_faults_are_cleared() {
         }
         let device = device("openreg").unwrap();
         if std::env::var_os("OPENREG_STALL").is_none() {
-            device.inject(Fault::Stall { nth: 1 }).unwrap();
+            device.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 1 })).unwrap();
         }
         let (sender, allocated) = mpsc::channel();
         thread::spawn(move || sender.send(error_kind(device.allocate(1))));
         assert!(allocated.recv_timeout(Duration::from_millis(100)).is_err(), "it stalls");
         assert_eq!(error_kind(device.allocate(1)), None, "others do not");
-        device.clear_faults().unwrap();
+        device.faults().and_then(|faults| faults.clear()).unwrap();
         assert_eq!(allocated.recv_timeout(Duration::from_secs(60)), Ok(None));
         return;
     }
@@ -167,7 +168,7 @@ fn a_lost_device_is_opened_afresh_after_a_reset() {
         let memory: &OpenRegMemory = span.memory_as().unwrap();
         memory.address()
     };
-    device.clear_faults().unwrap();
+    device.faults().and_then(|faults| faults.clear()).unwrap();
     assert_eq!(error_kind(device.allocate(1)), Some(BackendErrorKind::Lost), "cleared is not found again");
 
     device.reset().unwrap();
@@ -179,7 +180,7 @@ fn a_lost_device_is_opened_afresh_after_a_reset() {
     assert_eq!(&bytes, b"abcd");
     // What there was before is lost for good, though its memory is there until it is dropped.
     assert_eq!(error_kind(buffer.read(0, &mut [0])), Some(BackendErrorKind::Lost));
-    assert_eq!(error_kind(fresh.copy_from(0, &buffer, 0..1)), Some(BackendErrorKind::Lost));
+    assert_eq!(error_kind(fresh.copy_from(&buffer, 0..1, 0)), Some(BackendErrorKind::Lost));
     assert_eq!(locate(old).map(|found| (found.ordinal, found.len)), Some((1, 4)));
     drop(buffer);
     assert_eq!(locate(old), None);

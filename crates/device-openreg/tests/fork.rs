@@ -80,7 +80,7 @@ fn a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang()
     let openreg = device("openreg").unwrap();
     let (buffer, stream) = (openreg.allocate(5).unwrap(), openreg.create_stream().unwrap());
     let (held, hold) = std::sync::mpsc::channel::<()>();
-    stream.call(move || hold.recv().unwrap_or_default()).unwrap();
+    stream.host_call(move || hold.recv().unwrap_or_default()).unwrap();
     let read = stream.read(&buffer, 0..5).unwrap();
     let event = stream.record().unwrap();
     let touches = || {

@@ -138,12 +138,12 @@ fn a_million_allocations_copies_and_events_leave_nothing() {
                 copies += 1;
             }
             let len = buffer.len().min(other.len());
-            buffer.copy_from(0, &other, 0..len).unwrap();
+            buffer.copy_from(&other, 0..len, 0).unwrap();
             copies += 1;
             let event = stream.record().unwrap();
             events += 1;
             if round % 16 == 0 {
-                streams[(round + 1) % 2].wait(&event).unwrap();
+                streams[(round + 1) % 2].wait_event(&event).unwrap();
             }
             held[round % 500] = Some(buffer);
             if round % 256 == 0 {
@@ -176,7 +176,7 @@ fn work_that_fails_or_is_skipped_leaves_nothing() {
         let stream = devices[0].create_stream().unwrap();
         for _ in 0..1000 {
             let buffer = devices[0].allocate(10_000).unwrap();
-            devices[0].inject(Fault::FailCopy { nth: 1 }).unwrap();
+            devices[0].faults().and_then(|faults| faults.inject(Fault::FailCopy { nth: 1 })).unwrap();
             for _ in 0..3 {
                 stream.fill(&buffer, 0..10_000, &[1]).unwrap();
             }
@@ -207,7 +207,7 @@ fn a_device_that_is_closed_or_reset_gives_its_memory_back_with_the_last_of_what_
         assert_eq!(mappings(), 2);
         let address = address(&held);
         if lost {
-            device.inject(Fault::LoseDevice { nth: 1 }).unwrap();
+            device.faults().and_then(|faults| faults.inject(Fault::LoseDevice { nth: 1 })).unwrap();
             held.fill(.., &[2]).unwrap_err();
             device.reset().unwrap();
         } else {

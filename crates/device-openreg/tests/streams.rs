@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use device_conformance::process;
 use device_conformance::testing::error_kind;
 use device_openreg::OpenRegMemory;
-use device_registry::{
-    BackendError, BackendErrorKind, Buffer, Device, DeviceError, DeviceGuard, Fault, Launch, Priority,
-    Stream, StreamGuard, StreamOptions, device, open_windows,
+use device_registry::backend::{
+    BackendError, BackendErrorKind, Fault, Launch, Priority, StreamOptions, open_windows,
 };
+use device_registry::{Buffer, Device, DeviceError, DeviceGuard, Stream, StreamGuard, device};
 
 use crate::child::CHILD;
 
@@ -36,7 +36,7 @@ fn count(counter: &AtomicUsize) {
 /// Holds a stream up until what is returned is dropped.
 fn hold(stream: &Stream) -> mpsc::Sender<()> {
     let (held, hold) = mpsc::channel::<()>();
-    stream.call(move || hold.recv().unwrap_or_default()).unwrap();
+    stream.host_call(move || hold.recv().unwrap_or_default()).unwrap();
     held
 }
 
@@ -72,7 +72,7 @@ fn tasks_run_and_are_seen_after_synchronizing() {
     let counter = Arc::new(AtomicUsize::new(0));
     for _ in 0..10 {
         let counter = Arc::clone(&counter);
-        stream.call(move || count(&counter)).unwrap();
+        stream.host_call(move || count(&counter)).unwrap();
     }
     stream.synchronize().unwrap();
     assert_eq!(counter.load(Ordering::Relaxed), 10);
@@ -85,7 +85,7 @@ fn a_stream_is_ready_when_its_last_task_has_ended_and_not_when_it_has_begun() {
     let (begins, begun) = mpsc::channel();
     let (held, hold) = mpsc::channel::<()>();
     stream
-        .call(move || {
+        .host_call(move || {
             begins.send(()).unwrap();
             let _ = hold.recv();
         })
@@ -123,7 +123,7 @@ fn synchronizing_a_device_waits_for_all_of_its_streams() {
     let held = streams.each_ref().map(hold);
     for stream in &streams {
         let counter = Arc::clone(&counter);
-        stream.call(move || count(&counter)).unwrap();
+        stream.host_call(move || count(&counter)).unwrap();
     }
     let [a, b, other] = held;
     let start = release_later(a);
@@ -204,11 +204,11 @@ fn many_threads_put_work_into_one_stream() {
                 for _ in 0..100 {
                     let counter = Arc::clone(&counter);
                     stream.write(&buffer, number * 8, vec![number as u8; 8]).unwrap();
-                    stream.call(move || count(&counter)).unwrap();
+                    stream.host_call(move || count(&counter)).unwrap();
                 }
                 // While others put more in.
                 let event = stream.record().unwrap();
-                stream.wait(&event).unwrap();
+                stream.wait_event(&event).unwrap();
                 event.synchronize().unwrap();
             });
         }
@@ -280,7 +280,7 @@ fn a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped() {
     let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
     let buffer = filled(device, 1);
     let held = hold(&stream);
-    device.inject(Fault::FailCopy { nth: 2 }).unwrap();
+    device.faults().and_then(|faults| faults.inject(Fault::FailCopy { nth: 2 })).unwrap();
     stream.write(&buffer, 0, b"first").unwrap();
     stream.write(&buffer, 0, b"FAILS").unwrap();
     stream.write(&buffer, 0, b"after").unwrap();
@@ -305,7 +305,7 @@ fn an_error_that_nobody_asked_the_stream_for_is_told_by_the_device() {
     // Often, as the stream ends while the device is asked.
     for round in 0..200 {
         let stream = device.create_stream().unwrap();
-        device.inject(Fault::FailCopy { nth: 1 }).unwrap();
+        device.faults().and_then(|faults| faults.inject(Fault::FailCopy { nth: 1 })).unwrap();
         stream.fill(&buffer, 0..64, &[1]).unwrap();
         drop(stream);
         assert_eq!(error_kind(device.synchronize()), Some(BackendErrorKind::Other), "{round}");
@@ -322,7 +322,7 @@ fn a_device_that_is_lost_in_the_middle_ends_all_of_its_streams_and_no_others() {
     let (device, other) = (openreg(0), openreg(1));
     let streams = [(); 3].map(|()| device.create_stream().unwrap());
     let (buffer, kept) = (filled(device, 1), filled(other, 2));
-    device.inject(Fault::LoseDevice { nth: 20 }).unwrap();
+    device.faults().and_then(|faults| faults.inject(Fault::LoseDevice { nth: 20 })).unwrap();
     let mut reads = Vec::new();
     for stream in streams.iter().cycle().take(60) {
         // From the moment of the loss on the work is refused.
@@ -370,7 +370,7 @@ fn a_stream_that_stalls_goes_on_when_the_faults_are_cleared() {
     }
     let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
     let buffer = filled(device, 1);
-    device.inject(Fault::Stall { nth: 1 }).unwrap();
+    device.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 1 })).unwrap();
     stream.fill(&buffer, 0..64, &[9]).unwrap();
     let read = stream.read(&buffer, 0..64).unwrap();
     thread::sleep(WHILE);
@@ -378,6 +378,6 @@ fn a_stream_that_stalls_goes_on_when_the_faults_are_cleared() {
     // Nothing of the stream's work holds the bytes meanwhile, nor another stream.
     let other = device.create_stream().unwrap();
     assert_eq!(*other.read(&buffer, 0..1).unwrap().wait().unwrap(), [1]);
-    device.clear_faults().unwrap();
+    device.faults().and_then(|faults| faults.clear()).unwrap();
     assert_eq!(*read.wait().unwrap(), [9; 64]);
 }

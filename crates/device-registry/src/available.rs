@@ -29,37 +29,66 @@ pub fn is_available(text: &str) -> bool {
     Device::parse(text).and_then(listing::check_exists).is_ok()
 }
 
-/// The first of several devices that is there, from a comma list such as `cuda:1,opencl,cpu`.
+/// The first of several devices that is there, from a comma list such as `cuda:1,opencl,cpu`, and what was passed over.
 ///
-/// What is not linked, disabled, broken or without the device is skipped, and why is logged. Backends after the
-/// first that works are not loaded.
+/// A device that is not linked, is disabled, is broken or does not exist is passed over, with its cause; the log has it too.
+/// Backends after the first that works are not loaded.
 ///
 /// ```
 /// use device_registry::{Device, first_available};
 ///
-/// assert_eq!(first_available("no_such_backend:1,cpu")?, Device::cpu());
+/// let found = first_available("no_such_backend:1,cpu")?;
+/// assert_eq!(found.device, Device::cpu());
+/// for (text, cause) in &found.passed_over {
+///     eprintln!("{text} is not used: {cause}");
+/// }
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
 ///
 /// # Errors
 ///
 /// [`DeviceError::Syntax`] if any of the device strings is not well formed, whether or not one before it works.
-/// [`DeviceError::NoneAvailable`] with each one's cause if none is left.
-pub fn first_available(list: &str) -> Result<Device, DeviceError> {
+/// [`DeviceError::NoneAvailable`] with each one's cause if no device is left.
+pub fn first_available(list: &str) -> Result<FirstAvailable, DeviceError> {
     for text in list.split(',') {
         DeviceString::parse(text)?;
     }
-    let mut causes = Vec::new();
+    let mut passed_over = Vec::new();
     for text in list.split(',') {
         match Device::parse(text).and_then(|device| listing::check_exists(device).map(|()| device)) {
-            Ok(device) => return Ok(device),
+            Ok(device) => return Ok(FirstAvailable { device, passed_over }),
             Err(cause) => {
                 log_isolated(|| log::info!("`{text}` is skipped: {cause}"));
-                causes.push((text.to_owned(), cause));
+                passed_over.push((text.to_owned(), cause));
             }
         }
     }
-    Err(DeviceError::NoneAvailable(Arc::new(NoneAvailable { causes })))
+    Err(DeviceError::NoneAvailable(Arc::new(NoneAvailable { causes: passed_over })))
+}
+
+/// What [`first_available`] has found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FirstAvailable {
+    /// The first device of the list that is there.
+    pub device: Device,
+    /// Each device string before it, with the reason why that device cannot be used.
+    pub passed_over: Vec<(String, DeviceError)>,
+}
+
+/// How many devices a backend has. Loads it, and opens nothing.
+///
+/// ```
+/// assert_eq!(device_registry::device_count("cpu")?, 1);
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+///
+/// # Errors
+///
+/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, or that the backend is disabled, does not load or
+/// cannot count.
+pub fn device_count(backend: &str) -> Result<usize, DeviceError> {
+    listing::count(backends().usable(backend)?)
 }
 
 /// The devices of every backend that is not disabled, sorted by name and index.
@@ -113,8 +142,11 @@ mod tests {
         fake(None);
         device_of("fails_to_load");
         device_of("has_no_devices");
-        let device = first_available("not_linked,fails_to_load,has_no_devices,fake:9,fake:1,cpu").unwrap();
-        assert_eq!(device, fake(Some(1)));
+        let found = first_available("not_linked,fails_to_load,has_no_devices,fake:9,fake:1,cpu").unwrap();
+        assert_eq!(found.device, fake(Some(1)));
+        let passed_over: Vec<_> = found.passed_over.iter().map(|(text, _)| &**text).collect();
+        assert_eq!(passed_over, ["not_linked", "fails_to_load", "has_no_devices", "fake:9"]);
+        assert!(matches!(found.passed_over[3].1, DeviceError::NoSuchDevice { count: 2, .. }));
     }
 
     #[test]

@@ -5,19 +5,15 @@ use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::backend::{
-    AllocateOptions, Allocation, BackendError, BackendErrorKind, DeviceDriver, HostBuffer, Memory, Pattern,
-    Span,
+    AllocateOptions, Allocation, BackendError, BackendErrorKind, DeviceDriver, FillPattern, HostBuffer,
+    Memory, Span,
 };
 use crate::current_stream;
 use crate::device::Device;
-use crate::error::DeviceError;
+use crate::error::{BufferRole, DeviceError};
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::{table, transfer};
-
-/// What a buffer is in a copy, as errors say it.
-pub(crate) const SOURCE: &str = "source";
-pub(crate) const DESTINATION: &str = "destination";
 
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
 ///
@@ -39,7 +35,7 @@ pub(crate) const DESTINATION: &str = "destination";
 /// let buffer = device("cpu")?.allocate(4)?;
 /// buffer.write(0, b"rust")?;
 /// let copy = device("cpu")?.allocate(2)?;
-/// copy.copy_from(0, &buffer, 1..3)?;
+/// copy.copy_from(&buffer, 1..3, 0)?;
 /// let mut bytes = [0; 2];
 /// copy.read(0, &mut bytes)?;
 /// assert_eq!(&bytes, b"us");
@@ -168,7 +164,7 @@ impl Buffer {
     ///
     /// [`DeviceError::OutOfRange`].
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self, DeviceError> {
-        let range = self.in_range("original", self.range_of(range))?;
+        let range = self.in_range(BufferRole::Original, self.range_of(range))?;
         Ok(Self { device: self.device, allocation: Arc::clone(&self.allocation), range })
     }
 
@@ -187,7 +183,7 @@ impl Buffer {
     /// reports.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(source.len());
-        let Some(span) = self.checked(DESTINATION, range)? else {
+        let Some(span) = self.checked(BufferRole::Destination, range)? else {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
@@ -202,14 +198,14 @@ impl Buffer {
     /// reports; `destination` then holds anything.
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(destination.len());
-        let Some(span) = self.checked(SOURCE, range)? else {
+        let Some(span) = self.checked(BufferRole::Source, range)? else {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
         self.open_device().call("read", |driver| driver.read(&span, destination))
     }
 
-    /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on. Blocks.
+    /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in this one. Blocks.
     ///
     /// Within a device, and between two of a backend that can do so, it is one copy. Otherwise the bytes go through
     /// the host, in pieces.
@@ -220,9 +216,9 @@ impl Buffer {
     /// or what a backend reports; the bytes written to are then unspecified.
     pub fn copy_from(
         &self,
-        offset: usize,
         source: &Buffer,
         range: impl RangeBounds<usize>,
+        offset: usize,
     ) -> Result<(), DeviceError> {
         let Some((from, to)) = checked_copy(source, range, self, offset)? else {
             return Ok(());
@@ -266,11 +262,7 @@ impl Buffer {
 
     /// The bytes of a range, checked as those of an operation that has no other range on a device; `None` if there are
     /// none.
-    pub(crate) fn checked(
-        &self,
-        role: &'static str,
-        range: Range<usize>,
-    ) -> Result<Option<Span>, DeviceError> {
+    pub(crate) fn checked(&self, role: BufferRole, range: Range<usize>) -> Result<Option<Span>, DeviceError> {
         let range = self.in_range(role, range)?;
         self.aligned(role, &range)?;
         Ok(Span::new(&self.allocation, range))
@@ -279,7 +271,7 @@ impl Buffer {
     /// A range as it lies in the memory.
     ///
     /// An end that was cut at `usize::MAX` is outside: no buffer is longer than `isize::MAX`.
-    fn in_range(&self, role: &'static str, range: Range<usize>) -> Result<Range<usize>, DeviceError> {
+    fn in_range(&self, role: BufferRole, range: Range<usize>) -> Result<Range<usize>, DeviceError> {
         if range.start > range.end || range.end > self.len() {
             let (device, buffer_len) = (self.device(), self.len());
             return Err(DeviceError::OutOfRange { role, device, range, buffer_len });
@@ -289,7 +281,7 @@ impl Buffer {
 
     /// Checks what the device asks of a range in the memory: it begins at a multiple of the alignment, and ends at one
     /// or with the memory.
-    fn aligned(&self, role: &'static str, range: &Range<usize>) -> Result<(), DeviceError> {
+    fn aligned(&self, role: BufferRole, range: &Range<usize>) -> Result<(), DeviceError> {
         let alignment = self.open_device().properties().copy_alignment;
         let to_the_end = range.end == self.allocation.len;
         if range.is_empty()
@@ -311,10 +303,10 @@ pub(crate) fn checked_copy(
 ) -> Result<Option<(Span, Span)>, DeviceError> {
     let range = source.range_of(range);
     let len = range.len();
-    let from = source.in_range(SOURCE, range.clone())?;
-    let to = destination.in_range(DESTINATION, offset..offset.saturating_add(len))?;
-    source.aligned(SOURCE, &from)?;
-    destination.aligned(DESTINATION, &to)?;
+    let from = source.in_range(BufferRole::Source, range.clone())?;
+    let to = destination.in_range(BufferRole::Destination, offset..offset.saturating_add(len))?;
+    source.aligned(BufferRole::Source, &from)?;
+    destination.aligned(BufferRole::Destination, &to)?;
     let (Some(from), Some(to)) =
         (Span::new(&source.allocation, from), Span::new(&destination.allocation, to))
     else {
@@ -335,7 +327,7 @@ pub(crate) fn checked_fill(
     destination: &Buffer,
     range: impl RangeBounds<usize>,
     pattern: &[u8],
-) -> Result<Option<(Span, Pattern)>, DeviceError> {
+) -> Result<Option<(Span, FillPattern)>, DeviceError> {
     let range = destination.range_of(range);
     let given = range.clone();
     let refused = |in_memory| DeviceError::Pattern {
@@ -343,8 +335,8 @@ pub(crate) fn checked_fill(
         pattern_len: pattern.len(),
         range: in_memory,
     };
-    let short = Pattern::new(pattern).ok_or_else(|| refused(given))?;
-    let span = destination.checked(DESTINATION, range)?;
+    let short = FillPattern::new(pattern).ok_or_else(|| refused(given))?;
+    let span = destination.checked(BufferRole::Destination, range)?;
     // Of the pattern as it was given: what it means is not to depend on its bytes.
     if let Some(span) = &span
         && !(span.offset().is_multiple_of(pattern.len()) && span.len().is_multiple_of(pattern.len()))
@@ -401,11 +393,11 @@ mod tests {
         #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
         for range in [0..9, 8..9, 5..4, 1..usize::MAX] {
             assert!(
-                matches!(other.copy_from(0, &buffer, range.clone()), Err(DeviceError::OutOfRange { .. })),
+                matches!(other.copy_from(&buffer, range.clone(), 0), Err(DeviceError::OutOfRange { .. })),
                 "{range:?}"
             );
         }
-        assert!(matches!(other.copy_from(1, &buffer, 0..8), Err(DeviceError::OutOfRange { .. })));
+        assert!(matches!(other.copy_from(&buffer, 0..8, 1), Err(DeviceError::OutOfRange { .. })));
     }
 
     #[test]
@@ -413,11 +405,11 @@ mod tests {
         let (small, large) = (fake(Some(1)).allocate(8).unwrap(), Device::cpu().allocate(16).unwrap());
         let told = |result: Result<(), DeviceError>| result.unwrap_err().to_string();
         assert_eq!(
-            told(large.copy_from(0, &small, 4..12)),
+            told(large.copy_from(&small, 4..12, 0)),
             "bytes 4..12 are not inside of the source, a buffer of 8 bytes on `fake:1`"
         );
         assert_eq!(
-            told(small.copy_from(4, &large, 0..8)),
+            told(small.copy_from(&large, 0..8, 4)),
             "bytes 4..12 are not inside of the destination, a buffer of 8 bytes on `fake:1`"
         );
         assert_eq!(
@@ -426,7 +418,7 @@ mod tests {
              buffer of 16 bytes on `cpu`"
         );
         #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
-        let reversed = large.copy_from(0, &small, 5..2);
+        let reversed = large.copy_from(&small, 5..2, 0);
         assert!(told(reversed).starts_with("bytes 5..2, which end before they start, are not"));
     }
 
@@ -438,10 +430,10 @@ mod tests {
         assert!(empty.is_empty() && empty.span().is_none());
         empty.write(0, &[]).unwrap();
         empty.read(0, &mut []).unwrap();
-        empty.copy_from(0, &filled(Device::cpu(), b"x"), 1..1).unwrap();
+        empty.copy_from(&filled(Device::cpu(), b"x"), 1..1, 0).unwrap();
         let buffer = filled(fake(None), b"x");
         buffer.write(1, &[]).unwrap();
-        buffer.copy_from(1, &empty, 0..0).unwrap();
+        buffer.copy_from(&empty, 0..0, 1).unwrap();
     }
 
     #[test]
@@ -451,7 +443,7 @@ mod tests {
             for to in places {
                 let source = filled(from, b"0123456789");
                 let destination = filled(to, b"..........");
-                destination.copy_from(1, &source, 3..6).unwrap();
+                destination.copy_from(&source, 3..6, 1).unwrap();
                 assert_eq!(content(&destination), b".345......", "{from} to {to}");
             }
         }
@@ -462,11 +454,11 @@ mod tests {
         let first = device_of("copies_by_itself");
         let second = Device::parse("copies_by_itself:1").unwrap();
         let source = filled(first, b"ab");
-        filled(first, b"..").copy_from(0, &source, 0..2).unwrap();
+        filled(first, b"..").copy_from(&source, 0..2, 0).unwrap();
         let copies = || (COPIES.load(Ordering::SeqCst), PEER_COPIES.load(Ordering::SeqCst));
         assert_eq!(copies(), (1, 0), "within a device");
         let destination = filled(second, b"..");
-        destination.copy_from(0, &source, 0..2).unwrap();
+        destination.copy_from(&source, 0..2, 0).unwrap();
         assert_eq!(copies(), (1, 1), "between two devices");
         assert_eq!(content(&destination), b"ab");
     }
@@ -475,7 +467,7 @@ mod tests {
     fn a_copy_from_a_peer_that_fails_is_not_tried_through_the_host() {
         let source = filled(device_of("peers_fail"), b"ab");
         let destination = filled(Device::parse("peers_fail:1").unwrap(), b"..");
-        let error = destination.copy_from(0, &source, 0..2).unwrap_err();
+        let error = destination.copy_from(&source, 0..2, 0).unwrap_err();
         assert_eq!(error.to_string(), "`peers_fail:1`: copy from a peer: the link is down");
         assert_eq!(content(&destination), b"..");
     }
@@ -485,7 +477,7 @@ mod tests {
         let bytes: Vec<u8> = (0..CHUNK * 2 + 17).map(|i| (i % 251) as u8).collect();
         let source = filled(Device::cpu(), &bytes);
         let destination = fake(None).allocate(bytes.len()).unwrap();
-        destination.copy_from(0, &source, 0..bytes.len()).unwrap();
+        destination.copy_from(&source, 0..bytes.len(), 0).unwrap();
         assert!(content(&destination) == bytes);
     }
 
@@ -493,10 +485,10 @@ mod tests {
     fn parts_of_one_buffer_can_be_copied_unless_they_overlap() {
         for device in [Device::cpu(), fake(None)] {
             let buffer = filled(device, b"abcdef");
-            buffer.copy_from(3, &buffer.clone(), 0..3).unwrap();
+            buffer.copy_from(&buffer.clone(), 0..3, 3).unwrap();
             assert_eq!(content(&buffer), b"abcabc");
             for (offset, range) in [(0, 0..1), (1, 0..2), (0, 1..6)] {
-                let result = buffer.copy_from(offset, &buffer, range);
+                let result = buffer.copy_from(&buffer, range, offset);
                 assert!(matches!(result, Err(DeviceError::Overlap { .. })), "{offset}");
             }
         }

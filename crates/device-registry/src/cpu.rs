@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::backend::{
-    AllocateOptions, Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, HostMemory,
-    LoadFailure, Memory, MemoryInfo, OpenedDevice, Pattern, Span, open_windows,
+    AllocateOptions, Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, FillPattern,
+    HostMemory, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, open_windows,
 };
 
 pub(crate) const NAME: &str = "cpu";
@@ -60,7 +60,7 @@ impl DeviceDriver for CpuDevice {
         Ok(())
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let memory = destination.memory_as::<HostMemory>()?;
         pattern.fill(&mut memory.write(destination.range())?);
         Ok(())

@@ -7,12 +7,29 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
+use crate::backend::backends;
 use crate::device::{Device, current_index};
 use crate::error::DeviceError;
 use crate::runtime::listing;
 
 thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
+}
+
+/// The current device of a backend on this thread, with its index: what the backend's name means without one. Runs no
+/// backend's code, so that the device need not exist.
+///
+/// ```
+/// assert_eq!(device_registry::current_device("cpu")?, device_registry::Device::cpu());
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+///
+/// # Errors
+///
+/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, [`DeviceError::Backend`] if it is disabled or offered
+/// by two packages.
+pub fn current_device(backend: &str) -> Result<Device, DeviceError> {
+    Ok(Device::of_backend(backends().usable(backend)?, None).resolve())
 }
 
 /// Makes `device` the current device of its backend on this thread: what the backend's name means without an

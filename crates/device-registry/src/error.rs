@@ -1,4 +1,4 @@
-//! What a user of a device gets when something did not work.
+//! Why a device string gave no device, or a device could not be used.
 
 use std::error::Error;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use entry_points::message::shown;
-use entry_points::{LoadError, UnknownName};
+use entry_points::{ErrorChain, LoadError, UnknownName};
 
 use crate::backend::{BackendError, BackendErrorKind};
 use crate::device::Device;
-use crate::device::grammar::SyntaxError;
-use crate::device::selector::SelectorError;
+pub use crate::device::grammar::{SyntaxError, SyntaxErrorKind};
+pub use crate::device::selector::SelectorError;
 
 /// Why a device string gave no device, or a device could not be used.
 ///
@@ -27,6 +27,7 @@ pub enum DeviceError {
     /// The backend is disabled, is offered twice, or did not load.
     Backend(LoadError),
     /// The backend has no device with this index.
+    #[non_exhaustive]
     NoSuchDevice {
         /// What was asked for.
         device: Device,
@@ -36,6 +37,7 @@ pub enum DeviceError {
     /// A selector (`name@uuid=…`) fits no device of the backend, or several.
     Selector(Arc<SelectorError>),
     /// A call into the backend did not work.
+    #[non_exhaustive]
     Call {
         /// The device; without an index if the call was to the backend itself.
         device: Device,
@@ -45,6 +47,7 @@ pub enum DeviceError {
         error: BackendError,
     },
     /// Opening the device needs the device itself, open: directly, through others, or across threads.
+    #[non_exhaustive]
     OpenCycle {
         /// The device.
         device: Device,
@@ -52,9 +55,10 @@ pub enum DeviceError {
         path: Arc<[String]>,
     },
     /// The bytes asked for lie outside of the buffer.
+    #[non_exhaustive]
     OutOfRange {
-        /// What the buffer is in the copy: `source` or `destination`.
-        role: &'static str,
+        /// What the buffer is in the operation.
+        role: BufferRole,
         /// Where the buffer is.
         device: Device,
         /// The bytes asked for. An end that overflows is `usize::MAX`.
@@ -63,6 +67,7 @@ pub enum DeviceError {
         buffer_len: usize,
     },
     /// Source and destination of a copy overlap.
+    #[non_exhaustive]
     Overlap {
         /// The first byte of the source.
         source_offset: usize,
@@ -72,9 +77,10 @@ pub enum DeviceError {
         len: usize,
     },
     /// A range does not begin or end where the device's copies and fills can.
+    #[non_exhaustive]
     Misaligned {
-        /// What the buffer is in the operation: `source` or `destination`.
-        role: &'static str,
+        /// What the buffer is in the operation.
+        role: BufferRole,
         /// Where the buffer is.
         device: Device,
         /// The bytes, as they lie in the memory of which the buffer may be a part.
@@ -83,6 +89,7 @@ pub enum DeviceError {
         alignment: usize,
     },
     /// A pattern to fill with has a length that none can have, or the bytes to fill are no multiple of it.
+    #[non_exhaustive]
     Pattern {
         /// Where the buffer is.
         device: Device,
@@ -92,15 +99,17 @@ pub enum DeviceError {
         range: Range<usize>,
     },
     /// A buffer was given to a stream of another device.
+    #[non_exhaustive]
     OtherDevice {
-        /// What the buffer is in the operation: `source`, `destination` or `argument`.
-        role: &'static str,
+        /// What the buffer is in the operation.
+        role: BufferRole,
         /// Where the buffer is.
         device: Device,
         /// Where the stream is.
         stream: Device,
     },
     /// A host call of a stream, a kernel or native code, none of which may use devices, has tried to.
+    #[non_exhaustive]
     InHostCall {
         /// The device that it tried to use.
         device: Device,
@@ -108,6 +117,7 @@ pub enum DeviceError {
         call: &'static str,
     },
     /// The device was closed, and what was made before belongs to what is closed.
+    #[non_exhaustive]
     Closed {
         /// The device, which can be used again, by what is made now.
         device: Device,
@@ -116,20 +126,40 @@ pub enum DeviceError {
     },
     /// The device, or its backend, was in use when this process was forked from another one. Devices do not survive
     /// that.
+    #[non_exhaustive]
     Forked {
         /// The device; without an index if it was the backend itself.
         device: Device,
     },
-    /// Memory of the host, of no device, is not to be had.
+    /// Memory of the host, which belongs to no device, cannot be had. [`HostBuffer`](crate::HostBuffer) and
+    /// [`HostMemory`](crate::backend::HostMemory) return the inner error.
     Host(BackendError),
     /// None of several devices can be used.
     NoneAvailable(Arc<NoneAvailable>),
 }
 
-/// For what [`HostBuffer`](crate::HostBuffer) and [`HostMemory`](crate::HostMemory) report, which belong to no device.
-impl From<BackendError> for DeviceError {
-    fn from(error: BackendError) -> Self {
-        Self::Host(error)
+/// What a buffer is in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BufferRole {
+    /// The operation reads from it.
+    Source,
+    /// The operation writes to it.
+    Destination,
+    /// A kernel was launched with it.
+    Argument,
+    /// A slice of it was asked for.
+    Original,
+}
+
+impl fmt::Display for BufferRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Source => "source",
+            Self::Destination => "destination",
+            Self::Argument => "argument",
+            Self::Original => "original",
+        })
     }
 }
 
@@ -173,9 +203,10 @@ impl fmt::Display for DeviceError {
                 fmt_unknown_line(unknown, f)?;
                 write!(f, "\n{}", unknown.report())?;
                 // If a slip is likelier, or the crate may be there and not linked, the guess would mislead.
-                match unknown.nearest().is_none() && unknown.is_autoloaded() {
-                    true => fmt_crate_hint(unknown, f),
-                    false => Ok(()),
+                if unknown.nearest().is_none() && unknown.is_autoloaded() {
+                    fmt_crate_hint(unknown, f)
+                } else {
+                    Ok(())
                 }
             }
             Self::Backend(error) => error.fmt(f),
@@ -282,29 +313,24 @@ fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Res
     let package = format!("device-{}", unknown.asked().replace('_', "-"));
     let rows = unknown.report().rows().iter();
     let offered: Vec<_> = rows.filter(|row| row.package == Some(&*package)).map(|row| row.name).collect();
-    match offered.is_empty() {
-        true => write!(
+    if offered.is_empty() {
+        write!(
             f,
             "\nhint: backend crates are by custom named `device-NAME`, so that a crate `{package}` in Cargo.toml \
-             would add it; this is a guess from the name, and there may be no such crate"
-        ),
-        false => {
-            write!(
-                f,
-                "\nhint: the crate `{package}` is linked, and what it offers is called `{}`",
-                offered.join("`, `")
-            )
-        }
+         would add it; this is a guess from the name, and there may be no such crate"
+        )
+    } else {
+        write!(
+            f,
+            "\nhint: the crate `{package}` is linked, and what it offers is called `{}`",
+            offered.join("`, `")
+        )
     }
 }
 
 impl fmt::Debug for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")?;
-        // Enough for any honest chain; a `source` that leads back to itself has no end.
-        const LONGEST_CHAIN: usize = 16;
-        let mut causes = std::iter::successors(self.source(), |&error| error.source()).take(LONGEST_CHAIN);
-        causes.try_for_each(|cause| write!(f, "\ncaused by: {cause}"))
+        ErrorChain::new(self).fmt(f)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::runtime::point::Point;
 ///
 /// let stream = device("cpu")?.create_stream()?;
 /// let start = stream.record_with(&EventOptions::new().timed())?;
-/// stream.call(|| println!("between the two"))?;
+/// stream.host_call(|| println!("between the two"))?;
 /// let end = stream.record_with(&EventOptions::new().timed())?;
 /// println!("took {:?}", end.elapsed_since(&start)?);
 /// # Ok::<(), device_registry::DeviceError>(())

@@ -2,9 +2,7 @@
 
 use std::any::Any;
 
-use crate::backend::{
-    BackendError, DeviceDriver, DeviceProperties, Fault, FaultInjector, MemoryInfo, downcast,
-};
+use crate::backend::{BackendError, DeviceProperties, MemoryInfo, downcast};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
@@ -12,15 +10,6 @@ use crate::runtime::statistics::MemoryStatistics;
 use crate::runtime::{device_use, listing, table};
 
 impl Device {
-    /// How many devices the backend has. Loads the backend, and opens nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the backend does not load or cannot count.
-    pub fn count(self) -> Result<usize, DeviceError> {
-        listing::count(self.backend())
-    }
-
     /// What the device is. Loads the backend, and opens nothing.
     ///
     /// # Errors
@@ -38,6 +27,13 @@ impl Device {
     /// If the backend does not load, has no such device or cannot open it, or if the device is lost.
     pub fn open(self) -> Result<(), DeviceError> {
         table::open(self)?.check("open")
+    }
+
+    /// Whether the device was found lost: its driver reported so, and it was not [reset](Self::reset) since. Calls no driver
+    /// and opens nothing; a fork of the process that opened the device gets `false`.
+    #[must_use]
+    pub fn is_lost(self) -> bool {
+        table::find(self).is_ok_and(|open| open.is_some_and(OpenDevice::is_lost))
     }
 
     /// Lets the next use open the device afresh, after it was lost. What belonged to it before — buffers, streams,
@@ -79,36 +75,6 @@ impl Device {
         Ok(table::find(self)?.map(statistics).unwrap_or_default())
     }
 
-    /// Tells the device to have a fault, for a test of what a program does then. Opens it at the first use.
-    ///
-    /// ```
-    /// use device_registry::{BackendErrorKind, Fault, device};
-    ///
-    /// // Most devices, such as the cpu, have no faults to order.
-    /// let error = device("cpu")?.inject(Fault::FailCopy { nth: 1 }).unwrap_err();
-    /// assert_eq!(error.backend_error().unwrap().kind(), BackendErrorKind::Unsupported);
-    /// # Ok::<(), device_registry::DeviceError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if it cannot.
-    pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
-        table::open(self)?.call("inject a fault", |driver| faults(driver)?.inject(fault))
-    }
-
-    /// Has the device have no faults any more: what stalls goes on. What is lost stays so: see [`reset`](Self::reset).
-    ///
-    /// # Errors
-    ///
-    /// As [`inject`](Self::inject).
-    pub fn clear_faults(self) -> Result<(), DeviceError> {
-        table::open(self)?.call_although_lost("clear faults", |driver| {
-            faults(driver)?.clear();
-            Ok(())
-        })
-    }
-
     /// How much memory the device has now. Opens it at the first use.
     ///
     /// # Errors
@@ -129,7 +95,7 @@ impl Device {
     /// # struct AcmeDevice;
     /// # struct Program;
     /// # impl AcmeDevice {
-    /// #     fn compile(&self, text: &str) -> Result<Program, device_registry::BackendError> { Ok(Program) }
+    /// #     fn compile(&self, text: &str) -> Result<Program, device_registry::backend::BackendError> { Ok(Program) }
     /// # }
     /// let device = device_registry::device("acme")?;
     /// let program = device.with_driver(|driver: &AcmeDevice| driver.compile("…"))?;
@@ -164,10 +130,6 @@ impl Device {
 /// ```
 pub fn close_all() -> Vec<(Device, Result<(), DeviceError>)> {
     table::all().into_iter().map(|device| (device, device.close())).collect()
-}
-
-fn faults(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {
-    driver.faults().ok_or_else(|| BackendError::unsupported("faults to order"))
 }
 
 #[cfg(test)]

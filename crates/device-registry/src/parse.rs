@@ -64,14 +64,6 @@ impl FromStr for Device {
     }
 }
 
-impl TryFrom<&str> for Device {
-    type Error = DeviceError;
-
-    fn try_from(text: &str) -> Result<Self, DeviceError> {
-        Self::parse(text)
-    }
-}
-
 #[cfg(feature = "serde")]
 impl serde::Serialize for Device {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

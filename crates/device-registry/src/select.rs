@@ -117,7 +117,7 @@ mod tests {
         assert!(error.is_ambiguous());
         assert_eq!(
             error.to_string(),
-            "`has_uuids@uuid=0d7C8F` fits 2 devices of `has_uuids`; write more of the UUID, or an index, such as \
+            "`has_uuids@uuid=0d7C8F` fits 2 devices of `has_uuids`; write more of the uuid, or an index, such as \
              `has_uuids:0`:\n  \
                has_uuids:0  fake 0  uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10  pci=0000:3b:00.0\n  \
                has_uuids:1  fake 1  uuid=0d7c8f33-3d1b-4d0a-9a55-0c1f5d7e9b10  pci=10000:3b:00.0"
@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn the_first_that_is_there_may_be_selected() {
         selected("uuid=f").unwrap();
-        let device = first_available("has_uuids@uuid=e,has_uuids@pci=01:00.0,has_uuids@uuid=f,cpu").unwrap();
-        assert_eq!(device.to_string(), "has_uuids:2");
+        let found = first_available("has_uuids@uuid=e,has_uuids@pci=01:00.0,has_uuids@uuid=f,cpu").unwrap();
+        assert_eq!(found.device.to_string(), "has_uuids:2");
         let error = first_available("has_uuids@uuid=e,fake:9").unwrap_err().to_string();
         assert!(error.contains("\n  has_uuids@uuid=e: `has_uuids@uuid=e` fits none"), "{error}");
         assert!(error.contains("\n      has_uuids:1  fake 1"), "the table is indented: {error}");

@@ -9,7 +9,7 @@ use crate::backend::{BackendError, EventOptions, HostBuffer, Launch, Priority, S
 use crate::buffer;
 use crate::buffer::Buffer;
 use crate::device::Device;
-use crate::error::DeviceError;
+use crate::error::{BufferRole, DeviceError};
 use crate::event::Event;
 use crate::pending::Pending;
 use crate::runtime::open_device::OpenDevice;
@@ -34,7 +34,7 @@ use crate::runtime::table;
 /// let (a, b) = (device.allocate(8)?, device.allocate(8)?);
 /// stream.fill(&a, 0..8, b"ab")?;
 /// let filled = stream.record()?;
-/// other.wait(&filled)?;
+/// other.wait_event(&filled)?;
 /// other.copy(&a, 0..4, &b, 4)?;
 /// let read = other.read(&b, 4..8)?;
 /// assert_eq!(*read.wait()?, *b"abab");
@@ -131,9 +131,9 @@ impl Stream {
         source: impl Into<HostBuffer>,
     ) -> Result<(), DeviceError> {
         let source = source.into().used_by(self.open_device());
-        self.check_device(destination, buffer::DESTINATION)?;
+        self.check_device(destination, BufferRole::Destination)?;
         let range = offset..offset.saturating_add(source.len());
-        match destination.checked(buffer::DESTINATION, range)? {
+        match destination.checked(BufferRole::Destination, range)? {
             Some(destination) => {
                 self.queue().accept(Operation::Write { source: Arc::new(source), destination })
             }
@@ -148,7 +148,7 @@ impl Stream {
     /// As [`write`](Self::write), or if the host has not enough memory. What goes wrong later is the answer of the
     /// [`Pending`].
     pub fn read(&self, source: &Buffer, range: impl RangeBounds<usize>) -> Result<Pending, DeviceError> {
-        self.read_into(source, source.range_of(range), None)
+        self.enqueue_read(source, source.range_of(range), None)
     }
 
     /// Puts in a copy of the bytes from `offset` on into `destination`, which the [`Pending`] returns. It may be
@@ -157,24 +157,24 @@ impl Stream {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn read_to(
+    pub fn read_into(
         &self,
         source: &Buffer,
         offset: usize,
         destination: HostBuffer,
     ) -> Result<Pending, DeviceError> {
-        self.read_into(source, offset..offset.saturating_add(destination.len()), Some(destination))
+        self.enqueue_read(source, offset..offset.saturating_add(destination.len()), Some(destination))
     }
 
-    fn read_into(
+    fn enqueue_read(
         &self,
         source: &Buffer,
         range: Range<usize>,
         destination: Option<HostBuffer>,
     ) -> Result<Pending, DeviceError> {
-        self.check_device(source, buffer::SOURCE)?;
+        self.check_device(source, BufferRole::Source)?;
         let device = self.open_device();
-        let span = source.checked(buffer::SOURCE, range)?;
+        let span = source.checked(BufferRole::Source, range)?;
         let len = span.as_ref().map_or(0, |span| span.len());
         let zeroed = |error| DeviceError::Call { device: device.device(), call: "read", error };
         let destination = destination.map_or_else(|| HostBuffer::zeroed(len), Ok).map_err(zeroed)?;
@@ -204,7 +204,7 @@ impl Stream {
         destination: &Buffer,
         offset: usize,
     ) -> Result<(), DeviceError> {
-        self.check_device(destination, buffer::DESTINATION)?;
+        self.check_device(destination, BufferRole::Destination)?;
         match buffer::checked_copy(source, range, destination, offset)? {
             Some((from, to)) => self.queue().accept(Operation::Copy {
                 from: source.open_device(),
@@ -227,7 +227,7 @@ impl Stream {
         range: impl RangeBounds<usize>,
         pattern: &[u8],
     ) -> Result<(), DeviceError> {
-        self.check_device(destination, buffer::DESTINATION)?;
+        self.check_device(destination, BufferRole::Destination)?;
         match buffer::checked_fill(destination, range, pattern)? {
             Some((destination, pattern)) => self.queue().accept(Operation::Fill { destination, pattern }),
             None => Ok(()),
@@ -243,16 +243,17 @@ impl Stream {
     /// # Errors
     ///
     /// If the device is lost, or there is no thread to be had.
-    pub fn call(&self, call: impl FnOnce() + Send + 'static) -> Result<(), DeviceError> {
+    pub fn host_call(&self, call: impl FnOnce() + Send + 'static) -> Result<(), DeviceError> {
         self.queue().accept(Operation::Call(Box::new(call)))
     }
 
     /// Puts in a kernel: code that knows the backend, and works on the native memory of `buffers`, all of them on this
-    /// stream's device. What it may do is that of a [host call](Self::call), but for native work: see
+    /// stream's device. What it may do is that of a [host call](Self::host_call), but for native work: see
     /// [`Launch::stream_as`].
     ///
     /// ```
-    /// use device_registry::{HostMemory, device};
+    /// use device_registry::backend::HostMemory;
+    /// use device_registry::device;
     ///
     /// let (stream, buffer) = (device("cpu")?.create_stream()?, device("cpu")?.allocate(4)?);
     /// stream.fill(&buffer, 0..4, &[20])?;
@@ -268,14 +269,14 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OtherDevice`], or as [`call`](Self::call). What the kernel returns is an error of queued work; or,
+    /// [`DeviceError::OtherDevice`], or as [`call`](Self::host_call). What the kernel returns is an error of queued work; or,
     /// where it was called at once to submit native work, that of this function.
     pub fn launch(
         &self,
         buffers: &[&Buffer],
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
     ) -> Result<(), DeviceError> {
-        buffers.iter().try_for_each(|buffer| self.check_device(buffer, "argument"))?;
+        buffers.iter().try_for_each(|buffer| self.check_device(buffer, BufferRole::Argument))?;
         let spans = buffers.iter().map(|buffer| buffer.span()).collect();
         self.queue().accept(Operation::Launch { spans, kernel: Box::new(kernel) })
     }
@@ -310,7 +311,7 @@ impl Stream {
     /// # Errors
     ///
     /// If a device is lost. An event that has an error as its answer makes this stream fail with it, later.
-    pub fn wait(&self, event: &Event) -> Result<(), DeviceError> {
+    pub fn wait_event(&self, event: &Event) -> Result<(), DeviceError> {
         self.queue().accept(Operation::Wait(Arc::clone(event.point())))
     }
 
@@ -332,17 +333,14 @@ impl Stream {
         self.queue().synchronize()
     }
 
-    fn check_device(&self, buffer: &Buffer, role: &'static str) -> Result<(), DeviceError> {
-        match std::ptr::eq(buffer.open_device(), self.open_device()) {
-            true => Ok(()),
-            false => {
-                let (device, stream) = (buffer.device(), self.device());
-                // One that was opened before a reset is of the same name, and says that it is lost.
-                buffer.open_device().check("use a buffer")?;
-                self.open_device().check("use a stream")?;
-                Err(DeviceError::OtherDevice { role, device, stream })
-            }
+    fn check_device(&self, buffer: &Buffer, role: BufferRole) -> Result<(), DeviceError> {
+        if std::ptr::eq(buffer.open_device(), self.open_device()) {
+            return Ok(());
         }
+        // One that was opened before a reset has the same name, and is lost.
+        buffer.open_device().check("use a buffer")?;
+        self.open_device().check("use a stream")?;
+        Err(DeviceError::OtherDevice { role, device: buffer.device(), stream: self.device() })
     }
 }
 

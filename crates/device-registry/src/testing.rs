@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
+use crate::available::device_count;
 use crate::backend::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, DeviceUuid,
     LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Span, backends,
@@ -102,7 +103,7 @@ impl Backend for Fake {
             "has_uuids" => Ok(3),
             // A count of -1 from C.
             "counts_too_many" => Ok(usize::MAX),
-            "counts_itself" => device_of(self.name).count().map_err(|error| {
+            "counts_itself" => device_count(device_of(self.name).name()).map_err(|error| {
                 let message = error.to_string();
                 BackendError::other(message).with_source(error)
             }),

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use device_registry::{Buffer, Device, DeviceError, Pending};
+use device_registry::{Buffer, Device, DeviceError, Pending, device_count};
 
 unsafe extern "C" {
     fn fork() -> c_int;
@@ -57,7 +57,7 @@ fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
     stream.write(&buffer, 0, b"rust").unwrap();
     let event = stream.record().unwrap();
     let (held, hold) = std::sync::mpsc::channel::<()>();
-    stream.call(move || hold.recv().unwrap_or_default()).unwrap();
+    stream.host_call(move || hold.recv().unwrap_or_default()).unwrap();
     // In the child nobody will ever do this.
     let read = stream.read(&buffer, 0..4).unwrap();
     let later = stream.record().unwrap();
@@ -66,10 +66,10 @@ fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
         let answers = [
             is_forked(buffer.write(0, b"x")),
             is_forked(buffer.read(0, &mut [0])),
-            is_forked(buffer.copy_from(0, &buffer, 1..2)),
+            is_forked(buffer.copy_from(&buffer, 1..2, 0)),
             is_forked(device.allocate(1)),
             is_forked(device.open()),
-            is_forked(device.count()),
+            is_forked(device_count(device.name())),
             is_forked(device.properties()),
             is_forked(device.memory_info()),
             is_forked(device.memory_statistics()),
@@ -78,7 +78,7 @@ fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
             is_forked(device.create_stream()),
             is_forked(device.current_stream()),
             is_forked(stream.write(&buffer, 0, b"x")),
-            is_forked(stream.call(|| ())),
+            is_forked(stream.host_call(|| ())),
             is_forked(stream.query()),
             is_forked(stream.synchronize()),
             is_forked(event.synchronize()),

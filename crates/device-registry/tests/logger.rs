@@ -4,11 +4,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use device_registry::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, Completion, DeviceDriver, DeviceError,
-    DeviceProperties, EventDriver, EventOptions, HostBuffer, Memory, MemoryInfo, OpenedDevice, Pending, Span,
-    StreamDriver, StreamOptions, backends, device,
+use device_registry::backend::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, Completion, DeviceDriver, DeviceProperties,
+    EventDriver, EventOptions, HostBuffer, Memory, MemoryInfo, OpenedDevice, Span, StreamDriver,
+    StreamOptions,
 };
+use device_registry::{DeviceError, Pending, backends, device};
 
 struct Panics;
 
@@ -132,7 +133,7 @@ fn a_logger_that_panics_changes_no_outcome() {
 
     // The failure of a stream that was dropped is logged, and reported by the device all the same.
     let cpu = device("cpu").unwrap();
-    cpu.create_stream().unwrap().call(|| panic!("on purpose")).unwrap();
+    cpu.create_stream().unwrap().host_call(|| panic!("on purpose")).unwrap();
     let error = loop {
         match cpu.synchronize() {
             Ok(()) => std::thread::yield_now(),

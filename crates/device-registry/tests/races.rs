@@ -46,7 +46,7 @@ fn kernels_on_several_streams_add_up() {
         stream
             .launch(&[&buffer], |launch| {
                 let Some(span) = &launch.spans()[0] else { return Ok(()) };
-                let memory = span.memory_as::<device_registry::HostMemory>()?;
+                let memory = span.memory_as::<device_registry::backend::HostMemory>()?;
                 memory.write(span.range())?.iter_mut().for_each(|byte| *byte += 1);
                 Ok(())
             })

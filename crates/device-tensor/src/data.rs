@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use half::{bf16, f16};
 use ndarray::{ArrayBase, ArrayRef, Dimension};
 
+use crate::dtype::for_each_dtype;
 use crate::shape::Ragged;
 use crate::{Element, TensorError};
 
@@ -88,6 +89,9 @@ pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>, TensorError> {
 
 // One by one: an `impl` for all elements would leave no room for one for references.
 macro_rules! scalars {
+    (other: $_:ident($bool:ident) $_doc:literal; numbers: $($variant:ident($ty:ident) $doc:literal;)*) => {
+        scalars!($bool, $($ty),*);
+    };
     ($($ty:ty),*) => {$(
         impl Rows for $ty {
             type Element = $ty;
@@ -118,7 +122,7 @@ macro_rules! scalars {
     )*};
 }
 
-scalars!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
+for_each_dtype!(scalars);
 
 impl<R: Rows> Rows for [R] {
     type Element = R::Element;

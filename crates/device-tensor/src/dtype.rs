@@ -6,68 +6,89 @@ use half::{bf16, f16};
 
 use crate::{Data, TensorError, data};
 
-/// The type of a tensor's elements. `Display` gives the name of the Rust type.
-///
-/// ```
-/// use device_tensor::DType;
-///
-/// assert_eq!(DType::I32.to_string(), "i32");
-/// assert_eq!(DType::I32.size(), 4);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DType {
-    /// `bool`, one byte each.
-    Bool,
-    /// `u8`.
-    U8,
-    /// `i8`.
-    I8,
-    /// `i16`.
-    I16,
-    /// `i32`.
-    I32,
-    /// `i64`.
-    I64,
-    /// [`half::f16`](crate::f16), the IEEE 754 `binary16`.
-    F16,
-    /// [`half::bf16`](crate::bf16): an `f32` without the lower half of its bits.
-    BF16,
-    /// `f32`.
-    F32,
-    /// `f64`.
-    F64,
-}
-
-impl DType {
-    /// The size of one element in bytes.
-    #[must_use]
-    pub fn size(self) -> usize {
-        match self {
-            Self::Bool | Self::U8 | Self::I8 => 1,
-            Self::I16 | Self::F16 | Self::BF16 => 2,
-            Self::I32 | Self::F32 => 4,
-            Self::I64 | Self::F64 => 8,
+/// The one list of dtypes: passes to a macro each variant with its Rust type and its documentation. What has a value for
+/// every bit pattern is a number.
+macro_rules! for_each_dtype {
+    ($macro:ident) => {
+        $macro! {
+            other: Bool(bool) "`bool`, one byte each.";
+            numbers:
+            U8(u8) "`u8`.";
+            I8(i8) "`i8`.";
+            I16(i16) "`i16`.";
+            I32(i32) "`i32`.";
+            I64(i64) "`i64`.";
+            F16(f16) "[`half::f16`](crate::f16), the IEEE 754 `binary16`.";
+            BF16(bf16) "[`half::bf16`](crate::bf16): an `f32` without the lower half of its bits.";
+            F32(f32) "`f32`.";
+            F64(f64) "`f64`.";
         }
-    }
+    };
+}
+pub(crate) use for_each_dtype;
+
+macro_rules! dtypes {
+    (other: $bool:ident($bool_ty:ident) $bool_doc:literal; numbers: $($variant:ident($ty:ident) $doc:literal;)*) => {
+        /// The type of a tensor's elements. `Display` gives the name of the Rust type.
+        ///
+        /// ```
+        /// use device_tensor::DType;
+        ///
+        /// assert_eq!(DType::I32.to_string(), "i32");
+        /// assert_eq!(DType::I32.size(), 4);
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum DType {
+            #[doc = $bool_doc]
+            $bool,
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl DType {
+            /// All dtypes.
+            pub const ALL: &[Self] = &[Self::$bool, $(Self::$variant,)*];
+
+            /// The size of one element in bytes.
+            #[must_use]
+            pub fn size(self) -> usize {
+                match self {
+                    Self::$bool => size_of::<$bool_ty>(),
+                    $(Self::$variant => size_of::<$ty>(),)*
+                }
+            }
+        }
+
+        impl fmt::Display for DType {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self {
+                    Self::$bool => stringify!($bool_ty),
+                    $(Self::$variant => stringify!($ty),)*
+                })
+            }
+        }
+
+        impl Element for $bool_ty {
+            const DTYPE: DType = DType::$bool;
+        }
+
+        $(
+            impl Element for $ty {
+                const DTYPE: DType = DType::$variant;
+            }
+
+            impl sealed::Stored for $ty {
+                type Bits = Self;
+
+                fn from_bits(bits: Vec<Self>) -> Result<Vec<Self>, TensorError> {
+                    Ok(bits)
+                }
+            }
+        )*
+    };
 }
 
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Bool => "bool",
-            Self::U8 => "u8",
-            Self::I8 => "i8",
-            Self::I16 => "i16",
-            Self::I32 => "i32",
-            Self::I64 => "i64",
-            Self::F16 => "f16",
-            Self::BF16 => "bf16",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        })
-    }
-}
+for_each_dtype!(dtypes);
 
 /// A Rust type that can be an element of a tensor.
 ///
@@ -94,38 +115,6 @@ pub(crate) mod sealed {
     }
 }
 
-macro_rules! numbers {
-    ($($ty:ty => $dtype:ident,)*) => {$(
-        impl Element for $ty {
-            const DTYPE: DType = DType::$dtype;
-        }
-
-        impl sealed::Stored for $ty {
-            type Bits = Self;
-
-            fn from_bits(bits: Vec<Self>) -> Result<Vec<Self>, TensorError> {
-                Ok(bits)
-            }
-        }
-    )*};
-}
-
-numbers! {
-    u8 => U8,
-    i8 => I8,
-    i16 => I16,
-    i32 => I32,
-    i64 => I64,
-    f16 => F16,
-    bf16 => BF16,
-    f32 => F32,
-    f64 => F64,
-}
-
-impl Element for bool {
-    const DTYPE: DType = DType::Bool;
-}
-
 impl sealed::Stored for bool {
     type Bits = u8;
 
@@ -149,20 +138,32 @@ mod tests {
             assert_eq!(T::DTYPE.size(), size_of::<T::Bits>());
             assert_eq!(Some(T::DTYPE.to_string().as_str()), std::any::type_name::<T>().rsplit("::").next());
         }
-        check::<bool>();
-        check::<u8>();
-        check::<i8>();
-        check::<i16>();
-        check::<i32>();
-        check::<i64>();
-        check::<f16>();
-        check::<bf16>();
-        check::<f32>();
-        check::<f64>();
+        macro_rules! check_all {
+            (other: $_:ident($bool:ident) $_doc:literal; numbers: $($variant:ident($ty:ident) $doc:literal;)*) => {
+                check::<$bool>();
+                $(check::<$ty>();)*
+            };
+        }
+        for_each_dtype!(check_all);
     }
 
     #[test]
     fn every_byte_but_zero_is_true() {
         assert_eq!(bool::from_bits(vec![0, 1, 2, 128, 255]).unwrap(), [false, true, true, true, true]);
+    }
+
+    #[test]
+    fn the_messages_for_other_types_list_every_dtype() {
+        let notes = [include_str!("dtype.rs"), include_str!("data.rs")].map(|text| {
+            let notes: Vec<_> =
+                text.lines().filter(|line| line.trim_start().starts_with("note = \"")).collect();
+            assert!(!notes.is_empty());
+            notes
+        });
+        for note in notes.concat() {
+            for dtype in DType::ALL {
+                assert!(note.contains(&format!("`{dtype}`")), "{dtype} in {note}");
+            }
+        }
     }
 }

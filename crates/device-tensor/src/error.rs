@@ -18,6 +18,7 @@ pub enum TensorError {
         "rows of different shapes make no tensor: row {:?} has shape {first:?} and row {row:?} has shape {other:?}",
         vec![0; row.len()]
     )]
+    #[non_exhaustive]
     Ragged {
         /// The shape of the first row that is nested as deeply.
         first: Vec<usize>,
@@ -28,6 +29,7 @@ pub enum TensorError {
     },
     /// The shape has more bytes than can be addressed; found out before any memory is asked for.
     #[error("a tensor of shape {shape:?} and dtype {dtype} has more bytes than can be addressed")]
+    #[non_exhaustive]
     TooLarge {
         /// The shape asked for.
         shape: Vec<usize>,
@@ -36,6 +38,7 @@ pub enum TensorError {
     },
     /// The host does not have the memory to lay out the elements, or to hold those read back.
     #[error("the host has no memory for the {bytes} bytes of the elements")]
+    #[non_exhaustive]
     HostMemory {
         /// How many bytes were asked for.
         bytes: usize,
@@ -45,12 +48,27 @@ pub enum TensorError {
         "the item of a tensor is its only element, and this one, of shape {shape:?}, has {}",
         shape.iter().product::<usize>()
     )]
+    #[non_exhaustive]
     NotOneElement {
         /// The tensor's.
         shape: Vec<usize>,
     },
+    /// A buffer does not have the length of the tensor that it was to be.
+    #[error("a tensor of shape {shape:?} and dtype {dtype} has {expected} bytes, and the buffer has {found}")]
+    #[non_exhaustive]
+    WrongLength {
+        /// The shape asked for.
+        shape: Vec<usize>,
+        /// The type of the elements.
+        dtype: DType,
+        /// The bytes of such a tensor.
+        expected: usize,
+        /// The length of the buffer in bytes.
+        found: usize,
+    },
     /// The elements are of another type than was asked for.
     #[error("the tensor holds {held}, and {asked} was asked for")]
+    #[non_exhaustive]
     WrongDType {
         /// The tensor's.
         held: DType,

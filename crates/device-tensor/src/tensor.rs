@@ -61,6 +61,51 @@ impl Tensor {
         Ok(Self { buffer, dtype, shape })
     }
 
+    /// A tensor of the bytes in a buffer, which it shares: what a kernel has computed, say. Runs nothing on the device.
+    ///
+    /// The last dimension's elements lie next to each other, in the byte order of the host.
+    ///
+    /// ```
+    /// use device_registry::device;
+    /// use device_tensor::{DType, Tensor};
+    ///
+    /// let buffer = device("cpu")?.allocate(12)?;
+    /// buffer.write(0, &[1_i32, 2, 3].map(i32::to_ne_bytes).concat())?;
+    /// let x = Tensor::from_buffer(buffer, [3], DType::I32)?;
+    /// assert_eq!(x.to_string(), "tensor([1, 2, 3])");
+    /// # Ok::<(), device_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError::WrongLength`] if the buffer has more or fewer bytes than a tensor of this shape and dtype, or
+    /// [`TensorError::TooLarge`].
+    pub fn from_buffer(
+        buffer: Buffer,
+        shape: impl Into<Vec<usize>>,
+        dtype: DType,
+    ) -> Result<Self, TensorError> {
+        let shape = shape.into();
+        let expected = shape::len(&shape, dtype)? * dtype.size();
+        if buffer.len() != expected {
+            return Err(TensorError::WrongLength { shape, dtype, expected, found: buffer.len() });
+        }
+        Ok(Self { buffer, dtype, shape })
+    }
+
+    /// The memory of the elements, for kernels. A tensor does not change once it is made: a kernel that writes here changes
+    /// every clone.
+    #[must_use]
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The memory of the elements, without the tensor.
+    #[must_use]
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
     /// The device, with its index.
     #[must_use]
     pub fn device(&self) -> Device {
@@ -102,7 +147,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let buffer = device.allocate(self.buffer.len())?;
-        buffer.copy_from(0, &self.buffer, 0..self.buffer.len())?;
+        buffer.copy_from(&self.buffer, 0..self.buffer.len(), 0)?;
         Ok(Self { buffer, ..self.clone() })
     }
 

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use device_registry::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
-    HostMemory, Memory, MemoryInfo, OpenedDevice, Span, backends, device, open_windows,
+use device_registry::backend::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
+    Memory, MemoryInfo, OpenedDevice, Span, open_windows,
 };
+use device_registry::{Device, backends, device};
 use device_tensor::{Element, Tensor, bf16, f16};
 
 /// What copies are multiples of, but at the end of a buffer.

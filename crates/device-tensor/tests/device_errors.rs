@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use device_registry::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, Device, DeviceDriver, DeviceProperties,
-    Memory, MemoryInfo, OpenedDevice, Span, backends, device,
+use device_registry::backend::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, Memory,
+    MemoryInfo, OpenedDevice, Span,
 };
+use device_registry::{Device, backends, device};
 use device_tensor::{Element, Tensor};
 
 /// The only device of its backend, which has no index here.

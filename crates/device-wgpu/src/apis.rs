@@ -4,7 +4,7 @@ use std::env;
 use std::fmt::Write;
 
 use crate::ready::ready;
-use device_registry::LoadFailure;
+use device_registry::backend::LoadFailure;
 use wgpu::{Backends, Instance, InstanceDescriptor, InstanceFlags};
 
 /// wgpu's own variable.

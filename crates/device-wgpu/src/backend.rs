@@ -1,6 +1,6 @@
 //! The backend: which devices there are, in which order, and how one is opened.
 
-use device_registry::{Backend, BackendError, DeviceProperties, OpenedDevice};
+use device_registry::backend::{Backend, BackendError, DeviceProperties, OpenedDevice};
 
 use crate::device::Driver;
 use crate::properties::{self, Facts};

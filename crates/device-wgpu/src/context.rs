@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 use wgpu::{
     CommandEncoder, CommandEncoderDescriptor, DeviceDescriptor, ErrorFilter, Features, PollError, PollType,
 };

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, Memory, MemoryInfo, Pattern, Span, StreamDriver,
+use device_registry::backend::{
+    AllocateOptions, BackendError, DeviceDriver, FillPattern, Memory, MemoryInfo, Span, StreamDriver,
     StreamOptions,
 };
 
@@ -85,7 +85,7 @@ impl DeviceDriver for Driver {
         context.wait(&*context.copy(source, destination)?)
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let context = self.context()?;
         context.wait(&*context.fill(destination, pattern)?)
     }

@@ -1,6 +1,6 @@
 //! Errors of wgpu as those of a backend, in one place.
 
-use device_registry::{BackendError, BackendErrorKind};
+use device_registry::backend::{BackendError, BackendErrorKind};
 
 /// What an error scope has caught.
 pub(crate) fn caught(error: wgpu::Error) -> BackendError {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use device_registry::{BackendError, EventDriver};
+use device_registry::backend::{BackendError, EventDriver};
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, MapMode, QuerySetDescriptor, QueryType};
 
 use crate::context::Context;

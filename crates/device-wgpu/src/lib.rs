@@ -18,7 +18,7 @@ mod stream;
 mod submission;
 mod transfer;
 
-use device_registry::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
 /// The crate that all native handles are of.
 pub use wgpu;
@@ -26,7 +26,7 @@ pub use wgpu;
 pub use crate::memory::WgpuMemory;
 pub use crate::native::{WgpuDevice, WgpuStream};
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// The backend `wgpu`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static WGPU: BackendDescriptor = BackendDescriptor::new("wgpu", load);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 use wgpu::DeviceLostReason;
 
 const DESTROYED: &str = "it was destroyed by its native handle";

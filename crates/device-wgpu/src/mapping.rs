@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::loss::Loss;
 

@@ -1,6 +1,6 @@
 //! One allocation, as kernels and frameworks see it.
 
-use device_registry::{BackendError, Memory, Span};
+use device_registry::backend::{BackendError, Memory, Span};
 use wgpu::{BufferUsages, COPY_BUFFER_ALIGNMENT};
 
 /// What a kernel may use memory for, besides copies.

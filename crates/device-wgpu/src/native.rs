@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 use wgpu::CommandBuffer;
 
 use crate::context::Context;
@@ -14,7 +14,7 @@ use crate::submission::Submission;
 /// It is not the driver: the functions that rely on the checks of the core are out of reach.
 ///
 /// ```compile_fail,E0277
-/// fn is_driver<D: device_registry::DeviceDriver>() {}
+/// fn is_driver<D: device_registry::backend::DeviceDriver>() {}
 /// is_driver::<device_wgpu::WgpuDevice>();
 /// ```
 pub struct WgpuDevice(Arc<Context>);
@@ -53,7 +53,7 @@ impl WgpuDevice {
     /// not: those of a shader that does not compile have the compiler's message.
     ///
     /// ```no_run
-    /// # use device_registry::BackendError;
+    /// # use device_registry::backend::BackendError;
     /// # use device_wgpu::{WgpuDevice, wgpu};
     /// fn compile(device: &WgpuDevice, wgsl: &str) -> Result<wgpu::ShaderModule, BackendError> {
     ///     let source = wgpu::ShaderSource::Wgsl(wgsl.into());
@@ -79,7 +79,7 @@ impl WgpuDevice {
 /// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
 ///
 /// ```compile_fail,E0277
-/// fn is_driver<D: device_registry::StreamDriver>() {}
+/// fn is_driver<D: device_registry::backend::StreamDriver>() {}
 /// is_driver::<device_wgpu::WgpuStream>();
 /// ```
 pub struct WgpuStream {

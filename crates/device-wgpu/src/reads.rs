@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use device_registry::{BackendError, Completion, HostBuffer};
+use device_registry::backend::{BackendError, Completion, HostBuffer};
 
 use crate::context::Context;
 use crate::transfer::Reading;

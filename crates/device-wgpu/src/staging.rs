@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 use wgpu::{BufferDescriptor, BufferUsages, MapMode};
 
 use crate::context::Context;

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::sync::{Arc, MutexGuard};
 
-use device_registry::{
-    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+use device_registry::backend::{
+    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
 
 use crate::context::Context;
@@ -61,7 +61,7 @@ impl StreamDriver for Queue {
         self.submitted(self.context.copy(source, destination))
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         self.submitted(self.context.fill(destination, pattern))
     }
 
@@ -75,7 +75,7 @@ impl StreamDriver for Queue {
         Ok(Box::new(event))
     }
 
-    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+    fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let event: &dyn Any = event;
         match event.downcast_ref::<WgpuEvent>() {
             // What it stands for was submitted, and what comes now is behind it in the one queue.

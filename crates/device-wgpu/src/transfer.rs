@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use device_registry::{BackendError, Pattern, Span};
+use device_registry::backend::{BackendError, FillPattern, Span};
 use wgpu::{BufferDescriptor, BufferUsages, CommandEncoder, MapMode};
 
 use crate::context::Context;
@@ -140,7 +140,7 @@ impl Context {
     pub(crate) fn fill(
         &self,
         destination: &Span,
-        pattern: &Pattern,
+        pattern: &FillPattern,
     ) -> Result<Arc<Submission>, BackendError> {
         let to = Place::of(destination)?;
         if pattern.as_bytes() == [0] {

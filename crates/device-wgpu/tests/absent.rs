@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use device_conformance::process;
-use device_registry::{DeviceError, LoadError, device};
+use device_registry::registry::LoadError;
+use device_registry::{DeviceError, device};
 
 use crate::child::CHILD;
 

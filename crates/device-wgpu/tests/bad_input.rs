@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use device_conformance::process;
 use device_conformance::testing::error_kind;
-use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Launch, Stream};
+use device_registry::backend::{BackendErrorKind, Launch};
+use device_registry::{Buffer, Device, DeviceError, Stream};
 use device_wgpu::{WgpuDevice, WgpuMemory};
 
 use crate::child::CHILD;
@@ -56,7 +57,7 @@ fn ranges_outside_and_places_within_a_word_are_refused() {
     let odd = device.allocate(3).unwrap();
     odd.write(0, b"abc").unwrap();
     let copy = device.allocate(3).unwrap();
-    copy.copy_from(0, &odd, 0..3).unwrap();
+    copy.copy_from(&odd, 0..3, 0).unwrap();
     let mut bytes = [0; 3];
     copy.read(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"abc");

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use device_registry::{
-    BackendError, BackendErrorKind, Buffer, Device, DeviceError, EventOptions, Launch, Span, Stream,
-};
+use device_registry::backend::{BackendError, BackendErrorKind, EventOptions, Launch, Span};
+use device_registry::{Buffer, Device, DeviceError, Stream};
 use device_wgpu::wgpu::{
     BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, BufferUsages, CommandBuffer,
     CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,

@@ -20,12 +20,14 @@ mod collect;
 mod entry;
 mod entry_point;
 mod error;
+mod error_chain;
 mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod group;
 mod group_name;
 mod index;
+mod isolation;
 #[doc(hidden)]
 pub mod message;
 mod nearest;
@@ -42,8 +44,10 @@ mod versions;
 pub use crate::entry::Entry;
 pub use crate::entry_point::EntryPoint;
 pub use crate::error::{ConfigureError, EntryName, LoadError, RegisterError, UnknownName};
+pub use crate::error_chain::ErrorChain;
 pub use crate::failure::LoadFailure;
 pub use crate::group::Group;
+pub use crate::isolation::{Panicked, isolate};
 pub use crate::once_load::{Interrupted, OnceLoad};
 pub use crate::report::{Report, Row};
 pub use crate::state::State;

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use device_registry::{BackendErrorKind, Device, DeviceError, LoadError};
+use device_registry::registry::LoadError;
+use device_registry::{BackendErrorKind, Device, DeviceError};
 
 use crate::work::MOST_TERMS;
 

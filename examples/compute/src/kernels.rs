@@ -27,7 +27,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use device_registry::{BackendError, Buffer, Device, DeviceError, Launch, Span, Stream};
+use device_registry::backend::{BackendError, Launch, Span};
+use device_registry::{Buffer, Device, DeviceError, Stream};
 use entry_points::EntryPoint;
 
 use crate::error::Error;

@@ -15,11 +15,11 @@ use std::io::{self, Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
-use device_registry::{Device, backends, devices};
+use device_registry::{Device, ErrorChain, backends, devices};
 use entry_points::EntryPoint;
 
 use crate::arguments::Arguments;
-use crate::choice::Choice;
+use crate::choice::choose;
 use crate::kernels::{KERNELS, Kernels, Language, Text, kernel_sets};
 use crate::work::Work;
 
@@ -51,11 +51,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Not `eprintln!` and `println!`, which panic when the reader of a pipe has left.
-            let mut err = io::stderr();
-            let _ = writeln!(err, "error: {error}");
-            for cause in std::iter::successors(error.source(), |&error| error.source()).take(16) {
-                let _ = writeln!(err, "caused by: {cause}");
-            }
+            let _ = writeln!(io::stderr(), "error: {}", ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }
@@ -70,7 +66,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         return Ok(list()?);
     }
     let text = arguments.source.as_deref().map(Text::from_file).transpose()?;
-    let Choice { device, passed_over } = Choice::of(&arguments.device)?;
+    let (device, passed_over) = choose(&arguments.device)?;
     let mut out = stdout();
     for (text, reason) in passed_over {
         // In short; who asks for that device alone is told all.

@@ -176,7 +176,7 @@ impl Place {
 
 /// So many bytes of numbers.
 fn floats(len: usize, mut number: impl FnMut() -> f32) -> Result<HostBuffer, Error> {
-    let mut numbers = HostBuffer::zeroed(len).map_err(DeviceError::from)?;
+    let mut numbers = HostBuffer::zeroed(len).map_err(DeviceError::Host)?;
     numbers.as_chunks_mut().0.iter_mut().for_each(|element| *element = number().to_ne_bytes());
     Ok(numbers)
 }

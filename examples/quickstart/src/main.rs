@@ -5,7 +5,7 @@ use std::io::{self, Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
-use device_registry::{Device, backends, device, devices};
+use device_registry::{Device, ErrorChain, backends, device, devices};
 use device_tensor::Tensor;
 
 // Links every backend in Cargo.toml; never touched again.
@@ -35,10 +35,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
-            for cause in std::iter::successors(error.source(), |&error| error.source()).take(16) {
-                eprintln!("caused by: {cause}");
-            }
+            eprintln!("error: {}", ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }

@@ -4,8 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Once;
 
+use device_registry::registry::Switches;
 use device_registry::{
-    Device, DeviceError, DeviceUuid, PciAddress, Switches, backends, first_available, is_available,
+    Device, DeviceError, DeviceUuid, PciAddress, backends, device_count, first_available, is_available,
 };
 
 use crate::check_message;
@@ -49,7 +50,6 @@ fn check_device(text: &str) {
     let again = Device::parse(&printed).unwrap_or_else(|error| panic!("{printed:?}: {error}"));
     assert!(again == device && hash(again) == hash(device), "{text:?} is {device}, and that is {again}");
     assert_eq!(Device::from_str(text).ok(), Some(device), "{text:?}");
-    assert_eq!(Device::try_from(text).ok(), Some(device), "{text:?}");
     let resolved = device.resolve();
     assert!(resolved.is_cpu() || resolved.index().is_some(), "{text:?}");
     assert_eq!(resolved.resolve(), resolved, "{text:?}");
@@ -84,8 +84,10 @@ fn check_list(list: &str) {
         return;
     }
     match (found, texts.iter().find(|text| is_available(text))) {
-        (Ok(device), Some(first)) => {
-            assert_eq!(Device::parse(first).ok(), Some(device), "{list:?}");
+        (Ok(found), Some(first)) => {
+            assert_eq!(Device::parse(first).ok(), Some(found.device), "{list:?}");
+            let passed_over = found.passed_over.iter().map(|(text, _)| text.as_str());
+            assert!(passed_over.eq(texts.iter().copied().take_while(|text| text != first)), "{list:?}");
         }
         (Err(DeviceError::NoneAvailable(none)), None) => {
             let tried = none.causes().iter().map(|(text, _)| text.as_str());
@@ -112,7 +114,7 @@ fn check_identity<T: FromStr<Err: std::fmt::Display> + ToString + PartialEq>(tex
 
 fn exists(device: Device) -> bool {
     let ordinal = usize::from(device.resolve().index().unwrap_or_default());
-    device.count().is_ok_and(|count| ordinal < count)
+    device_count(device.name()).is_ok_and(|count| ordinal < count)
 }
 
 fn hash(device: Device) -> u64 {

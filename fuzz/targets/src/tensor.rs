@@ -86,7 +86,7 @@ impl Case<'_> {
         match lengths.iter().position(|len| *len != first) {
             None => check_tensor(&[lengths.len(), first], &elements, made),
             Some(at) => match made {
-                Err(TensorError::Ragged { first: shape, row, other }) => {
+                Err(TensorError::Ragged { first: shape, row, other, .. }) => {
                     assert_eq!(
                         (shape, row, other),
                         (vec![first], vec![at], vec![lengths[at]]),
@@ -176,7 +176,7 @@ fn check_other_dtypes(tensor: &Tensor) {
     fn check<T: Element>(tensor: &Tensor) {
         match tensor.to_vec::<T>() {
             Ok(_) => assert_eq!(tensor.dtype(), T::DTYPE),
-            Err(TensorError::WrongDType { held, asked }) => {
+            Err(TensorError::WrongDType { held, asked, .. }) => {
                 assert!(held == tensor.dtype() && asked == T::DTYPE && held != asked);
             }
             Err(error) => panic!("{error}"),

@@ -7,17 +7,18 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use device_registry::{
+use device_registry::backend::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
-    LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, backends, device, devices,
+    LoadFailure, Memory, MemoryInfo, OpenedDevice, Span,
 };
+use device_registry::{backends, device, devices};
 
 // Not those for real hardware: it does the same on every machine.
 device_registry::autoload!(only device_openreg);
 
 type Loaded = Result<Box<dyn Backend>, LoadFailure>;
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// Works, and says on stderr that it was loaded.
     #[distributed_slice(BACKENDS)]
     static STEADY: BackendDescriptor = BackendDescriptor::new("steady", load_steady);

@@ -91,7 +91,7 @@ fn used(context: &Context) -> Result<Held, Failure> {
     } else {
         vec![0; LEN].into()
     };
-    let bytes = stream.read_to(&buffer, 0, bytes)?.wait()?;
+    let bytes = stream.read_into(&buffer, 0, bytes)?.wait()?;
     expect_bytes(&bytes, &vec![7; LEN], "filled bytes")?;
     event.synchronize()?;
     Ok(Held { _stream: stream, _buffer: buffer, _event: event, _bytes: bytes })

@@ -74,7 +74,7 @@ fn expect_copy(
     to: &mut ShadowedBuffer,
     at: usize,
 ) -> Result<(), Failure> {
-    to.buffer.copy_from(at, &source.buffer, range.clone())?;
+    to.buffer.copy_from(&source.buffer, range.clone(), at)?;
     to.bytes[at..at + range.len()].copy_from_slice(&source.bytes[range.clone()]);
     to.expect(format_args!("the destination of a copy of {range:?} to {at}"))
 }
@@ -118,7 +118,7 @@ fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
                 continue;
             }
             let (range, at) = (from * unit..(from + len) * unit, to * unit);
-            buffer.buffer.copy_from(at, &buffer.buffer, range.clone())?;
+            buffer.buffer.copy_from(&buffer.buffer, range.clone(), at)?;
             buffer.bytes.copy_within(range.clone(), at);
             buffer.expect(format_args!("after a copy of {range:?} to {at} within it"))?;
         }
@@ -186,7 +186,7 @@ fn every_byte_value(context: &Context) -> Result<(), Failure> {
     let expected: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
     let buffer = context.filled(&expected)?;
     let copy = context.allocate(expected.len())?;
-    copy.copy_from(0, &buffer, 0..expected.len())?;
+    copy.copy_from(&buffer, 0..expected.len(), 0)?;
     expect_content(&buffer, &expected, "all values")?;
     expect_content(&copy, &expected, "a copy of all values")
 }
@@ -197,7 +197,7 @@ fn zeros_are_written(context: &Context) -> Result<(), Failure> {
         buffer.write(0, &vec![0; len])?;
         expect_content(&buffer, &vec![0; len], format_args!("{len} zeros over ones"))?;
         let other = context.filled(&vec![0xFF; len])?;
-        other.copy_from(0, &buffer, 0..len)?;
+        other.copy_from(&buffer, 0..len, 0)?;
         expect_content(&other, &vec![0; len], format_args!("{len} zeros copied over ones"))?;
     }
     Ok(())
@@ -232,7 +232,7 @@ fn reading_changes_nothing(context: &Context) -> Result<(), Failure> {
 fn the_source_stays(context: &Context) -> Result<(), Failure> {
     for len in [1, 64, 4097] {
         let (source, to) = (ShadowedBuffer::new(context, 16, len)?, context.filled(&vec![0; len])?);
-        to.copy_from(0, &source.buffer, 0..len)?;
+        to.copy_from(&source.buffer, 0..len, 0)?;
         source.expect(format_args!("the source of a copy of {len} bytes"))?;
         to.write(0, &vec![0xEE; len])?;
         source.expect("the source of a copy that was written over")?;
@@ -245,7 +245,7 @@ fn a_long_chain(context: &Context) -> Result<(), Failure> {
     let mut last = context.filled(&expected)?;
     for _ in 0..100 {
         let next = context.allocate(expected.len())?;
-        next.copy_from(0, &last, 0..expected.len())?;
+        next.copy_from(&last, 0..expected.len(), 0)?;
         last = next;
     }
     expect_content(&last, &expected, "after 100 copies")
@@ -275,7 +275,7 @@ fn they_are_done_when_they_return(context: &Context) -> Result<(), Failure> {
         buffer.write(0, &host)?;
         // A driver that still reads the host memory would copy these bytes.
         host.fill(0xEE);
-        copy.copy_from(0, &buffer, 0..LEN)?;
+        copy.copy_from(&buffer, 0..LEN, 0)?;
         buffer.write(0, &host)?;
         expect_content(&copy, &[round; LEN], format_args!("the copy in round {round}, read at once"))?;
     }
@@ -290,9 +290,9 @@ fn two_buffers_never_overlap(context: &Context) -> Result<(), Failure> {
     for from in 0..held.len() {
         let to = (from + 7) % held.len();
         let source = held[from].buffer.clone();
-        held[to].buffer.copy_from(0, &source, 0..64)?;
+        held[to].buffer.copy_from(&source, 0..64, 0)?;
         held[to].bytes = held[from].bytes.clone();
-        let onto_itself = source.copy_from(0, &source, 0..64);
+        let onto_itself = source.copy_from(&source, 0..64, 0);
         ensure!(
             matches!(onto_itself, Err(DeviceError::Overlap { .. })),
             "a copy onto itself: expected an error about overlapping ranges, got {onto_itself:?}"
@@ -309,9 +309,9 @@ fn refusals_change_nothing(context: &Context) -> Result<(), Failure> {
         buffer.buffer.write(0, &vec![0xEE; len + 1]),
         buffer.buffer.write(usize::MAX, &[0xEE; 2]),
         buffer.buffer.read(len, &mut [0; 1]),
-        buffer.buffer.copy_from(0, &other.buffer, 0..len + 1),
-        buffer.buffer.copy_from(len, &other.buffer, 0..1),
-        buffer.buffer.copy_from(0, &other.buffer, 2 * len..2 * len + 1),
+        buffer.buffer.copy_from(&other.buffer, 0..len + 1, 0),
+        buffer.buffer.copy_from(&other.buffer, 0..1, len),
+        buffer.buffer.copy_from(&other.buffer, 2 * len..2 * len + 1, 0),
     ] {
         ensure!(
             matches!(result, Err(DeviceError::OutOfRange { .. })),

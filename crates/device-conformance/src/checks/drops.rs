@@ -83,7 +83,7 @@ fn the_source_of_a_copy(context: &Context) -> Result<(), Failure> {
         let expected = bytes(round, 5000);
         let source = context.filled(&expected)?;
         let copy = context.allocate(5000)?;
-        copy.copy_from(0, &source, 0..5000)?;
+        copy.copy_from(&source, 0..5000, 0)?;
         drop(source);
         let _in_its_place = context.filled(&[0xEE; 5000])?;
         expect_content(&copy, &expected, "a copy whose source is dropped")?;
@@ -95,7 +95,7 @@ fn the_destination_of_a_copy(context: &Context) -> Result<(), Failure> {
     let expected = bytes(1, 5000);
     let source = context.filled(&expected)?;
     for _ in 0..50 {
-        context.allocate(5000)?.copy_from(0, &source, 0..5000)?;
+        context.allocate(5000)?.copy_from(&source, 0..5000, 0)?;
         let _in_its_place = context.filled(&[0xEE; 5000])?;
         expect_content(&source, &expected, "the source of copies that are dropped")?;
     }
@@ -145,7 +145,7 @@ fn while_others_copy(context: &Context) -> Result<(), Failure> {
     in_threads(8, |index| {
         for _ in 0..50 {
             let copy = context.allocate(3000)?;
-            copy.copy_from(0, &source, 0..3000)?;
+            copy.copy_from(&source, 0..3000, 0)?;
             if index % 2 == 0 {
                 expect_content(&copy, &expected, "a copy while others are dropped")?;
             }

@@ -22,27 +22,27 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 fn the_count_stays(context: &Context) -> Result<(), Failure> {
-    let count = context.device().count()?;
+    let count = context.device_count()?;
     for _ in 0..100 {
-        let again = context.device().count()?;
+        let again = context.device_count()?;
         ensure!(again == count, "expected {count} devices as before, got {again}");
     }
     Ok(())
 }
 
 fn the_count_stays_while_devices_are_used(context: &Context) -> Result<(), Failure> {
-    let count = context.device().count()?;
+    let count = context.device_count()?;
     let _in_use = context.filled(&[1; 4096])?;
-    let again = context.device().count()?;
+    let again = context.device_count()?;
     ensure!(again == count, "expected {count} devices as before, got {again} with one in use");
     Ok(())
 }
 
 fn the_count_is_the_same_on_all_threads(context: &Context) -> Result<(), Failure> {
-    let count = context.device().count()?;
+    let count = context.device_count()?;
     in_threads(8, |_| {
         for _ in 0..20 {
-            let again = context.device().count()?;
+            let again = context.device_count()?;
             ensure!(again == count, "expected {count} devices as on the other threads, got {again}");
         }
         Ok(())
@@ -50,14 +50,14 @@ fn the_count_is_the_same_on_all_threads(context: &Context) -> Result<(), Failure
 }
 
 fn every_ordinal_opens(context: &Context) -> Result<(), Failure> {
-    for ordinal in 0..context.device().count()? {
+    for ordinal in 0..context.device_count()? {
         device(&format!("{}:{ordinal}", context.device().name()))?.allocate(1)?;
     }
     Ok(())
 }
 
 fn no_device_is_beyond_the_count(context: &Context) -> Result<(), Failure> {
-    let count = context.device().count()?;
+    let count = context.device_count()?;
     match device(&format!("{}:{count}", context.device().name()))?.allocate(1) {
         Err(DeviceError::NoSuchDevice { count: reported, .. }) if reported == count => Ok(()),
         Err(error) => {

@@ -123,7 +123,7 @@ fn of_an_idle_stream(context: &Context) -> Result<(), Failure> {
 /// Blocks a stream with a host call, until the returned sender is dropped.
 pub(super) fn hold_back(stream: &Stream) -> Result<mpsc::Sender<()>, Failure> {
     let (release, released) = mpsc::channel::<()>();
-    stream.call(move || {
+    stream.host_call(move || {
         let _ = released.recv();
     })?;
     Ok(release)
@@ -216,7 +216,7 @@ fn dropped_before_it_is_done(context: &Context) -> Result<(), Failure> {
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
         let event = fill_later(&first, &pair, &buffer, round)?;
-        second.wait(&event)?;
+        second.wait_event(&event)?;
         drop(event);
         // An event without a waiter.
         drop(first.record()?);
@@ -229,7 +229,7 @@ fn a_stream_waits_for_another(context: &Context) -> Result<(), Failure> {
     let (first, second, pair) = (context.stream()?, context.stream()?, busy_pair(context)?);
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
-        second.wait(&fill_later(&first, &pair, &buffer, round)?)?;
+        second.wait_event(&fill_later(&first, &pair, &buffer, round)?)?;
         expect_seen(&second, &buffer, round, "behind the event of another stream")?;
     }
     Ok(())
@@ -246,7 +246,7 @@ fn two_streams_take_turns(context: &Context) -> Result<(), Failure> {
         let (own, next) = (&buffers[turn], &buffers[other]);
         streams[turn].fill(own, 0..end, &[round])?;
         streams[turn].copy(own, 0..LEN, next, 0)?;
-        streams[other].wait(&streams[turn].record()?)?;
+        streams[other].wait_event(&streams[turn].record()?)?;
     }
     let mut expected = bytes(1, LEN);
     expected[..end].fill(99);
@@ -263,10 +263,10 @@ fn several_streams_meet(context: &Context) -> Result<(), Failure> {
         let mut copies = Vec::new();
         for (index, pair) in pairs.iter().enumerate() {
             let (stream, copy) = (context.stream()?, context.filled(&[0xDD; 2000])?);
-            stream.wait(&begun)?;
+            stream.wait_event(&begun)?;
             keep_busy(&stream, pair, 4 * index)?;
             stream.copy(&first, 0..2000, &copy, 0)?;
-            last.wait(&stream.record()?)?;
+            last.wait_event(&stream.record()?)?;
             copies.push(copy);
         }
         for copy in &copies {
@@ -283,7 +283,7 @@ fn later_work_is_not_waited_for_by_streams(context: &Context) -> Result<(), Fail
     let event = first.record()?;
     let release = hold_back(&first)?;
     first.fill(&buffer, 0..2000, &[2])?;
-    second.wait(&event)?;
+    second.wait_event(&event)?;
     expect_seen(&second, &buffer, 1, "with later work of the other stream held back")?;
     drop(release);
     first.synchronize()?;
@@ -299,11 +299,11 @@ fn of_a_peer(context: &Context) -> Result<(), Failure> {
     );
     for round in 0..20 {
         let (far, near) = (filled(peer, &[0xEE; 2000])?, context.filled(&[0xDD; 2000])?);
-        here.wait(&fill_later(&there, &pair, &far, round)?)?;
+        here.wait_event(&fill_later(&there, &pair, &far, round)?)?;
         here.copy(&far, 0..2000, &near, 0)?;
         expect_seen(&here, &near, round, "behind an event of a peer")?;
         // And back: the peer changes its memory only after the copy.
-        there.wait(&here.record()?)?;
+        there.wait_event(&here.record()?)?;
         there.fill(&far, 0..2000, &[0xCC])?;
         there.synchronize()?;
     }
@@ -317,11 +317,11 @@ fn of_the_cpu(context: &Context) -> Result<(), Failure> {
         let (far, near) = (filled(Device::cpu(), &[0xEE; 2000])?, context.filled(&[0xDD; 2000])?);
         let release = hold_back(&there)?;
         there.fill(&far, 0..2000, &[round])?;
-        here.wait(&there.record()?)?;
+        here.wait_event(&there.record()?)?;
         here.copy(&far, 0..2000, &near, 0)?;
         drop(release);
         expect_seen(&here, &near, round, "behind an event of the cpu")?;
-        there.wait(&fill_later(&here, &pair, &near, round ^ 0x80)?)?;
+        there.wait_event(&fill_later(&here, &pair, &near, round ^ 0x80)?)?;
         there.copy(&near, 0..2000, &far, 0)?;
         expect_seen(&there, &far, round ^ 0x80, "on the cpu, behind an event of this device")?;
     }
@@ -337,7 +337,7 @@ fn time_passes(context: &Context) -> Result<(), Failure> {
     let (stream, host) = (context.stream()?, Instant::now());
     let start = record_timed(&stream)?;
     start.synchronize()?;
-    stream.call(|| thread::sleep(LONG))?;
+    stream.host_call(|| thread::sleep(LONG))?;
     let end = record_timed(&stream)?;
     let elapsed = end.elapsed_since(&start)?;
     let at_most = host.elapsed() + LONG / 10;
@@ -353,7 +353,7 @@ fn time_adds_up(context: &Context) -> Result<(), Failure> {
     let mut events = Vec::new();
     for _ in 0..3 {
         events.push(record_timed(&stream)?);
-        stream.call(|| thread::sleep(Duration::from_millis(10)))?;
+        stream.host_call(|| thread::sleep(Duration::from_millis(10)))?;
     }
     let [first, second, third] = &events[..] else { return Err(Failure::new("expected three events")) };
     let (whole, parts) =
@@ -380,7 +380,7 @@ fn no_time_from_an_event_to_itself(context: &Context) -> Result<(), Failure> {
 fn time_does_not_run_backwards(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
     let start = record_timed(&stream)?;
-    stream.call(|| thread::sleep(Duration::from_millis(5)))?;
+    stream.host_call(|| thread::sleep(Duration::from_millis(5)))?;
     let end = record_timed(&stream)?;
     match start.elapsed_since(&end) {
         Err(error)
@@ -400,9 +400,9 @@ fn time_between_streams(context: &Context) -> Result<(), Failure> {
     // Clocks that start with their streams would differ by this.
     thread::sleep(Duration::from_millis(20));
     let second = context.stream()?;
-    first.call(|| thread::sleep(Duration::from_millis(10)))?;
+    first.host_call(|| thread::sleep(Duration::from_millis(10)))?;
     let between = record_timed(&first)?;
-    second.wait(&between)?;
+    second.wait_event(&between)?;
     let end = record_timed(&second)?;
     let (whole, part) = (end.elapsed_since(&start)?, between.elapsed_since(&start)?);
     ensure!(

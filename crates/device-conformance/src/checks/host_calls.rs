@@ -31,7 +31,7 @@ fn come_behind_the_work_before(context: &Context) -> Result<(), Failure> {
         let (call, called) = mpsc::channel();
         keep_busy(&stream, &pair, 16)?;
         stream.fill(&buffer, 0..2000, &[round])?;
-        stream.call(move || {
+        stream.host_call(move || {
             let _ = call.send(());
         })?;
         called.recv().map_err(|_| Failure::new("the host call was dropped without a run"))?;
@@ -66,7 +66,7 @@ fn in_turn_with_work(context: &Context) -> Result<(), Failure> {
     for index in 0..300_usize {
         let call = call.clone();
         stream.fill(&buffer, 0..1000, &[index as u8])?;
-        stream.call(move || {
+        stream.host_call(move || {
             let _ = call.send(index);
         })?;
         reads.push(stream.read(&buffer, 0..1000)?);
@@ -88,7 +88,7 @@ fn on_many_streams(context: &Context) -> Result<(), Failure> {
         let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
         let call = call.clone();
         stream.fill(&buffer, 0..2000, &[index as u8])?;
-        stream.call(move || {
+        stream.host_call(move || {
             let _ = call.send(index);
         })?;
         all.push((stream, buffer));

@@ -1,6 +1,7 @@
 //! Allocations: their lengths, their contents, and running out of memory.
 
-use device_registry::{BackendError, BackendErrorKind, Buffer, Device, DeviceError};
+use device_registry::backend::{BackendError, BackendErrorKind};
+use device_registry::{Buffer, Device, DeviceError};
 
 use super::check;
 use crate::check::{Check, Need};
@@ -103,7 +104,7 @@ fn new_memory_can_be_read(context: &Context) -> Result<(), Failure> {
 fn new_memory_can_be_copied(context: &Context) -> Result<(), Failure> {
     for len in lens(1 << 16) {
         let (new, copy) = (context.allocate(len)?, context.allocate(len)?);
-        copy.copy_from(0, &new, 0..len)?;
+        copy.copy_from(&new, 0..len, 0)?;
         expect_content(&copy, &content(&new)?, format_args!("a copy of {len} bytes of new memory"))?;
     }
     Ok(())
@@ -114,7 +115,7 @@ fn it_keeps_what_it_holds(context: &Context) -> Result<(), Failure> {
     let buffer = context.filled(&expected)?;
     for round in 0..50 {
         let other = context.filled(&bytes(round, 10_001))?;
-        context.allocate(10_001)?.copy_from(0, &other, 0..10_001)?;
+        context.allocate(10_001)?.copy_from(&other, 0..10_001, 0)?;
     }
     expect_content(&buffer, &expected, "after work on other memory")
 }

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::iter;
 
-use device_registry::{BackendError, BackendErrorKind, Buffer, DeviceError, Fault};
+use device_registry::backend::{BackendError, BackendErrorKind, Fault};
+use device_registry::{Buffer, DeviceError};
 
 use super::check;
 use super::memory::out_of_memory;
@@ -116,7 +117,7 @@ fn failures_tell_which_call(context: &Context) -> Result<(), Failure> {
     let copies: [(&str, Copy); 4] = [
         ("write", |buffer, _| buffer.write(0, &[1; 64])),
         ("read", |buffer, _| buffer.read(0, &mut [0; 64])),
-        ("copy", |buffer, other| buffer.copy_from(0, other, 0..64)),
+        ("copy", |buffer, other| buffer.copy_from(other, 0..64, 0)),
         ("fill", |buffer, _| buffer.fill(0..64, &[1])),
     ];
     let (buffer, other) = (context.filled(&[1; 64])?, context.filled(&[2; 64])?);

@@ -40,7 +40,7 @@ fn every_thread_may_use_it(context: &Context) -> Result<(), Failure> {
         ends(|| Ok(buffer.write(0, &expected)?))?;
         ends(|| expect_content(&buffer, &expected, "on a third thread"))?;
         let copy = ends(|| context.allocate(expected.len()))?;
-        ends(|| Ok(copy.copy_from(0, &buffer, 0..expected.len())?))?;
+        ends(|| Ok(copy.copy_from(&buffer, 0..expected.len(), 0)?))?;
         ends(move || {
             drop(buffer);
             Ok(())
@@ -81,7 +81,7 @@ fn others_may_be_open_too(context: &Context) -> Result<(), Failure> {
     let expected = bytes(4, 1000);
     let buffer = context.filled(&expected)?;
     let mut others = Vec::new();
-    for ordinal in 0..context.device().count()? {
+    for ordinal in 0..context.device_count()? {
         let other = device(&format!("{}:{ordinal}", context.device().name()))?;
         let expected = bytes(10 + ordinal as u8, 1000);
         others.push((filled(other, &expected)?, expected));

@@ -134,7 +134,7 @@ fn what_blocks_comes_behind_the_current_stream(context: &Context) -> Result<(), 
         expect_content(&buffer, &[round; 3000], format_args!("read in round {round}"))?;
         keep_busy(&stream, &pair, 8)?;
         stream.fill(&buffer, 0..3000, &[round ^ 0x40])?;
-        copy.copy_from(0, &buffer, 0..3000)?;
+        copy.copy_from(&buffer, 0..3000, 0)?;
         expect_content(&copy, &[round ^ 0x40; 3000], format_args!("copied in round {round}"))?;
         keep_busy(&stream, &pair, 8)?;
         stream.fill(&buffer, 0..3000, &[0xEE])?;

@@ -83,7 +83,7 @@ fn devices_are_told_apart(context: &Context) -> Result<(), Failure> {
         "the UUID is all zeros\nhelp: leave an unknown UUID unset"
     );
     let mut others = BTreeMap::new();
-    for ordinal in 0..context.device().count()? {
+    for ordinal in 0..context.device_count()? {
         let other = device(&format!("{}:{ordinal}", context.device().name()))?;
         if let Some(uuid) = other.properties()?.uuid
             && let Some(same) = others.insert(uuid, other)

@@ -312,7 +312,7 @@ fn back_after_events(context: &Context) -> Result<(), Failure> {
         each_kind(&stream, index)?;
         let event = stream.record()?;
         match index % 4 {
-            0 => other.wait(&event)?,
+            0 => other.wait_event(&event)?,
             1 => event.synchronize()?,
             2 => kept.push(event),
             _ => {}
@@ -387,9 +387,9 @@ fn back_after_copies_with(context: &Context, other: Device) -> Result<(), Failur
     let before = [now(context.device())?, now(other)?];
     for index in 0..20 {
         let (near, far) = (context.filled(&bytes(index, LEN))?, other.allocate(LEN)?);
-        far.copy_from(0, &near, 0..LEN)?;
+        far.copy_from(&near, 0..LEN, 0)?;
         there.copy(&near, 0..LEN, &far, 0)?;
-        here.wait(&there.record()?)?;
+        here.wait_event(&there.record()?)?;
         here.copy(&far, 0..LEN, &near, 0)?;
         drop(here.read(&near, 0..LEN)?);
     }
@@ -417,7 +417,7 @@ fn back_after_host_calls(context: &Context) -> Result<(), Failure> {
         for index in 0..20 {
             let buffer = context.filled(&bytes(index, LEN))?;
             stream.fill(&buffer, 0..LEN, &[index])?;
-            stream.call(move || drop(buffer))?;
+            stream.host_call(move || drop(buffer))?;
         }
         stream.synchronize()?;
         // Any call on the device would do.
@@ -442,7 +442,7 @@ fn back_after_threads(context: &Context) -> Result<(), Failure> {
 fn back_after_work_that_is_skipped(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
     leaves_nothing(context, "after work that was skipped", || {
-        stream.call(|| resume_unwind(Box::new("a panic of the check's own")))?;
+        stream.host_call(|| resume_unwind(Box::new("a panic of the check's own")))?;
         for index in 0..20 {
             each_kind(&stream, index)?;
             drop(stream.record()?);

@@ -157,7 +157,7 @@ fn read_at_every_place(context: &Context) -> Result<(), Failure> {
         let read = stream.read(&buffer.buffer, range.clone())?.wait()?;
         expect_bytes(&read, &buffer.bytes[range.clone()], format_args!("a read of {range:?}"))?;
         let own = HostBuffer::from(vec![0xA5; range.len()]);
-        let read = stream.read_to(&buffer.buffer, range.start, own)?.wait()?;
+        let read = stream.read_into(&buffer.buffer, range.start, own)?.wait()?;
         expect_bytes(
             &read,
             &buffer.bytes[range.clone()],
@@ -280,7 +280,7 @@ fn from_and_to_pinned_memory(context: &Context) -> Result<(), Failure> {
         let buffer = context.allocate(len)?;
         stream.write(&buffer, 0, host)?;
         let destination = context.device().allocate_host(len)?;
-        let read = stream.read_to(&buffer, 0, destination)?.wait()?;
+        let read = stream.read_into(&buffer, 0, destination)?.wait()?;
         expect_bytes(&read, &expected, format_args!("{len} bytes from and to pinned memory"))?;
         ensure!(read.is_pinned(), "expected the read to return the pinned memory, got other memory");
     }
@@ -311,9 +311,9 @@ fn bytes_of_the_cpu(context: &Context) -> Result<(), Failure> {
         let expected = bytes(11, len);
         let (source, copy, back) = (cpu.allocate(len)?, context.allocate(len)?, cpu.allocate(len)?);
         there.write(&source, 0, expected.clone())?;
-        here.wait(&there.record()?)?;
+        here.wait_event(&there.record()?)?;
         here.copy(&source, 0..len, &copy, 0)?;
-        there.wait(&here.record()?)?;
+        there.wait_event(&here.record()?)?;
         there.copy(&copy, 0..len, &back, 0)?;
         let read = there.read(&back, 0..len)?.wait()?;
         expect_bytes(&read, &expected, format_args!("{len} bytes from the cpu and back"))?;

@@ -117,14 +117,17 @@ fn faults_are_there_or_not(context: &Context) -> Result<(), Failure> {
     let device = context.device();
     let mut offered = 0;
     for fault in FAULTS {
-        match device.inject(fault) {
+        match device.faults().and_then(|faults| faults.inject(fault)) {
             Ok(()) => offered += 1,
             outcome => drop(unsupported(outcome, &format!("the fault {fault:?}"))?),
         }
     }
     match offered {
-        0 => drop(unsupported(device.clear_faults(), "clearing faults that cannot be injected")?),
-        _ => device.clear_faults()?,
+        0 => drop(unsupported(
+            device.faults().and_then(|faults| faults.clear()),
+            "clearing faults that cannot be injected",
+        )?),
+        _ => device.faults().and_then(|faults| faults.clear())?,
     }
     let expected = bytes(1, 1000);
     expect_content(&context.filled(&expected)?, &expected, "after the faults were cleared")
@@ -135,8 +138,8 @@ fn unsupported_calls(context: &Context) -> Result<Vec<DeviceError>, Failure> {
     let device = context.device();
     let timed = context.stream()?.record_with(&EventOptions::new().timed()).map(drop);
     let mut outcomes = vec![device.allocate_host(64).map(drop), timed];
-    outcomes.extend(FAULTS.map(|fault| device.inject(fault)));
-    outcomes.push(device.clear_faults());
+    outcomes.extend(FAULTS.map(|fault| device.faults().and_then(|faults| faults.inject(fault))));
+    outcomes.push(device.faults().and_then(|faults| faults.clear()));
     Ok(outcomes.into_iter().filter_map(Result::err).collect())
 }
 

@@ -64,7 +64,7 @@ impl<'a> Running<'a> {
             Step::Copy { by, from, range, to, at } => self.by(
                 *by,
                 |stream| stream.copy(self.buffer(*from), range.clone(), self.buffer(*to), *at),
-                || self.buffer(*to).copy_from(*at, self.buffer(*from), range.clone()),
+                || self.buffer(*to).copy_from(self.buffer(*from), range.clone(), *at),
             )?,
             Step::Read { by: By::Host, buffer, range, expected } => {
                 let mut got = vec![0xA5; range.len()];
@@ -77,7 +77,7 @@ impl<'a> Running<'a> {
             }
             Step::Call { stream, micros } => {
                 let micros = Duration::from_micros(*micros);
-                self.stream(*stream).call(move || thread::sleep(micros))?;
+                self.stream(*stream).host_call(move || thread::sleep(micros))?;
             }
             Step::Record { stream } => {
                 let event = self.stream(*stream).record()?;
@@ -85,7 +85,7 @@ impl<'a> Running<'a> {
             }
             Step::Wait { by, event } => self.by(
                 *by,
-                |stream| stream.wait(&self.events[*event]),
+                |stream| stream.wait_event(&self.events[*event]),
                 || self.events[*event].synchronize(),
             )?,
         }

@@ -62,7 +62,7 @@ impl fmt::Display for Program {
                     writeln!(f, "    s{s}.fill(&b{buffer}, {range:?}, &{})?;", Literal(pattern))?;
                 }
                 Step::Copy { by: By::Host, from, range, to, at } => {
-                    writeln!(f, "    b{to}.copy_from({at}, &b{from}, {range:?})?;")?;
+                    writeln!(f, "    b{to}.copy_from(&b{from}, {range:?}, {at})?;")?;
                 }
                 Step::Copy { by: By::Stream(s), from, range, to, at } => {
                     writeln!(f, "    s{s}.copy(&b{from}, {range:?}, &b{to}, {at})?;")?;
@@ -76,13 +76,13 @@ impl fmt::Display for Program {
                 }
                 Step::Call { stream, micros } => {
                     let sleep = format!("std::thread::sleep(std::time::Duration::from_micros({micros}))");
-                    writeln!(f, "    s{stream}.call(|| {sleep})?;")?;
+                    writeln!(f, "    s{stream}.host_call(|| {sleep})?;")?;
                 }
                 Step::Record { stream } => {
                     writeln!(f, "    let e{} = s{stream}.record()?;", next(&mut events))?;
                 }
                 Step::Wait { by: By::Host, event } => writeln!(f, "    e{event}.synchronize()?;")?,
-                Step::Wait { by: By::Stream(s), event } => writeln!(f, "    s{s}.wait(&e{event})?;")?,
+                Step::Wait { by: By::Stream(s), event } => writeln!(f, "    s{s}.wait_event(&e{event})?;")?,
             }
         }
         for stream in streams {

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, OpenedDevice};
+use device_registry::backend::{
+    Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, OpenedDevice,
+};
 
 use crate::defect::Defect::*;
 use crate::device::TwinDevice;

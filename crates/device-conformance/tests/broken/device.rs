@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-use device_registry::{
-    AllocateOptions, BackendError, DeviceDriver, FaultInjector, HostBuffer, Memory, MemoryInfo, Pattern,
+use device_registry::backend::{
+    AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, HostBuffer, Memory, MemoryInfo,
     Span, StreamDriver, StreamOptions,
 };
 
@@ -83,7 +83,7 @@ impl DeviceDriver for TwinDevice {
         transfer::copy(&Place::of(source)?, &Place::of(destination)?)
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         self.offers("filling")?;
         self.begin_on(destination)?;
         transfer::fill(&Place::of(destination)?, pattern)

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use device_registry::{BackendError, EventDriver, EventOptions};
+use device_registry::backend::{BackendError, EventDriver, EventOptions};
 
 use crate::defect::Defect::*;
 use crate::misqueue as wrongly;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{BackendError, BackendErrorKind, Fault, FaultInjector};
+use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
 
 use crate::defect::Defect::*;
 use crate::wrong::wrong;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use device_registry::{BackendError, BackendErrorKind, MemoryInfo};
+use device_registry::backend::{BackendError, BackendErrorKind, MemoryInfo};
 
 use crate::defect::Defect::*;
 use crate::mistransfer::{forget, wipe};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use device_registry::{BackendError, Completion, EventOptions, HostBuffer, Priority, StreamOptions};
+use device_registry::backend::{BackendError, Completion, EventOptions, HostBuffer, Priority, StreamOptions};
 
 use crate::defect::Defect::*;
 use crate::event::{Point, TwinEvent};

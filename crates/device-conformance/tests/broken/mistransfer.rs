@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{BackendError, Pattern, Span, open_windows};
+use device_registry::backend::{BackendError, FillPattern, Span, open_windows};
 
 use crate::defect::{Defect, Defect::*};
 use crate::pool::{Place, Pool};
@@ -216,7 +216,7 @@ pub(crate) fn locked(from: &Place, to: &Place) -> Vec<MutexGuard<'static, ()>> {
 }
 
 /// Fills wrongly. Returns whether it did.
-pub(crate) fn filled(to: &Place, pattern: &Pattern) -> Result<bool, BackendError> {
+pub(crate) fn filled(to: &Place, pattern: &FillPattern) -> Result<bool, BackendError> {
     let (pattern, len) = (pattern.as_bytes(), to.range.len());
     let fill = |pattern: &[u8], len: usize| {
         let mut bytes = to.pool.bytes.write(to.range.start..to.range.start + len)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device_registry::{BackendError, HostMemory, Memory, Span};
+use device_registry::backend::{BackendError, HostMemory, Memory, Span};
 
 use crate::defect::Defect::*;
 use crate::misallocate::{self, Maker};

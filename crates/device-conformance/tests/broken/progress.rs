@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::defect::Defect::*;
 use crate::wrong::wrong;

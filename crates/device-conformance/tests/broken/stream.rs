@@ -7,8 +7,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use device_registry::{
-    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+use device_registry::backend::{
+    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
 
 use crate::defect::Defect::*;
@@ -128,7 +128,7 @@ impl StreamDriver for TwinStream {
     }
 
     /// A lazy queue fills with zeros only, as some hardware does.
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         if self.twin.queues == Queues::Lazy && pattern.as_bytes() != [0] {
             return Err(BackendError::unsupported("filling with anything but zeros"));
         }
@@ -159,7 +159,7 @@ impl StreamDriver for TwinStream {
         Ok(Box::new(event))
     }
 
-    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+    fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         if self.twin.queues == Queues::Lazy {
             return Err(BackendError::unsupported("waiting for an event"));
         }

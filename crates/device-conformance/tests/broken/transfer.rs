@@ -1,6 +1,6 @@
 //! The transfers of a device, by blocking calls and in queues.
 
-use device_registry::{BackendError, Pattern, open_windows};
+use device_registry::backend::{BackendError, FillPattern, open_windows};
 
 use crate::defect::Defect::*;
 use crate::mistransfer as wrongly;
@@ -53,7 +53,7 @@ pub(crate) fn copy_from_peer(from: &Place, to: &Place) -> Result<(), BackendErro
 }
 
 /// Repeats a pattern to the end.
-pub(crate) fn fill(to: &Place, pattern: &Pattern) -> Result<(), BackendError> {
+pub(crate) fn fill(to: &Place, pattern: &FillPattern) -> Result<(), BackendError> {
     let to = wrongly::placed(to, FillsIgnoreOffsets);
     if wrongly::filled(&to, pattern)? {
         return Ok(());

@@ -1,6 +1,7 @@
 //! The twins: correct backends, which differ in the optional features that they offer.
 
-use device_registry::{Backend, BackendDescriptor, Device, LoadFailure, backends, device};
+use device_registry::backend::{Backend, BackendDescriptor, LoadFailure};
+use device_registry::{Device, backends, device};
 
 use crate::backend::TwinBackend;
 

@@ -10,7 +10,7 @@ use device_cuda::cudarc::driver::sys::{
     cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
 };
 use device_cuda::{CudaDevice, CudaMemory, CudaStream, check};
-use device_registry::{BackendError, Launch};
+use device_registry::backend::{BackendError, Launch};
 
 /// `c[i] = a[i] + b[i]` for `i < n`, of numbers of 32 bits.
 pub(crate) const ADD: &str = r"

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::backend::{
-    AllocateOptions, BackendError, FaultInjector, HostBuffer, MemoryInfo, Pattern, Span, StreamDriver,
+    AllocateOptions, BackendError, FaultInjector, FillPattern, HostBuffer, MemoryInfo, Span, StreamDriver,
     StreamOptions,
 };
 
@@ -46,7 +46,7 @@ use crate::backend::{
 /// - *The driver has checked it*, or its own types guarantee it.
 /// - *The core guarantees it*: the contract of memory above, one length for source and destination, and that what queued
 ///   work uses stays where it is until the driver itself says that the work is done (see [`StreamDriver`]). This holds
-///   because the core alone calls a driver: it is inside an [`OpenedDevice`](crate::OpenedDevice) from the moment it is
+///   because the core alone calls a driver: it is inside an [`OpenedDevice`](crate::backend::OpenedDevice) from the moment it is
 ///   opened.
 ///
 /// So the type that implements this trait, or [`StreamDriver`], is private to its crate. Programs and kernels get another
@@ -66,7 +66,7 @@ use crate::backend::{
 /// libraries ask for it [closes](crate::Device::close) its devices before.
 pub trait DeviceDriver: Send + Sync {
     /// The handle that programs and kernels get of the device: [`Device::with_driver`](crate::Device::with_driver) and
-    /// [`Launch::driver_as`](crate::Launch::driver_as) downcast it. By default there is none.
+    /// [`Launch::driver_as`](crate::backend::Launch::driver_as) downcast it. By default there is none.
     ///
     /// It is a type of the backend's own beside the one that implements this trait, with the native handles of the
     /// device and whatever is sound to call at any time: see [Soundness](Self#soundness).
@@ -84,7 +84,7 @@ pub trait DeviceDriver: Send + Sync {
     /// Allocates memory of `options.len` bytes, which is never zero. Dropping the result frees it.
     ///
     /// The length comes from the user and may be anything up to `isize::MAX`. Where the memory is the host's, take a
-    /// [`HostMemory`](crate::HostMemory): `vec![0; len]` ends the process when there is not enough.
+    /// [`HostMemory`](crate::backend::HostMemory): `vec![0; len]` ends the process when there is not enough.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ pub trait DeviceDriver: Send + Sync {
 
     /// Copies within the device. Both have one length, and they do not overlap. They may be parts of one memory, which
     /// is not to be locked twice then; and copies in opposite directions may run at the same time, which are not to
-    /// wait for each other. [`open_windows`](crate::open_windows) sees to both.
+    /// wait for each other. [`open_windows`](crate::backend::open_windows) sees to both.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ pub trait DeviceDriver: Send + Sync {
     ///
     /// [`BackendError::unsupported`], which is the default, for all patterns or for this one, makes the core write a
     /// part and double it by copies. Any other error is the outcome.
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let _ = (destination, pattern);
         Err(BackendError::unsupported("filling"))
     }
@@ -195,5 +195,5 @@ pub trait DeviceDriver: Send + Sync {
 /// with [`Span::memory_as`]. The core looks at nothing in it.
 ///
 /// It is dropped when nothing uses it any more, work in a queue included, on a thread that may use devices; so not
-/// within a [host call](crate::Stream::call).
+/// within a [host call](crate::Stream::host_call).
 pub trait Memory: Any + Send + Sync {}

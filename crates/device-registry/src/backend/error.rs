@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Anybody can make one. The core adds the device and the call.
 ///
 /// ```
-/// use device_registry::{BackendError, BackendErrorKind};
+/// use device_registry::backend::{BackendError, BackendErrorKind};
 ///
 /// let error = BackendError::out_of_memory(4096, Some(100));
 /// assert_eq!(error.to_string(), "out of memory: 4096 bytes asked for, 100 free");

@@ -42,3 +42,17 @@ pub trait EventDriver: Any + Send + Sync {
     /// [`BackendError::invalid`] if `start` was reached after this one.
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError>;
 }
+
+impl dyn EventDriver {
+    /// The event as the type that a backend's stream recorded, where a driver gets one as an argument.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::invalid`] if it is of another type.
+    pub fn downcast_ref<E: EventDriver>(&self) -> Result<&E, BackendError> {
+        let event: &dyn Any = self;
+        event.downcast_ref().ok_or_else(|| {
+            BackendError::invalid(format_args!("expected an event of type `{}`", std::any::type_name::<E>()))
+        })
+    }
+}

@@ -6,12 +6,12 @@ use std::fmt;
 ///
 /// It is as short as it can be: a pattern that repeats itself, such as four zero bytes, comes as its first part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Pattern {
+pub struct FillPattern {
     bytes: [u8; 16],
     len: u8,
 }
 
-impl Pattern {
+impl FillPattern {
     /// A pattern by its bytes; `None` if it is of another length than those that are allowed.
     pub(crate) fn new(mut pattern: &[u8]) -> Option<Self> {
         if !matches!(pattern.len(), 1 | 2 | 4 | 8 | 16) {
@@ -37,8 +37,8 @@ impl Pattern {
     /// Fills `destination`, which the bytes of a fill are always a multiple of the pattern for.
     ///
     /// ```
-    /// # use device_registry::{HostMemory, Pattern};
-    /// fn fill(memory: &HostMemory, pattern: &Pattern) -> Result<(), device_registry::BackendError> {
+    /// # use device_registry::backend::{HostMemory, FillPattern};
+    /// fn fill(memory: &HostMemory, pattern: &FillPattern) -> Result<(), device_registry::backend::BackendError> {
     ///     pattern.fill(&mut memory.write(0..16)?);
     ///     Ok(())
     /// }
@@ -61,9 +61,9 @@ impl Pattern {
     }
 }
 
-impl fmt::Debug for Pattern {
+impl fmt::Debug for FillPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pattern({:02x?})", self.as_bytes())
+        write!(f, "FillPattern({:02x?})", self.as_bytes())
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_as_short_as_it_can_be() {
-        let short = |bytes: &[u8]| Pattern::new(bytes).unwrap().as_bytes().to_vec();
+        let short = |bytes: &[u8]| FillPattern::new(bytes).unwrap().as_bytes().to_vec();
         assert_eq!(short(&[0; 16]), [0]);
         assert_eq!(short(b"abababab"), b"ab");
         assert_eq!(short(b"abcdabce"), b"abcdabce");
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn other_lengths_are_no_patterns() {
         for len in [0, 3, 5, 6, 12, 15, 17, 32] {
-            assert!(Pattern::new(&vec![1; len]).is_none(), "{len}");
+            assert!(FillPattern::new(&vec![1; len]).is_none(), "{len}");
         }
     }
 
@@ -92,7 +92,7 @@ mod tests {
         for pattern in [&b"x"[..], b"ab", b"abcd", b"abcdefgh", b"abcdefghijklmnop"] {
             for times in [0, 1, 2, 3, 1000, 70_001] {
                 let mut bytes = vec![0; pattern.len() * times];
-                Pattern::new(pattern).unwrap().fill(&mut bytes);
+                FillPattern::new(pattern).unwrap().fill(&mut bytes);
                 assert!(bytes == pattern.repeat(times), "{pattern:?} {times}");
             }
         }

@@ -21,7 +21,7 @@ use crate::backend::{BackendError, Owner};
 /// bytes[1] = 7;
 /// assert_eq!(*bytes, [0, 7, 0, 0]);
 /// assert_eq!(HostBuffer::from(vec![1, 2]).into_vec(), [1, 2]);
-/// # Ok::<(), device_registry::BackendError>(())
+/// # Ok::<(), device_registry::backend::BackendError>(())
 /// ```
 pub struct HostBuffer(Bytes);
 

@@ -21,7 +21,7 @@ use crate::backend::{BackendError, Memory, Window, WindowMut, open_windows};
 /// that is forgotten ([`mem::forget`](std::mem::forget)) is never closed.
 ///
 /// ```
-/// use device_registry::{HostMemory, open_windows};
+/// use device_registry::backend::{HostMemory, open_windows};
 ///
 /// let memory = HostMemory::zeroed(8)?;
 /// memory.write(0..4)?.copy_from_slice(b"abcd");
@@ -32,7 +32,7 @@ use crate::backend::{BackendError, Memory, Window, WindowMut, open_windows};
 /// drop((source, destination));
 ///
 /// assert_eq!(*memory.read(2..6)?, *b"cdab");
-/// # Ok::<(), device_registry::BackendError>(())
+/// # Ok::<(), device_registry::backend::BackendError>(())
 /// ```
 pub struct HostMemory {
     pub(super) start: NonNull<u8>,
@@ -76,14 +76,14 @@ impl HostMemory {
     /// ```
     /// use std::ptr::NonNull;
     ///
-    /// use device_registry::HostMemory;
+    /// use device_registry::backend::HostMemory;
     ///
     /// let mut bytes = vec![1_u8, 2, 3];
     /// let start = NonNull::new(bytes.as_mut_ptr()).expect("no pointer of a vector is null");
     /// // SAFETY: the vector owns three initialised bytes, and nobody looks into it before it is dropped.
     /// let memory = unsafe { HostMemory::from_raw_parts(start, 3, bytes) };
     /// assert_eq!(*memory.read(1..3)?, [2, 3]);
-    /// # Ok::<(), device_registry::BackendError>(())
+    /// # Ok::<(), device_registry::backend::BackendError>(())
     /// ```
     ///
     /// # Safety

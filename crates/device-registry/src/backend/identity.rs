@@ -49,10 +49,7 @@ impl FromStr for DeviceUuid {
             *byte = pair.iter().try_fold(0, |sum, &digit| hex(digit, sum)).ok_or_else(refused)?;
         }
         // Hyphens elsewhere are a slip that the value would not show.
-        match Self(bytes).to_string().eq_ignore_ascii_case(text) {
-            true => Ok(Self(bytes)),
-            false => Err(refused()),
-        }
+        if Self(bytes).to_string().eq_ignore_ascii_case(text) { Ok(Self(bytes)) } else { Err(refused()) }
     }
 }
 

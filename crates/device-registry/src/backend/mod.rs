@@ -1,4 +1,22 @@
-//! What a backend implements, and the values that the core hands to it.
+//! The contract: what a backend implements, and the values that this crate passes to it.
+//!
+//! A backend that blocks implements [`Backend`] and [`DeviceDriver`]; one whose device has queues of its own also
+//! [`StreamDriver`] and [`EventDriver`]. Its crate registers a [`BackendDescriptor`] in [`BACKENDS`], in an
+//! [`entry_points!`] block at its root. Kernels, which know a backend, use [`Launch`], [`Span`] and [`HostMemory`].
+//!
+//! A driver sees arguments that were checked already: ranges lie inside their memory, are aligned as its properties
+//! require, are not empty and match, and every [`Span`] belongs to the device that it is given to. It need not check
+//! again. An error or a panic in it becomes an error of the one call.
+//!
+//! | what | where |
+//! |---|---|
+//! | the plugin, and a device that it opens | [`Backend`], [`OpenedDevice`], [`DeviceProperties`], [`DeviceDriver`] |
+//! | memory | [`Memory`], [`Span`], [`HostMemory`], [`open_windows`], [`HostBuffer`], [`FillPattern`] |
+//! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`] |
+//! | kernels | [`Launch`] |
+//! | errors | [`BackendError`], [`BackendErrorKind`] |
+//! | fault injection, for tests | [`FaultInjector`], [`Fault`] |
+//! | registration | [`BackendDescriptor`], [`BACKENDS`], [`entry_points!`], [`LoadFailure`] |
 
 mod completion;
 mod driver;
@@ -30,6 +48,9 @@ mod windows;
 mod zeroed_bytes;
 
 pub use entry_points::LoadFailure;
+/// Written here as `device_registry::backend::entry_points! { … }`, with [`BACKENDS`] as the group.
+#[doc(inline)]
+pub use entry_points::entry_points;
 
 pub use crate::backend::completion::Completion;
 pub(crate) use crate::backend::completion::Finish;
@@ -37,7 +58,7 @@ pub use crate::backend::driver::{DeviceDriver, Memory};
 pub use crate::backend::error::{BackendError, BackendErrorKind};
 pub use crate::backend::event_driver::EventDriver;
 pub use crate::backend::fault::{Fault, FaultInjector};
-pub use crate::backend::fill_pattern::Pattern;
+pub use crate::backend::fill_pattern::FillPattern;
 pub use crate::backend::host_buffer::HostBuffer;
 pub use crate::backend::host_memory::HostMemory;
 pub use crate::backend::identity::{DeviceUuid, IdentityError, PciAddress};
@@ -55,7 +76,7 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 
 /// A kind of device, such as CUDA: it counts its devices and opens them.
 ///
-/// It is made by the `load` function of a [`BackendDescriptor`](crate::BackendDescriptor), once, when its name is
+/// It is made by the `load` function of a [`BackendDescriptor`], once, when its name is
 /// first used, and lives until the program ends.
 ///
 /// Counting is cheap and opening is costly: `device_count` must not claim a device, make a context, or take
@@ -68,10 +89,11 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 /// ```
 /// use std::sync::Arc;
 ///
-/// use device_registry::{
-///     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
-///     LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, backends, device, open_windows,
+/// use device_registry::backend::{
+///     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
+///     HostMemory, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, open_windows,
 /// };
+/// use device_registry::{backends, device};
 ///
 /// struct Toy;
 ///

@@ -9,12 +9,12 @@ use crate::backend::DeviceDriver;
 /// A driver's functions are safe, and a driver for hardware does unsafe things in them: it passes lengths and addresses
 /// to an interface in C. Those are sound because of what the core checks before each call and keeps alive after it (see
 /// [the contract](DeviceDriver#the-contract-of-memory)). So a driver must not be called by anything else, and this type
-/// has no way to reach the one inside: neither a program that calls [`Backend::open`](crate::Backend::open) by itself
+/// has no way to reach the one inside: neither a program that calls [`Backend::open`](crate::backend::Backend::open) by itself
 /// nor another backend gets at it. What programs and kernels use of a driver is its
 /// [native handle](DeviceDriver::native).
 ///
 /// ```compile_fail,E0624
-/// # use device_registry::{Backend, BackendError, DeviceDriver};
+/// # use device_registry::backend::{Backend, BackendError, DeviceDriver};
 /// fn close_behind_the_cores_back(backend: &dyn Backend) -> Result<(), BackendError> {
 ///     backend.open(0)?.into_driver().close()
 /// }

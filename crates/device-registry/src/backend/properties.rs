@@ -22,7 +22,7 @@ use crate::backend::{DeviceUuid, PciAddress};
 ///     properties.to_string(),
 ///     "Example 9000, gpu, driver example 1.2, uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10, pci=0000:3b:00.0"
 /// );
-/// # Ok::<(), device_registry::IdentityError>(())
+/// # Ok::<(), device_registry::backend::IdentityError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

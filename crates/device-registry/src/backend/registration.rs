@@ -5,7 +5,7 @@ use crate::cpu;
 
 /// A backend as constant data: its name, where it comes from, and how to load it.
 ///
-/// A backend crate declares one in an [`entry_points!`](crate::entry_points) block at its root and registers it
+/// A backend crate declares one in an [`entry_points!`](crate::backend::entry_points) block at its root and registers it
 /// in [`BACKENDS`].
 pub type BackendDescriptor = entry_points::EntryPoint<dyn Backend>;
 
@@ -19,14 +19,14 @@ pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 entry_points::group! {
     /// The distributed slice that backend crates register in.
     ///
-    /// It is named in the attribute of an [`entry_points!`](crate::entry_points) block. Its content is what
+    /// It is named in the attribute of an [`entry_points!`](crate::backend::entry_points) block. Its content is what
     /// linkme collected and nothing else; [`backends()`] knows all ways in, the switches and the states.
     pub static BACKENDS: [BackendDescriptor];
 
     /// The group `device.backends`: every backend of this program, by name.
     ///
     /// Listing it runs no backend's code. Variables with the prefix `DEVICE_BACKEND` switch backends on and off:
-    /// see [`Switches`](crate::Switches).
+    /// see [`Switches`](crate::registry::Switches).
     ///
     /// ```
     /// let cpu = device_registry::backends().get("cpu").expect("built in");

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::backend::{BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span};
+use crate::backend::{BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span};
 
 /// A queue of a device's own: what is submitted is done in that order, beside the host.
 ///
@@ -20,9 +20,9 @@ use crate::backend::{BackendError, Completion, EventDriver, EventOptions, HostBu
 /// the order.
 pub trait StreamDriver: Send + Sync {
     /// The handle that kernels get of the queue, to submit native work to it:
-    /// [`Launch::stream_as`](crate::Launch::stream_as) downcasts it. By default there is none.
+    /// [`Launch::stream_as`](crate::backend::Launch::stream_as) downcasts it. By default there is none.
     ///
-    /// It is a type beside the one that implements this trait: see [Soundness](DeviceDriver#soundness).
+    /// It is a type beside the one that implements this trait: see [Soundness](crate::backend::DeviceDriver#soundness).
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
@@ -63,7 +63,7 @@ pub trait StreamDriver: Send + Sync {
     /// # Errors
     ///
     /// [`BackendError::unsupported`], which is the default, makes the core write a part and double it by copies.
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let _ = (destination, pattern);
         Err(BackendError::unsupported("filling"))
     }
@@ -90,7 +90,7 @@ pub trait StreamDriver: Send + Sync {
     /// # Errors
     ///
     /// [`BackendError::unsupported`], which is the default, makes the core hold it back.
-    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+    fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let _ = event;
         Err(BackendError::unsupported("waiting for an event"))
     }

@@ -16,6 +16,7 @@ use entry_points::message::shown;
 
 use crate::backend::BackendDescriptor;
 use crate::backend::registration::RESERVED;
+use crate::device::selector;
 use crate::device::selector::Selector;
 
 /// A device string that is well formed. Whether there is such a backend is another question.
@@ -104,7 +105,8 @@ fn parse_index(index: &str) -> Result<u16, SyntaxErrorKind> {
 /// A device string that is not well formed.
 ///
 /// ```
-/// use device_registry::{Device, DeviceError, SyntaxErrorKind};
+/// use device_registry::error::SyntaxErrorKind;
+/// use device_registry::{Device, DeviceError};
 ///
 /// let Err(DeviceError::Syntax(error)) = Device::parse("cuda:01") else { panic!() };
 /// assert_eq!(error.kind(), SyntaxErrorKind::LeadingZero);
@@ -161,10 +163,8 @@ pub enum SyntaxErrorKind {
     SecondSelector,
     /// There is a selector and an index: `cuda@pci=3b:00.0:1`, `cuda:1@pci=3b:00.0`.
     SelectorAndIndex,
-    /// What follows `uuid=` is empty, or no UUID begins so.
-    InvalidUuid,
-    /// What follows `pci=` is empty, or not a PCI address.
-    InvalidPci,
+    /// The value of the selector of this key, `uuid` or `pci`, is empty or lacks its form.
+    SelectorValue(&'static str),
 }
 
 impl fmt::Display for SyntaxError {
@@ -203,23 +203,19 @@ impl fmt::Display for SyntaxError {
             SelectorCharacter(c) => write!(f, "a selector holds no '{}'", c.escape_debug())?,
             SecondSelector => f.write_str("there is one `@` and one selector at most")?,
             SelectorAndIndex => f.write_str("a device has a selector or an index, and not both")?,
-            InvalidUuid | InvalidPci if self.text.find('=') == Some(self.text.len() - 1) => {
+            SelectorValue(_) if self.text.find('=') == Some(self.text.len() - 1) => {
                 f.write_str("there is no value after the `=`")?;
             }
-            InvalidUuid => f.write_str(
-                "no UUID begins so: it has 32 hexadecimal digits, with no hyphens or all of them, as in \
-                 `0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10`",
-            )?,
-            InvalidPci => f.write_str("a PCI address is written as `0000:3b:00.0` or `3b:00.0`")?,
+            SelectorValue(key) => f.write_str(selector::form_of(key))?,
         }
-        f.write_str(match self.kind {
+        match self.kind {
             Selector | UnknownSelector | SelectorCharacter(_) | SecondSelector | SelectorAndIndex
-            | InvalidUuid | InvalidPci => {
-                "; the selectors are `uuid=PREFIX` and `pci=ADDRESS`, such as `cuda@uuid=0d7c8f22` or \
-                 `cuda@pci=3b:00.0`"
+            | SelectorValue(_) => {
+                f.write_str("; ")?;
+                selector::fmt_kinds(f)
             }
-            _ => "; the form is `name` or `name:index`, such as `cpu` or `cuda:1`",
-        })
+            _ => f.write_str("; the form is `name` or `name:index`, such as `cpu` or `cuda:1`"),
+        }
     }
 }
 
@@ -228,7 +224,6 @@ impl std::error::Error for SyntaxError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::PciAddress;
 
     #[test]
     fn names_and_indices_are_accepted() {
@@ -250,12 +245,12 @@ mod tests {
     fn a_uuid_or_an_address_may_stand_behind_an_at_sign() {
         for prefix in ["0", "AbCdEf", "0d7c8f22-", "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10", &"1".repeat(32)] {
             let text = format!("cuda@uuid={prefix}");
-            let which = Which::Selected(Selector::Uuid(prefix));
+            let which = Which::Selected(Selector::parse(&text[5..]).unwrap());
             assert_eq!(DeviceString::parse(&text), Ok(DeviceString { name: "cuda", which }));
         }
-        for (address, domain) in [("3b:00.0", 0), ("0000:3b:00.0", 0), ("1:3B:0.0", 1)] {
+        for address in ["3b:00.0", "0000:3b:00.0", "1:3B:0.0"] {
             let text = format!("cuda@pci={address}");
-            let which = Which::Selected(Selector::Pci(PciAddress::new(domain, 0x3b, 0, 0).unwrap()));
+            let which = Which::Selected(Selector::parse(&text[5..]).unwrap());
             assert_eq!(DeviceString::parse(&text), Ok(DeviceString { name: "cuda", which }));
         }
     }
@@ -323,21 +318,21 @@ mod tests {
             ("cuda@pci=0000:3b:00.0:1", SelectorAndIndex),
             ("cuda:1@uuid=ab", SelectorAndIndex),
             ("cuda:0@", SelectorAndIndex),
-            ("cuda@uuid=", InvalidUuid),
-            ("cuda@uuid==0", InvalidUuid),
-            ("cuda@uuid=:0", InvalidUuid),
-            ("cuda@uuid=ab:x", InvalidUuid),
-            ("cuda@uuid=GPU-6e3b", InvalidUuid),
-            ("cuda@uuid=0x1", InvalidUuid),
-            ("cuda@uuid=-", InvalidUuid),
-            ("cuda@uuid=0d7c-8f22", InvalidUuid),
-            ("cuda@uuid=0d7c8f22-3d1b4", InvalidUuid),
-            ("cuda@uuid=0d7c8f223d1b4d0a9a550c1f5d7e9b100", InvalidUuid),
-            ("cuda@uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b100", InvalidUuid),
-            ("cuda@pci=", InvalidPci),
-            ("cuda@pci=3b:00", InvalidPci),
-            ("cuda@pci=0:0:3b:00.0", InvalidPci),
-            ("cuda@pci=3b:20.0", InvalidPci),
+            ("cuda@uuid=", SelectorValue("uuid")),
+            ("cuda@uuid==0", SelectorValue("uuid")),
+            ("cuda@uuid=:0", SelectorValue("uuid")),
+            ("cuda@uuid=ab:x", SelectorValue("uuid")),
+            ("cuda@uuid=GPU-6e3b", SelectorValue("uuid")),
+            ("cuda@uuid=0x1", SelectorValue("uuid")),
+            ("cuda@uuid=-", SelectorValue("uuid")),
+            ("cuda@uuid=0d7c-8f22", SelectorValue("uuid")),
+            ("cuda@uuid=0d7c8f22-3d1b4", SelectorValue("uuid")),
+            ("cuda@uuid=0d7c8f223d1b4d0a9a550c1f5d7e9b100", SelectorValue("uuid")),
+            ("cuda@uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b100", SelectorValue("uuid")),
+            ("cuda@pci=", SelectorValue("pci")),
+            ("cuda@pci=3b:00", SelectorValue("pci")),
+            ("cuda@pci=0:0:3b:00.0", SelectorValue("pci")),
+            ("cuda@pci=3b:20.0", SelectorValue("pci")),
         ] {
             let error = DeviceString::parse(text).expect_err(text);
             assert_eq!(error.kind(), kind, "{text:?}: {error}");

@@ -59,7 +59,7 @@ use crate::cpu;
 /// An index is the backend's own ordinal, in the backend's order: `cuda:0` is what the driver of CUDA calls device 0,
 /// of those and in the order that its environment (`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER`) asks for. Another backend
 /// that shows the same hardware may count it in another order, so that `cuda:0` and `opencl:0` need not be one card.
-/// Whether they are is told by [`uuid`](DeviceProperties::uuid) and [`pci`](DeviceProperties::pci), where both backends
+/// Whether they are is told by [`uuid`](crate::DeviceProperties::uuid) and [`pci`](crate::DeviceProperties::pci), where both backends
 /// know them; and a selector means the same card whatever the order.
 ///
 /// # What is checked when

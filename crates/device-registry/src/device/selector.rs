@@ -10,12 +10,54 @@ use crate::device::Device;
 use crate::device::grammar::SyntaxErrorKind;
 use crate::error::DeviceError;
 
+/// A kind of selector. A new kind is a row of [`KINDS`], a property to read, and a line of the grammar that stands in the
+/// documentation of [`Device`].
+struct Kind {
+    key: &'static str,
+    /// What stands for the value in a list of the kinds.
+    placeholder: &'static str,
+    /// A value, for examples.
+    example: &'static str,
+    /// What a value looks like, as an error says it.
+    form: &'static str,
+    /// Whether a longer value chooses among several devices that fit.
+    is_prefix: bool,
+    is_valid: fn(&str) -> bool,
+    fits: fn(&DeviceProperties, &str) -> bool,
+    /// A device's own value, as it would stand in a selector.
+    value: fn(&DeviceProperties) -> Option<String>,
+}
+
+/// All kinds of selectors: the parser, the messages and the lists of candidates derive from these rows.
+static KINDS: [Kind; 2] = [
+    Kind {
+        key: "uuid",
+        placeholder: "PREFIX",
+        example: "0d7c8f22",
+        form: "no UUID begins so: it has 32 hexadecimal digits, with no hyphens or all of them, as in \
+               `0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10`",
+        is_prefix: true,
+        is_valid: begins_a_uuid,
+        fits: |properties, prefix| properties.uuid.is_some_and(|uuid| begins(uuid, prefix)),
+        value: |properties| properties.uuid.map(|uuid| uuid.to_string()),
+    },
+    Kind {
+        key: "pci",
+        placeholder: "ADDRESS",
+        example: "3b:00.0",
+        form: "a PCI address is written as `0000:3b:00.0` or `3b:00.0`",
+        is_prefix: false,
+        is_valid: |address| address.parse::<PciAddress>().is_ok(),
+        fits: |properties, address| properties.pci.is_some() && properties.pci == address.parse().ok(),
+        value: |properties| properties.pci.map(|address| address.to_string()),
+    },
+];
+
 /// The part behind the `@`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Selector<'a> {
-    /// How a UUID begins, with its hyphens or without.
-    Uuid(&'a str),
-    Pci(PciAddress),
+#[derive(Clone, Copy)]
+pub(crate) struct Selector<'a> {
+    kind: &'static Kind,
+    value: &'a str,
 }
 
 impl<'a> Selector<'a> {
@@ -27,27 +69,48 @@ impl<'a> Selector<'a> {
             None => {}
         }
         let (key, value) = text.split_once('=').ok_or(SyntaxErrorKind::Selector)?;
-        let by_key: fn(&'a str) -> Option<Self> = match key {
-            "uuid" => |value| begins_a_uuid(value).then_some(Self::Uuid(value)),
-            "pci" => |value| value.parse().ok().map(Self::Pci),
-            _ => return Err(SyntaxErrorKind::UnknownSelector),
-        };
-        by_key(value).ok_or_else(|| match value.rsplit_once(':') {
-            Some((value, index)) if is_number(index) && by_key(value).is_some() => {
-                SyntaxErrorKind::SelectorAndIndex
+        let kind = KINDS.iter().find(|kind| kind.key == key).ok_or(SyntaxErrorKind::UnknownSelector)?;
+        if (kind.is_valid)(value) {
+            return Ok(Self { kind, value });
+        }
+        match value.rsplit_once(':') {
+            Some((value, index)) if is_number(index) && (kind.is_valid)(value) => {
+                Err(SyntaxErrorKind::SelectorAndIndex)
             }
-            _ if key == "uuid" => SyntaxErrorKind::InvalidUuid,
-            _ => SyntaxErrorKind::InvalidPci,
-        })
+            _ => Err(SyntaxErrorKind::SelectorValue(kind.key)),
+        }
     }
 
     /// Whether a device of these properties is meant.
     pub(crate) fn fits(self, properties: &DeviceProperties) -> bool {
-        match self {
-            Self::Uuid(prefix) => properties.uuid.is_some_and(|uuid| begins(uuid, prefix)),
-            Self::Pci(address) => properties.pci == Some(address),
-        }
+        (self.kind.fits)(properties, self.value)
     }
+}
+
+impl PartialEq for Selector<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind.key, self.value) == (other.kind.key, other.value)
+    }
+}
+
+impl Eq for Selector<'_> {}
+
+impl fmt::Debug for Selector<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.kind.key, self.value)
+    }
+}
+
+/// What the values of a kind look like.
+pub(super) fn form_of(key: &str) -> &'static str {
+    KINDS.iter().find(|kind| kind.key == key).map_or("", |kind| kind.form)
+}
+
+/// Writes which selectors there are, with examples.
+pub(super) fn fmt_kinds(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let forms: Vec<_> = KINDS.iter().map(|kind| format!("`{}={}`", kind.key, kind.placeholder)).collect();
+    let examples: Vec<_> = KINDS.iter().map(|kind| format!("`cuda@{}={}`", kind.key, kind.example)).collect();
+    write!(f, "the selectors are {}, such as {}", forms.join(" and "), examples.join(" or "))
 }
 
 fn is_number(text: &str) -> bool {
@@ -58,12 +121,11 @@ fn is_number(text: &str) -> bool {
 fn begins_a_uuid(text: &str) -> bool {
     const FORM: &[u8] = b"00000000-0000-0000-0000-000000000000";
     let is_digit = |byte: u8| byte.is_ascii_hexdigit();
-    match text.contains('-') {
-        true => {
-            let fits = |(byte, form): (u8, &u8)| if *form == b'-' { byte == b'-' } else { is_digit(byte) };
-            text.len() <= FORM.len() && text.bytes().zip(FORM).all(fits)
-        }
-        false => (1..=32).contains(&text.len()) && text.bytes().all(is_digit),
+    if text.contains('-') {
+        let fits = |(byte, form): (u8, &u8)| if *form == b'-' { byte == b'-' } else { is_digit(byte) };
+        text.len() <= FORM.len() && text.bytes().zip(FORM).all(fits)
+    } else {
+        (1..=32).contains(&text.len()) && text.bytes().all(is_digit)
     }
 }
 
@@ -95,7 +157,8 @@ pub struct SelectorError {
     /// Escaped and cut, fit for a message.
     text: String,
     backend: Entry<dyn Backend>,
-    by_uuid: bool,
+    /// The key of a value that can be written longer, to choose among several devices.
+    prefix_of: Option<&'static str>,
     ambiguous: bool,
     candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
 }
@@ -109,8 +172,8 @@ impl SelectorError {
         ambiguous: bool,
         candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
     ) -> Self {
-        let by_uuid = matches!(selector, Selector::Uuid(_));
-        Self { text: shown(text), backend, by_uuid, ambiguous, candidates }
+        let prefix_of = Some(selector.kind.key).filter(|_| selector.kind.is_prefix);
+        Self { text: shown(text), backend, prefix_of, ambiguous, candidates }
     }
 
     /// Whether several devices fit.
@@ -133,7 +196,7 @@ impl fmt::Display for SelectorError {
         match &**candidates {
             [] => return write!(f, "`{text}` fits nothing: `{backend}` has no devices"),
             [(first, _), ..] if self.ambiguous => {
-                let more = if self.by_uuid { "more of the UUID, or " } else { "" };
+                let more = self.prefix_of.map_or(String::new(), |key| format!("more of the {key}, or "));
                 let count = candidates.len();
                 write!(
                     f,
@@ -158,12 +221,29 @@ impl fmt::Display for SelectorError {
 /// As they would stand in a selector, so that they can be copied into one.
 fn fmt_candidate(properties: &DeviceProperties, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&shown(&properties.name))?;
-    match properties.uuid {
-        Some(uuid) => write!(f, "  uuid={uuid}")?,
-        None => f.write_str("  no uuid")?,
+    for kind in &KINDS {
+        match (kind.value)(properties) {
+            Some(value) => write!(f, "  {}={value}", kind.key)?,
+            None => write!(f, "  no {}", kind.key)?,
+        }
     }
-    match properties.pci {
-        Some(pci) => write!(f, "  pci={pci}"),
-        None => f.write_str("  no pci"),
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_grammar_lists_every_kind() {
+        let documented = include_str!("mod.rs");
+        for Kind { key, example, is_valid, .. } in &KINDS {
+            assert!(is_valid(example), "{key}");
+            assert!(documented.contains(&format!("\"{key}=\" ")), "{key} in the grammar");
+            assert!(
+                documented.contains(&format!("`cuda@{key}={example}`")),
+                "{key} in the table of examples"
+            );
+        }
     }
 }

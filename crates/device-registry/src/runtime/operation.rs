@@ -7,7 +7,7 @@ use std::sync::Arc;
 use entry_points::message::panic_message;
 
 use crate::backend::{
-    BackendError, Completion, EventOptions, HostBuffer, Launch, Pattern, Span, StreamDriver,
+    BackendError, Completion, EventOptions, FillPattern, HostBuffer, Launch, Span, StreamDriver,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -24,7 +24,7 @@ pub(crate) enum Operation {
     Write { source: Arc<HostBuffer>, destination: Span },
     Read { source: Span, destination: HostBuffer, read: QueuedRead },
     Copy { from: &'static OpenDevice, source: Span, destination: Span },
-    Fill { destination: Span, pattern: Pattern },
+    Fill { destination: Span, pattern: FillPattern },
     Call(Box<dyn FnOnce() + Send>),
     Launch { spans: Vec<Option<Span>>, kernel: Kernel },
     Record { event: Arc<Point>, options: EventOptions },
@@ -207,7 +207,7 @@ impl Operation {
                 let Some(native) = event.submitted() else {
                     return Ok(Some(Self::Wait(event)));
                 };
-                let waits = device.call_in_turn("wait for an event", |_| stream.wait(&*native));
+                let waits = device.call_in_turn("wait for an event", |_| stream.wait_event(&*native));
                 if is_unsupported(&waits) {
                     return Ok(Some(Self::Wait(event)));
                 }
@@ -225,7 +225,7 @@ fn submit_fill(
     device: &'static OpenDevice,
     stream: &dyn StreamDriver,
     destination: &Span,
-    pattern: &Pattern,
+    pattern: &FillPattern,
     keep: &mut Vec<Keep>,
 ) -> Result<(), DeviceError> {
     let plan = transfer::FillPlan::new(device, destination, pattern);
@@ -236,11 +236,10 @@ fn submit_fill(
         for (from, to) in transfer::doublings(first.len(), destination.len() - tail.len()) {
             stream.copy(&destination.part(from), &destination.part(to))?;
         }
-        match tail.is_empty() {
-            true => Ok(()),
-            false => {
-                stream.write(&destination.part(destination.len() - tail.len()..destination.len()), &tail)
-            }
+        if tail.is_empty() {
+            Ok(())
+        } else {
+            stream.write(&destination.part(destination.len() - tail.len()..destination.len()), &tail)
         }
     })
 }

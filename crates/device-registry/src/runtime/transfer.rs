@@ -1,6 +1,6 @@
 //! Copies and fills that block, by whatever way the devices have.
 
-use crate::backend::{BackendErrorKind, Pattern, Span};
+use crate::backend::{BackendErrorKind, FillPattern, Span};
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
 
@@ -50,7 +50,7 @@ fn copy_through_host(
 pub(crate) fn fill(
     device: &'static OpenDevice,
     destination: &Span,
-    pattern: &Pattern,
+    pattern: &FillPattern,
 ) -> Result<(), DeviceError> {
     let direct = device.call("fill", |driver| driver.fill(destination, pattern));
     if !is_unsupported(&direct) {
@@ -79,7 +79,7 @@ pub(crate) struct FillPlan {
 }
 
 impl FillPlan {
-    pub(crate) fn new(device: &OpenDevice, destination: &Span, pattern: &Pattern) -> Self {
+    pub(crate) fn new(device: &OpenDevice, destination: &Span, pattern: &FillPattern) -> Self {
         let (len, alignment) = (destination.len(), device.properties().copy_alignment);
         let mut first = vec![0; len.min(CHUNK)];
         pattern.fill(&mut first);

@@ -9,11 +9,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use device_registry::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, Completion, Device, DeviceDriver,
-    DeviceProperties, EventDriver, EventOptions, HostBuffer, HostMemory, Memory, MemoryInfo, OpenedDevice,
-    Pattern, Span, StreamDriver, StreamOptions, backends, device, open_windows,
+use device_registry::backend::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, Completion, DeviceDriver, DeviceProperties,
+    EventDriver, EventOptions, FillPattern, HostBuffer, HostMemory, Memory, MemoryInfo, OpenedDevice, Span,
+    StreamDriver, StreamOptions, open_windows,
 };
+use device_registry::{Device, backends, device};
 
 const DEVICES: usize = 200;
 
@@ -463,7 +464,7 @@ impl StreamDriver for ObedientQueue {
         Ok(())
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         self.control.submit("queue fill")?;
         // As some hardware: short patterns only.
         if pattern.as_bytes().len() > 4 || self.control.has_no_fill.load(Ordering::SeqCst) {
@@ -489,7 +490,7 @@ impl StreamDriver for ObedientQueue {
         Ok(Box::new(self.point()))
     }
 
-    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+    fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         self.control.submit("queue wait")?;
         let event: &dyn Any = event;
         let event = ObedientEvent(Arc::clone(&event.downcast_ref::<ObedientEvent>().unwrap().0));

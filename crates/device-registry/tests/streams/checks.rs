@@ -41,7 +41,7 @@ fn ranges_outside_overlaps_and_bad_patterns_are_refused_before_they_are_queued()
             stream.write(&buffer, usize::MAX, b"ab"),
             stream.read(&buffer, 0..17).map(drop),
             stream.read(&buffer, 0..usize::MAX).map(drop),
-            stream.read_to(&buffer, 9, HostBuffer::zeroed(8).unwrap()).map(drop),
+            stream.read_into(&buffer, 9, HostBuffer::zeroed(8).unwrap()).map(drop),
             stream.copy(&buffer, 8..17, &buffer, 0),
             stream.copy(&buffer, 0..8, &buffer, 9),
             stream.copy(&buffer, 0..8, &buffer, usize::MAX),
@@ -87,7 +87,7 @@ fn a_part_of_a_buffer_shares_its_memory() {
         let stream = device.create_stream().unwrap();
         stream.fill(&part, 3..4, b"z").unwrap();
         stream.copy(&part, 1..3, &buffer, 0).unwrap();
-        assert!(matches!(part.copy_from(0, &buffer, 2..6), Err(DeviceError::Overlap { .. })));
+        assert!(matches!(part.copy_from(&buffer, 2..6, 0), Err(DeviceError::Overlap { .. })));
         stream.synchronize().unwrap();
         assert_eq!(content(&buffer), b"xy23xyz789");
         assert!(
@@ -108,18 +108,18 @@ fn what_the_device_declares_of_alignment_is_checked_and_whole_buffers_always_wor
         let (odd, even) = (filled(device, b"abcdefg"), filled(device, b"........"));
         assert_eq!(content(&odd), b"abcdefg");
         let twin = device.allocate(7).unwrap();
-        twin.copy_from(0, &odd, 0..7).unwrap();
-        twin.copy_from(4, &odd, 4..7).unwrap();
+        twin.copy_from(&odd, 0..7, 0).unwrap();
+        twin.copy_from(&odd, 4..7, 4).unwrap();
         stream.fill(&twin, 0..7, b"x").unwrap();
         assert_eq!(*stream.read(&twin, 4..7).unwrap().wait().unwrap(), *b"xxx");
-        even.copy_from(4, &odd, 0..4).unwrap();
+        even.copy_from(&odd, 0..4, 4).unwrap();
         assert_eq!(content(&even), b"....abcd");
         for result in [
             odd.write(2, b"xx"),
             odd.write(0, b"xx"),
             odd.read(1, &mut [0; 4]),
-            even.copy_from(0, &odd, 4..7),
-            odd.copy_from(4, &even, 0..3),
+            even.copy_from(&odd, 4..7, 0),
+            odd.copy_from(&even, 0..3, 4),
             even.fill(0..2, b"xx"),
             even.slice(2..8).unwrap().write(0, b"xxxx"),
             even.slice(0..6).unwrap().write(0, b"xxxxxx"),
@@ -133,7 +133,7 @@ fn what_the_device_declares_of_alignment_is_checked_and_whole_buffers_always_wor
         even.slice(2..8).unwrap().write(2, b"xxxx").unwrap();
         // Through the host, each side by its own rule.
         let cpu = filled(Device::cpu(), b"0123456789");
-        even.copy_from(0, &cpu, 3..7).unwrap();
+        even.copy_from(&cpu, 3..7, 0).unwrap();
         assert_eq!(content(&even), b"3456xxxx");
     }
 }

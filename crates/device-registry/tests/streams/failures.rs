@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use device_registry::BackendError;
+use device_registry::backend::BackendError;
 
 use crate::backends::{both, plain, queued};
 use crate::{content, ends, failed, filled, told};
@@ -22,7 +22,7 @@ fn after_a_failure_work_is_skipped_until_somebody_was_told() {
         stream.write(&buffer, 1, b"2").unwrap();
         let ran = Arc::new(AtomicBool::new(false));
         let runs = Arc::clone(&ran);
-        stream.call(move || runs.store(true, Ordering::SeqCst)).unwrap();
+        stream.host_call(move || runs.store(true, Ordering::SeqCst)).unwrap();
         control.open();
         for answer in [told(read.wait()), told(event.synchronize()), told(event.query())] {
             assert!(answer.ends_with(": write: on purpose"), "{answer}");
@@ -57,7 +57,7 @@ fn what_was_put_in_before_somebody_was_told_is_skipped_also_afterwards() {
         let holds = Holds(failed, wait);
         control.fail(BackendError::other("on purpose"));
         stream.write(&buffer, 0, b"1").unwrap();
-        stream.call(move || drop(holds)).unwrap();
+        stream.host_call(move || drop(holds)).unwrap();
         has_failed.recv().unwrap();
         stream.write(&buffer, 0, b"2").unwrap();
         assert!(told(stream.query()).ends_with("on purpose"));
@@ -91,7 +91,7 @@ fn a_stream_that_waits_for_an_event_with_an_error_fails_with_it() {
         for (other, _) in both() {
             let event = failed(device, "at the source").record().unwrap();
             let (stream, buffer) = (other.create_stream().unwrap(), filled(other, b"."));
-            stream.wait(&event).unwrap();
+            stream.wait_event(&event).unwrap();
             stream.write(&buffer, 0, b"x").unwrap();
             assert!(told(stream.synchronize()).ends_with("at the source"));
             assert_eq!(content(&buffer), b".");
@@ -183,7 +183,7 @@ fn work_behind_a_host_call_that_failed_never_comes_to_the_drivers_queue() {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
         let before = stream.record().unwrap();
-        stream.call(|| panic!("on purpose")).unwrap();
+        stream.host_call(|| panic!("on purpose")).unwrap();
         let skipped = stream.record().unwrap();
         assert!(told(skipped.synchronize()).ends_with("on purpose"));
         before.synchronize().unwrap();
@@ -208,7 +208,7 @@ fn a_host_call_behind_a_read_that_failed_is_skipped_and_the_first_error_told() {
         control.close();
         control.fail(BackendError::other("first"));
         let read = stream.read(&buffer, 0..4).unwrap();
-        stream.call(|| panic!("second")).unwrap();
+        stream.host_call(|| panic!("second")).unwrap();
         control.open();
         assert!(told(read.wait()).ends_with("first"));
         assert!(told(stream.synchronize()).ends_with("first"));

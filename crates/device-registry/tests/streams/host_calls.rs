@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{BackendError, BackendErrorKind, DeviceError, Stream};
+use device_registry::backend::{BackendError, BackendErrorKind};
+use device_registry::{DeviceError, Stream, device_count};
 
 use crate::backends::{ObedientStream, plain, queued};
 use crate::{content, ends, filled, kind, on_both, told};
@@ -18,7 +19,7 @@ fn a_host_call_runs_in_its_place() {
         control.close();
         stream.write(&buffer, 0, b"x").unwrap();
         let early = Arc::clone(&log);
-        stream.call(move || early.lock().unwrap().push("call")).unwrap();
+        stream.host_call(move || early.lock().unwrap().push("call")).unwrap();
         stream.write(&buffer, 0, b"y").unwrap();
         let event = stream.record().unwrap();
         thread::sleep(Duration::from_millis(10));
@@ -35,7 +36,7 @@ fn what_comes_behind_a_host_call_waits_for_it() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
         let (go, wait) = mpsc::channel::<()>();
-        stream.call(move || wait.recv().unwrap()).unwrap();
+        stream.host_call(move || wait.recv().unwrap()).unwrap();
         stream.write(&buffer, 0, b"x").unwrap();
         let event = stream.record().unwrap();
         thread::sleep(Duration::from_millis(20));
@@ -56,7 +57,7 @@ fn a_host_call_may_not_use_devices_and_what_it_drops_is_freed_afterwards() {
         let (tell, answers) = mpsc::channel();
         let (used, event) = (stream.clone(), stream.record().unwrap());
         stream
-            .call(move || {
+            .host_call(move || {
                 let answers = [
                     buffer.write(0, b"x"),
                     device.allocate(1).map(drop),
@@ -64,7 +65,7 @@ fn a_host_call_may_not_use_devices_and_what_it_drops_is_freed_afterwards() {
                     used.record().map(drop),
                     event.synchronize(),
                     device.synchronize(),
-                    device.count().map(drop),
+                    device_count(device.name()).map(drop),
                 ];
                 // Allowed, and does not look after the streams.
                 device.memory_statistics().unwrap();
@@ -87,9 +88,9 @@ fn a_host_call_may_not_use_devices_and_what_it_drops_is_freed_afterwards() {
 fn a_panic_in_a_host_call_is_an_error_of_queued_work() {
     on_both(|device, _| {
         let stream = device.create_stream().unwrap();
-        stream.call(|| panic!("on purpose")).unwrap();
+        stream.host_call(|| panic!("on purpose")).unwrap();
         assert!(told(stream.synchronize()).ends_with("host call: it panicked: on purpose"));
-        stream.call(|| ()).unwrap();
+        stream.host_call(|| ()).unwrap();
         stream.synchronize().unwrap();
     });
 }
@@ -191,24 +192,24 @@ fn what_a_user_drops_may_panic_or_use_devices_and_the_stream_goes_on() {
     }
     on_both(|device, control| {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
-        stream.call(|| panic!("on purpose")).unwrap();
+        stream.host_call(|| panic!("on purpose")).unwrap();
         let (panics, waits) = (Panics, Waits(stream.clone()));
         // Skipped.
-        stream.call(move || drop(panics)).unwrap();
-        stream.call(move || drop(waits)).unwrap();
+        stream.host_call(move || drop(panics)).unwrap();
+        stream.host_call(move || drop(waits)).unwrap();
         assert!(told(stream.synchronize()).ends_with("on purpose"));
         let _ = stream.synchronize();
         // Refused by the device, which is lost meanwhile.
         let ((go, gate), (begin, begun)) = (mpsc::channel::<()>(), mpsc::channel());
         stream
-            .call(move || {
+            .host_call(move || {
                 begin.send(()).unwrap();
                 gate.recv().unwrap();
             })
             .unwrap();
         begun.recv().unwrap();
         let panics = Panics;
-        stream.call(move || drop(panics)).unwrap();
+        stream.host_call(move || drop(panics)).unwrap();
         control.fail(BackendError::lost("gone"));
         buffer.write(0, b"x").unwrap_err();
         let waiting = stream.record();

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{BackendError, BackendErrorKind, Device, DeviceError};
+use device_registry::backend::{BackendError, BackendErrorKind};
+use device_registry::{Device, DeviceError};
 
 use crate::backends::{plain, queued};
 use crate::{content, ends, failed, filled, kind, on_both, told};
@@ -21,7 +22,7 @@ fn a_device_that_is_lost_says_so_in_every_later_call_and_others_go_on() {
         let calls: [Result<(), DeviceError>; 14] = [
             buffer.write(0, b"x"),
             buffer.read(0, &mut [0]),
-            buffer.copy_from(0, &buffer, 1..2),
+            buffer.copy_from(&buffer, 1..2, 0),
             buffer.fill(0..4, b"x"),
             device.allocate(1).map(drop),
             device.allocate(0).map(drop),
@@ -94,7 +95,7 @@ fn a_reset_lets_the_device_be_opened_afresh_and_what_is_old_stays_lost() {
             stream.synchronize(),
             stream.copy(&fresh, 0..1, &buffer, 0),
             stream.write(&fresh, 0, b"z"),
-            fresh.copy_from(0, &buffer, 0..1),
+            fresh.copy_from(&buffer, 0..1, 0),
         ] {
             assert_eq!(kind(&old.unwrap_err()), BackendErrorKind::Lost);
         }
@@ -173,9 +174,9 @@ fn memory_and_events_of_a_device_that_is_closed_never_reach_the_one_that_is_open
         device.close().unwrap();
         let (new, stream) = (filled(device, b"new."), device.create_stream().unwrap());
         for result in [
-            new.copy_from(0, &old, 0..4),
+            new.copy_from(&old, 0..4, 0),
             stream.copy(&old, 0..4, &new, 0).and_then(|()| stream.synchronize()),
-            stream.wait(&event).and_then(|()| stream.synchronize()),
+            stream.wait_event(&event).and_then(|()| stream.synchronize()),
         ] {
             assert!(matches!(result, Err(DeviceError::Closed { .. })), "{result:?}");
         }

@@ -18,7 +18,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{BackendError, BackendErrorKind, Buffer, Device, DeviceError, Stream};
+use device_registry::backend::{BackendError, BackendErrorKind};
+use device_registry::{Buffer, Device, DeviceError, Stream};
 
 use backends::{Control, both};
 

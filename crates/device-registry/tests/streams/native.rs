@@ -1,6 +1,7 @@
 //! Native code outside of any stream: it gets the driver, and what goes wrong in it is one call's error.
 
-use device_registry::{BackendError, BackendErrorKind, Device, DeviceError};
+use device_registry::backend::{BackendError, BackendErrorKind};
+use device_registry::{Device, DeviceError};
 
 use crate::backends::{ObedientHandle, queued};
 use crate::{ends, on_both, told};
@@ -55,7 +56,7 @@ fn within_a_host_call_there_is_no_native_code_either() {
         let stream = device.create_stream().unwrap();
         let (tell, tells) = std::sync::mpsc::channel();
         stream
-            .call(move || tell.send(told(device.with_driver(|_: &ObedientHandle| Ok(())))).unwrap())
+            .host_call(move || tell.send(told(device.with_driver(|_: &ObedientHandle| Ok(())))).unwrap())
             .unwrap();
         assert!(tells.recv().unwrap().contains("host call"));
         stream.synchronize().unwrap();

@@ -4,9 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{
-    BackendError, BackendErrorKind, Device, EventOptions, Priority, Stream, StreamGuard, StreamOptions,
-};
+use device_registry::backend::{BackendError, BackendErrorKind, EventOptions, Priority, StreamOptions};
+use device_registry::{Device, Stream, StreamGuard};
 
 use crate::backends::{in_words, plain, queued};
 use crate::{content, ends, filled, kind, on_both, told};
@@ -70,7 +69,7 @@ fn several_who_wait_for_a_stream_are_each_let_go_when_what_was_before_them_is_do
         let stream = device.create_stream().unwrap();
         let waiting = [(); 3].map(|()| {
             let ((go, gate), (done, is_done)) = (mpsc::channel(), mpsc::channel());
-            stream.call(move || gate.recv().unwrap()).unwrap();
+            stream.host_call(move || gate.recv().unwrap()).unwrap();
             let waits = stream.clone();
             thread::spawn(move || done.send(waits.synchronize()).unwrap());
             thread::sleep(Duration::from_millis(20));
@@ -95,7 +94,7 @@ fn events_order_streams_of_any_two_devices() {
                 gate.close();
                 first.write(&source, 0, b"x").unwrap();
                 let event = first.record().unwrap();
-                second.wait(&event).unwrap();
+                second.wait_event(&event).unwrap();
                 second.copy(&source, 0..1, &destination, 0).unwrap();
                 thread::sleep(Duration::from_millis(5));
                 gate.open();
@@ -115,7 +114,7 @@ fn elapsed_time_needs_two_timed_events_of_one_device_in_order() {
         let timed = EventOptions::new().timed();
         let stream = device.create_stream().unwrap();
         let start = stream.record_with(&timed).unwrap();
-        stream.call(|| thread::sleep(Duration::from_millis(20))).unwrap();
+        stream.host_call(|| thread::sleep(Duration::from_millis(20))).unwrap();
         let end = stream.record_with(&timed).unwrap();
         let elapsed = end.elapsed_since(&start).unwrap();
         assert!(elapsed >= Duration::from_millis(20) && elapsed < Duration::from_secs(20), "{elapsed:?}");
@@ -167,7 +166,7 @@ fn functions_that_block_come_behind_the_current_stream() {
         let guard = StreamGuard::new(&stream);
         assert_eq!(late(&stream), b"x");
         stream.launch(&[], |_| Err(BackendError::other("on purpose"))).unwrap_or_default();
-        stream.call(|| panic!("on purpose")).unwrap();
+        stream.host_call(|| panic!("on purpose")).unwrap();
         assert!(told(buffer.read(0, &mut [0])).contains("on purpose"), "its errors are told");
         buffer.read(0, &mut [0]).unwrap();
         drop(guard);
@@ -219,7 +218,7 @@ fn many_threads_put_work_into_one_stream() {
                     for round in 0..200_u8 {
                         stream.write(buffer, at, vec![round]).unwrap();
                         if round % 50 == 0 {
-                            stream.call(|| ()).unwrap();
+                            stream.host_call(|| ()).unwrap();
                         }
                         let read = stream.read(buffer, at..at + 1).unwrap();
                         assert_eq!(*read.wait().unwrap(), [round]);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use device_registry::{BackendError, BackendErrorKind, Device, Launch, Stream};
+use device_registry::backend::{BackendError, BackendErrorKind, Launch};
+use device_registry::{Device, Stream};
 
 use crate::backends::{ObedientStream, plain, queued};
 use crate::{content, ends, filled, kind, on_both, told};

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use device_registry::{BackendError, DeviceError, HostBuffer, Stream};
+use device_registry::backend::{BackendError, HostBuffer};
+use device_registry::{DeviceError, Stream};
 
 use crate::backends::{plain, queued};
 use crate::{content, ends, filled, told};
@@ -72,7 +73,7 @@ fn work_behind_a_host_call_begins_although_its_stream_was_dropped_before_its_tur
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
         let (go, wait) = std::sync::mpsc::channel::<()>();
-        stream.call(move || wait.recv().unwrap()).unwrap();
+        stream.host_call(move || wait.recv().unwrap()).unwrap();
         stream.write(&buffer, 0, b"late").unwrap();
         control.log();
         drop(stream);
@@ -143,7 +144,7 @@ fn what_a_streams_own_thread_drops_gets_errors_and_does_not_wait_for_itself() {
         let buffer = device.allocate(4).unwrap();
         let (outcome, outcomes) = std::sync::mpsc::channel();
         control.on_drop(move || outcome.send(device.synchronize()).unwrap());
-        stream.call(move || drop(buffer)).unwrap();
+        stream.host_call(move || drop(buffer)).unwrap();
         stream.synchronize().unwrap();
         let _ = device.memory_statistics();
         outcomes.recv().unwrap().unwrap_err();
@@ -173,7 +174,7 @@ fn work_of_a_stream_that_is_dropped_within_a_host_call_begins() {
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
         stream.write(&buffer, 0, b"late").unwrap();
         control.log();
-        device.create_stream().unwrap().call(move || drop(stream)).unwrap();
+        device.create_stream().unwrap().host_call(move || drop(stream)).unwrap();
         let mut log = Vec::new();
         while !log.contains(&"queue flush".to_owned()) {
             log.extend(control.log());

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use device_registry::{BackendError, Buffer, Device, DeviceError, Stream};
+use device_registry::backend::BackendError;
+use device_registry::{Buffer, Device, DeviceError, Stream};
 
 use crate::backends::queued;
 use crate::{ends, filled, told};

@@ -53,7 +53,7 @@ fn a_read_goes_into_the_memory_that_it_is_given() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
         let pinned = device.allocate_host(2).unwrap();
-        let read = stream.read_to(&buffer, 1, pinned).unwrap().wait().unwrap();
+        let read = stream.read_into(&buffer, 1, pinned).unwrap().wait().unwrap();
         assert!(read.is_pinned() && *read == *b"us");
         stream.write(&buffer, 0, read).unwrap();
         assert_eq!(*stream.read(&buffer, 0..4).unwrap().wait().unwrap(), *b"usst");

@@ -4,7 +4,8 @@
 #![allow(missing_docs)]
 
 use codec::{decode, decoders};
-use device_registry::{Device, State, backends, device, set_default_device};
+use device_registry::registry::State;
+use device_registry::{Device, backends, device, set_default_device};
 
 device_registry::autoload!();
 

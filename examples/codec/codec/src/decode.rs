@@ -1,7 +1,6 @@
 //! From bytes to a tensor.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
+use device_registry::registry::isolate;
 use device_registry::{Device, default_device};
 use device_tensor::{DType, Tensor};
 
@@ -27,10 +26,11 @@ pub fn decode(bytes: &[u8], device: impl Into<Option<Device>>) -> Result<Tensor,
     let device = device.into().unwrap_or_else(default_device).resolve();
     let decoder = decoders().load(device.name()).map_err(|error| DecodeError::NoDecoder { device, error })?;
     // A decoder is somebody else's code: it may panic, and callers rely on what it is to return.
-    let tensor = catch_unwind(AssertUnwindSafe(|| decoder.decode(&picture, device)))
-        .unwrap_or_else(|_| Err(DecodeError::Decoder { device, source: "it panicked".into() }))?;
-    match tensor.device() == device && tensor.dtype() == DType::U8 && tensor.shape() == picture.shape() {
-        true => Ok(tensor),
-        false => Err(DecodeError::WrongTensor { device, expected: picture.shape(), tensor }),
+    let tensor = isolate(|| decoder.decode(&picture, device))
+        .unwrap_or_else(|panicked| Err(DecodeError::Decoder { device, source: panicked.into() }))?;
+    if tensor.device() == device && tensor.dtype() == DType::U8 && tensor.shape() == picture.shape() {
+        Ok(tensor)
+    } else {
+        Err(DecodeError::WrongTensor { device, expected: picture.shape(), tensor })
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use device_registry::{Device, DeviceError};
+use device_registry::{Device, DeviceError, ErrorChain};
 use device_tensor::{Tensor, TensorError};
 
 use crate::LoadError;
@@ -71,8 +71,6 @@ pub enum DecodeError {
 
 impl fmt::Debug for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")?;
-        let mut causes = std::iter::successors(self.source(), |&error| error.source()).take(16);
-        causes.try_for_each(|cause| write!(f, "\ncaused by: {cause}"))
+        fmt::Display::fmt(&ErrorChain::new(self), f)
     }
 }

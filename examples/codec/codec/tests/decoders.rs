@@ -5,12 +5,14 @@
 use codec::{
     DECODERS, DecodeError, Decoder, DecoderDescriptor, LoadError, LoadFailure, Picture, decode, decoders,
 };
-use device_registry::{BACKENDS, Backend, BackendDescriptor, Device, State, device};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor};
+use device_registry::registry::State;
+use device_registry::{Device, device};
 use device_tensor::Tensor;
 
 device_registry::autoload!();
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     #[distributed_slice(BACKENDS)]
     static LONELY: BackendDescriptor = BackendDescriptor::new("lonely", no_driver);
     #[distributed_slice(BACKENDS)]

@@ -3,7 +3,8 @@
 #![allow(missing_docs)]
 
 use codec::decode;
-use device_registry::{BackendDescriptor, LoadFailure, backends, device};
+use device_registry::backend::{BackendDescriptor, LoadFailure};
+use device_registry::{backends, device};
 
 #[test]
 fn a_program_without_the_line_is_told_to_write_it_as_it_is_written_for_devices() {

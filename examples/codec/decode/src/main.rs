@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use device_registry::device;
+use device_registry::{ErrorChain, device};
 
 // Links every backend and every decoder in Cargo.toml; never touched again.
 device_registry::autoload!();
@@ -32,10 +32,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
-            for cause in std::iter::successors(error.source(), |&error| error.source()).take(16) {
-                eprintln!("caused by: {cause}");
-            }
+            eprintln!("error: {}", ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }

@@ -8,7 +8,8 @@ use device_cuda::cudarc::driver::sys::{
     self, CUcontext, CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult,
 };
 use device_cuda::{CudaDevice, CudaMemory, CudaStream, check};
-use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span, Stream};
+use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
+use device_registry::{Device, DeviceError, Stream};
 
 use super::{Compiler, Form, Language, NativeKernels, Shape, first_element};
 

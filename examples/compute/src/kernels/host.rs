@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use device_openreg::OpenRegMemory;
-use device_registry::{BackendError, HostMemory, Launch, LoadFailure, Span, open_windows};
+use device_registry::backend::{BackendError, HostMemory, Launch, LoadFailure, Span, open_windows};
 
 use super::{Form, Language, NativeKernels, Shape};
 

@@ -11,7 +11,8 @@ use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
 use device_opencl::cl3::program::{CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, get_program_info};
 use device_opencl::cl3::types::{cl_context, cl_int, cl_kernel};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
-use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
+use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
+use device_registry::{Device, DeviceError};
 
 use super::{Compiler, Form, Language, NativeKernels, Shape, first_element};
 

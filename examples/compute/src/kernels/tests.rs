@@ -305,10 +305,10 @@ fn more_than_a_binding_holds_is_refused(device: Device) {
 
 /// A backend for which nobody wrote kernels.
 mod without_kernels {
-    use device_registry::{
-        Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice, backends,
-        device,
+    use device_registry::backend::{
+        Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice,
     };
+    use device_registry::{backends, device};
 
     use super::super::{Kernels, kernel_sets};
     use crate::error::Error;

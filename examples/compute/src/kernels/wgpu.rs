@@ -3,7 +3,8 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use device_registry::{BackendError, Device, DeviceError, Launch, LoadFailure, Span};
+use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
+use device_registry::{Device, DeviceError};
 use device_wgpu::wgpu::{
     BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
     BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferUsages,

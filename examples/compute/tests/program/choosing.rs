@@ -96,7 +96,8 @@ fn without_drivers_each_device_says_what_was_looked_for_and_the_list_ends_at_the
 #[test]
 #[cfg(feature = "cuda")]
 fn without_a_driver_of_nvidias_cuda_says_what_was_looked_for() {
-    use device_registry::{DeviceError, LoadError, device};
+    use device_registry::registry::LoadError;
+    use device_registry::{DeviceError, device};
     match device("cuda").unwrap().properties() {
         Err(DeviceError::Backend(LoadError::Unavailable { .. })) => {
             compute(&["--device", "cuda"], &[]).fails_with("is unavailable: ");

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use device_registry::{
+use device_registry::backend::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties,
     HostMemory, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, open_windows,
 };
 
 // At the crate's root and nowhere else: a program's `autoload!()` knows the names of its dependencies and not of
 // their modules, so it looks for what this block leaves at the root. Elsewhere it does not compile.
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// The backend `mycpu`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static MYCPU: BackendDescriptor = BackendDescriptor::new("mycpu", load);

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use device_registry::{BackendError, EventDriver};
+use device_registry::backend::{BackendError, EventDriver};
 
 /// When a stream reached the point, or the error of the work before it. Unset until then.
 pub(crate) type Reached = Arc<OnceLock<Result<Instant, BackendError>>>;

@@ -10,9 +10,9 @@ mod stream;
 
 use std::sync::Arc;
 
-use device_registry::{
+use device_registry::backend::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceKind,
-    DeviceProperties, LoadFailure, Memory, MemoryInfo, OpenedDevice, Pattern, Span, StreamDriver,
+    DeviceProperties, FillPattern, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, StreamDriver,
     StreamOptions,
 };
 
@@ -22,7 +22,7 @@ use crate::stream::QueueStream;
 pub use crate::memory::MyQueueMemory;
 pub use crate::stream::MyQueueStream;
 
-device_registry::entry_points! {
+device_registry::backend::entry_points! {
     /// The backend `myqueue`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static MYQUEUE: BackendDescriptor = BackendDescriptor::new("myqueue", load);
@@ -76,7 +76,7 @@ impl DeviceDriver for QueueDevice {
         Place::of(destination)?.copy_from(&Place::of(source)?)
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         Place::of(destination)?.fill(pattern)
     }
 

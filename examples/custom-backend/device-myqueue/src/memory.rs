@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device_registry::{BackendError, HostMemory, Memory, Pattern, Span, open_windows};
+use device_registry::backend::{BackendError, FillPattern, HostMemory, Memory, Span, open_windows};
 
 /// One allocation. A driver for hardware keeps its handle here, and frees it in `Drop`.
 pub struct MyQueueMemory {
@@ -57,7 +57,7 @@ impl Place {
         Ok(())
     }
 
-    pub(crate) fn fill(&self, pattern: &Pattern) -> Result<(), BackendError> {
+    pub(crate) fn fill(&self, pattern: &FillPattern) -> Result<(), BackendError> {
         pattern.fill(&mut self.bytes.write(self.range.clone())?);
         Ok(())
     }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use device_registry::{
-    BackendError, Completion, EventDriver, EventOptions, HostBuffer, Pattern, Span, StreamDriver,
+use device_registry::backend::{
+    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
 
 use crate::event::{QueueEvent, Reached};
@@ -118,7 +118,7 @@ impl StreamDriver for QueueStream {
         self.0.enqueue(move || to.copy_from(&from))
     }
 
-    fn fill(&self, destination: &Span, pattern: &Pattern) -> Result<(), BackendError> {
+    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let (to, pattern) = (Place::of(destination)?, *pattern);
         self.0.enqueue(move || to.fill(&pattern))
     }
@@ -140,7 +140,7 @@ impl StreamDriver for QueueStream {
     }
 
     // The queue waits, not the caller. The event is recorded already, so two queues never wait for each other.
-    fn wait(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
+    fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let reached: Reached = Arc::clone(&QueueEvent::of(event)?.reached);
         self.0.enqueue(move || match reached.wait() {
             Ok(_) => Ok(()),

@@ -1,7 +1,8 @@
 //! Tests of this backend alone: its native handle, and failures of queued work, which the suite cannot inject here.
 
 use device_myqueue::{MyQueueMemory, MyQueueStream};
-use device_registry::{BackendError, Device, DeviceError, Stream, device};
+use device_registry::backend::BackendError;
+use device_registry::{Device, DeviceError, Stream, device};
 
 device_registry::autoload!();
 
@@ -64,7 +65,7 @@ fn a_stream_that_waits_for_a_failed_event_fails() {
     let ((_, first), (_, second)) = (myqueue(), myqueue());
     enqueue(&first, || Err(BackendError::other("out of paper"))).unwrap();
     let event = first.record().unwrap();
-    second.wait(&event).unwrap();
+    second.wait_event(&event).unwrap();
     assert!(message(second.synchronize()).contains("the event failed"));
     second.synchronize().unwrap();
 }

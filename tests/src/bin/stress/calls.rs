@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device_registry::{BackendError, HostMemory};
+use device_registry::backend::{BackendError, HostMemory};
 
 use crate::failure::Identity;
 use crate::journal::{Cause, Failing, Interval};
@@ -38,7 +38,7 @@ impl Worker<'_> {
                 panic!("{identity}");
             }
         };
-        let (enqueued, outcome) = Interval::of(|| lane.stream.call(call));
+        let (enqueued, outcome) = Interval::of(|| lane.stream.host_call(call));
         outcome?;
         lane.calls = number;
         if lane.failed.is_empty() && !fails && self.scene.weather != Weather::Storm {

@@ -132,7 +132,7 @@ fn child(worker: &mut Worker<'_>, step: &AtomicU32) -> i32 {
         forked(lane.stream.query().err());
         forked(lane.stream.synchronize().err());
         forked(lane.stream.record().err());
-        forked(lane.stream.call(|| ()).err());
+        forked(lane.stream.host_call(|| ()).err());
     }
     at(3);
     for held in &worker.buffers {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use device_registry::{BackendError, DeviceError, Fault};
+use device_registry::DeviceError;
+use device_registry::backend::{BackendError, Fault};
 
 use crate::failure::{Identity, is_gone};
 use crate::journal::{Cause, Failing, Interval, Reporter};
@@ -21,7 +22,7 @@ impl Worker<'_> {
             Kind::RacingNew => self.new_racer(step),
             Kind::RacingDrop => self.drop_racer(step),
             Kind::RacingTransfer => self.transfer(step),
-            Kind::RacingCall => Ok(self.racer(step)?.stream.call(|| ())?),
+            Kind::RacingCall => Ok(self.racer(step)?.stream.host_call(|| ())?),
             Kind::RacingFailure => self.fail_racer(step),
             Kind::RacingEvent => self.record_or_wait(step),
             Kind::RacingQuery | Kind::RacingSynchronize => self.ask_racer(step),
@@ -117,7 +118,7 @@ impl Worker<'_> {
                 runs.store(true, Ordering::SeqCst);
                 Err(BackendError::other(identity))
             }),
-            _ => racer.stream.call(move || {
+            _ => racer.stream.host_call(move || {
                 runs.store(true, Ordering::SeqCst);
                 panic!("{identity}");
             }),
@@ -160,7 +161,7 @@ impl Worker<'_> {
         let event = events[chosen(step.pick[2], events.len())?].clone();
         drop(events);
         if racer.may_fail {
-            let (enqueued, outcome) = Interval::of(|| racer.stream.wait(&event));
+            let (enqueued, outcome) = Interval::of(|| racer.stream.wait_event(&event));
             outcome?;
             let cause = Cause::Wait(event);
             self.journal.failing(Failing { stream: racer.key, device: racer.device, enqueued, cause });
@@ -244,7 +245,7 @@ impl Worker<'_> {
             .filter(|&place| self.scene.devices[place].name() == "openreg")
             .collect();
         let place = able[chosen(step.pick[0], able.len())?];
-        Ok(self.scene.devices[place].inject(fault)?)
+        Ok(self.scene.devices[place].faults().and_then(|faults| faults.inject(fault))?)
     }
 
     #[cfg(unix)]

@@ -148,7 +148,7 @@ fn end_devices(devices: &[Device], weather: Weather, journal: &mut Journal) {
     for (place, device) in devices.iter().enumerate() {
         if weather.takes_devices() && device.name() == "openreg" {
             // Else the next round would lose it.
-            let _ = device.clear_faults();
+            let _ = device.faults().and_then(|faults| faults.clear());
         }
         loop {
             let (when, outcome) = Interval::of(|| device.synchronize());

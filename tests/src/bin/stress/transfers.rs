@@ -234,7 +234,7 @@ impl Worker<'_> {
         self.usable(&[from, to])?;
         let (source, target) = (&self.buffers[from], &self.buffers[to]);
         let (range, offset) = ranges_of_copy(source.buffer.len(), target.buffer.len(), step);
-        target.buffer.copy_from(offset, &source.buffer, range.clone())?;
+        target.buffer.copy_from(&source.buffer, range.clone(), offset)?;
         let bytes = source.bytes.as_ref().map(|bytes| bytes[range].to_vec());
         let target = &mut self.buffers[to];
         match bytes {

@@ -28,7 +28,7 @@ impl Worker<'_> {
 
     pub(crate) fn wait(&mut self, at: usize, mark: &Mark) -> Done {
         let lane = &mut self.lanes[at];
-        let (enqueued, outcome) = Interval::of(|| lane.stream.wait(&mark.event));
+        let (enqueued, outcome) = Interval::of(|| lane.stream.wait_event(&mark.event));
         outcome?;
         if !mark.failed.is_empty() {
             let cause = Cause::Wait(mark.event.clone());

@@ -244,7 +244,7 @@ impl<'a> Worker<'a> {
     /// Drops something within a host call, on a stream's thread.
     pub(crate) fn drop_in_call(&mut self, discarded: Discarded, step: Step) -> Done {
         let lane = self.lane(step)?;
-        Ok(self.lanes[lane].stream.call(move || drop(discarded))?)
+        Ok(self.lanes[lane].stream.host_call(move || drop(discarded))?)
     }
 }
 

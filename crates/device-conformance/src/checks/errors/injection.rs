@@ -68,9 +68,9 @@ fn a_slow_device_is_right(context: &Context) -> Result<(), Failure> {
     for round in 0..4 {
         let expected = bytes(round, LEN);
         first.write(&buffer, 0, expected.clone())?;
-        second.wait(&first.record()?)?;
+        second.wait_event(&first.record()?)?;
         second.copy(&buffer, 0..LEN, &copy, 0)?;
-        first.wait(&second.record()?)?;
+        first.wait_event(&second.record()?)?;
         let read = second.read(&copy, 0..LEN)?;
         expect_bytes(&read.wait()?, &expected, "read from a slow device")?;
     }
@@ -78,7 +78,7 @@ fn a_slow_device_is_right(context: &Context) -> Result<(), Failure> {
     // Each round is a write, a copy and a read, one after the other.
     ensure!(took >= 12 * BY, "12 operations that each take {BY:?} longer took {took:?} together");
     expect_content(&copy, &bytes(3, LEN), "on a slow device, by blocking calls")?;
-    context.device().clear_faults()?;
+    context.device().faults().and_then(|faults| faults.clear())?;
     works(&first, "when the device is not slow any more")
 }
 
@@ -93,16 +93,16 @@ fn cleared_faults_do_not_happen(context: &Context) -> Result<(), Failure> {
     ];
     for faults in [&all[..], &all[..1], &all[1..2], &all[2..3], &all[3..4], &all[4..]] {
         for &fault in faults {
-            match context.device().inject(fault) {
+            match context.device().faults().and_then(|faults| faults.inject(fault)) {
                 Err(error) if error.kind() == Some(BackendErrorKind::Unsupported) => {}
                 other => other?,
             }
         }
-        context.device().clear_faults()?;
+        context.device().faults().and_then(|faults| faults.clear())?;
         works(&stream, "after faults that were cleared")?;
         is_well(&stream, "after faults that were cleared")?;
     }
     // Clearing without faults is not an error.
-    context.device().clear_faults()?;
+    context.device().faults().and_then(|faults| faults.clear())?;
     Ok(())
 }

@@ -75,7 +75,7 @@ fn waits_for_it(context: &Context, other: Device) -> Result<(), Failure> {
     let (waiting, there) = (other.create_stream()?, filled(other, &[3; LEN])?);
     let release = hold_back(&stream)?;
     failing_write(&stream, &buffer, 1)?;
-    waiting.wait(&stream.record()?)?;
+    waiting.wait_event(&stream.record()?)?;
     waiting.write(&there, 0, vec![1; LEN])?;
     drop(release);
     match waiting.synchronize() {
@@ -105,7 +105,7 @@ fn a_stream_that_waits_for_it(context: &Context) -> Result<(), Failure> {
     let (waiting, there) = (context.stream()?, context.filled(&[3; LEN])?);
     let release = hold_back(&stream)?;
     failing_write(&stream, &buffer, 1)?;
-    waiting.wait(&stream.record()?)?;
+    waiting.wait_event(&stream.record()?)?;
     waiting.write(&there, 0, vec![1; LEN])?;
     drop(release);
     let waited = waiting.synchronize();

@@ -154,7 +154,7 @@ fn work_behind_is_skipped_until_told(context: &Context) -> Result<(), Failure> {
     stream.write(&behind, 0, vec![1; LEN])?;
     stream.fill(&behind, 0..LEN, &[1])?;
     stream.copy(&source, 0..LEN, &behind, 0)?;
-    stream.call(move || runs.store(true, Ordering::SeqCst))?;
+    stream.host_call(move || runs.store(true, Ordering::SeqCst))?;
     let event = stream.record()?;
     drop(release);
     expect_failed(event.synchronize(), "an event behind the failure")?;

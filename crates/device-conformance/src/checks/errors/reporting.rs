@@ -4,7 +4,8 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{BackendError, Buffer, DeviceError, Stream, StreamGuard};
+use device_registry::backend::BackendError;
+use device_registry::{Buffer, DeviceError, Stream, StreamGuard};
 
 use super::{LEN, Scene, is_about, is_well, scene, works};
 use crate::check::Check;
@@ -45,7 +46,7 @@ fn a_panic_in_a_host_call_is_told(context: &Context) -> Result<(), Failure> {
     for round in 0..5 {
         stream.fill(&buffer, 0..LEN, &[round])?;
         // Unlike `panic!`, it prints no message that could be mistaken for a defect.
-        stream.call(|| resume_unwind(Box::new("a panic of the check's own")))?;
+        stream.host_call(|| resume_unwind(Box::new("a panic of the check's own")))?;
         let error = expect_error(stream.synchronize(), "a stream in which a host call panicked")?;
         is_about(&error, context.device())?;
         let said = error.to_string();

@@ -75,7 +75,7 @@ fn ensure_concurrent(context: &Context) -> Result<(), Failure> {
 impl Stalled {
     /// Ends the stall, and checks what each stream wrote.
     fn continues(self, device: Device) -> Result<(), Failure> {
-        device.clear_faults()?;
+        device.faults().and_then(|faults| faults.clear())?;
         for (stream, event) in self.streams.iter().zip(&self.events) {
             event.synchronize()?;
             stream.synchronize()?;
@@ -144,7 +144,7 @@ fn what_stalls_goes_on(context: &Context) -> Result<(), Failure> {
         });
         thread::sleep(Duration::from_millis(10));
         ensure!(!read.is_ready() && !waiting.is_finished(), "a read or a waiting thread came past a stall");
-        context.device().clear_faults()?;
+        context.device().faults().and_then(|faults| faults.clear())?;
         expect_bytes(&read.wait()?, &expected, "a read behind a stall that is over")?;
         match waiting.join() {
             Ok(outcome) => outcome?,
@@ -167,7 +167,7 @@ fn dropping_what_stalls(context: &Context) -> Result<(), Failure> {
     drop((streams, buffers, events, reads));
     // Their work must not touch memory that is allocated in their place.
     let others: Vec<_> = (0..4).map(|_| context.filled(&[0xDD; LEN])).collect::<Result<_, _>>()?;
-    context.device().clear_faults()?;
+    context.device().faults().and_then(|faults| faults.clear())?;
     context.device().synchronize()?;
     expect_content(&kept, &[1; LEN], "the destination of a dropped stream that stalled")?;
     others

@@ -51,8 +51,8 @@ fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
     let (stream, spare) = (peer.create_stream()?, peer.allocate(LEN)?);
     lose(context.device())?;
     for _ in 0..2 {
-        expect_error(spare.copy_from(0, &here, 0..LEN), "a copy from a lost device to a peer")?;
-        expect_lost(here.copy_from(0, &there, 0..LEN), "a copy from a peer to a lost device")?;
+        expect_error(spare.copy_from(&here, 0..LEN, 0), "a copy from a lost device to a peer")?;
+        expect_lost(here.copy_from(&there, 0..LEN, 0), "a copy from a peer to a lost device")?;
         let copied = stream.copy(&here, 0..LEN, &spare, 0).and_then(|()| stream.synchronize());
         expect_error(copied, "a copy from a lost device by a stream of a peer")?;
         expect_content(&there, &expected, "on a peer that copies with a lost device")?;
@@ -62,7 +62,7 @@ fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
     reset(context.device())?;
     // Memory of the old device stays lost.
     expect_error(
-        spare.copy_from(0, &here, 0..LEN),
+        spare.copy_from(&here, 0..LEN, 0),
         "a copy to a peer from memory that was allocated before a reset",
     )?;
     works(peer, "on a peer that copied from memory that was allocated before a reset")?;
@@ -75,7 +75,7 @@ fn waits_and_gets_the_error(context: &Context, other: Device) -> Result<(), Fail
     let (waiting, there) = (other.create_stream()?, filled(other, &[3; LEN])?);
     let release = hold_back(&stream)?;
     stream.fill(&buffer, 0..LEN, &[2])?;
-    waiting.wait(&stream.record()?)?;
+    waiting.wait_event(&stream.record()?)?;
     waiting.write(&there, 0, vec![4; LEN])?;
     lose(context.device())?;
     drop(release);
@@ -95,8 +95,8 @@ fn the_cpu_goes_on(context: &Context) -> Result<(), Failure> {
     let (cpu, here) = (Device::cpu(), context.filled(&[1; LEN])?);
     let kept = filled(cpu, &bytes(5, LEN))?;
     waits_and_gets_the_error(context, cpu)?;
-    expect_lost(cpu.allocate(LEN)?.copy_from(0, &here, 0..LEN), "a copy from a lost device to the cpu")?;
-    expect_lost(here.copy_from(0, &kept, 0..LEN), "a copy from the cpu to a lost device")?;
+    expect_lost(cpu.allocate(LEN)?.copy_from(&here, 0..LEN, 0), "a copy from a lost device to the cpu")?;
+    expect_lost(here.copy_from(&kept, 0..LEN, 0), "a copy from the cpu to a lost device")?;
     expect_content(&kept, &bytes(5, LEN), "on the cpu")?;
     works(cpu, "on the cpu, with a device lost")?;
     Ok(cpu.synchronize()?)

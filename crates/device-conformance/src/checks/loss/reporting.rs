@@ -36,7 +36,7 @@ fn the_call_that_finds_it_says_so(context: &Context) -> Result<(), Failure> {
         ("allocate", |buffer, _| buffer.device().allocate(16).map(drop)),
         ("write", |buffer, _| buffer.write(0, &[1; LEN])),
         ("read", |buffer, _| buffer.read(0, &mut [0; LEN])),
-        ("copy", |buffer, other| buffer.copy_from(0, other, 0..LEN)),
+        ("copy", |buffer, other| buffer.copy_from(other, 0..LEN, 0)),
         ("fill", |buffer, _| buffer.fill(0..LEN, &[1])),
     ];
     for (name, call) in calls {
@@ -98,7 +98,10 @@ fn every_later_call_says_so(context: &Context) -> Result<(), Failure> {
             ("creating a stream", device.create_stream().map(drop)),
             ("memory info", device.memory_info().map(drop)),
             ("synchronizing the device", device.synchronize()),
-            ("injecting a fault", device.inject(Fault::FailCopy { nth: 1 })),
+            (
+                "injecting a fault",
+                device.faults().and_then(|faults| faults.inject(Fault::FailCopy { nth: 1 })),
+            ),
         ]);
         for (name, outcome) in calls {
             let error = expect_lost(outcome, &format!("{name}, in round {round}"))?;
@@ -115,9 +118,9 @@ fn every_later_call_says_so(context: &Context) -> Result<(), Failure> {
 }
 
 fn it_is_still_counted(context: &Context) -> Result<(), Failure> {
-    let count = context.device().count()?;
+    let count = context.device_count()?;
     lose(context.device())?;
-    let again = context.device().count()?;
+    let again = context.device_count()?;
     ensure!(again == count, "expected {count} devices as before the loss, got {again}");
     let properties = context.device().properties()?;
     ensure!(
@@ -137,7 +140,7 @@ fn clearing_the_faults_brings_nothing_back(context: &Context) -> Result<(), Fail
     let handles = Handles::new(context.device())?;
     lose(context.device())?;
     for _ in 0..2 {
-        context.device().clear_faults()?;
+        context.device().faults().and_then(|faults| faults.clear())?;
         handles
             .call_all()
             .into_iter()

@@ -34,7 +34,7 @@ fn reads_in_the_queue_are_told(context: &Context) -> Result<(), Failure> {
         expect_bytes(&before, &[1; LEN], "a read before the loss")?;
         let release = hold_back(&stream)?;
         let reads: Vec<_> = (0..10).map(|_| stream.read(&buffer, 0..LEN)).collect::<Result<_, _>>()?;
-        let own = stream.read_to(&buffer, 0, HostBuffer::from(vec![0; LEN]))?;
+        let own = stream.read_into(&buffer, 0, HostBuffer::from(vec![0; LEN]))?;
         lose(context.device())?;
         drop(release);
         for (index, read) in reads.into_iter().chain([own]).enumerate() {
@@ -81,7 +81,7 @@ fn threads_that_wait_wake_up(context: &Context) -> Result<(), Failure> {
     let mut streams = Vec::new();
     for buffer in &buffers {
         let stream = context.stream()?;
-        stream.wait(&event)?;
+        stream.wait_event(&event)?;
         stream.write(buffer, 0, vec![4; LEN])?;
         streams.push(stream);
     }
@@ -100,7 +100,7 @@ fn threads_that_wait_wake_up(context: &Context) -> Result<(), Failure> {
     inject(context.device(), Fault::LoseDevice { nth: 1 })?;
     expect_lost(spare.write(0, &[1; 16]), "a write that finds the device lost")?;
     // The loss of the device may not end the stall.
-    context.device().clear_faults()?;
+    context.device().faults().and_then(|faults| faults.clear())?;
     expect_all_lost(context, waiting)
 }
 
@@ -112,7 +112,7 @@ fn a_thread_that_waits_for_the_device_wakes_up(context: &Context) -> Result<(), 
     ensure!(!waiting[0].1.is_finished(), "expected the thread to wait for a stalled stream, and it ended");
     inject(device, Fault::LoseDevice { nth: 1 })?;
     expect_lost(spare.write(0, &[1; 16]), "a write that finds the device lost")?;
-    device.clear_faults()?;
+    device.faults().and_then(|faults| faults.clear())?;
     expect_all_lost(context, waiting)
 }
 

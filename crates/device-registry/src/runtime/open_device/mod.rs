@@ -127,18 +127,16 @@ impl OpenDevice {
 
     /// Whether the device may be used by this process.
     pub(crate) fn check_process(&self) -> Result<(), DeviceError> {
-        match self.is_of_this_process() {
-            true => Ok(()),
-            false => Err(DeviceError::Forked { device: self.device }),
-        }
+        if self.is_of_this_process() { Ok(()) } else { Err(DeviceError::Forked { device: self.device }) }
     }
 
     /// Whether the device may be used by this process and on this thread.
     pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_process()?;
-        match device_use::is_forbidden() {
-            true => Err(DeviceError::InHostCall { device: self.device, call }),
-            false => Ok(()),
+        if device_use::is_forbidden() {
+            Err(DeviceError::InHostCall { device: self.device, call })
+        } else {
+            Ok(())
         }
     }
 

@@ -1,0 +1,69 @@
+//! Fault injection: making a device fail, for tests of what a program does then.
+
+use crate::backend::{BackendError, DeviceDriver, Fault, FaultInjector};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::runtime::table;
+
+/// The faults of a device that can be made to fail. See [`Device::faults`].
+#[derive(Clone, Copy, Debug)]
+pub struct Faults(Device);
+
+impl Device {
+    /// A handle to inject faults into the device, for a test of what a program does then. Opens the device at the first use.
+    ///
+    /// ```
+    /// use device_registry::backend::BackendErrorKind;
+    /// use device_registry::device;
+    ///
+    /// // Most devices, such as the cpu, offer no fault injection.
+    /// let error = device("cpu")?.faults().unwrap_err();
+    /// assert_eq!(error.kind(), Some(BackendErrorKind::Unsupported));
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) if the device offers no fault
+    /// injection, or why it cannot be opened.
+    pub fn faults(self) -> Result<Faults, DeviceError> {
+        let device = self.resolve();
+        table::open(device)?.call_although_lost("inject a fault", |driver| injector(driver).map(drop))?;
+        Ok(Faults(device))
+    }
+}
+
+impl Faults {
+    /// The device, with its index.
+    #[must_use]
+    pub fn device(self) -> Device {
+        self.0
+    }
+
+    /// Injects a fault. Faults of different kinds add up; of one kind, the last one counts.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) for a fault that the device cannot
+    /// have, or why the device cannot be used.
+    pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
+        table::open(self.0)?.call("inject a fault", |driver| injector(driver)?.inject(fault))
+    }
+
+    /// Removes all faults; work that stalls continues. A device that is lost stays lost: see
+    /// [`Device::reset`](crate::Device::reset).
+    ///
+    /// # Errors
+    ///
+    /// If the device cannot be used.
+    pub fn clear(self) -> Result<(), DeviceError> {
+        table::open(self.0)?.call_although_lost("clear faults", |driver| {
+            injector(driver)?.clear();
+            Ok(())
+        })
+    }
+}
+
+fn injector(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {
+    driver.faults().ok_or_else(|| BackendError::unsupported("fault injection"))
+}

@@ -1,0 +1,42 @@
+//! Calling a plugin's code, so that a panic in it goes no further.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::message::panic_message;
+
+/// Calls a plugin's code. A panic in it becomes an error, so that a broken plugin harms only the call.
+///
+/// A framework that calls what its entry points have loaded is the one that has to isolate those calls: the group isolates
+/// loading only. The panic hook runs as for any panic. With `panic = "abort"` the program ends.
+///
+/// What `call` captures by mutable reference may be left half changed; a framework discards it, or captures nothing of the kind.
+///
+/// ```
+/// use entry_points::isolate;
+///
+/// assert_eq!(isolate(|| 2 + 2).unwrap(), 4);
+/// let error = isolate(|| -> u8 { panic!("no such codec") }).unwrap_err();
+/// assert_eq!(error.to_string(), "it panicked: no such codec");
+/// ```
+///
+/// # Errors
+///
+/// [`Panicked`], with the text of the panic.
+pub fn isolate<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|payload| Panicked { message: panic_message(payload) })
+}
+
+/// A plugin's code has panicked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it panicked: {message}")]
+pub struct Panicked {
+    message: String,
+}
+
+impl Panicked {
+    /// The text of the panic.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
