@@ -142,7 +142,7 @@ impl DeviceDriver for TwinDevice {
     }
 
     fn faults(&self) -> Option<&dyn FaultInjector> {
-        if wrong(FaultsComeAndGo) && misallocate::every_second_time() {
+        if wrong(FaultsComeAndGo) && misallocate::every_third_time() {
             return None;
         }
         self.twin.all.then_some(&*self.faults)

@@ -22,15 +22,15 @@ impl Deferred {
         self.any.store(true, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
     /// Takes out all values. They are dropped without the lock, as their `drop` may push more.
     pub(crate) fn take(&self) -> Vec<Box<dyn Any + Send>> {
-        if !self.is_due() || !self.any.swap(false, Ordering::AcqRel) {
-            return Vec::new();
-        }
+        // Before the values: one that is pushed meanwhile is taken here or is due again.
+        self.any.store(false, Ordering::Release);
         std::mem::take(&mut *lock(&self.values))
     }
 }

@@ -29,6 +29,7 @@ impl Process {
     }
 
     /// Whether this is still that process, and not a child of it by `fork`.
+    #[inline]
     pub(crate) fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }

@@ -11,6 +11,7 @@ use crate::runtime::device_use;
 
 /// Runs a backend's code. Every call into a backend goes through here, so that one that panics harms only the
 /// call. (With `panic = "abort"` nothing can be caught, and the program ends.)
+#[inline]
 pub(crate) fn isolated<T>(
     device: Device,
     call: &'static str,

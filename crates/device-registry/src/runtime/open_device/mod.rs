@@ -63,6 +63,7 @@ impl RefUnwindSafe for OpenDevice {}
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
+    #[inline]
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         // Before the look at what the device has become: either that sees the closing, or the closing sees this.
@@ -108,10 +109,12 @@ impl OpenDevice {
     }
 
     /// The device, resolved.
+    #[inline]
     pub(crate) fn device(&self) -> Device {
         self.device
     }
 
+    #[inline]
     pub(crate) fn properties(&self) -> &DeviceProperties {
         &self.properties
     }
@@ -121,16 +124,19 @@ impl OpenDevice {
     }
 
     /// Whether this is the process in which it was opened.
+    #[inline]
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process.is_current()
     }
 
     /// Whether the device may be used by this process.
+    #[inline]
     pub(crate) fn check_process(&self) -> Result<(), DeviceError> {
         if self.is_of_this_process() { Ok(()) } else { Err(DeviceError::Forked { device: self.device }) }
     }
 
     /// Whether the device may be used by this process and on this thread.
+    #[inline]
     pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_process()?;
         if device_use::is_forbidden() {
@@ -141,6 +147,7 @@ impl OpenDevice {
     }
 
     /// Whether the device may be used from here, and is still there.
+    #[inline]
     pub(crate) fn check(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_thread(call)?;
         match self.gone.get() {
@@ -213,6 +220,7 @@ impl OpenDevice {
         result
     }
 
+    #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.get().is_some()
     }
@@ -222,6 +230,7 @@ impl OpenDevice {
         self.is_lost() || self.settled.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.gone.get(), Some(Gone::Lost(_)))
     }
@@ -239,7 +248,13 @@ impl OpenDevice {
     }
 
     /// Drops what could not be dropped where it was left. Returns whether there was any.
+    #[inline]
     pub(crate) fn drop_what_is_due(&self) -> bool {
+        self.deferred.is_due() && self.drop_deferred()
+    }
+
+    #[cold]
+    fn drop_deferred(&self) -> bool {
         let due = self.deferred.take();
         let any = !due.is_empty();
         due.into_iter().for_each(|value| drop_isolated(self.device, value));

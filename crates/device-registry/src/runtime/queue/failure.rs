@@ -24,12 +24,14 @@ impl Failure {
     }
 
     /// The error for which the piece of work of this number is skipped.
+    #[inline]
     pub(super) fn skips(&self, number: u64) -> Option<DeviceError> {
         let failed = self.0.as_ref()?;
         failed.reported.is_none_or(|reported| number < reported).then(|| failed.error.clone())
     }
 
     /// Reports the failure, once. `next` is the number of the next piece of work that is enqueued.
+    #[inline]
     pub(super) fn report(&mut self, next: u64) -> Result<(), DeviceError> {
         match &mut self.0 {
             Some(Failed { error, reported: reported @ None }) => {

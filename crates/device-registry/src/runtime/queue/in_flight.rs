@@ -82,11 +82,15 @@ impl InFlight {
         self.marks.back().map_or(self.released, |(number, _)| *number) < self.reached()
     }
 
-    /// An event was recorded behind all below `number`.
-    pub(crate) fn mark(&mut self, number: u64, event: Arc<dyn EventDriver>) {
-        if self.is_unmarked() {
-            self.marks.push_back((number, event));
+    /// An event was recorded behind all below `number`. Returns it if there is nothing left that it would cover: the caller
+    /// drops it without a lock.
+    #[must_use = "its drop is the driver's code"]
+    pub(crate) fn mark(&mut self, number: u64, event: Arc<dyn EventDriver>) -> Option<Arc<dyn EventDriver>> {
+        if !self.is_unmarked() {
+            return Some(event);
         }
+        self.marks.push_back((number, event));
+        None
     }
 
     pub(crate) fn oldest_mark(&self) -> Option<(u64, Arc<dyn EventDriver>)> {

@@ -70,6 +70,7 @@ struct State {
 }
 
 impl State {
+    #[inline]
     fn take_failure(&mut self) -> Result<(), DeviceError> {
         self.failure.report(self.accepted)
     }
@@ -95,6 +96,7 @@ impl Queue {
         queue
     }
 
+    #[inline]
     pub(crate) fn device(&self) -> &'static OpenDevice {
         self.device
     }

@@ -38,13 +38,13 @@ impl Queue {
         let left_to_host = operation.submit(self.device, driver, &mut kept);
         let mut in_flight = lock(&self.in_flight);
         let collects = in_flight.keep(kept);
-        if let Some(event) = event.and_then(|event| event.submitted()) {
-            // It covers what is in flight as one of the core's own does.
-            let reached = in_flight.reached();
-            in_flight.mark(reached, event);
-        }
+        // A program's event covers what is in flight as one of the core's own does.
+        let reached = in_flight.reached();
+        let event = event.and_then(|event| event.submitted());
+        let needless = event.and_then(|event| in_flight.mark(reached, event));
         let unmarked = in_flight.is_unmarked();
         drop(in_flight);
+        drop(needless);
         if collects && unmarked {
             self.mark(driver);
         }
@@ -69,7 +69,8 @@ impl Queue {
         });
         // Without an event, nothing more is released before a query or a wait for all work succeeds.
         if let Ok(event) = event {
-            lock(&self.in_flight).mark(reached, event.into());
+            let needless = lock(&self.in_flight).mark(reached, event.into());
+            drop_isolated(self.device.device(), needless);
         }
     }
 
