@@ -1,10 +1,12 @@
 //! Failures on purpose, each with an identity in its message.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use device_registry::{BackendErrorKind, DeviceError};
+use device_registry::DeviceError;
+use device_registry::backend::{BackendError, BackendErrorKind};
 
 /// Which failure it is: the round, the thread and the step in which it was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,9 +41,18 @@ impl fmt::Display for Identity {
 pub(crate) fn is_gone(error: &DeviceError) -> bool {
     match error {
         DeviceError::Closed { .. } => true,
-        DeviceError::Call { error, .. } => error.kind() == BackendErrorKind::Lost,
+        // A copy from a peer fails, too, where its source is lost after the core has looked.
+        DeviceError::Call { error, .. } => is_lost(error) || cause(error).is_some_and(is_lost),
         _ => false,
     }
+}
+
+fn is_lost(error: &BackendError) -> bool {
+    error.kind() == BackendErrorKind::Lost
+}
+
+fn cause(error: &BackendError) -> Option<&BackendError> {
+    error.source()?.downcast_ref()
 }
 
 /// The failures that were logged, and how often.
