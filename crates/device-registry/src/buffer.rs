@@ -187,7 +187,7 @@ impl Buffer {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
-        self.open_device().call("write", |driver| driver.write(&span, source))
+        transfer::write(self.device, &span, source)
     }
 
     /// Copies the bytes from `offset` on to `destination` on the host. Blocks.
@@ -202,7 +202,7 @@ impl Buffer {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
-        self.open_device().call("read", |driver| driver.read(&span, destination))
+        transfer::read(self.device, &span, destination)
     }
 
     /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in this one. Blocks.

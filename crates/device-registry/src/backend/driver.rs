@@ -14,12 +14,19 @@ use crate::backend::{
 
 /// A device that is open.
 ///
-/// The required functions are what every device can do. All else has a default that says *unsupported*, for which the
-/// core has its own way where there is one, so that a first backend is short and still offers streams, events, fills
-/// and copies between devices.
+/// A driver implements [`memory_info`](Self::memory_info), [`allocate`](Self::allocate), and one of two ways to move bytes:
 ///
-/// Each function blocks until its work is done, and may be called from any thread while others are running. They know
-/// nothing of streams: the core calls them when what has to come first is done.
+/// - *Blocking calls*: [`write`](Self::write), [`read`](Self::read) and [`copy`](Self::copy). The core runs a thread for each
+///   stream, which calls them.
+/// - *Queues*: [`create_stream`](Self::create_stream). The core makes blocking calls of it: it enqueues the work in a stream of
+///   its own and waits. A driver that copies faster when the caller waits implements the blocking calls as well; through a
+///   queue, the bytes of a write or a read are copied on the host once more.
+///
+/// All else has a default that returns *unsupported*, for which the core has its own way where there is one, so that a first
+/// backend is short and still offers streams, events, fills and copies between devices.
+///
+/// Each function blocks until its work is done, and may be called from any thread while others run. The functions know
+/// nothing of streams: the core calls them when the work before is done.
 ///
 /// # The contract of memory
 ///
@@ -95,15 +102,23 @@ pub trait DeviceDriver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Any; the bytes of `destination` are then unspecified.
-    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError>;
+    /// [`BackendError::unsupported`], which is the default, makes the core use [a queue](Self::create_stream). Any other error
+    /// is the outcome; the bytes of `destination` are then unspecified.
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        let _ = (destination, source);
+        Err(BackendError::unsupported("blocking writes"))
+    }
 
     /// Copies from the device to the host. `destination` has the length of `source`.
     ///
     /// # Errors
     ///
-    /// Any; the bytes of `destination` are then unspecified.
-    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError>;
+    /// [`BackendError::unsupported`], which is the default, makes the core use [a queue](Self::create_stream). Any other error
+    /// is the outcome; the bytes of `destination` are then unspecified.
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        let _ = (source, destination);
+        Err(BackendError::unsupported("blocking reads"))
+    }
 
     /// Copies within the device. Both have one length, and they do not overlap. They may be parts of one memory, which
     /// is not to be locked twice then; and copies in opposite directions may run at the same time, which are not to
@@ -111,8 +126,12 @@ pub trait DeviceDriver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Any; the bytes of `destination` are then unspecified.
-    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError>;
+    /// [`BackendError::unsupported`], which is the default, makes the core use [a queue](Self::create_stream). Any other error
+    /// is the outcome; the bytes of `destination` are then unspecified.
+    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        let _ = (source, destination);
+        Err(BackendError::unsupported("blocking copies"))
+    }
 
     /// Fills with a pattern that is repeated to the end.
     ///

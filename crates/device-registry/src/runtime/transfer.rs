@@ -1,12 +1,91 @@
 //! Copies and fills that block, by whatever way the devices have.
 
-use crate::backend::{BackendErrorKind, FillPattern, Span};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::backend::{BackendErrorKind, FillPattern, HostBuffer, Span};
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
+use crate::runtime::operation::{Operation, QueuedRead};
+use crate::runtime::outcome::Outcome;
+use crate::runtime::queue::Queue;
 
 /// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size. It is a
 /// multiple of each alignment that a device can have.
 pub(crate) const CHUNK: usize = 1 << 20;
+
+/// Where a blocking call goes through a queue of the driver's, it does so in pieces of this size, a multiple of [`CHUNK`].
+const QUEUED: usize = 16 << 20;
+
+/// Copies from the host. Both have one length.
+pub(crate) fn write(
+    device: &'static OpenDevice,
+    destination: &Span,
+    source: &[u8],
+) -> Result<(), DeviceError> {
+    let direct = device.call("write", |driver| driver.write(destination, source));
+    by_queue(device, direct, |queue| {
+        for (range, piece) in pieces(source.len()).zip(source.chunks(QUEUED)) {
+            let (source, destination) = (Arc::new(HostBuffer::from(piece)), destination.part(range));
+            queue.accept(Operation::Write { source, destination })?;
+            queue.synchronize()?;
+        }
+        Ok(())
+    })
+}
+
+/// Copies to the host. Both have one length.
+pub(crate) fn read(
+    device: &'static OpenDevice,
+    source: &Span,
+    destination: &mut [u8],
+) -> Result<(), DeviceError> {
+    let direct = device.call("read", |driver| driver.read(source, destination));
+    by_queue(device, direct, |queue| {
+        for (range, piece) in pieces(source.len()).zip(destination.chunks_mut(QUEUED)) {
+            let outcome = Outcome::of_work(device, queue, "read", piece.len());
+            let fail = |error| DeviceError::Call { device: device.device(), call: "read", error };
+            let (destination, read) =
+                (HostBuffer::zeroed(piece.len()).map_err(fail)?, QueuedRead::new(&outcome));
+            queue.accept(Operation::Read { source: source.part(range), destination, read })?;
+            piece.copy_from_slice(&outcome.wait()?);
+        }
+        Ok(())
+    })
+}
+
+fn copy_within(device: &'static OpenDevice, source: &Span, destination: &Span) -> Result<(), DeviceError> {
+    let direct = device.call("copy", |driver| driver.copy(source, destination));
+    by_queue(device, direct, |queue| {
+        let (source, destination) = (source.clone(), destination.clone());
+        queue.accept(Operation::Copy { from: device, source, destination })
+    })
+}
+
+fn pieces(len: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(QUEUED).map(move |start| start..len.min(start + QUEUED))
+}
+
+/// The outcome of a driver's blocking function, or of the same work in a queue of the driver's if it leaves it to the core.
+fn by_queue(
+    device: &'static OpenDevice,
+    direct: Result<(), DeviceError>,
+    enqueue: impl FnOnce(&Arc<Queue>) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    if !is_unsupported(&direct) {
+        return direct;
+    }
+    let Some(handle) = device.take_idle_queue()? else { return direct };
+    let queue = handle.queue();
+    let done = enqueue(queue).and_then(|()| queue.synchronize());
+    if done.is_ok() {
+        device.keep_idle_queue(handle);
+    } else {
+        // Returned already, by the work itself.
+        let _ = queue.take_failure();
+    }
+    done
+}
 
 /// Copies between two places of one length: within a device, between two of one backend if it can, or else through the
 /// host.
@@ -17,7 +96,7 @@ pub(crate) fn copy(
     destination: &Span,
 ) -> Result<(), DeviceError> {
     if std::ptr::eq(from, to) {
-        return to.call("copy", |driver| driver.copy(source, destination));
+        return copy_within(to, source, destination);
     }
     from.check("copy")?;
     if from.device().backend() == to.device().backend() {
@@ -40,8 +119,8 @@ fn copy_through_host(
         let range = start..source.len().min(start + CHUNK);
         let piece = &mut chunk[..range.len()];
         let (source, destination) = (source.part(range.clone()), destination.part(range));
-        from.call("read", |driver| driver.read(&source, piece))?;
-        to.call("write", |driver| driver.write(&destination, piece))?;
+        read(from, &source, piece)?;
+        write(to, &destination, piece)?;
     }
     Ok(())
 }
@@ -57,17 +136,16 @@ pub(crate) fn fill(
         return direct;
     }
     let FillPlan { first, tail } = FillPlan::new(device, destination, pattern);
-    let write = |range, bytes: &[u8]| {
-        let part = destination.part(range);
-        device.call("fill", |driver| driver.write(&part, bytes))
-    };
-    write(0..first.len(), &first)?;
+    write(device, &destination.part(0..first.len()), &first)?;
     let copied_to = destination.len() - tail.len();
     for (from, to) in doublings(first.len(), copied_to) {
         let (from, to) = (destination.part(from), destination.part(to));
-        device.call("fill", |driver| driver.copy(&from, &to))?;
+        copy_within(device, &from, &to)?;
     }
-    if tail.is_empty() { Ok(()) } else { write(copied_to..destination.len(), &tail) }
+    if tail.is_empty() {
+        return Ok(());
+    }
+    write(device, &destination.part(copied_to..destination.len()), &tail)
 }
 
 /// What a fill without the driver's help writes from the host. All between is copied.
@@ -90,10 +168,7 @@ impl FillPlan {
 }
 
 /// The copies that fill `len` bytes of which the first `done` are: each from the start to what comes next.
-pub(crate) fn doublings(
-    mut done: usize,
-    len: usize,
-) -> impl Iterator<Item = (std::ops::Range<usize>, std::ops::Range<usize>)> {
+pub(crate) fn doublings(mut done: usize, len: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     std::iter::from_fn(move || {
         let next = done.min(len - done);
         let copy = (0..next, done..done + next);

@@ -70,7 +70,7 @@ impl OpenDevice {
             }
             return lost.and(self.check(CALL));
         }
-        self.end_default_stream();
+        self.end_own_streams();
         // Calls of other threads that were let in before, and the work that they put in.
         fence(Ordering::SeqCst);
         while self.calls.load(Ordering::SeqCst) > 0 {
@@ -109,14 +109,17 @@ impl OpenDevice {
         let outcome = isolated(self.device, "reset", || self.driver.reset());
         self.leaving.store(outcome.is_ok(), Ordering::Release);
         if outcome.is_ok() {
-            self.end_default_stream();
+            self.end_own_streams();
         }
         outcome
     }
 
-    /// Ends the work of the default stream, of which a program may hold handles, and drops the device's own.
-    fn end_default_stream(&self) {
+    /// Ends the streams that are the device's own: the default stream, of which a program may hold handles, and those for
+    /// blocking calls.
+    fn end_own_streams(&self) {
         let stream = lock(&self.default_stream).take();
+        let idle = std::mem::take(&mut *lock(&self.idle_queues));
+        drop(idle);
         if let Some(stream) = stream {
             // Handles that a program has can do no more than return that the device is gone.
             stream.queue().close();

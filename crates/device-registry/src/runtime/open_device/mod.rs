@@ -50,6 +50,8 @@ pub(crate) struct OpenDevice {
     /// Failures of streams that were dropped, which are not reported yet, oldest first.
     unreported: Mutex<VecDeque<DeviceError>>,
     default_stream: Mutex<Option<Arc<QueueHandle>>>,
+    /// Queues for blocking calls that the driver leaves to the core, which no thread uses now.
+    idle_queues: Mutex<Vec<Arc<QueueHandle>>>,
     /// So that a blocking call takes no lock where there is none.
     has_default_stream: AtomicBool,
 }
@@ -104,6 +106,7 @@ impl OpenDevice {
             closed: Mutex::default(),
             unreported: Mutex::default(),
             default_stream: Mutex::default(),
+            idle_queues: Mutex::default(),
             has_default_stream: AtomicBool::new(false),
         }
     }

@@ -90,7 +90,8 @@ impl OpenDevice {
     /// Waits for the work of all streams.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.check("synchronize")?;
-        let queues = self.queues();
+        let mut queues = self.queues();
+        queues.retain(|queue| !queue.is_internal());
         // All of them, whatever becomes of one: the caller is told of the first error, and the next call, or that
         // stream's own, of the next.
         queues.iter().for_each(|queue| queue.settle());
@@ -102,6 +103,29 @@ impl OpenDevice {
 
     fn take_unreported(&self) -> Result<(), DeviceError> {
         lock(&self.unreported).pop_front().map_or(Ok(()), Err)
+    }
+
+    /// A queue of the driver's for one blocking call, which nothing else uses meanwhile; `None` if the driver has no queues.
+    pub(crate) fn take_idle_queue(&'static self) -> Result<Option<Arc<QueueHandle>>, DeviceError> {
+        // Before the lock, which a thread may have held that a fork does not have.
+        self.check("create a stream")?;
+        let idle = lock(&self.idle_queues).pop();
+        match idle {
+            Some(queue) => Ok(Some(queue)),
+            None => QueueHandle::for_blocking_calls(self),
+        }
+    }
+
+    /// Keeps a queue for the next blocking call, unless the device is gone.
+    pub(crate) fn keep_idle_queue(&self, queue: Arc<QueueHandle>) {
+        let mut idle = lock(&self.idle_queues);
+        // Under the lock: a close takes all that are here after it has made the device one that is gone.
+        if self.is_gone() {
+            drop(idle);
+            drop(queue);
+        } else {
+            idle.push(queue);
+        }
     }
 
     /// The default stream, if there is one.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::StreamOptions;
+use crate::backend::{StreamDriver, StreamOptions};
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::Queue;
@@ -19,18 +19,27 @@ impl QueueHandle {
     ) -> Result<Arc<Self>, DeviceError> {
         device.check("create a stream")?;
         device.collect_marked();
-        let own = device.call("create a stream", |driver| driver.create_stream(options));
-        let driver = match own {
-            Ok(driver) => Some(driver),
-            Err(_) if is_unsupported(&own) => None,
-            Err(error) => return Err(error),
-        };
+        let driver = driver_queue(device, options)?;
         Ok(Arc::new(Self(Queue::new(device, driver, options))))
+    }
+
+    /// A queue of the driver's for blocking calls that the driver leaves to the core; `None` if it has no queues.
+    pub(crate) fn for_blocking_calls(device: &'static OpenDevice) -> Result<Option<Arc<Self>>, DeviceError> {
+        let driver = driver_queue(device, &StreamOptions::new())?;
+        Ok(driver.map(|driver| Arc::new(Self(Queue::internal(device, driver)))))
     }
 
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.0
     }
+}
+
+fn driver_queue(
+    device: &'static OpenDevice,
+    options: &StreamOptions,
+) -> Result<Option<Box<dyn StreamDriver>>, DeviceError> {
+    let own = device.call("create a stream", |driver| driver.create_stream(options));
+    if is_unsupported(&own) { Ok(None) } else { own.map(Some) }
 }
 
 impl Drop for QueueHandle {

@@ -33,6 +33,8 @@ use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 pub(crate) struct Queue {
     device: &'static OpenDevice,
     priority: Priority,
+    /// It is no stream of a program's, and the blocking call that uses it returns its failures.
+    internal: bool,
     /// The driver's queue, if it has them. It is taken when this is dropped.
     driver: Option<Box<dyn StreamDriver>>,
     /// Held while work is submitted to the driver's queue, so that it comes from one thread at a time, and one piece of
@@ -82,9 +84,24 @@ impl Queue {
         driver: Option<Box<dyn StreamDriver>>,
         options: &StreamOptions,
     ) -> Arc<Self> {
+        Self::build(device, driver, options.priority, false)
+    }
+
+    /// A queue of the driver's that blocking calls use.
+    pub(crate) fn internal(device: &'static OpenDevice, driver: Box<dyn StreamDriver>) -> Arc<Self> {
+        Self::build(device, Some(driver), Priority::default(), true)
+    }
+
+    fn build(
+        device: &'static OpenDevice,
+        driver: Option<Box<dyn StreamDriver>>,
+        priority: Priority,
+        internal: bool,
+    ) -> Arc<Self> {
         let queue = Arc::new(Self {
             device,
-            priority: options.priority,
+            priority,
+            internal,
             driver,
             submitting: Mutex::default(),
             state: Mutex::default(),
@@ -99,6 +116,11 @@ impl Queue {
     #[inline]
     pub(crate) fn device(&self) -> &'static OpenDevice {
         self.device
+    }
+
+    /// Whether a blocking call uses it, and returns its failures.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.internal
     }
 
     pub(crate) fn priority(&self) -> Priority {
