@@ -54,6 +54,13 @@ impl TwinDevice {
     }
 }
 
+impl TwinDevice {
+    /// An error for a call that the twin leaves to the core.
+    fn blocks(&self) -> Result<(), BackendError> {
+        if self.twin.blocking { Ok(()) } else { Err(BackendError::unsupported("blocking calls")) }
+    }
+}
+
 impl DeviceDriver for TwinDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.faults.check()?;
@@ -69,27 +76,32 @@ impl DeviceDriver for TwinDevice {
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        self.blocks()?;
         self.begin_on(destination)?;
         transfer::write(&Place::of(destination)?, source)
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        self.blocks()?;
         self.begin_on(source)?;
         transfer::read(&Place::of(source)?, destination)
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.blocks()?;
         self.begin_on(destination)?;
         transfer::copy(&Place::of(source)?, &Place::of(destination)?)
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
+        self.blocks()?;
         self.offers("filling")?;
         self.begin_on(destination)?;
         transfer::fill(&Place::of(destination)?, pattern)
     }
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.blocks()?;
         self.offers("copying from a peer")?;
         self.begin_on(destination)?;
         transfer::copy_from_peer(&Place::of(source)?, &Place::of(destination)?)

@@ -23,8 +23,21 @@ pub(crate) fn write(
     destination: &Span,
     source: &[u8],
 ) -> Result<(), DeviceError> {
-    let direct = device.call("write", |driver| driver.write(destination, source));
-    by_queue(device, direct, |queue| {
+    write_for(device, "write", destination, source)
+}
+
+/// Copies from the host, as a part of `call`.
+fn write_for(
+    device: &'static OpenDevice,
+    call: &'static str,
+    destination: &Span,
+    source: &[u8],
+) -> Result<(), DeviceError> {
+    let direct = device.call(call, |driver| driver.write(destination, source));
+    if !is_unsupported(&direct) {
+        return direct;
+    }
+    by_queue(device, call, direct, |queue| {
         for (range, piece) in pieces(source.len()).zip(source.chunks(QUEUED)) {
             let (source, destination) = (Arc::new(HostBuffer::from(piece)), destination.part(range));
             queue.accept(Operation::Write { source, destination })?;
@@ -41,7 +54,10 @@ pub(crate) fn read(
     destination: &mut [u8],
 ) -> Result<(), DeviceError> {
     let direct = device.call("read", |driver| driver.read(source, destination));
-    by_queue(device, direct, |queue| {
+    if !is_unsupported(&direct) {
+        return direct;
+    }
+    by_queue(device, "read", direct, |queue| {
         for (range, piece) in pieces(source.len()).zip(destination.chunks_mut(QUEUED)) {
             let outcome = Outcome::of_work(device, queue, "read", piece.len());
             let fail = |error| DeviceError::Call { device: device.device(), call: "read", error };
@@ -54,9 +70,18 @@ pub(crate) fn read(
     })
 }
 
-fn copy_within(device: &'static OpenDevice, source: &Span, destination: &Span) -> Result<(), DeviceError> {
-    let direct = device.call("copy", |driver| driver.copy(source, destination));
-    by_queue(device, direct, |queue| {
+/// Copies within a device, as a part of `call`.
+fn copy_within(
+    device: &'static OpenDevice,
+    call: &'static str,
+    source: &Span,
+    destination: &Span,
+) -> Result<(), DeviceError> {
+    let direct = device.call(call, |driver| driver.copy(source, destination));
+    if !is_unsupported(&direct) {
+        return direct;
+    }
+    by_queue(device, call, direct, |queue| {
         let (source, destination) = (source.clone(), destination.clone());
         queue.accept(Operation::Copy { from: device, source, destination })
     })
@@ -66,25 +91,31 @@ fn pieces(len: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(QUEUED).map(move |start| start..len.min(start + QUEUED))
 }
 
-/// The outcome of a driver's blocking function, or of the same work in a queue of the driver's if it leaves it to the core.
+/// Does the work of a blocking `call` in a queue of the driver's, which leaves the call to the core; the error that says so if
+/// it has no queues.
+#[cold]
 fn by_queue(
     device: &'static OpenDevice,
-    direct: Result<(), DeviceError>,
+    call: &'static str,
+    unsupported: Result<(), DeviceError>,
     enqueue: impl FnOnce(&Arc<Queue>) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {
-    if !is_unsupported(&direct) {
-        return direct;
-    }
-    let Some(handle) = device.take_idle_queue()? else { return direct };
+    let Some(handle) = device.take_idle_queue()? else { return unsupported };
     let queue = handle.queue();
-    let done = enqueue(queue).and_then(|()| queue.synchronize());
-    if done.is_ok() {
+    let Err(error) = enqueue(queue).and_then(|()| queue.synchronize()) else {
         device.keep_idle_queue(handle);
-    } else {
-        // Returned already, by the work itself.
-        let _ = queue.take_failure();
-    }
-    done
+        return Ok(());
+    };
+    // What failed may be kept until the queue is known to be done, and its failure is returned here.
+    queue.settle();
+    let _ = queue.take_failure();
+    drop(handle);
+    device.collect();
+    Err(match error {
+        // Not the call that has waited for the work.
+        DeviceError::Call { device, error, .. } => DeviceError::Call { device, call, error },
+        other => other,
+    })
 }
 
 /// Copies between two places of one length: within a device, between two of one backend if it can, or else through the
@@ -96,7 +127,7 @@ pub(crate) fn copy(
     destination: &Span,
 ) -> Result<(), DeviceError> {
     if std::ptr::eq(from, to) {
-        return copy_within(to, source, destination);
+        return copy_within(to, "copy", source, destination);
     }
     from.check("copy")?;
     if from.device().backend() == to.device().backend() {
@@ -136,16 +167,16 @@ pub(crate) fn fill(
         return direct;
     }
     let FillPlan { first, tail } = FillPlan::new(device, destination, pattern);
-    write(device, &destination.part(0..first.len()), &first)?;
+    write_for(device, "fill", &destination.part(0..first.len()), &first)?;
     let copied_to = destination.len() - tail.len();
     for (from, to) in doublings(first.len(), copied_to) {
         let (from, to) = (destination.part(from), destination.part(to));
-        copy_within(device, &from, &to)?;
+        copy_within(device, "fill", &from, &to)?;
     }
     if tail.is_empty() {
         return Ok(());
     }
-    write(device, &destination.part(copied_to..destination.len()), &tail)
+    write_for(device, "fill", &destination.part(copied_to..destination.len()), &tail)
 }
 
 /// What a fill without the driver's help writes from the host. All between is copied.

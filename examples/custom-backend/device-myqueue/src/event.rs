@@ -1,6 +1,5 @@
 //! Points in the work of a stream.
 
-use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -13,14 +12,6 @@ pub(crate) type Reached = Arc<OnceLock<Result<Instant, BackendError>>>;
 #[derive(Default)]
 pub(crate) struct QueueEvent {
     pub(crate) reached: Reached,
-}
-
-impl QueueEvent {
-    /// The event behind the core's handle. The core passes only events of this backend; the downcast checks that.
-    pub(crate) fn of(event: &dyn EventDriver) -> Result<&Self, BackendError> {
-        let event: &dyn Any = event;
-        event.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))
-    }
 }
 
 impl EventDriver for QueueEvent {
@@ -39,7 +30,8 @@ impl EventDriver for QueueEvent {
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
         // The core passes events that are done, so neither wait blocks.
-        let (start, end) = (Self::of(start)?.reached.wait().clone()?, self.reached.wait().clone()?);
+        let (start, end) =
+            (start.downcast_ref::<Self>()?.reached.wait().clone()?, self.reached.wait().clone()?);
         end.checked_duration_since(start)
             .ok_or_else(|| BackendError::invalid("the start was reached after the end"))
     }

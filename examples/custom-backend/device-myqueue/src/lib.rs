@@ -12,11 +12,9 @@ use std::sync::Arc;
 
 use device_registry::backend::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceKind,
-    DeviceProperties, FillPattern, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, StreamDriver,
-    StreamOptions,
+    DeviceProperties, LoadFailure, Memory, MemoryInfo, OpenedDevice, StreamDriver, StreamOptions,
 };
 
-use crate::memory::Place;
 use crate::stream::QueueStream;
 
 pub use crate::memory::MyQueueMemory;
@@ -49,7 +47,8 @@ impl Backend for MyQueue {
     }
 }
 
-/// An open device. The core calls these functions for work that no stream orders; each blocks until its work is done.
+/// An open device. It has queues, so it leaves out the blocking calls (`write`, `read`, `copy`): the core enqueues such work in
+/// a stream of its own and waits.
 ///
 /// Only the core can call it, because the type is private and moves into [`OpenedDevice`]. So a driver for hardware may
 /// rely on the core's checks in its `unsafe` blocks.
@@ -64,29 +63,7 @@ impl DeviceDriver for QueueDevice {
         Ok(Arc::new(MyQueueMemory::new(options.len)?))
     }
 
-    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        Place::of(destination)?.write(source)
-    }
-
-    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        Place::of(source)?.read(destination)
-    }
-
-    fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        Place::of(destination)?.copy_from(&Place::of(source)?)
-    }
-
-    fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
-        Place::of(destination)?.fill(pattern)
-    }
-
-    // Both devices have memory of the host, so the peer's is within reach. Without this function the core copies through
-    // the host.
-    fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        self.copy(source, destination)
-    }
-
-    // Without this function the core has a thread for each stream, which calls the functions above.
+    // The core enqueues all work through here.
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         Ok(Box::new(QueueStream::new()?))
     }

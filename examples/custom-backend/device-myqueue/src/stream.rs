@@ -141,7 +141,7 @@ impl StreamDriver for QueueStream {
 
     // The queue waits, not the caller. The event is recorded already, so two queues never wait for each other.
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
-        let reached: Reached = Arc::clone(&QueueEvent::of(event)?.reached);
+        let reached: Reached = Arc::clone(&event.downcast_ref::<QueueEvent>()?.reached);
         self.0.enqueue(move || match reached.wait() {
             Ok(_) => Ok(()),
             // Not the error itself: it may say that a device is lost, and that may be another device. A driver that can lose
@@ -152,10 +152,10 @@ impl StreamDriver for QueueStream {
 
     fn query(&self) -> Result<bool, BackendError> {
         let mut state = self.0.progress.state();
-        match state.done == state.submitted {
-            true => state.report().map(|()| true),
-            false => Ok(false),
+        if state.done < state.submitted {
+            return Ok(false);
         }
+        state.report().map(|()| true)
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
