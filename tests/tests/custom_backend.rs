@@ -56,7 +56,7 @@ fn mistakes_are_told_with_what_there_is() {
     unknown.shows("error: no backend called `mygpu` is linked into this program");
     unknown.shows("mycpu    device-mycpu     0.1.0    linked");
     unknown.shows("myqueue  device-myqueue   0.1.0    linked");
-    cargo(&["run", "--", "mycpu:1"]).failure().shows("there is no device `mycpu:1`: `mycpu` has 1 device");
+    cargo(&["run", "--", "mycpu:1"]).failure().shows("unknown device index 1: `mycpu` has 1 device");
     for arguments in [&["run"][..], &["run", "--", "cpu", "mycpu"]] {
         let usage = cargo(arguments).failure();
         assert_eq!((usage.status.code(), &*usage.stdout), (Some(2), ""));

@@ -63,7 +63,7 @@ fn a_backend_that_panics_when_counting_its_devices_is_an_error() {
 
 #[test]
 fn a_backend_without_devices_says_so() {
-    assert_eq!(after_all_others("empty"), "error: there is no device `empty:0`: `empty` has no devices");
+    assert_eq!(after_all_others("empty"), "error: unknown device index 0: `empty` has no devices");
 }
 
 #[test]

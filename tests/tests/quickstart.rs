@@ -64,7 +64,7 @@ fn the_line_in_the_manifest_is_all_that_brings_the_backend_along() {
     let numbers = quickstart(&project, &["--device", "openreg:1", "0.5", "-2", "3.25"]).success();
     assert_eq!(numbers.stdout, "tensor([ 0.5000, -2.0000,  3.2500], device='openreg:1')\n");
     let third = quickstart(&project, &["--device", "openreg:2"]).failure();
-    third.shows("there is no device `openreg:2`: `openreg` has 2 devices, `openreg:0` to `openreg:1`");
+    third.shows("unknown device index 2: `openreg` has 2 devices (`openreg:0` to `openreg:1`)");
 
     // Its standard output is the tensor alone.
     let mistyped = run(program(&project).args(device).env("DEVICE_BACKEND_DISABLE", "openrg")).success();

@@ -82,7 +82,7 @@ fn a_device_that_is_not_there_is_an_error_and_changes_nothing() {
         ] {
             assert!(matches!(error, DeviceError::NoSuchDevice { .. }), "{error}");
             let message = error.to_string();
-            assert!(message.contains("has 2 devices, `openreg:0` to `openreg:1`"), "{message}");
+            assert!(message.contains("has 2 devices (`openreg:0` to `openreg:1`)"), "{message}");
         }
     }
     assert!(device("openreg:-1").is_err());

@@ -168,7 +168,7 @@ mod tests {
         for part in [
             "  not_linked:1: no backend called `not_linked` is linked",
             "on purpose",
-            "  fake:9: there is no device `fake:9`: `fake` has 2 devices",
+            "  fake:9: unknown device index 9: `fake` has 2 devices",
             "device.backends: ",
         ] {
             assert!(message.contains(part), "{part:?} in {message}");

@@ -1,4 +1,4 @@
-//! The backend that is always there: the host itself, as one device.
+//! The built-in backend: the host itself, as one device.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Backend for Cpu {
 struct CpuDevice;
 
 impl DeviceDriver for CpuDevice {
-    /// What the host has free is not the process's to take, and std does not tell.
+    /// Unknown: a process may not be able to use all free memory of the host, and std has no call to query it.
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         Ok(MemoryInfo::unknown())
     }

@@ -15,8 +15,8 @@ pub use crate::device::selector::SelectorError;
 
 /// Why a device string gave no device, or a device could not be used.
 ///
-/// `Display` tells all that is known, in several lines where a table helps; [`source`](Error::source) is the
-/// backend's own chain. `Debug` is both, for those whose `main` or test returns the error.
+/// `Display` writes the whole message, in several lines where a table helps. [`source`](Error::source) is the backend's
+/// own chain of causes. `Debug` writes both, so that a `main` or a test that returns the error prints a readable one.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -24,44 +24,44 @@ pub enum DeviceError {
     Syntax(SyntaxError),
     /// No backend of this program has the name.
     UnknownBackend(Arc<UnknownName>),
-    /// The backend is disabled, is offered twice, or did not load.
+    /// The backend is disabled, two packages offer it, or it failed to load.
     Backend(LoadError),
     /// The backend has no device with this index.
     #[non_exhaustive]
     NoSuchDevice {
-        /// What was asked for.
+        /// The device that does not exist.
         device: Device,
-        /// How many devices there are.
+        /// How many devices the backend has.
         count: usize,
     },
-    /// A selector (`name@uuid=…`) fits no device of the backend, or several.
+    /// A selector (`name@uuid=…`) matches no device of the backend, or several.
     Selector(Arc<SelectorError>),
-    /// A call into the backend did not work.
+    /// A call into the backend failed.
     #[non_exhaustive]
     Call {
         /// The device; without an index if the call was to the backend itself.
         device: Device,
-        /// What was to be done, such as `allocate`.
+        /// The call that failed, such as `allocate`.
         call: &'static str,
-        /// What the backend reported.
+        /// The error that the backend returned.
         error: BackendError,
     },
-    /// Opening the device needs the device itself, open: directly, through others, or across threads.
+    /// Opening the device requires the same device to be open: directly, through other devices, or across threads.
     #[non_exhaustive]
     OpenCycle {
         /// The device.
         device: Device,
-        /// The way round, with the same name at both ends.
+        /// The names along the cycle: the first and the last are the same.
         path: Arc<[String]>,
     },
-    /// The bytes asked for lie outside of the buffer.
+    /// The requested bytes lie outside of the buffer.
     #[non_exhaustive]
     OutOfRange {
-        /// What the buffer is in the operation.
+        /// The buffer's role in the operation.
         role: BufferRole,
-        /// Where the buffer is.
+        /// The device of the buffer.
         device: Device,
-        /// The bytes asked for. An end that overflows is `usize::MAX`.
+        /// The requested bytes. An end that overflows is `usize::MAX`.
         range: Range<usize>,
         /// The length of the buffer.
         buffer_len: usize,
@@ -73,72 +73,72 @@ pub enum DeviceError {
         source_offset: usize,
         /// The first byte of the destination, in the same buffer.
         destination_offset: usize,
-        /// How many bytes were to be copied.
+        /// The length of the copy in bytes.
         len: usize,
     },
-    /// A range does not begin or end where the device's copies and fills can.
+    /// A range starts or ends at an offset that is not aligned as the device's copies and fills require.
     #[non_exhaustive]
     Misaligned {
-        /// What the buffer is in the operation.
+        /// The buffer's role in the operation.
         role: BufferRole,
-        /// Where the buffer is.
+        /// The device of the buffer.
         device: Device,
-        /// The bytes, as they lie in the memory of which the buffer may be a part.
+        /// The bytes, counted from the start of the memory that contains the buffer.
         range: Range<usize>,
-        /// What they have to be multiples of, in bytes.
+        /// The required alignment in bytes.
         alignment: usize,
     },
-    /// A pattern to fill with has a length that none can have, or the bytes to fill are no multiple of it.
+    /// A fill pattern has an invalid length, or the range to fill is not aligned to that length.
     #[non_exhaustive]
     Pattern {
-        /// Where the buffer is.
+        /// The device of the buffer.
         device: Device,
         /// The length of the pattern in bytes.
         pattern_len: usize,
-        /// The bytes to fill, as they lie in the memory of which the buffer may be a part.
+        /// The bytes to fill, counted from the start of the memory that contains the buffer.
         range: Range<usize>,
     },
-    /// A buffer was given to a stream of another device.
+    /// A buffer was passed to a stream of another device.
     #[non_exhaustive]
     OtherDevice {
-        /// What the buffer is in the operation.
+        /// The buffer's role in the operation.
         role: BufferRole,
-        /// Where the buffer is.
+        /// The device of the buffer.
         device: Device,
-        /// Where the stream is.
+        /// The device of the stream.
         stream: Device,
     },
-    /// A host call of a stream, a kernel or native code, none of which may use devices, has tried to.
+    /// A host call, a kernel or native code tried to use a device. None of them may.
     #[non_exhaustive]
     InHostCall {
         /// The device that it tried to use.
         device: Device,
-        /// What was to be done.
+        /// The call that was refused.
         call: &'static str,
     },
-    /// The device was closed, and what was made before belongs to what is closed.
+    /// The device was closed after this buffer, stream or event was created, and closing it ended them.
     #[non_exhaustive]
     Closed {
-        /// The device, which can be used again, by what is made now.
+        /// The device. It can be used again, with new buffers, streams and events.
         device: Device,
-        /// What was to be done.
+        /// The call that was refused.
         call: &'static str,
     },
-    /// The device, or its backend, was in use when this process was forked from another one. Devices do not survive
-    /// that.
+    /// The device, or its backend, was in use when this process was forked from another one. Devices do not survive a
+    /// fork.
     #[non_exhaustive]
     Forked {
         /// The device; without an index if it was the backend itself.
         device: Device,
     },
-    /// Memory of the host, which belongs to no device, cannot be had. [`HostBuffer`](crate::HostBuffer) and
+    /// An allocation of host memory that belongs to no device failed. [`HostBuffer`](crate::HostBuffer) and
     /// [`HostMemory`](crate::backend::HostMemory) return the inner error.
     Host(BackendError),
     /// None of several devices can be used.
     NoneAvailable(Arc<NoneAvailable>),
 }
 
-/// What a buffer is in an operation.
+/// The role of a buffer in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BufferRole {
@@ -146,9 +146,9 @@ pub enum BufferRole {
     Source,
     /// The operation writes to it.
     Destination,
-    /// A kernel was launched with it.
+    /// It is an argument of a kernel.
     Argument,
-    /// A slice of it was asked for.
+    /// It is the buffer that a slice is taken from.
     Original,
 }
 
@@ -164,13 +164,14 @@ impl fmt::Display for BufferRole {
 }
 
 impl DeviceError {
-    /// What kind of thing went wrong in a call into the backend, as far as callers act on it differently.
+    /// The kind of the backend's error, for a caller that reacts to each kind differently. `None` if the error does not
+    /// come from a backend or from an allocation of host memory.
     #[must_use]
     pub fn kind(&self) -> Option<BackendErrorKind> {
         self.backend_error().map(BackendError::kind)
     }
 
-    /// What the backend reported, if a call into it did not work.
+    /// The error that the backend, or an allocation of host memory, returned. `None` for every other error.
     #[must_use]
     pub fn backend_error(&self) -> Option<&BackendError> {
         match self {
@@ -202,7 +203,7 @@ impl fmt::Display for DeviceError {
             Self::UnknownBackend(unknown) => {
                 fmt_unknown_line(unknown, f)?;
                 write!(f, "\n{}", unknown.report())?;
-                // If a slip is likelier, or the crate may be there and not linked, the guess would mislead.
+                // The guess would mislead after a likely typing error, or where the crate may be present and unlinked.
                 if unknown.nearest().is_none() && unknown.is_autoloaded() {
                     fmt_crate_hint(unknown, f)
                 } else {
@@ -211,33 +212,34 @@ impl fmt::Display for DeviceError {
             }
             Self::Backend(error) => error.fmt(f),
             Self::NoSuchDevice { device, count } => {
-                write!(f, "there is no device `{device}`: `{}` has ", device.name())?;
+                let name = device.name();
+                write!(f, "unknown device index {}: `{name}` has ", device.ordinal())?;
                 match (count, device.is_cpu()) {
                     (0, _) => f.write_str("no devices"),
-                    (1, true) => f.write_str("1 device, `cpu`"),
-                    (1, false) => write!(f, "1 device, `{}:0`", device.name()),
-                    (_, _) => write!(f, "{count} devices, `{0}:0` to `{0}:{1}`", device.name(), count - 1),
+                    (1, true) => f.write_str("1 device (`cpu`)"),
+                    (1, false) => write!(f, "1 device (`{name}:0`)"),
+                    (_, _) => write!(f, "{count} devices (`{name}:0` to `{name}:{}`)", count - 1),
                 }
             }
             Self::Selector(error) => error.fmt(f),
             Self::Call { device, call, error } => {
                 write!(f, "`{device}`")?;
-                // Whose code it was that ran.
+                // The package whose code failed.
                 if let (Some(package), Some(version)) =
                     (device.backend().package(), device.backend().version())
                 {
                     write!(f, " ({package} {version})")?;
                 }
                 write!(f, ": {call}: {error}")?;
-                match error.kind() {
-                    BackendErrorKind::Lost => {
-                        f.write_str("; `Device::reset` lets it be opened afresh, where that is possible")
-                    }
-                    _ => Ok(()),
+                if error.kind() == BackendErrorKind::Lost {
+                    f.write_str(
+                        "; after `Device::reset`, the next use opens the device again where the driver can",
+                    )?;
                 }
+                Ok(())
             }
             Self::OpenCycle { device, path } => {
-                write!(f, "`{device}` needs itself in order to open: {}", path.join(" -> "))
+                write!(f, "`{device}` needs itself to open: {}", path.join(" -> "))
             }
             Self::OutOfRange { role, device, range, buffer_len } => {
                 match range.end {
@@ -258,39 +260,36 @@ impl fmt::Display for DeviceError {
             ),
             Self::Misaligned { role, device, range, alignment } => write!(
                 f,
-                "bytes {range:?} of the {role}'s memory on `{device}` are not aligned: this device's copies and fills \
-                 begin at multiples of {alignment} bytes, and end at one or, on both sides, at the end of the memory"
+                "bytes {range:?} of the {role}'s memory on `{device}` are misaligned: expected a start at a multiple of \
+                 {alignment} bytes, and an end at a multiple or at the end of the memory (of both memories in a copy)"
             ),
             Self::Pattern { device, pattern_len, range } => match pattern_len {
                 1 | 2 | 4 | 8 | 16 => write!(
                     f,
-                    "bytes {range:?} of the memory on `{device}` cannot be filled with a pattern of {pattern_len} \
-                     bytes: they do not begin and end at multiples of it"
+                    "misaligned fill of bytes {range:?} of the memory on `{device}`: expected a start and an end at \
+                     multiples of the pattern's {pattern_len} bytes"
                 ),
-                _ => write!(
-                    f,
-                    "a pattern to fill with has 1, 2, 4, 8 or 16 bytes, and this one has {pattern_len}"
-                ),
+                _ => write!(f, "invalid fill pattern: expected 1, 2, 4, 8 or 16 bytes, found {pattern_len}"),
             },
             Self::OtherDevice { role, device, stream } => write!(
                 f,
-                "the {role} is a buffer on `{device}`, and the stream is of `{stream}`: work goes into a stream of \
-                 the device whose memory it uses (of the destination's device for a copy)"
+                "the {role} is a buffer on `{device}`: expected one on `{stream}`, the device of the stream; enqueue \
+                 the work in a stream of the buffer's device (for a copy, of the destination's device)"
             ),
             Self::InHostCall { device, call } => write!(
                 f,
-                "`{device}`: {call}: a host call, a kernel or other native code may not use devices: do it behind the \
-                 call, in the stream or after waiting for it"
+                "`{device}`: {call}: a host call, a kernel or other native code may not use devices; enqueue the work \
+                 in the stream, or wait for the stream and do it then"
             ),
             Self::Closed { device, call } => write!(
                 f,
-                "`{device}`: {call}: the device was closed, and with it all that was made on it before; what is made now \
-                 opens it afresh"
+                "`{device}`: {call}: the device was closed, and its buffers, streams and events ended with it; new ones \
+                 open the device again"
             ),
             Self::Forked { device } => write!(
                 f,
-                "`{device}` was in use when this process was forked, and devices do not survive that: start processes \
-                 that use devices by `std::process::Command`, or use devices in the child alone"
+                "`{device}` was in use when this process was forked, and devices do not survive a fork; start processes \
+                 with `std::process::Command`, or use devices in the child alone"
             ),
             Self::Host(error) => write!(f, "on the host: {error}"),
             Self::NoneAvailable(none) => none.fmt(f),
@@ -298,16 +297,16 @@ impl fmt::Display for DeviceError {
     }
 }
 
-/// The one line that says what was asked for; used alone where the table stands elsewhere.
+/// Writes the first line of the message: the list of [`NoneAvailable`] uses it alone, and prints the table once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "no backend called `{}` is linked into this program", shown(unknown.asked()))?;
     match unknown.nearest() {
-        Some(nearest) => write!(f, "; is `{nearest}` meant?"),
+        Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
         None => Ok(()),
     }
 }
 
-/// Nobody knows all backends there are; but by custom the name tells the crate.
+/// Writes a guess at the crate. No list of all backends exists, but crates are named after their backend by convention.
 fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     // A crate's name is written with hyphens.
     let package = format!("device-{}", unknown.asked().replace('_', "-"));
@@ -316,15 +315,11 @@ fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Res
     if offered.is_empty() {
         write!(
             f,
-            "\nhint: backend crates are by custom named `device-NAME`, so that a crate `{package}` in Cargo.toml \
-         would add it; this is a guess from the name, and there may be no such crate"
+            "\nhint: backend crates are named `device-NAME` by convention, so a crate `{package}` in Cargo.toml \
+             would add it; this is a guess from the name, and the crate may not exist"
         )
     } else {
-        write!(
-            f,
-            "\nhint: the crate `{package}` is linked, and what it offers is called `{}`",
-            offered.join("`, `")
-        )
+        write!(f, "\nhint: the crate `{package}` is linked and offers `{}`", offered.join("`, `"))
     }
 }
 
@@ -337,7 +332,7 @@ impl fmt::Debug for DeviceError {
 impl Error for DeviceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // Their own message stands in ours already; the chain goes on behind it.
+            // This error's message contains theirs: the chain continues with their source, or it would print them twice.
             Self::Backend(error) => error.source(),
             Self::Call { error, .. } | Self::Host(error) => error.source(),
             _ => None,
@@ -345,14 +340,14 @@ impl Error for DeviceError {
     }
 }
 
-/// None of several devices can be used: each with its cause.
+/// The error of [`first_available`](crate::first_available) when it can use none of the devices: the cause for each.
 #[derive(Clone, Debug)]
 pub struct NoneAvailable {
     pub(crate) causes: Vec<(String, DeviceError)>,
 }
 
 impl NoneAvailable {
-    /// Each device string in the order that it was tried, with the reason why it cannot be used.
+    /// The device strings in the order in which they were tried, each with the reason why it cannot be used.
     #[must_use]
     pub fn causes(&self) -> &[(String, DeviceError)] {
         &self.causes
@@ -373,7 +368,7 @@ impl fmt::Display for NoneAvailable {
                 other => f.write_str(&other.to_string().replace('\n', "\n    "))?,
             }
         }
-        // Once, for all that are unknown.
+        // One table serves all unknown names: it lists the same backends for each.
         match table {
             Some(report) => write!(f, "\n{report}"),
             None => Ok(()),
@@ -387,11 +382,11 @@ mod tests {
     use crate::backend::BackendDescriptor;
     use crate::parse::device;
 
-    // Without it, nobody would guess a crate: it may be there and not linked.
+    // Without it the error guesses no crate: one may be present and not linked.
     crate::autoload!();
 
     #[test]
-    fn an_unknown_name_is_told_what_is_linked_and_what_crate_might_add_it() {
+    fn the_error_of_an_unknown_name_lists_what_is_linked_and_guesses_the_crate() {
         let error = device("no_such_thing:3").unwrap_err().to_string();
         assert!(
             error.starts_with("no backend called `no_such_thing` is linked into this program"),
@@ -405,41 +400,39 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_is_linked_is_told_by_the_names_that_it_offers() {
+    fn the_hint_for_a_linked_crate_lists_the_names_that_it_offers() {
         static TOY: BackendDescriptor =
-            BackendDescriptor::new("renamed_toy", || unreachable!("nobody uses it"))
+            BackendDescriptor::new("renamed_toy", || unreachable!("no test loads it"))
                 .in_package("device-half-renamed", "0.1.0");
         crate::backends().register(&TOY).unwrap();
         let error = device("half_renamed").unwrap_err().to_string();
         assert!(
-            error.ends_with(
-                "hint: the crate `device-half-renamed` is linked, and what it offers is called `renamed_toy`"
-            ),
+            error.ends_with("hint: the crate `device-half-renamed` is linked and offers `renamed_toy`"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_told_the_nearest_name() {
+    fn the_error_of_a_misspelt_name_suggests_the_nearest_one() {
         let error = device("cpuu").unwrap_err().to_string();
-        assert!(error.lines().next().unwrap().ends_with("is `cpu` meant?"), "{error}");
+        assert!(error.lines().next().unwrap().ends_with("did you mean `cpu`?"), "{error}");
         assert!(!error.contains("`device-cpuu`"), "{error}");
     }
 
     #[test]
-    fn the_count_stands_in_the_message_of_an_index_that_is_too_large() {
+    fn the_error_of_an_index_that_is_too_large_states_the_count() {
         let error = device("cpu:1").unwrap().allocate(1).unwrap_err();
-        assert_eq!(error.to_string(), "there is no device `cpu:1`: `cpu` has 1 device, `cpu`");
+        assert_eq!(error.to_string(), "unknown device index 1: `cpu` has 1 device (`cpu`)");
     }
 
     #[test]
-    fn the_source_of_a_backends_error_is_the_source_of_ours() {
+    fn the_source_of_a_backends_error_is_the_source_of_the_device_error() {
         let error = BackendError::lost("gone").with_source(std::io::Error::other("Xid 79"));
         let error = DeviceError::Call { device: Device::cpu(), call: "read", error };
         let expected = concat!(
             "`cpu` (device-registry ",
             env!("CARGO_PKG_VERSION"),
-            "): read: device lost: gone; `Device::reset` lets it be opened afresh, where that is possible"
+            "): read: device lost: gone; after `Device::reset`, the next use opens the device again where the driver can"
         );
         assert_eq!(error.to_string(), expected);
         assert_eq!(error.source().unwrap().to_string(), "Xid 79");

@@ -8,10 +8,12 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::point::Point;
 
-/// A point in a stream's work, made by recording it: done when all work before it is. A cheap clone, which never
-/// changes: recording again makes another one.
+/// A point in a stream's work: the event is done when all work before it is done. [`Stream::record`] makes one.
 ///
-/// If the stream's work failed before it, every question to the event has that error as its answer.
+/// An event never changes: recording again makes another one. Cloning it is cheap, and its functions may be called from
+/// any thread. If work before it failed, every call returns that error.
+///
+/// [`Stream::record`]: crate::Stream::record
 ///
 /// ```
 /// use device_registry::{EventOptions, device};
@@ -35,13 +37,13 @@ impl Event {
         &self.0
     }
 
-    /// The device of its stream.
+    /// The device of the event's stream, with its index.
     #[must_use]
     pub fn device(&self) -> Device {
         self.0.open_device().device()
     }
 
-    /// Whether it has a time.
+    /// Whether the event has a timestamp.
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.0.is_timed()
@@ -51,29 +53,31 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// That of the work before it, or that the device cannot be asked: it is lost, this is a host call or a fork.
+    /// The error of the work before it, or why the device cannot be queried: it is lost or closed, or the caller is a host
+    /// call or a fork.
     pub fn query(&self) -> Result<bool, DeviceError> {
         self.0.query()
     }
 
-    /// Waits until the work before it is done.
+    /// Waits until the work before it is done. Blocks.
     ///
     /// # Errors
     ///
-    /// As [`query`](Self::query).
+    /// Returns the errors of [`query`](Self::query).
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.0.synchronize()
     }
 
-    /// The time from `start` to this event. Waits for both.
+    /// The time from `start` to this event. Blocks until both are done.
     ///
-    /// The clock is the device's, so that both are to be events of one device, recorded as
-    /// [timed](crate::EventOptions::timed).
+    /// The timestamps come from the device's clock. So both events must be of one device, and recorded with
+    /// [timestamps](crate::EventOptions::timed).
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Call`] with [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if one has no time, if they are of
-    /// two devices, or if `start` came later; else as [`query`](Self::query).
+    /// [`DeviceError::Call`] with [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if one event has no
+    /// timestamp, if they are of two devices, or if `start` was reached later. Otherwise the errors of
+    /// [`query`](Self::query).
     pub fn elapsed_since(&self, start: &Self) -> Result<Duration, DeviceError> {
         self.0.elapsed_since(&start.0)
     }

@@ -1,16 +1,16 @@
-//! Fault injection: making a device fail, for tests of what a program does then.
+//! Fault injection: making a device fail, for tests of how a program reacts.
 
 use crate::backend::{BackendError, DeviceDriver, Fault, FaultInjector};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::table;
 
-/// The faults of a device that can be made to fail. See [`Device::faults`].
+/// A handle to inject faults into a device. [`Device::faults`] returns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults(Device);
 
 impl Device {
-    /// A handle to inject faults into the device, for a test of what a program does then. Opens the device at the first use.
+    /// A handle to inject faults into the device, for a test of how a program reacts. Opens the device at the first use.
     ///
     /// ```
     /// use device_registry::backend::BackendErrorKind;
@@ -44,8 +44,8 @@ impl Faults {
     ///
     /// # Errors
     ///
-    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) for a fault that the device cannot
-    /// have, or why the device cannot be used.
+    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) for a fault that the device does
+    /// not support, or why the device cannot be used.
     pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
         table::open(self.0)?.call("inject a fault", |driver| injector(driver)?.inject(fault))
     }

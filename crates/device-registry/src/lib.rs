@@ -2,9 +2,9 @@
 //!
 //! # Design
 //!
-//! - *A device is a value.* [`Device`] is a name and perhaps an index, small and `Copy`. Parsing one runs no backend's
-//!   code, unless the string selects it by UUID or address. Whether the device exists is checked when it is used; the
-//!   documentation of [`Device`] has the table.
+//! - *A device is a value.* [`Device`] is a name and perhaps an index, small and `Copy`. Parsing one runs no backend
+//!   code, unless the string selects it by UUID or PCI address. The first use checks whether the device exists; the
+//!   documentation of [`Device`] has a table of when each check happens.
 //! - *Backends are plugins, and no list names them.* A backend crate depends on this one and registers a
 //!   [`BackendDescriptor`](backend::BackendDescriptor) in [`BACKENDS`](backend::BACKENDS); no crate below it names it,
 //!   and there is no enum to extend. [`entry-points`] finds, loads and disables backends. An extra backend in the
@@ -13,29 +13,29 @@
 //!   claims none of them. The first use of a device opens it. A backend that fails to load keeps its error
 //!   ([`Group::retry`](registry::Group::retry) tries again); a device that fails to open is tried again at its next use.
 //! - *Every check is made once, above the drivers.* [`Buffer`] checks ranges, overflow and overlap; a driver gets a
-//!   [`Span`](backend::Span), which only this crate can make. So drivers are short, and all of them refuse the same
-//!   arguments with the same words.
+//!   [`Span`](backend::Span), which only this crate can construct. So drivers are short, and all of them refuse the same
+//!   arguments with the same messages.
 //! - *A backend is not trusted.* Every call into one is isolated: a panic becomes an error of that call. This crate
-//!   holds no lock meanwhile, except the turn of a stream that submits to a driver's queue. Backends that need each
-//!   other, to load or to open a device, get an error where they would wait for ever.
-//! - *Errors are values, and complete.* A [`DeviceError`] says what was asked, what exists, and what to do. A backend
+//!   holds no lock during the call, except the lock that serializes submissions to a driver's queue. Backends that need
+//!   each other, to load or to open a device, get an error instead of a deadlock.
+//! - *Errors are values, and complete.* A [`DeviceError`] says what is wrong, what exists, and what to do. A backend
 //!   returns a [`BackendError`](backend::BackendError), to which this crate adds the device and the call.
-//! - *Asynchronous work goes into streams*, which own what it touches. Where a driver has no queues, this crate runs a
-//!   thread for each [`Stream`]. A failure of queued work is reported exactly once.
-//! - *A device that is lost, and a process that was forked, get errors*; nothing hangs.
+//! - *Asynchronous work goes into streams.* Queued work owns the buffers that it uses. Where a driver has no queues,
+//!   this crate runs a thread for each [`Stream`]. A failure of queued work is reported exactly once.
+//! - *A lost device and a forked process get errors*; nothing hangs.
 //!
 //! | what | where |
 //! |---|---|
 //! | a device by its string | [`device()`], [`Device`] |
 //! | which devices there are | [`is_available`], [`first_available`], [`devices()`], [`device_count`] |
-//! | choices of a thread | [`DeviceGuard`], [`current_device`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
+//! | the current and the default device of a thread | [`DeviceGuard`], [`current_device`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
 //! | memory | [`Device::allocate`], [`Buffer`], [`HostBuffer`], [`MemoryStatistics`] |
 //! | asynchronous work | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
 //! | when a call fails | [`DeviceError`], the module [`error`], [`Device::is_lost`], [`Device::reset`] |
-//! | making a device fail, for tests | [`Device::faults`] |
-//! | the end | [`Device::close`], [`close_all`] |
+//! | fault injection, for tests | [`Device::faults`] |
+//! | closing devices | [`Device::close`], [`close_all`] |
 //! | writing a backend | the module [`backend`] |
-//! | what is linked, and in which state | [`backends()`], the module [`registry`] |
+//! | which backends are linked, and their states | [`backends()`], the module [`registry`] |
 //!
 //! [`entry-points`]: mod@entry_points
 
@@ -66,7 +66,7 @@ mod sync;
 mod testing;
 
 pub use entry_points::ErrorChain;
-/// Written here as `device_registry::autoload!();`.
+/// A program that depends on this crate writes it as `device_registry::autoload!();`.
 pub use entry_points::autoload;
 
 pub use crate::available::{FirstAvailable, device_count, devices, first_available, is_available};
@@ -89,9 +89,9 @@ pub use crate::pending::Pending;
 pub use crate::runtime::statistics::MemoryStatistics;
 pub use crate::stream::Stream;
 
-/// What is linked into the program, in which state, and by which way: groups of entry points and their reports.
+/// Groups of entry points and their reports: what is linked into the program, in which state, and how it was registered.
 ///
-/// [`backends()`] is the group of devices' backends. A framework has groups of its own, made by
+/// [`backends()`] is the group of device backends. A framework declares groups of its own with
 /// [`group!`](entry_points::group).
 pub mod registry {
     pub use entry_points::{

@@ -1,4 +1,4 @@
-//! What a program asks of a device: what it is, whether it is open, and its end.
+//! The life of a device: its properties, opening, loss, reset and close.
 
 use std::any::Any;
 
@@ -10,59 +10,58 @@ use crate::runtime::statistics::MemoryStatistics;
 use crate::runtime::{device_use, listing, table};
 
 impl Device {
-    /// What the device is. Loads the backend, and opens nothing.
+    /// The device's properties, such as its name and its memory. Loads the backend, and opens nothing.
     ///
     /// # Errors
     ///
-    /// If the backend does not load, has no such device or cannot say.
+    /// If the backend does not load, does not have this device, or cannot read its properties.
     pub fn properties(self) -> Result<DeviceProperties, DeviceError> {
         listing::properties(self)
     }
 
-    /// Opens the device, unless it is open: what every use of it does by itself, for those who want to fail early. It
-    /// may block for as long as the device takes.
+    /// Opens the device, unless it is open. Every use opens it by itself; this call is for a program that wants to fail
+    /// early. Blocks while the device opens.
     ///
     /// # Errors
     ///
-    /// If the backend does not load, has no such device or cannot open it, or if the device is lost.
+    /// If the backend does not load, does not have this device or cannot open it, or if the device is lost.
     pub fn open(self) -> Result<(), DeviceError> {
         table::open(self)?.check("open")
     }
 
-    /// Whether the device was found lost: its driver reported so, and it was not [reset](Self::reset) since. Calls no driver
-    /// and opens nothing; a fork of the process that opened the device gets `false`.
+    /// Whether the driver has reported the device as lost and it was not [reset](Self::reset) since. Calls no driver and
+    /// opens nothing. Returns `false` in a fork of the process that opened the device.
     #[must_use]
     pub fn is_lost(self) -> bool {
         table::find(self).is_ok_and(|open| open.is_some_and(OpenDevice::is_lost))
     }
 
-    /// Lets the next use open the device afresh, after it was lost. What belonged to it before — buffers, streams,
-    /// events — goes on saying that it is lost. A device that is not open needs no reset.
+    /// Resets a lost device, so that the next use opens it again. Its old buffers, streams and events keep returning the
+    /// error of the loss. For a device that is not open, the call does nothing.
     ///
     /// # Errors
     ///
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process has the device
-    /// again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not lost.
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process can use the
+    /// device again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not lost.
     pub fn reset(self) -> Result<(), DeviceError> {
         table::reset(self)
     }
 
-    /// Gives the device back, after waiting for the work of its streams: its context, its threads. What belongs to it —
-    /// buffers, streams, events — says from now on that it is closed; the next use opens it afresh. A device that is
-    /// not open is closed already. Blocks.
+    /// Closes the device: waits for the work of its streams, then releases its context and its threads. Blocks.
     ///
-    /// At the end of a program it is needed only where a driver's library asks for it: see
-    /// [`close_all`](crate::close_all).
+    /// Its old buffers, streams and events return [`DeviceError::Closed`] from then on. The next use opens the device
+    /// again. For a device that is not open, the call does nothing. A program needs it at its end only where a driver's
+    /// library requires it: see [`close_all`](crate::close_all).
     ///
     /// # Errors
     ///
-    /// What work had failed of which nobody was told, or what the driver reports. The device is closed all the same,
+    /// The first failure of queued work that was not reported, or the driver's error. The device is closed even so,
     /// unless it is lost.
     pub fn close(self) -> Result<(), DeviceError> {
         table::close(self)
     }
 
-    /// What is allocated on the device through this crate. Opens nothing.
+    /// Statistics of the memory that is allocated on the device through this crate. Opens nothing.
     ///
     /// # Errors
     ///
@@ -75,21 +74,21 @@ impl Device {
         Ok(table::find(self)?.map(statistics).unwrap_or_default())
     }
 
-    /// How much memory the device has now. Opens it at the first use.
+    /// The total and the free memory of the device. Opens it at the first use.
     ///
     /// # Errors
     ///
-    /// As [`properties`](Self::properties), or if the device cannot say.
+    /// Why the device cannot be opened, or the driver's error.
     pub fn memory_info(self) -> Result<MemoryInfo, DeviceError> {
         table::open(self)?.call("memory info", |driver| driver.memory_info())
     }
 
-    /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, say. Opens
-    /// the device at the first use, and returns what the code returns.
+    /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, for example.
+    /// Opens the device at the first use, and returns the result of the code.
     ///
-    /// It runs on this thread, beside whatever the device's streams do. What is to happen in the order of a stream is
-    /// [launched](crate::Stream::launch) there. As a kernel it may not use devices: a call of this crate's in it is an
-    /// error, for one that closes the device would wait for itself.
+    /// The code runs on this thread, at the same time as the work of the device's streams. For native work in the order
+    /// of a stream, use [`Stream::launch`](crate::Stream::launch). The code may not use devices through this crate: such
+    /// a call returns [`DeviceError::InHostCall`], since closing the device there would wait for the code itself.
     ///
     /// ```no_run
     /// # struct AcmeDevice;
@@ -104,8 +103,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// That of the code, or that it panicked; [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the
-    /// backend has no handle of this type; or why the device cannot be used.
+    /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics;
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the backend has no handle of this type;
+    /// or why the device cannot be used.
     pub fn with_driver<D: Any, T>(
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
@@ -118,8 +118,10 @@ impl Device {
     }
 }
 
-/// [Closes](Device::close) all devices that are open: for the end of a program, where the library of a driver crashes
-/// when it is still in use then. Nothing is closed otherwise, as the system takes everything back.
+/// [Closes](Device::close) all open devices, and returns each with its outcome. Blocks.
+///
+/// It is for the end of a program whose driver library crashes if it is still in use at exit. Other programs need not
+/// call it: without it nothing is closed, and the system releases everything.
 ///
 /// ```
 /// device_registry::device("cpu")?.open()?;
@@ -139,9 +141,6 @@ mod tests {
     #[test]
     fn an_index_without_a_device_parses_and_fails_on_use_with_the_count() {
         let error = fake(Some(7)).properties().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no device `fake:7`: `fake` has 2 devices, `fake:0` to `fake:1`"
-        );
+        assert_eq!(error.to_string(), "unknown device index 7: `fake` has 2 devices (`fake:0` to `fake:1`)");
     }
 }

@@ -12,9 +12,9 @@ use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::outcome::Outcome;
 
-/// What queued work will return. It can be waited for, asked, or awaited as a [`Future`].
+/// The result of queued work, which is not known yet. Wait for it, query it, or await it as a [`Future`].
 ///
-/// Dropping it cancels nothing: the work is done all the same.
+/// Dropping it does not cancel the work.
 ///
 /// ```
 /// use device_registry::device;
@@ -34,29 +34,30 @@ impl Pending {
         Self(outcome)
     }
 
-    /// What there is without any work.
+    /// A result that is known without any work.
     pub(crate) fn ready(device: &'static OpenDevice, value: HostBuffer) -> Self {
         Self(Outcome::known(device, value))
     }
 
-    /// Whether the work is done or has failed, so that [`wait`](Self::wait) does not block. In a fork of the process that
-    /// enqueued it that is so, too: `wait` returns an error there.
+    /// Whether the work is done or has failed, so that [`wait`](Self::wait) does not block. Returns `true` in a fork of
+    /// the process that enqueued the work, where `wait` returns an error at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.0.is_known()
     }
 
-    /// Waits for the work and returns what it returns.
+    /// Waits for the work and returns its result. Blocks.
     ///
     /// # Errors
     ///
-    /// That of the work, or of earlier work of its stream, for which it was skipped; that of a host call, which may not
-    /// wait; or that this process is a fork of the one that waits.
+    /// The error of the work, or of earlier work of its stream that made the stream skip it;
+    /// [`DeviceError::InHostCall`] in a host call that would have to wait; [`DeviceError::Forked`] in a fork of the
+    /// process that enqueued the work.
     pub fn wait(self) -> Result<HostBuffer, DeviceError> {
         self.0.wait()
     }
 
-    /// Waits for the work, but no longer than `timeout`: then it gives itself back, to be asked again.
+    /// Waits for the work, but no longer than `timeout`. After that it returns itself, so that the caller can wait again.
     ///
     /// ```
     /// use std::time::Duration;
@@ -73,7 +74,7 @@ impl Pending {
     ///
     /// # Errors
     ///
-    /// Itself, if the time is over. Else the inner result is that of [`wait`](Self::wait).
+    /// Returns itself after the timeout. The inner result is that of [`wait`](Self::wait).
     pub fn wait_timeout(self, timeout: Duration) -> Result<Result<HostBuffer, DeviceError>, Self> {
         self.0.wait_timeout(timeout).ok_or(self)
     }

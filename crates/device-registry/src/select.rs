@@ -11,32 +11,34 @@ use crate::error::DeviceError;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::listing;
 
-/// The one device of a backend that the selector fits. Loads the backend, and opens nothing. `text` is the whole
+/// The one device of a backend that the selector matches. Loads the backend, and opens nothing. `text` is the whole
 /// device string.
 ///
-/// A device that cannot say what it is keeps no other from being found.
+/// A device whose properties are unavailable does not prevent another one from being selected.
 pub(crate) fn select(
     selector: Selector<'_>,
     backend: Entry<dyn Backend>,
     text: &str,
 ) -> Result<Device, DeviceError> {
     let mut candidates = Vec::new();
-    let mut fitting = Vec::new();
+    let mut matching = Vec::new();
     for device in listing::devices_of(backend)? {
         let properties = listing::properties_of_counted(device);
-        fitting.extend(properties.iter().filter(|properties| selector.fits(properties)).map(|_| device));
+        matching.extend(properties.iter().filter(|properties| selector.matches(properties)).map(|_| device));
         candidates.push((device, properties));
     }
-    let &[device] = &*fitting else {
-        let ambiguous = !fitting.is_empty();
-        candidates.retain(|(device, _)| !ambiguous || fitting.contains(device));
+    let &[device] = &*matching else {
+        let ambiguous = !matching.is_empty();
+        candidates.retain(|(device, _)| !ambiguous || matching.contains(device));
         let error = SelectorError::new(text, backend, selector, ambiguous, candidates);
         return Err(DeviceError::Selector(Arc::new(error)));
     };
     for (other, properties) in &candidates {
         if let Err(error) = properties {
             log_isolated(|| {
-                log::info!("`{text}` is `{device}`; whether `{other}` fits too is not known: {error}");
+                log::info!(
+                    "`{text}` is `{device}`; `{other}` was not compared, as it has no properties: {error}"
+                );
             });
         }
     }
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_is_found_by_its_beginning_in_either_form_and_case() {
+    fn a_prefix_finds_a_uuid_in_either_form_and_case() {
         for prefix in [
             "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10",
             "0D7C8F22-3D1B-4D0A-9A55-0C1F5D7E9B10",
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_within_a_uuid_does_not_find_it() {
+    fn the_middle_of_a_uuid_does_not_find_it() {
         for text in ["uuid=7c8f22", "uuid=3d1b", "uuid=0d7c8f22-3d1c", "uuid=0d7c8f223d1b5"] {
             assert!(matches!(selected(text), Err(DeviceError::Selector(_))), "{text}");
         }
@@ -111,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_of_several_lists_those_and_no_others() {
+    fn an_ambiguous_prefix_lists_the_matching_devices_only() {
         selected("uuid=f").unwrap();
         let error = refused("has_uuids@uuid=0d7C8F");
         assert!(error.is_ambiguous());
         assert_eq!(
             error.to_string(),
-            "`has_uuids@uuid=0d7C8F` fits 2 devices of `has_uuids`; write more of the uuid, or an index, such as \
+            "`has_uuids@uuid=0d7C8F` matches 2 devices of `has_uuids`; write more of the uuid, or an index, such as \
              `has_uuids:0`:\n  \
                has_uuids:0  fake 0  uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10  pci=0000:3b:00.0\n  \
                has_uuids:1  fake 1  uuid=0d7c8f33-3d1b-4d0a-9a55-0c1f5d7e9b10  pci=10000:3b:00.0"
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(error.candidates().len(), 3);
         let message = error.to_string();
         let (first, table) = message.split_once('\n').unwrap();
-        assert_eq!(first, "`has_uuids@pci=01:00.0` fits none of the devices of `has_uuids`:");
+        assert_eq!(first, "`has_uuids@pci=01:00.0` matches none of the devices of `has_uuids`:");
         let last = "  has_uuids:2  fake 2  uuid=ffffffff-ffff-ffff-ffff-ffffffffffff  no pci";
         assert_eq!(table.lines().last(), Some(last));
         for row in table.lines() {
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_tells_neither_is_listed_as_one() {
+    fn the_list_says_which_properties_a_device_lacks() {
         fake(None);
         let message = refused("fake@uuid=0").to_string();
         assert!(message.ends_with("\n  fake:1  fake  no uuid  no pci"), "{message}");
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_properties_keeps_no_other_from_being_found_and_is_listed_with_its_cause() {
+    fn a_device_without_properties_is_listed_with_its_error_and_prevents_no_selection() {
         device_of("first_has_no_properties");
         let found = device("first_has_no_properties@uuid=0d").unwrap();
         assert_eq!(found.index(), Some(1));
@@ -167,21 +169,21 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_properties_is_a_cause_as_any_other() {
+    fn a_panic_in_properties_is_listed_as_an_error() {
         device_of("panics_in_properties");
         let message = refused("panics_in_properties@uuid=1d").to_string();
         assert_eq!(message.matches("properties: the backend panicked: on purpose").count(), 2, "{message}");
     }
 
     #[test]
-    fn a_backend_without_devices_says_so() {
+    fn the_error_says_when_a_backend_has_no_devices() {
         device_of("has_no_devices");
         let message = refused("has_no_devices@uuid=1d").to_string();
-        assert_eq!(message, "`has_no_devices@uuid=1d` fits nothing: `has_no_devices` has no devices");
+        assert_eq!(message, "`has_no_devices@uuid=1d` matches no device: `has_no_devices` has no devices");
     }
 
     #[test]
-    fn a_backend_that_cannot_be_asked_is_an_error_of_its_own() {
+    fn a_backend_that_does_not_load_or_count_returns_its_own_error() {
         for (name, part) in [("fails_to_load", "on purpose"), ("panics_in_count", "device count")] {
             device_of(name);
             let error = device(&format!("{name}@uuid=0")).unwrap_err();
@@ -205,12 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_there_may_be_selected() {
+    fn first_available_accepts_selectors() {
         selected("uuid=f").unwrap();
         let found = first_available("has_uuids@uuid=e,has_uuids@pci=01:00.0,has_uuids@uuid=f,cpu").unwrap();
         assert_eq!(found.device.to_string(), "has_uuids:2");
         let error = first_available("has_uuids@uuid=e,fake:9").unwrap_err().to_string();
-        assert!(error.contains("\n  has_uuids@uuid=e: `has_uuids@uuid=e` fits none"), "{error}");
+        assert!(error.contains("\n  has_uuids@uuid=e: `has_uuids@uuid=e` matches none"), "{error}");
         assert!(error.contains("\n      has_uuids:1  fake 1"), "the table is indented: {error}");
         let error = first_available("cpu,has_uuids@uuid=").unwrap_err();
         assert!(matches!(error, DeviceError::Syntax(_)), "{error}");

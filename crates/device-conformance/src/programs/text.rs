@@ -74,6 +74,6 @@ mod tests {
     #[test]
     fn a_failure_has_the_program() {
         let error = run_program_of(b"0\n0", Device::parse("cpu:1").unwrap()).unwrap_err();
-        assert!(error.contains("there is no device `cpu:1`"), "{error}");
+        assert!(error.contains("unknown device index 1: `cpu` has 1 device"), "{error}");
     }
 }

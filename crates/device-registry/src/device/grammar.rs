@@ -7,8 +7,8 @@
 //! selector = "uuid=" prefix | "pci=" address
 //! ```
 //!
-//! As strict as PyTorch about spaces, signs and leading zeros, but the index is checked where PyTorch wraps it
-//! (there `cuda:256` is `cuda:0`), and digits may stand in a name.
+//! The grammar refuses spaces, signs and leading zeros as PyTorch's does. It differs in two points: it checks the range
+//! of an index, where PyTorch wraps `cuda:256` to `cuda:0`, and it accepts digits in a name.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ use crate::backend::registration::RESERVED;
 use crate::device::selector;
 use crate::device::selector::Selector;
 
-/// A device string that is well formed. Whether there is such a backend is another question.
+/// A device string that is well formed. The backend that it names need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceString<'a> {
     pub(crate) name: &'a str,
     pub(crate) which: Which<'a>,
 }
 
-/// Which of a backend's devices is meant.
+/// Which of a backend's devices the string names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which<'a> {
     Current,
@@ -35,12 +35,11 @@ pub(crate) enum Which<'a> {
 }
 
 impl<'a> DeviceString<'a> {
-    /// The name and the index of a text that may be a device string without a selector; whether the name is well formed
-    /// remains to be seen.
+    /// Splits a device string without a selector into a name and an index. Checks the index, and not the name.
     #[inline]
     pub(crate) fn split(text: &'a str) -> Option<(&'a str, Option<u16>)> {
         Some(match text.as_bytes() {
-            // The most frequent form takes half the time when it is not searched for its colon.
+            // The most frequent form, handled without a search for the colon, takes half the time.
             [.., b':', digit @ b'0'..=b'9'] => (&text[..text.len() - 2], Some((digit - b'0').into())),
             _ => match text.rsplit_once(':') {
                 Some((name, index)) => (name, Some(parse_index(index).ok()?)),
@@ -98,7 +97,7 @@ fn parse_index(index: &str) -> Result<u16, SyntaxErrorKind> {
     if index.len() > 1 && index.starts_with('0') {
         return Err(SyntaxErrorKind::LeadingZero);
     }
-    // Digits alone are left, so that only the range can be wrong.
+    // Only digits reach this line, so the only possible error is the range.
     index.parse().map_err(|_| SyntaxErrorKind::IndexTooLarge)
 }
 
@@ -118,13 +117,13 @@ fn parse_index(index: &str) -> Result<u16, SyntaxErrorKind> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Escaped and cut, fit for a message.
+    /// Escaped and shortened for the message.
     text: String,
     kind: SyntaxErrorKind,
 }
 
 impl SyntaxError {
-    /// What is wrong.
+    /// What is wrong with the string.
     #[must_use]
     pub fn kind(&self) -> SyntaxErrorKind {
         self.kind
@@ -135,13 +134,13 @@ impl SyntaxError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyntaxErrorKind {
-    /// There is no text.
+    /// The string is empty.
     Empty,
     /// It does not start with a name: `:0`, `1`.
     NameMissing,
     /// The name is longer than 32 bytes.
     NameTooLong,
-    /// The name holds something other than `a`–`z`, `0`–`9` and `_`.
+    /// The name contains a character other than `a`–`z`, `0`–`9` and `_`.
     InvalidCharacter(char),
     /// The name is written in upper case.
     UpperCase,
@@ -155,15 +154,15 @@ pub enum SyntaxErrorKind {
     IndexTooLarge,
     /// What follows the `@` is not `key=value`: `cuda@`, `cuda@0`.
     Selector,
-    /// There is no selector of this key: `cuda@serial=7`.
+    /// The key of the selector is unknown: `cuda@serial=7`.
     UnknownSelector,
-    /// The selector holds something that none does, such as a space.
+    /// The selector contains an invalid character, such as a space.
     SelectorCharacter(char),
     /// There is a second `@`.
     SecondSelector,
     /// There is a selector and an index: `cuda@pci=3b:00.0:1`, `cuda:1@pci=3b:00.0`.
     SelectorAndIndex,
-    /// The value of the selector of this key, `uuid` or `pci`, is empty or lacks its form.
+    /// The value of the selector is empty or malformed. The field is the selector's key: `uuid` or `pci`.
     SelectorValue(&'static str),
 }
 
@@ -176,16 +175,17 @@ impl fmt::Display for SyntaxError {
         }
         match self.kind {
             Empty => {}
-            NameMissing => f.write_str("it does not start with the name of a backend")?,
+            NameMissing => f.write_str("expected the name of a backend at the start")?,
             NameTooLong => write!(f, "a name has at most {} bytes", BackendDescriptor::MAX_NAME)?,
             InvalidCharacter(c) => {
-                write!(f, "a name holds a-z, 0-9 and _ only, and not '{}'", c.escape_debug())?;
+                let c = c.escape_debug();
+                write!(f, "invalid character '{c}' in the name: expected only a-z, 0-9 and _")?;
             }
             UpperCase => {
                 f.write_str("names are lower case")?;
-                let meant = self.text.to_ascii_lowercase();
-                if DeviceString::parse(&meant).is_ok() {
-                    return write!(f, "; is `{meant}` meant?");
+                let lower_case = self.text.to_ascii_lowercase();
+                if DeviceString::parse(&lower_case).is_ok() {
+                    return write!(f, "; did you mean `{lower_case}`?");
                 }
             }
             Reserved => {
@@ -194,15 +194,15 @@ impl fmt::Display for SyntaxError {
             InvalidIndex if self.text.find(':') == Some(self.text.len() - 1) => {
                 f.write_str("there is no index after the colon")?;
             }
-            InvalidIndex => f.write_str("an index is made of digits")?,
+            InvalidIndex => f.write_str("an index consists of digits")?,
             LeadingZero => f.write_str("an index has no leading zeros")?,
             IndexTooLarge => write!(f, "an index is at most {}", u16::MAX)?,
             Selector if self.text.ends_with('@') => f.write_str("there is no selector after the `@`")?,
             Selector => f.write_str("a selector is a key, `=` and a value")?,
-            UnknownSelector => f.write_str("there is no such selector")?,
-            SelectorCharacter(c) => write!(f, "a selector holds no '{}'", c.escape_debug())?,
-            SecondSelector => f.write_str("there is one `@` and one selector at most")?,
-            SelectorAndIndex => f.write_str("a device has a selector or an index, and not both")?,
+            UnknownSelector => f.write_str("unknown selector")?,
+            SelectorCharacter(c) => write!(f, "invalid character '{}' in the selector", c.escape_debug())?,
+            SecondSelector => f.write_str("expected at most one selector, found a second `@`")?,
+            SelectorAndIndex => f.write_str("expected a selector or an index, found both")?,
             SelectorValue(_) if self.text.find('=') == Some(self.text.len() - 1) => {
                 f.write_str("there is no value after the `=`")?;
             }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_or_an_address_may_stand_behind_an_at_sign() {
+    fn a_uuid_or_an_address_may_follow_an_at_sign() {
         for prefix in ["0", "AbCdEf", "0d7c8f22-", "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10", &"1".repeat(32)] {
             let text = format!("cuda@uuid={prefix}");
             let which = Which::Selected(Selector::parse(&text[5..]).unwrap());
@@ -341,30 +341,30 @@ mod tests {
     }
 
     #[test]
-    fn upper_case_gets_the_right_spelling_as_a_hint() {
+    fn the_error_of_an_upper_case_name_suggests_the_lower_case_one() {
         let error = DeviceString::parse("CUDA:1").unwrap_err();
-        assert!(error.to_string().ends_with("names are lower case; is `cuda:1` meant?"), "{error}");
+        assert!(error.to_string().ends_with("names are lower case; did you mean `cuda:1`?"), "{error}");
         let error = DeviceString::parse("CUDA one").unwrap_err();
-        assert!(!error.to_string().contains("meant"), "what is suggested has to be well formed: {error}");
+        assert!(!error.to_string().contains("did you mean"), "it suggests a malformed string: {error}");
     }
 
     #[test]
-    fn an_index_that_is_missing_is_told_from_one_that_is_wrong() {
+    fn a_missing_index_and_an_invalid_one_have_different_messages() {
         let message = |text| DeviceString::parse(text).unwrap_err().to_string();
         assert!(
             message("cuda:").contains("`cuda:`: there is no index after the colon"),
             "{}",
             message("cuda:")
         );
-        assert!(message("cuda:0:").contains("an index is made of digits"), "{}", message("cuda:0:"));
+        assert!(message("cuda:0:").contains("an index consists of digits"), "{}", message("cuda:0:"));
     }
 
     #[test]
-    fn a_selector_that_is_wrong_is_told_what_selectors_there_are() {
+    fn the_error_of_an_invalid_selector_lists_the_selectors() {
         let message = |text| DeviceString::parse(text).unwrap_err().to_string();
         assert_eq!(
             message("cuda@serial=7"),
-            "invalid device string `cuda@serial=7`: there is no such selector; the selectors are `uuid=PREFIX` and \
+            "invalid device string `cuda@serial=7`: unknown selector; the selectors are `uuid=PREFIX` and \
              `pci=ADDRESS`, such as `cuda@uuid=0d7c8f22` or `cuda@pci=3b:00.0`"
         );
         for (text, part) in [
@@ -372,19 +372,19 @@ mod tests {
             ("cuda@0", "a selector is a key, `=` and a value"),
             ("cuda@uuid=", "there is no value after the `=`"),
             ("cuda@pci=", "there is no value after the `=`"),
-            ("cuda@uuid==", "no UUID begins so"),
-            ("cuda@pci=3b", "written as `0000:3b:00.0` or `3b:00.0`"),
-            ("cuda@uuid=a b", "a selector holds no ' '"),
-            ("cuda@uuid=a@pci=b", "one `@` and one selector"),
-            ("cuda@uuid=ab:0", "a selector or an index, and not both"),
-            ("CUDA@uuid=AB", "is `cuda@uuid=ab` meant?"),
+            ("cuda@uuid==", "expected the start of a UUID"),
+            ("cuda@pci=3b", "as in `0000:3b:00.0` or `3b:00.0`"),
+            ("cuda@uuid=a b", "invalid character ' ' in the selector"),
+            ("cuda@uuid=a@pci=b", "at most one selector"),
+            ("cuda@uuid=ab:0", "a selector or an index, found both"),
+            ("CUDA@uuid=AB", "did you mean `cuda@uuid=ab`?"),
         ] {
             assert!(message(text).contains(part), "{part:?} in {}", message(text));
         }
     }
 
     #[test]
-    fn a_long_text_is_cut_in_the_message() {
+    fn the_message_shortens_a_long_text() {
         let error = DeviceString::parse(&"é".repeat(100_000)).unwrap_err();
         assert!(error.to_string().len() < 400, "{error}");
     }

@@ -12,13 +12,13 @@ use entry_points::Entry;
 use crate::backend::{Backend, backends};
 use crate::cpu;
 
-/// A device: a backend and perhaps an index. A small `Copy` value; making one runs no backend's code, unless it is
-/// chosen by what it says of itself (`name@uuid=…`).
+/// A device: a backend and perhaps an index. It is a small `Copy` value. Making one runs no backend code, unless the
+/// string has a selector (`name@uuid=…`).
 ///
-/// Without an index it means *the current device of that backend* on the thread that uses it, which is device 0
-/// until a [`DeviceGuard`](crate::DeviceGuard) or [`set_current_device`](crate::set_current_device) says
-/// otherwise. So `cuda` and `cuda:0` are not equal, as in PyTorch. [`resolve`](Self::resolve) fixes the
-/// index, and a [`Buffer`](crate::Buffer) always reports a device that is resolved.
+/// Without an index it means *the current device of that backend* on the thread that uses it. That is device 0 until a
+/// [`DeviceGuard`](crate::DeviceGuard) or [`set_current_device`](crate::set_current_device) changes it. So `cuda` and
+/// `cuda:0` are not equal, as in PyTorch. [`resolve`](Self::resolve) fixes the index, and the device of a
+/// [`Buffer`](crate::Buffer) is always resolved.
 ///
 /// ```
 /// use device_registry::{Device, device};
@@ -40,49 +40,48 @@ use crate::cpu;
 ///          | "pci=" address        0000:3b:00.0, or 3b:00.0 in domain 0
 /// ```
 ///
-/// No spaces, signs or leading zeros. `auto`, `default`, `all` and `none` are reserved. For every device,
+/// Spaces, signs and leading zeros are invalid. `auto`, `default`, `all` and `none` are reserved. For every device,
 /// `Device::parse(&device.to_string())` is that device.
 ///
 /// | string | device |
 /// |---|---|
-/// | `cuda` | the current one of the backend |
-/// | `cuda:1` | the one of index 1 |
-/// | `cuda@uuid=0d7c8f22` | the one whose UUID begins so, in upper or lower case |
-/// | `cuda@pci=3b:00.0` | the one that is plugged in there |
+/// | `cuda` | the current device of the backend |
+/// | `cuda:1` | the device with index 1 |
+/// | `cuda@uuid=0d7c8f22` | the device whose UUID starts with these digits, in upper or lower case |
+/// | `cuda@pci=3b:00.0` | the device at this PCI address |
 ///
-/// A selector is resolved when it is parsed. That loads the backend and asks each of its devices for its
-/// [`properties`](Self::properties), opens nothing, and gives an ordinary device with its index, as which it is printed.
-/// If none fits, or several, the error lists them with what they say of themselves.
+/// Parsing resolves a selector. It loads the backend, reads the [`properties`](Self::properties) of each of its devices,
+/// opens none, and returns an ordinary device with its index. `Display` prints that index, not the selector. If no device
+/// matches, or several do, the error lists the candidates with their properties.
 ///
-/// # Whose index it is
+/// # The backend numbers its devices
 ///
-/// An index is the backend's own ordinal, in the backend's order: `cuda:0` is what the driver of CUDA calls device 0,
-/// of those and in the order that its environment (`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER`) asks for. Another backend
-/// that shows the same hardware may count it in another order, so that `cuda:0` and `opencl:0` need not be one card.
-/// Whether they are is told by [`uuid`](crate::DeviceProperties::uuid) and [`pci`](crate::DeviceProperties::pci), where both backends
-/// know them; and a selector means the same card whatever the order.
+/// An index is the backend's own ordinal, in the backend's order: `cuda:0` is device 0 of the CUDA driver, after
+/// `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`. Another backend may list the same hardware in another order, so
+/// `cuda:0` and `opencl:0` need not be the same card. Compare their [`uuid`](crate::DeviceProperties::uuid) or
+/// [`pci`](crate::DeviceProperties::pci), where both backends know it. A selector names the same card whatever the order.
 ///
 /// # What is checked when
 ///
-/// Parsing looks the name up; whether the device *exists* is found out when it is used: by
-/// [`allocate`](Self::allocate), [`properties`](Self::properties), [`memory_info`](Self::memory_info) or
-/// [`set_current_device`](crate::set_current_device). A string with a selector is the exception: what the table says of
-/// use is said when it is parsed.
+/// Parsing looks up the name. The first use checks whether the device *exists*: [`allocate`](Self::allocate),
+/// [`properties`](Self::properties), [`memory_info`](Self::memory_info) or
+/// [`set_current_device`](crate::set_current_device). A string with a selector is the exception: parsing it makes the
+/// checks that the table lists under use.
 ///
-/// | the backend is | parsing gives | `resolve` gives | use | [`is_available`](crate::is_available) |
+/// | the backend is | parsing returns | `resolve` returns | use | [`is_available`](crate::is_available) |
 /// |---|---|---|---|---|
-/// | not linked | an error that lists what is | | | `false` |
+/// | not linked | an error that lists the linked backends | | | `false` |
 /// | disabled by a switch | an error that names the switch | | | `false` |
 /// | offered by two packages | an error that names both | | | `false` |
 /// | linked or loaded | the device | the index | loads it, opens the device | `true` |
-/// | the same, with no device of this index | the device | the index | an error with the count | `false` |
+/// | linked or loaded, and has no device with this index | the device | the index | an error with the count | `false` |
 /// | unavailable: no driver, no hardware | the device | the index | an error with the reason | `false` |
-/// | failed: its `load` gave an error or panicked | the device | the index | that same error | `false` |
-/// | linked or loaded, and a selector fits one device | loads it; the device with its index | the index | opens the device | `true` |
-/// | the same, and it fits none or several | loads it; an error that lists the devices | | | `false` |
-/// | unavailable or failed, and there is a selector | an error with the reason | | | `false` |
+/// | failed: its `load` returned an error or panicked | the device | the index | that same error | `false` |
+/// | linked or loaded, and a selector matches one device | loads it; the device with its index | the index | opens the device | `true` |
+/// | linked or loaded, and a selector matches none or several | loads it; an error that lists the devices | | | `false` |
+/// | unavailable or failed, and the string has a selector | an error with the reason | | | `false` |
 ///
-/// Neither parsing without a selector nor `resolve` runs the backend's code; parsing with one, using a device and
+/// Parsing without a selector and `resolve` run no backend code. Parsing with a selector, using a device and
 /// `is_available` do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device {
@@ -91,7 +90,7 @@ pub struct Device {
     index: Index,
 }
 
-/// An index or none, as one number: so a `Device` travels in two registers, and parsing one takes half the time.
+/// An optional index as one number, so that a `Device` fits in two registers and parsing one takes half the time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Index(Option<NonZeroU32>);
 
@@ -106,7 +105,7 @@ impl Index {
 }
 
 impl Device {
-    /// The cpu: the memory of the host.
+    /// The cpu: the memory of the host as a device. It is always present.
     ///
     /// # Panics
     ///
@@ -145,8 +144,8 @@ impl Device {
         self.name() == cpu::NAME
     }
 
-    /// This device with a fixed index: its own, or that of the backend's current device on this thread. Runs no
-    /// backend's code, so that the device need not exist.
+    /// This device with a fixed index: its own, or that of the backend's current device on this thread. Runs no backend
+    /// code, so the device need not exist.
     ///
     /// ```
     /// # use device_registry::Device;
@@ -161,7 +160,7 @@ impl Device {
         }
     }
 
-    /// The place among the backend's devices, once resolved.
+    /// The position among the backend's devices, for a resolved device.
     pub(crate) fn ordinal(self) -> usize {
         self.index().unwrap_or(0).into()
     }
@@ -192,7 +191,7 @@ mod tests {
     use crate::testing::fake;
 
     #[test]
-    fn a_device_is_small_and_can_go_anywhere() {
+    fn a_device_is_small_copy_and_thread_safe() {
         fn check<T: Copy + Send + Sync + UnwindSafe + RefUnwindSafe + Ord + std::hash::Hash + 'static>()
         -> usize {
             size_of::<T>()
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_index_is_not_index_zero() {
+    fn a_device_without_an_index_is_not_index_zero() {
         assert_ne!(fake(None), fake(Some(0)));
         assert_eq!(fake(None).resolve(), fake(Some(0)));
     }

@@ -10,21 +10,21 @@ use crate::device::Device;
 use crate::device::grammar::SyntaxErrorKind;
 use crate::error::DeviceError;
 
-/// A kind of selector. A new kind is a row of [`KINDS`], a property to read, and a line of the grammar that stands in the
+/// A kind of selector. A new kind needs a row of [`KINDS`], a property to read, and a line of the grammar in the
 /// documentation of [`Device`].
 struct Kind {
     key: &'static str,
-    /// What stands for the value in a list of the kinds.
+    /// The placeholder for the value in a list of the kinds.
     placeholder: &'static str,
-    /// A value, for examples.
+    /// A value for the examples in messages.
     example: &'static str,
-    /// What a value looks like, as an error says it.
+    /// The form of a value, for the message about an invalid one.
     form: &'static str,
-    /// Whether a longer value chooses among several devices that fit.
+    /// Whether a longer value can single out one of several matching devices.
     is_prefix: bool,
     is_valid: fn(&str) -> bool,
-    fits: fn(&DeviceProperties, &str) -> bool,
-    /// A device's own value, as it would stand in a selector.
+    matches: fn(&DeviceProperties, &str) -> bool,
+    /// The value of a device, written as in a selector.
     value: fn(&DeviceProperties) -> Option<String>,
 }
 
@@ -34,26 +34,26 @@ static KINDS: [Kind; 2] = [
         key: "uuid",
         placeholder: "PREFIX",
         example: "0d7c8f22",
-        form: "no UUID begins so: it has 32 hexadecimal digits, with no hyphens or all of them, as in \
+        form: "expected the start of a UUID: 32 hexadecimal digits, with no hyphens or all of them, as in \
                `0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10`",
         is_prefix: true,
-        is_valid: begins_a_uuid,
-        fits: |properties, prefix| properties.uuid.is_some_and(|uuid| begins(uuid, prefix)),
+        is_valid: is_uuid_prefix,
+        matches: |properties, prefix| properties.uuid.is_some_and(|uuid| starts_with(uuid, prefix)),
         value: |properties| properties.uuid.map(|uuid| uuid.to_string()),
     },
     Kind {
         key: "pci",
         placeholder: "ADDRESS",
         example: "3b:00.0",
-        form: "a PCI address is written as `0000:3b:00.0` or `3b:00.0`",
+        form: "expected a PCI address, as in `0000:3b:00.0` or `3b:00.0`",
         is_prefix: false,
         is_valid: |address| address.parse::<PciAddress>().is_ok(),
-        fits: |properties, address| properties.pci.is_some() && properties.pci == address.parse().ok(),
+        matches: |properties, address| properties.pci.is_some() && properties.pci == address.parse().ok(),
         value: |properties| properties.pci.map(|address| address.to_string()),
     },
 ];
 
-/// The part behind the `@`.
+/// The part of a device string after the `@`.
 #[derive(Clone, Copy)]
 pub(crate) struct Selector<'a> {
     kind: &'static Kind,
@@ -81,9 +81,9 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Whether a device of these properties is meant.
-    pub(crate) fn fits(self, properties: &DeviceProperties) -> bool {
-        (self.kind.fits)(properties, self.value)
+    /// Whether the selector matches a device with these properties.
+    pub(crate) fn matches(self, properties: &DeviceProperties) -> bool {
+        (self.kind.matches)(properties, self.value)
     }
 }
 
@@ -101,12 +101,12 @@ impl fmt::Debug for Selector<'_> {
     }
 }
 
-/// What the values of a kind look like.
+/// The form of the values of a kind.
 pub(super) fn form_of(key: &str) -> &'static str {
     KINDS.iter().find(|kind| kind.key == key).map_or("", |kind| kind.form)
 }
 
-/// Writes which selectors there are, with examples.
+/// Writes the list of selectors, with examples.
 pub(super) fn fmt_kinds(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let forms: Vec<_> = KINDS.iter().map(|kind| format!("`{}={}`", kind.key, kind.placeholder)).collect();
     let examples: Vec<_> = KINDS.iter().map(|kind| format!("`cuda@{}={}`", kind.key, kind.example)).collect();
@@ -117,8 +117,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether there can be a UUID that begins so: at least one digit, and hyphens nowhere or where they belong.
-fn begins_a_uuid(text: &str) -> bool {
+/// Whether a UUID can start with `text`: it has at least one digit, and its hyphens, if any, are in the right places.
+fn is_uuid_prefix(text: &str) -> bool {
     const FORM: &[u8] = b"00000000-0000-0000-0000-000000000000";
     let is_digit = |byte: u8| byte.is_ascii_hexdigit();
     if text.contains('-') {
@@ -129,13 +129,13 @@ fn begins_a_uuid(text: &str) -> bool {
     }
 }
 
-/// `prefix` has its hyphens where a UUID has them, if it has any, so that the digits alone tell.
-fn begins(uuid: DeviceUuid, prefix: &str) -> bool {
+/// Whether the UUID starts with `prefix`. The parser has checked the hyphens, so comparing the digits is enough.
+fn starts_with(uuid: DeviceUuid, prefix: &str) -> bool {
     let digits = |text: &str| text.replace('-', "").to_ascii_lowercase();
     digits(&uuid.to_string()).starts_with(&digits(prefix))
 }
 
-/// A selector fits no device of the backend, or several.
+/// A selector matches no device of the backend, or several.
 ///
 /// ```
 /// use device_registry::{Device, DeviceError};
@@ -149,22 +149,22 @@ fn begins(uuid: DeviceUuid, prefix: &str) -> bool {
 /// prints
 ///
 /// ```text
-/// `cpu@uuid=0d7c8f22` fits none of the devices of `cpu`:
+/// `cpu@uuid=0d7c8f22` matches none of the devices of `cpu`:
 ///   cpu  host (x86_64)  no uuid  no pci
 /// ```
 #[derive(Clone, Debug)]
 pub struct SelectorError {
-    /// Escaped and cut, fit for a message.
+    /// Escaped and shortened for the message.
     text: String,
     backend: Entry<dyn Backend>,
-    /// The key of a value that can be written longer, to choose among several devices.
+    /// The key, if a longer value can single out one of several devices.
     prefix_of: Option<&'static str>,
     ambiguous: bool,
     candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
 }
 
 impl SelectorError {
-    /// `text` is the device string. The candidates are the devices that fit, or all of the backend's if none does.
+    /// `text` is the device string. The candidates are the matching devices, or all of the backend's if none matches.
     pub(crate) fn new(
         text: &str,
         backend: Entry<dyn Backend>,
@@ -176,14 +176,14 @@ impl SelectorError {
         Self { text: shown(text), backend, prefix_of, ambiguous, candidates }
     }
 
-    /// Whether several devices fit.
+    /// Whether several devices match.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         self.ambiguous
     }
 
-    /// The devices that fit, or all of the backend's if none does: what each says of itself, or why it could not be
-    /// asked.
+    /// The matching devices, or all devices of the backend if none matches. Each has its properties, or the error of
+    /// reading them.
     pub fn candidates(&self) -> &[(Device, Result<DeviceProperties, DeviceError>)] {
         &self.candidates
     }
@@ -194,16 +194,16 @@ impl fmt::Display for SelectorError {
         let Self { text, backend, candidates, .. } = self;
         let backend = backend.name();
         match &**candidates {
-            [] => return write!(f, "`{text}` fits nothing: `{backend}` has no devices"),
+            [] => return write!(f, "`{text}` matches no device: `{backend}` has no devices"),
             [(first, _), ..] if self.ambiguous => {
                 let more = self.prefix_of.map_or(String::new(), |key| format!("more of the {key}, or "));
                 let count = candidates.len();
                 write!(
                     f,
-                    "`{text}` fits {count} devices of `{backend}`; write {more}an index, such as `{first}`:"
+                    "`{text}` matches {count} devices of `{backend}`; write {more}an index, such as `{first}`:"
                 )?;
             }
-            _ => write!(f, "`{text}` fits none of the devices of `{backend}`:")?,
+            _ => write!(f, "`{text}` matches none of the devices of `{backend}`:")?,
         }
         let names: Vec<_> = candidates.iter().map(|(device, _)| device.to_string()).collect();
         let width = names.iter().map(String::len).max().unwrap_or(0);
@@ -218,7 +218,7 @@ impl fmt::Display for SelectorError {
     }
 }
 
-/// As they would stand in a selector, so that they can be copied into one.
+/// Writes each property in the form of a selector, so that a user can copy it into a device string.
 fn fmt_candidate(properties: &DeviceProperties, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&shown(&properties.name))?;
     for kind in &KINDS {

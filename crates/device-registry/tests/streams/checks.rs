@@ -24,8 +24,9 @@ fn buffers_and_streams_of_different_devices_do_not_mix() {
     {
         let error = result.unwrap_err();
         assert!(matches!(error, DeviceError::OtherDevice { .. }), "{at}: {error}");
-        let (foreign, own) = (format!("a buffer on `{other}`"), format!("the stream is of `{device}`"));
-        assert!(error.to_string().contains(&foreign) && error.to_string().contains(&own), "{error}");
+        let message =
+            format!("is a buffer on `{other}`: expected one on `{device}`, the device of the stream");
+        assert!(error.to_string().contains(&message), "{error}");
     }
     stream.copy(&foreign, 1..3, &buffer, 0).unwrap();
     assert_eq!(*stream.read(&buffer, 0..4).unwrap().wait().unwrap(), *b"bccd");
@@ -52,11 +53,14 @@ fn ranges_outside_overlaps_and_bad_patterns_are_refused_before_they_are_queued()
         assert!(matches!(stream.copy(&buffer, 0..8, &buffer, 4), Err(DeviceError::Overlap { .. })));
         for pattern in [&b""[..], b"abc", &[0; 32]] {
             assert!(
-                told(stream.fill(&buffer, 0..16, pattern)).starts_with("a pattern to fill with has 1, 2, 4")
+                told(stream.fill(&buffer, 0..16, pattern))
+                    .starts_with("invalid fill pattern: expected 1, 2, 4")
             );
         }
         for range in [0..3, 1..3] {
-            assert!(told(stream.fill(&buffer, range, b"ab")).contains("begin and end at multiples"));
+            assert!(
+                told(stream.fill(&buffer, range, b"ab")).contains("expected a start and an end at multiples")
+            );
         }
         assert_eq!(control.log(), [""; 0], "none came to the driver");
         stream.synchronize().unwrap();
@@ -128,7 +132,7 @@ fn what_the_device_declares_of_alignment_is_checked_and_whole_buffers_always_wor
         ] {
             let error = result.unwrap_err();
             assert!(matches!(error, DeviceError::Misaligned { alignment: 4, .. }), "{error}");
-            assert!(error.to_string().contains("begin at multiples of 4 bytes"), "{error}");
+            assert!(error.to_string().contains("expected a start at a multiple of 4 bytes"), "{error}");
         }
         even.slice(2..8).unwrap().write(2, b"xxxx").unwrap();
         // Through the host, each side by its own rule.

@@ -9,7 +9,7 @@ fn the_first_of_a_list_that_is_there_is_taken_and_the_others_are_accounted_for()
     assert_eq!(lines[0], "not no_such: no backend called `no_such` is linked into this program");
     assert_eq!(
         lines[1],
-        "not openreg:9: there is no device `openreg:9`: `openreg` has 2 devices, `openreg:0` to `openreg:1`"
+        "not openreg:9: unknown device index 9: `openreg` has 2 devices (`openreg:0` to `openreg:1`)"
     );
     assert!(lines[2].starts_with("device openreg:1: OpenReg"), "{}", run.stdout);
 }
@@ -36,7 +36,7 @@ fn a_list_of_which_none_is_there_is_an_error_and_does_not_fall_back_to_the_cpu()
 fn devices_that_are_not_there_are_errors() {
     compute(&["--device", "no_such"], &[])
         .fails_with("no backend called `no_such` is linked into this program");
-    compute(&["--device", "openreg:9"], &[]).fails_with("there is no device `openreg:9`");
+    compute(&["--device", "openreg:9"], &[]).fails_with("unknown device index 9: `openreg` has 2 devices");
     compute(&["--device", ""], &[]).fails_with("the device string is empty");
     compute(&["--device", "cpu,"], &[]).fails_with("the device string is empty");
 }
