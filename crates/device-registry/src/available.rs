@@ -1,4 +1,4 @@
-//! Which devices can be used: three questions (is it linked, does it load, has it devices), answered together.
+//! Which devices are available: linked, enabled, loaded, and counted by their backend.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::error::{DeviceError, NoneAvailable};
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::listing;
 
-/// Whether a device string names a device that is there: well formed, linked, not disabled, loads, and has a
-/// device of this index (without one, the current device).
+/// Whether a device string names an available device. That is so if the string is well formed, the backend is linked,
+/// enabled and loads, and it has a device with this index (without one, the current device).
 ///
-/// It never fails and never panics, whatever the text. It loads the backend, which may take a while at the first
-/// time, and opens nothing; that `open` will work is not promised. To learn *why* a device cannot be used, use it.
+/// It never fails and never panics, whatever the text. It loads the backend, which may block for a while at the first
+/// use, and opens nothing; a later `open` may still fail. To learn *why* a device is not available, use it: the error
+/// says so.
 ///
 /// ```
 /// use device_registry::is_available;
@@ -29,10 +30,10 @@ pub fn is_available(text: &str) -> bool {
     Device::parse(text).and_then(listing::check_exists).is_ok()
 }
 
-/// The first of several devices that is there, from a comma list such as `cuda:1,opencl,cpu`, and what was passed over.
+/// The first available device of a comma-separated list such as `cuda:1,opencl,cpu`, and the devices before it.
 ///
-/// A device that is not linked, is disabled, is broken or does not exist is passed over, with its cause; the log has it too.
-/// Backends after the first that works are not loaded.
+/// It passes over a device whose backend is not linked, is disabled or fails to load, and one that does not exist. The
+/// result and the log have the cause of each. It does not load the backends after the first available device.
 ///
 /// ```
 /// use device_registry::{Device, first_available};
@@ -47,8 +48,8 @@ pub fn is_available(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// [`DeviceError::Syntax`] if any of the device strings is not well formed, whether or not one before it works.
-/// [`DeviceError::NoneAvailable`] with each one's cause if no device is left.
+/// [`DeviceError::Syntax`] if any of the device strings is not well formed, even one after an available device.
+/// [`DeviceError::NoneAvailable`], with the cause for each device, if none is available.
 pub fn first_available(list: &str) -> Result<FirstAvailable, DeviceError> {
     for text in list.split(',') {
         DeviceString::parse(text)?;
@@ -58,7 +59,7 @@ pub fn first_available(list: &str) -> Result<FirstAvailable, DeviceError> {
         match Device::parse(text).and_then(|device| listing::check_exists(device).map(|()| device)) {
             Ok(device) => return Ok(FirstAvailable { device, passed_over }),
             Err(cause) => {
-                log_isolated(|| log::info!("`{text}` is skipped: {cause}"));
+                log_isolated(|| log::info!("`{text}` is passed over: {cause}"));
                 passed_over.push((text.to_owned(), cause));
             }
         }
@@ -66,17 +67,17 @@ pub fn first_available(list: &str) -> Result<FirstAvailable, DeviceError> {
     Err(DeviceError::NoneAvailable(Arc::new(NoneAvailable { causes: passed_over })))
 }
 
-/// What [`first_available`] has found.
+/// The result of [`first_available`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FirstAvailable {
-    /// The first device of the list that is there.
+    /// The first available device of the list.
     pub device: Device,
     /// Each device string before it, with the reason why that device cannot be used.
     pub passed_over: Vec<(String, DeviceError)>,
 }
 
-/// How many devices a backend has. Loads it, and opens nothing.
+/// The number of devices of a backend. Loads it, and opens nothing.
 ///
 /// ```
 /// assert_eq!(device_registry::device_count("cpu")?, 1);
@@ -85,16 +86,16 @@ pub struct FirstAvailable {
 ///
 /// # Errors
 ///
-/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, or that the backend is disabled, does not load or
-/// cannot count.
+/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, [`DeviceError::Backend`] if it is disabled or
+/// does not load, [`DeviceError::Call`] if it cannot count its devices.
 pub fn device_count(backend: &str) -> Result<usize, DeviceError> {
     listing::count(backends().usable(backend)?)
 }
 
 /// The devices of every backend that is not disabled, sorted by name and index.
 ///
-/// Each backend is loaded when the iterator comes to it; nothing is opened. A backend that cannot be used has its
-/// error in its place, and harms no other.
+/// The iterator loads each backend when it reaches it, and opens nothing. It returns an error for a backend that cannot
+/// be used, and continues with the next one.
 ///
 /// ```
 /// for (backend, devices) in device_registry::devices() {
@@ -115,7 +116,7 @@ mod tests {
     use crate::testing::{device_of, fake};
 
     #[test]
-    fn availability_of_anything_is_an_answer() {
+    fn is_available_never_fails() {
         fake(None);
         for name in ["panics_in_load", "panics_in_count", "fails_to_load", "has_no_devices"] {
             device_of(name);
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_there_is_taken() {
+    fn first_available_returns_the_first_available_device() {
         fake(None);
         device_of("fails_to_load");
         device_of("has_no_devices");
@@ -150,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_syntax_is_an_error_even_behind_one_that_works() {
+    fn bad_syntax_is_an_error_even_after_an_available_device() {
         for list in ["", "cpu,", "cpu,CUDA", "cpu, cpu", "cpu,auto"] {
             assert!(matches!(first_available(list), Err(DeviceError::Syntax(_))), "{list:?}");
         }
     }
 
     #[test]
-    fn when_none_is_left_every_cause_is_told() {
+    fn the_error_lists_every_cause_if_no_device_is_available() {
         fake(None);
         device_of("fails_to_load");
         let error = first_available("not_linked:1,fails_to_load,fake:9").unwrap_err();
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_backend_harms_only_itself_in_the_list_of_devices() {
+    fn the_list_of_devices_continues_after_a_bad_backend() {
         fake(None);
         device_of("fails_to_load");
         device_of("panics_in_count");

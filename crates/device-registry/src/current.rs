@@ -1,8 +1,7 @@
-//! What a thread has chosen: the current device of each backend, and the default device.
+//! The choices of a thread: the current device of each backend, and the default device.
 //!
-//! Both belong to the thread, as in PyTorch and in CUDA. **They do not follow an async task**: a task that is
-//! moved to another thread between two polls finds that thread's choices. In async code, hold a resolved
-//! [`Device`] instead.
+//! Both belong to the thread, as in PyTorch and in CUDA. **They do not follow an async task**: a task that moves to
+//! another thread between two polls sees that thread's choices. In async code, hold a resolved [`Device`] instead.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -16,8 +15,9 @@ thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
 }
 
-/// The current device of a backend on this thread, with its index: what the backend's name means without one. Runs no
-/// backend's code, so that the device need not exist.
+/// The current device of a backend on this thread, with its index. The backend's name alone means this device.
+///
+/// Runs no backend code, so the device need not exist.
 ///
 /// ```
 /// assert_eq!(device_registry::current_device("cpu")?, device_registry::Device::cpu());
@@ -32,17 +32,17 @@ pub fn current_device(backend: &str) -> Result<Device, DeviceError> {
     Ok(Device::of_backend(backends().usable(backend)?, None).resolve())
 }
 
-/// Makes `device` the current device of its backend on this thread: what the backend's name means without an
-/// index. Loads the backend; opens nothing. See [`DeviceGuard`] for a choice that ends with a scope.
+/// Makes `device` the current device of its backend on this thread. The backend's name alone then means this device.
 ///
-/// It is like `torch.cuda.set_device`. A device without an index is the current one already.
+/// It is like `torch.cuda.set_device`. Loads the backend, and opens nothing. A device without an index is the current
+/// one already. For a choice that ends with a scope, use [`DeviceGuard`].
 ///
-/// It belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
+/// The choice belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
 /// resolved [`Device`] instead.
 ///
 /// # Errors
 ///
-/// If the backend does not load or has no such device.
+/// If the backend does not load or does not have this device.
 pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
     listing::check_exists(device)?;
@@ -54,8 +54,8 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
 
 /// Makes a device the current one of its backend on this thread, until the guard is dropped.
 ///
-/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. The previous choice is restored on
-/// unwinding too. Guards are to be dropped in the opposite order of their making, as scopes do by themselves.
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous choice,
+/// also on unwinding. Drop guards in the opposite order of their creation, as scopes do.
 ///
 /// ```
 /// use device_registry::{DeviceGuard, device};
@@ -68,7 +68,7 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
 /// ```
 ///
 /// The choice belongs to the thread: it does not follow an async task that moves (hold a resolved [`Device`] there),
-/// and the guard cannot be sent to another one.
+/// and the guard cannot be sent to another thread.
 ///
 /// ```compile_fail,E0277
 /// # use device_registry::{Device, DeviceError, DeviceGuard};
@@ -84,11 +84,11 @@ pub struct DeviceGuard {
 }
 
 impl DeviceGuard {
-    /// Makes `device` the current one of its backend.
+    /// Makes `device` the current device of its backend.
     ///
     /// # Errors
     ///
-    /// As [`set_current_device`].
+    /// Returns the errors of [`set_current_device`].
     pub fn new(device: Device) -> Result<Self, DeviceError> {
         let previous = Device::of_backend(device.backend(), None).resolve();
         set_current_device(device)?;
@@ -104,10 +104,10 @@ impl Drop for DeviceGuard {
     }
 }
 
-/// The device that this thread uses when nobody names one: the cpu, until it is set. Frameworks ask for it where
-/// their users leave the device out.
+/// The device that this thread uses by default: the cpu, until [`set_default_device`] changes it. Frameworks use it where
+/// a call names no device.
 ///
-/// It belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
+/// The choice belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
 /// resolved [`Device`] instead.
 ///
 /// ```
@@ -118,16 +118,18 @@ pub fn default_device() -> Device {
     DEFAULT.get().unwrap_or_else(Device::cpu)
 }
 
-/// Sets this thread's default device. Other threads, also those that it starts later, keep theirs.
+/// Sets this thread's default device. Other threads keep theirs, and so do threads that this one starts later.
 ///
-/// It names a device and uses none, so that nothing is loaded and the device need not exist.
+/// It loads no backend and uses no device, so the device need not exist.
 pub fn set_default_device(device: Device) {
     DEFAULT.set(Some(device));
 }
 
-/// Sets this thread's default device until the guard is dropped, also on unwinding. Bind it to a name such as
-/// `_guard`: bound to `_`, it is dropped at once. Like the choice itself it stays on its thread, and does not follow
-/// an async task.
+/// Sets this thread's default device until the guard is dropped.
+///
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous choice,
+/// also on unwinding. The choice belongs to the thread: it does not follow an async task, and the guard cannot be sent to
+/// another thread.
 ///
 /// ```
 /// use device_registry::{DefaultDeviceGuard, Device, default_device, device};
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
     use crate::testing::fake;
 
-    // Each test has a thread of its own, and so choices of its own.
+    // Each test runs on its own thread, so no test sees another one's choices.
 
     #[test]
     fn a_guard_sets_the_current_device_and_restores_it() {
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_restores_on_unwinding() {
+    fn a_guard_restores_the_previous_choice_on_unwinding() {
         let result = std::panic::catch_unwind(|| {
             let _guard = DeviceGuard::new(fake(Some(1))).unwrap();
             let _default = DefaultDeviceGuard::new(fake(None));
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_is_written_wins_over_the_current_one() {
+    fn an_explicit_index_overrides_the_current_one() {
         let _guard = DeviceGuard::new(fake(Some(1))).unwrap();
         assert_eq!(fake(Some(0)).resolve(), fake(Some(0)));
     }

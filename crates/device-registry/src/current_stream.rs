@@ -1,4 +1,4 @@
-//! The stream that a thread uses when nobody names one.
+//! The current stream: the stream of a device that a thread uses when a call names none.
 //!
 //! Like the current device it belongs to the thread, and does not follow an async task.
 
@@ -14,7 +14,7 @@ use crate::runtime::table;
 use crate::stream::Stream;
 
 thread_local! {
-    /// One for each device that has another one than its default stream. They are few.
+    /// At most one stream for each device, and none where the default stream is current. A list of few is fast enough.
     static CURRENT: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -22,12 +22,12 @@ fn is_of(device: &OpenDevice) -> impl Fn(&Stream) -> bool {
     move |stream| std::ptr::eq(stream.open_device(), device)
 }
 
-/// The stream that was chosen, if one was. While a thread ends its choices are gone.
+/// The chosen stream of a device, if there is one. While a thread ends, its list may be destroyed: then there is none.
 fn chosen(device: &OpenDevice) -> Option<Stream> {
     CURRENT.try_with(|current| current.borrow().iter().find(|stream| is_of(device)(stream)).cloned()).ok()?
 }
 
-/// Makes a stream the chosen one, or none. Returns the one before.
+/// Sets or clears the chosen stream of a device. Returns the previous one.
 fn choose(device: &OpenDevice, stream: Option<Stream>) -> Option<Stream> {
     let replaced = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
@@ -38,7 +38,7 @@ fn choose(device: &OpenDevice, stream: Option<Stream>) -> Option<Stream> {
     replaced.ok().flatten()
 }
 
-/// Waits for the current stream, so that what blocks comes behind what was put in there.
+/// Waits for the current stream, so that a blocking call runs after the work that was enqueued there.
 pub(crate) fn settle(device: &'static OpenDevice) -> Result<(), DeviceError> {
     match chosen(device) {
         Some(stream) => stream.synchronize(),
@@ -47,11 +47,11 @@ pub(crate) fn settle(device: &'static OpenDevice) -> Result<(), DeviceError> {
 }
 
 impl Device {
-    /// The device's default stream: one for all threads, made at the first use. Opens the device.
+    /// The device's default stream, which all threads share. The first use creates it, and opens the device.
     ///
     /// # Errors
     ///
-    /// As [`create_stream`](Self::create_stream).
+    /// Returns the errors of [`create_stream`](Self::create_stream).
     pub fn default_stream(self) -> Result<Stream, DeviceError> {
         let device = table::open(self)?;
         if let Some(stream) = device.default_stream() {
@@ -61,14 +61,14 @@ impl Device {
         Ok(Stream::of_queue(device.default_stream_or(stream)))
     }
 
-    /// This thread's current stream of the device: what a framework uses where its user names none. The default stream,
-    /// until a [`StreamGuard`] chooses another one. Opens the device.
+    /// This thread's current stream of the device. Frameworks use it where a call names no stream. It is the default
+    /// stream, until a [`StreamGuard`] chooses another one. Opens the device.
     ///
-    /// The functions of [`Buffer`](crate::Buffer) that block wait for it first, so that they come behind its work.
+    /// The blocking calls of [`Buffer`](crate::Buffer) wait for it first, so that they run after its work.
     ///
     /// # Errors
     ///
-    /// As [`create_stream`](Self::create_stream).
+    /// Returns the errors of [`create_stream`](Self::create_stream).
     pub fn current_stream(self) -> Result<Stream, DeviceError> {
         match chosen(table::open(self)?) {
             Some(stream) => Ok(stream),
@@ -79,9 +79,9 @@ impl Device {
 
 /// Makes a stream the current one of its device on this thread, until the guard is dropped.
 ///
-/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. The previous choice is restored on
-/// unwinding too. Guards are to be dropped in the opposite order of their making, as scopes do by themselves. The
-/// choice belongs to the thread: it does not follow an async task that moves, and the guard cannot be sent.
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous choice,
+/// also on unwinding. Drop guards in the opposite order of their creation, as scopes do. The choice belongs to the
+/// thread: it does not follow an async task that moves, and the guard cannot be sent to another thread.
 ///
 /// ```
 /// use device_registry::{StreamGuard, device};
@@ -113,7 +113,7 @@ impl StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         let chosen = choose(self.stream.open_device(), self.previous.take());
-        // A stream's last handle: its `drop` is not to come while the list is borrowed, which it no longer is.
+        // It may be the stream's last handle. Its `drop` inside of `choose` could borrow the list a second time.
         drop(chosen);
     }
 }

@@ -8,26 +8,27 @@ use crate::device::grammar::{DeviceString, Which};
 use crate::error::DeviceError;
 use crate::select;
 
-/// The device that a string names. The same as [`Device::parse`], for use as `device("cpu")?`.
+/// The device that a string names: a short form of [`Device::parse`], for use as `device("cpu")?`.
 ///
 /// # Errors
 ///
-/// See [`Device::parse`].
+/// Returns the errors of [`Device::parse`].
 #[inline]
 pub fn device(text: &str) -> Result<Device, DeviceError> {
     Device::parse(text)
 }
 
 impl Device {
-    /// The device that a string names. Runs no backend's code, unless the string has a selector.
+    /// The device that a string names. Runs no backend code, unless the string has a selector. A device without one need
+    /// not exist.
     ///
     /// # Errors
     ///
     /// [`DeviceError::Syntax`] if the string is not well formed, [`DeviceError::UnknownBackend`] if no backend of
     /// the name is linked, [`DeviceError::Backend`] if it is disabled or offered by two packages.
     ///
-    /// With a selector, [`DeviceError::Selector`] if it fits no device or several, or that the backend does not load or
-    /// cannot count.
+    /// With a selector, [`DeviceError::Selector`] if it matches no device or several, or the error of the backend if it
+    /// does not load or cannot count its devices.
     #[inline]
     pub fn parse(text: &str) -> Result<Self, DeviceError> {
         match Self::find(text) {
@@ -36,9 +37,9 @@ impl Device {
         }
     }
 
-    /// The device that a string names, if all is well: what can be said without making an error.
+    /// The fast path of `parse`: the device of a valid string without a selector. `None` if the slow path must decide.
     fn find(text: &str) -> Option<Self> {
-        // A name that a backend has is well formed, and need not be looked at letter by letter.
+        // The name of a registered backend is well formed, so this path skips the check of each character.
         let (name, index) = DeviceString::split(text)?;
         let backend = backends().get(name).filter(|backend| backend.is_usable())?;
         Some(Self::of_backend(backend, index))
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_way_through_parse_accepts_what_the_long_way_does() {
+    fn the_fast_path_of_parse_accepts_what_the_slow_path_does() {
         let _ = fake(None);
         let names =
             ["cpu", "fake", "", "auto", "none", "Fake", "fak", "fakee", "é", "fake@x", "fake:0", "cpu:"];

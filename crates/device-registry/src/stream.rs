@@ -1,4 +1,4 @@
-//! Queues of work that run beside the host.
+//! Streams: queues of work that a device runs asynchronously.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,12 +19,13 @@ use crate::runtime::point::Point;
 use crate::runtime::queue::{Queue, QueueHandle};
 use crate::runtime::table;
 
-/// A queue of work on a device: what is put in is done in that order, beside the host and beside other streams.
+/// A queue of work on a device. Work runs in the order in which it is enqueued, asynchronously to the host and to other
+/// streams.
 ///
-/// It is a handle that is cheap to clone; each function may be called from any thread and returns at once, unless it
-/// says otherwise. Work owns what it touches, so that buffers may be dropped while it waits. When the last handle is
-/// dropped, what is in the queue is still done, and nothing waits for it; neither does the end of the process, which ends
-/// the work too: [synchronize](Self::synchronize) before.
+/// A stream is a handle that is cheap to clone. Its functions may be called from any thread, and return at once unless
+/// they say that they block. Queued work owns the buffers that it uses, so they may be dropped before it runs. Work
+/// continues after the last handle is dropped, and the drop does not wait for it. The end of the process does not wait
+/// either, and aborts the work: [synchronize](Self::synchronize) first.
 ///
 /// ```
 /// use device_registry::device;
@@ -43,46 +44,46 @@ use crate::runtime::table;
 ///
 /// # Errors in queued work
 ///
-/// A function returns an error if the work is refused: nothing was put in the queue. Work that fails *later* makes the
-/// stream skip all that comes behind it, until one [`synchronize`](Self::synchronize) or [`query`](Self::query) has
-/// returned the error; all that was put in before that return is skipped, for whoever put it in did not know. Skipped
-/// reads and events have the same error as their answer, and a stream that waits for such an event fails with it. So no
-/// error is dropped, and none arrives at work that was put in by somebody who knew of it. The error of a stream that
-/// nobody asks before it is gone is returned by [`Device::synchronize`], and logged.
+/// A function returns an error if it refuses the work: then it has enqueued nothing. Work that fails *later* makes the
+/// stream skip the work after it, until one [`synchronize`](Self::synchronize) or [`query`](Self::query) has returned the
+/// error. The stream skips all work that was enqueued before that return, since its caller did not know of the failure.
+/// Skipped reads and events return the same error, and a stream that waits for such an event fails with it.
 ///
-/// Where a device has queues of its own, work behind a failure that is already in such a queue may be done or not.
-/// Most such failures mean that the device is lost.
+/// So every error is reported, once, and work that is enqueued after the report runs. If a stream is dropped before it
+/// reports its error, [`Device::synchronize`] returns the error, and the log has it too.
+///
+/// Where a device has queues of its own, work that such a queue already contains behind a failure may run or not. Most
+/// such failures mean that the device is lost.
 #[derive(Clone)]
 pub struct Stream(Arc<QueueHandle>);
 
 impl Device {
-    /// A new stream of normal priority. Opens the device at the first use.
+    /// Creates a stream of normal priority. Opens the device at the first use.
     ///
     /// # Errors
     ///
-    /// If the device cannot be opened, or has no more streams.
+    /// If the device cannot be opened, or the driver cannot create another stream.
     pub fn create_stream(self) -> Result<Stream, DeviceError> {
         self.create_stream_with(&StreamOptions::new())
     }
 
-    /// A new stream. Opens the device at the first use.
+    /// Creates a stream with options. Opens the device at the first use.
     ///
     /// # Errors
     ///
-    /// As [`create_stream`](Self::create_stream).
+    /// Returns the errors of [`create_stream`](Self::create_stream).
     pub fn create_stream_with(self, options: &StreamOptions) -> Result<Stream, DeviceError> {
         QueueHandle::create(table::open(self)?, options).map(Stream::of_queue)
     }
 
-    /// Waits for the work of all streams of the device.
+    /// Waits for the work of all streams of the device. Blocks, except for a device that is not open.
     ///
-    /// Work that a program gave to the device by native handles may not be among it. Returns at once for a device that
-    /// is not open.
+    /// It need not wait for work that a program submitted with native handles.
     ///
     /// # Errors
     ///
-    /// The first failure of any stream that was not reported; each next call returns the next one. Of streams that were
-    /// dropped, the first 1,000 are kept for it, and all are logged.
+    /// The first failure of any stream that was not reported; each later call returns the next one. The device keeps the
+    /// first 1,000 failures of streams that were dropped, and logs all of them.
     pub fn synchronize(self) -> Result<(), DeviceError> {
         match table::find(self)? {
             Some(device) => device.synchronize(),
@@ -92,7 +93,7 @@ impl Device {
 }
 
 impl Stream {
-    /// The stream of a queue, of which there may be other handles.
+    /// A stream for a queue that may have other handles.
     pub(crate) fn of_queue(queue: Arc<QueueHandle>) -> Self {
         Self(queue)
     }
@@ -105,25 +106,25 @@ impl Stream {
         self.queue().device()
     }
 
-    /// The device, with its index.
+    /// The device of the stream, with its index.
     #[must_use]
     pub fn device(&self) -> Device {
         self.open_device().device()
     }
 
-    /// The priority that it was made with.
+    /// The priority that the stream was created with.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.queue().priority()
     }
 
-    /// Puts in a copy of `source` from the host to the bytes from `offset` on. The work owns `source`; a `Vec<u8>` is
-    /// taken as it is, and a slice is copied.
+    /// Enqueues a copy of `source` from the host to the bytes of `destination` from `offset` on. The work owns `source`:
+    /// a `Vec<u8>` moves into it without a copy, and a slice is copied.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`], [`DeviceError::OtherDevice`], or what the backend
-    /// reports.
+    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`], [`DeviceError::OtherDevice`], or the error of the
+    /// backend if it refuses the work.
     pub fn write(
         &self,
         destination: &Buffer,
@@ -141,22 +142,22 @@ impl Stream {
         }
     }
 
-    /// Puts in a copy of the bytes of `range` to the host.
+    /// Enqueues a copy of the bytes of `range` in `source` to the host. The [`Pending`] returns them.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write), or if the host has not enough memory. What goes wrong later is the answer of the
-    /// [`Pending`].
+    /// Returns the errors of [`write`](Self::write), and an error if the host does not have enough memory. The
+    /// [`Pending`] returns an error that happens later.
     pub fn read(&self, source: &Buffer, range: impl RangeBounds<usize>) -> Result<Pending, DeviceError> {
         self.enqueue_read(source, source.range_of(range), None)
     }
 
-    /// Puts in a copy of the bytes from `offset` on into `destination`, which the [`Pending`] returns. It may be
-    /// [pinned](Device::allocate_host).
+    /// Enqueues a copy of the bytes of `source` from `offset` on into `destination`, which the [`Pending`] returns. The
+    /// destination may be [pinned](Device::allocate_host).
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Returns the errors of [`read`](Self::read).
     pub fn read_into(
         &self,
         source: &Buffer,
@@ -188,15 +189,15 @@ impl Stream {
         Ok(Pending::new(outcome))
     }
 
-    /// Puts in a copy of the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in
-    /// `destination`, which is on this stream's device.
+    /// Enqueues a copy of the bytes of `range` in `source` to the bytes of `destination` from `offset` on. The source may
+    /// be on any device; the destination must be on this stream's device.
     ///
-    /// Within a device, and between two of a backend that can do so, it is one copy. Otherwise the bytes go through
-    /// the host.
+    /// Within a device, and between two devices of a backend with peer copies, it is one copy. Otherwise the bytes go
+    /// through the host.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write), or [`DeviceError::Overlap`].
+    /// Returns the errors of [`write`](Self::write), and [`DeviceError::Overlap`].
     pub fn copy(
         &self,
         source: &Buffer,
@@ -215,12 +216,12 @@ impl Stream {
         }
     }
 
-    /// Puts in a fill of the bytes of `range` with `pattern`, repeated: of 1, 2, 4, 8 or 16 bytes.
+    /// Enqueues a fill of the bytes of `range` with `pattern`, repeated. The pattern has 1, 2, 4, 8 or 16 bytes.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write), or [`DeviceError::Pattern`] if the pattern has another length or the range does not
-    /// begin and end at multiples of it.
+    /// Returns the errors of [`write`](Self::write), and [`DeviceError::Pattern`] if the pattern has another length or
+    /// the range does not start and end at multiples of that length.
     pub fn fill(
         &self,
         destination: &Buffer,
@@ -234,21 +235,20 @@ impl Stream {
         }
     }
 
-    /// Puts in a call on the host, which runs when all work before it is done, on a thread of the stream's.
+    /// Enqueues a call of a function on the host. It runs on a thread of the stream, when all work before it is done.
     ///
-    /// It may not use devices: every such call in it is [`DeviceError::InHostCall`], since a host call that waits for a
-    /// stream can be the one that the stream waits for. Buffers that it drops are freed afterwards. A panic in it is an
-    /// error of queued work.
+    /// The function may not use devices: such a call in it returns [`DeviceError::InHostCall`]. Otherwise it could wait
+    /// for a stream that waits for it. Buffers that it drops are freed later. A panic in it is an error of queued work.
     ///
     /// # Errors
     ///
-    /// If the device is lost, or there is no thread to be had.
+    /// If the device is lost or closed, or the system cannot start a thread.
     pub fn host_call(&self, call: impl FnOnce() + Send + 'static) -> Result<(), DeviceError> {
         self.queue().accept(Operation::Call(Box::new(call)))
     }
 
-    /// Puts in a kernel: code that knows the backend, and works on the native memory of `buffers`, all of them on this
-    /// stream's device. What it may do is that of a [host call](Self::host_call), but for native work: see
+    /// Enqueues a kernel: code that knows the backend and works on the native memory of `buffers`, which must be on this
+    /// stream's device. Like a [host call](Self::host_call) it may not use devices, but it may submit native work: see
     /// [`Launch::stream_as`].
     ///
     /// ```
@@ -269,8 +269,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OtherDevice`], or as [`call`](Self::host_call). What the kernel returns is an error of queued work; or,
-    /// where it was called at once to submit native work, that of this function.
+    /// [`DeviceError::OtherDevice`], or the errors of [`host_call`](Self::host_call). An error of the kernel is an error
+    /// of queued work. Where the kernel runs at once, to submit native work, this function returns its error.
     pub fn launch(
         &self,
         buffers: &[&Buffer],
@@ -281,24 +281,24 @@ impl Stream {
         self.queue().accept(Operation::Launch { spans, kernel: Box::new(kernel) })
     }
 
-    /// Records an event without a time: it is done when all work is that was put in before.
+    /// Records an event without a timestamp. It is done when all work that was enqueued before it is done.
     ///
     /// # Errors
     ///
-    /// As [`record_with`](Self::record_with).
+    /// Returns the errors of [`record_with`](Self::record_with).
     pub fn record(&self) -> Result<Event, DeviceError> {
         self.record_with(&EventOptions::new())
     }
 
-    /// Records an event.
+    /// Records an event with options, such as a timestamp.
     ///
     /// # Errors
     ///
-    /// If the device is lost, or has no events with a time and one is asked for.
+    /// If the device is lost or closed, or does not support the timed event that the options request.
     pub fn record_with(&self, options: &EventOptions) -> Result<Event, DeviceError> {
         let device = self.open_device();
         if options.timed && !device.properties().timed_events {
-            let error = BackendError::unsupported("events with a time");
+            let error = BackendError::unsupported("timed events");
             return Err(DeviceError::Call { device: device.device(), call: "record", error });
         }
         let event = Point::queued(device, options.timed);
@@ -306,11 +306,12 @@ impl Stream {
         Ok(Event::of_point(event))
     }
 
-    /// Holds back all work that is put in after this until `event` is done: an event of any stream of any device.
+    /// Makes all work that is enqueued after this call wait until `event` is done. The event may be of any stream of any
+    /// device.
     ///
     /// # Errors
     ///
-    /// If a device is lost. An event that has an error as its answer makes this stream fail with it, later.
+    /// If either device is lost or closed. If the event has an error, this stream fails with it later.
     pub fn wait_event(&self, event: &Event) -> Result<(), DeviceError> {
         self.queue().accept(Operation::Wait(Arc::clone(event.point())))
     }
@@ -319,16 +320,18 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// That of work that failed; returning it counts as telling: see [above](Self#errors-in-queued-work).
+    /// The first error of queued work that was not reported. Returning it reports it: see [Errors in queued
+    /// work](Self#errors-in-queued-work).
     pub fn query(&self) -> Result<bool, DeviceError> {
         self.queue().query()
     }
 
-    /// Waits for all work that was put in before. Blocks.
+    /// Waits for all work that was enqueued before the call. Blocks.
     ///
     /// # Errors
     ///
-    /// That of work that failed; returning it counts as telling: see [above](Self#errors-in-queued-work).
+    /// The first error of queued work that was not reported. Returning it reports it: see [Errors in queued
+    /// work](Self#errors-in-queued-work).
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.queue().synchronize()
     }
@@ -337,14 +340,14 @@ impl Stream {
         if std::ptr::eq(buffer.open_device(), self.open_device()) {
             return Ok(());
         }
-        // One that was opened before a reset has the same name, and is lost.
+        // A device that was opened before a reset has the same name: `OtherDevice` would name one device twice.
         buffer.open_device().check("use a buffer")?;
         self.open_device().check("use a stream")?;
         Err(DeviceError::OtherDevice { role, device: buffer.device(), stream: self.device() })
     }
 }
 
-/// Two handles are equal if they are of one queue.
+/// Two handles are equal if they share a queue.
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
