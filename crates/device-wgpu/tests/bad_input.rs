@@ -40,7 +40,7 @@ fn memory_of_another_backend_is_refused() {
     };
     stream.launch(&[&foreign], look).unwrap();
     let error = stream.synchronize().unwrap_err().to_string();
-    assert!(error.contains("the memory is no `device_wgpu::memory::WgpuMemory`"), "{error}");
+    assert!(error.contains("expected memory of type `device_wgpu::memory::WgpuMemory`"), "{error}");
 }
 
 #[test]

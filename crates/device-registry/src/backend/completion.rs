@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::backend::{BackendError, HostBuffer};
 
-/// The other end of a [`Pending`](crate::Pending): the driver that does the work finishes it, once, from any thread.
+/// The driver's end of a [`Pending`](crate::Pending). The driver finishes it once, from any thread.
 ///
-/// One that is dropped unfinished becomes an error of the work, so that no thread waits for it without end.
+/// A completion that is dropped unfinished becomes an error of the work, so that no thread waits forever.
 pub struct Completion(Option<Arc<dyn Finish>>);
 
 /// The work that a [`Completion`] finishes. Neither function unwinds, nor does what they drop.
 pub(crate) trait Finish: Send + Sync {
-    /// What is done, as errors say it.
+    /// The name of the work in errors.
     fn call(&self) -> &'static str;
 
     /// The driver has done the work, or says why it failed.
@@ -27,19 +27,19 @@ impl Completion {
         Self(Some(work))
     }
 
-    /// Ends the work: with the buffer that it was to fill, or with what went wrong. A buffer of another length is an error
-    /// of the work.
+    /// Ends the work with the buffer that it has filled, or with an error. A buffer of another length is an error of the
+    /// work.
     ///
-    /// It may be called on any thread, also on one of a driver's own that may not call the driver: what has to be freed
-    /// is freed later, on another. It does not wait for work and never unwinds, so that a callback from C may call it. It
-    /// runs the waker of a task that awaits the work and, after a loss, the program's logger.
+    /// It may be called on any thread, even on a thread of the driver that may not call the driver: another thread frees
+    /// later what has to be freed. It does not wait for work and never unwinds, so a callback from C may call it. It runs
+    /// the waker of a task that awaits the work and, after a loss, the program's logger.
     pub fn finish(mut self, result: Result<HostBuffer, BackendError>) {
         if let Some(work) = self.0.take() {
             work.finish(result);
         }
     }
 
-    /// Drops it where the core has finished the work itself.
+    /// Drops the completion without an error, after the core has finished the work itself.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
     }

@@ -1,12 +1,12 @@
-//! What a backend reports when a call did not work.
+//! The error that a backend returns.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a backend reports when a call did not work.
+/// The error that a backend returns from a call.
 ///
-/// Anybody can make one. The core adds the device and the call.
+/// Backends, kernels and native code construct it. The core adds the device and the call.
 ///
 /// ```
 /// use device_registry::backend::{BackendError, BackendErrorKind};
@@ -24,25 +24,25 @@ pub struct BackendError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What kind of thing went wrong, as far as callers act on it differently.
+/// The kind of a backend's error, for a caller that reacts to each kind differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackendErrorKind {
-    /// There is not enough memory on the device.
+    /// The device does not have enough memory.
     OutOfMemory {
-        /// The bytes that were asked for.
+        /// The number of bytes requested.
         asked: u64,
-        /// The bytes that were free, if that is known. Fragments may be smaller.
+        /// The number of bytes that were free, if known. The largest free block may be smaller.
         free: Option<u64>,
     },
     /// The backend or the device does not offer this at all.
     Unsupported,
-    /// What it needs is not there on this machine, or not now.
+    /// This machine lacks something that the backend needs, permanently or at the moment.
     Unavailable,
-    /// The device is gone, and every later call on it will say so. [`Device::reset`](crate::Device::reset) may bring it
-    /// back.
+    /// The device is lost, and every later call on it returns this error. [`Device::reset`](crate::Device::reset) may
+    /// recover it.
     Lost,
-    /// The call made no sense to the backend.
+    /// The call is invalid, for example in one of its arguments.
     Invalid,
     /// Anything else.
     Other,
@@ -55,7 +55,7 @@ impl BackendError {
         Self { kind, message: message.to_string().into(), source: None }
     }
 
-    /// The device has not enough memory for `asked` bytes.
+    /// The device does not have enough memory for `asked` bytes.
     #[must_use]
     pub fn out_of_memory(asked: u64, free: Option<u64>) -> Self {
         let kind = BackendErrorKind::OutOfMemory { asked, free };
@@ -71,37 +71,37 @@ impl BackendError {
         Self::new(BackendErrorKind::Unsupported, what)
     }
 
-    /// Something is not there; `why` says what was looked for.
+    /// The machine lacks something that the backend needs. `why` says what the backend has looked for.
     #[must_use]
     pub fn unavailable(why: impl fmt::Display) -> Self {
         Self::new(BackendErrorKind::Unavailable, why)
     }
 
-    /// The device is gone.
+    /// The device is lost: every later call on it fails.
     #[must_use]
     pub fn lost(message: impl fmt::Display) -> Self {
         Self::new(BackendErrorKind::Lost, message)
     }
 
-    /// The call made no sense.
+    /// The call is invalid.
     #[must_use]
     pub fn invalid(message: impl fmt::Display) -> Self {
         Self::new(BackendErrorKind::Invalid, message)
     }
 
-    /// Anything else.
+    /// An error of no other kind.
     #[must_use]
     pub fn other(message: impl fmt::Display) -> Self {
         Self::new(BackendErrorKind::Other, message)
     }
 
-    /// Adds the error behind this one.
+    /// Adds the cause of this error.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { source: Some(source.into().into()), ..self }
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> BackendErrorKind {
         self.kind

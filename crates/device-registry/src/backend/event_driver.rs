@@ -1,41 +1,44 @@
-//! What a backend implements for a point in a queue of its device's own.
+//! The trait of a backend's events: points in a queue of the device.
 
 use std::any::Any;
 use std::time::Duration;
 
 use crate::backend::BackendError;
 
-/// A point in a stream that was recorded. It may be dropped at any time, but not within a host call. Work before it that
-/// failed is its error each time that it is asked: the core asks events too, for what they show to be done.
+/// A recorded point in a stream.
+///
+/// Its functions return the error of failed work before it, every time: the core queries events too, to find finished
+/// work. The core may drop it at any time and on any thread, but never within a host call.
 pub trait EventDriver: Any + Send + Sync {
     /// Whether the work before it is done. Does not wait.
     ///
     /// # Errors
     ///
-    /// That of work that failed.
+    /// The error of work that failed.
     fn query(&self) -> Result<bool, BackendError>;
 
-    /// Whether nothing of the work before it runs any more, be it that some has failed: then the core lets go of what that
-    /// work has used. Does not wait.
+    /// Whether all work before it has ended, even with a failure. Then the core releases the memory that the work has
+    /// used. Does not wait.
     ///
-    /// By default the same as [`query`](Self::query), whose error may be one of the question, so that nothing is let go
-    /// after it. A driver that knows better says so, or what is behind a failure is kept until the stream is waited for.
+    /// The default calls [`query`](Self::query). The core cannot tell whether the query or the work has failed, so it
+    /// releases nothing after an error. Implement this function if the driver can tell: otherwise the core keeps memory
+    /// behind a failure until the stream is synchronized.
     ///
     /// # Errors
     ///
-    /// When it cannot be known.
+    /// If the driver cannot tell whether the work has ended.
     fn is_over(&self) -> Result<bool, BackendError> {
         self.query()
     }
 
-    /// Waits until the work before it is done.
+    /// Waits until the work before it is done. Blocks.
     ///
     /// # Errors
     ///
-    /// That of work that failed.
+    /// The error of work that failed.
     fn synchronize(&self) -> Result<(), BackendError>;
 
-    /// The time from `start` to this event. Both are done, timed, and of one device; it may block to fetch the times.
+    /// The time from `start` to this event. Both are done, timed, and of one device. May block to fetch the timestamps.
     ///
     /// # Errors
     ///
@@ -44,7 +47,7 @@ pub trait EventDriver: Any + Send + Sync {
 }
 
 impl dyn EventDriver {
-    /// The event as the type that a backend's stream recorded, where a driver gets one as an argument.
+    /// The event as the type that a backend's stream has recorded, for a driver that gets an event as an argument.
     ///
     /// # Errors
     ///

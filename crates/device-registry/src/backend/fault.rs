@@ -1,14 +1,14 @@
-//! Faults to order, for tests of what a program does when a device fails.
+//! Fault injection, for tests of how a program reacts when a device fails.
 
 use std::time::Duration;
 
 use crate::backend::BackendError;
 
-/// A fault that a device is told to have. Numbers count from the moment of telling: 1 is the next.
+/// A fault to inject into a device. Numbers count from the injection: 1 is the next operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The nth allocation fails for want of memory, once.
+    /// The nth allocation fails with an out-of-memory error, once.
     FailAllocation {
         /// Which one, from 1 on.
         nth: u64,
@@ -18,34 +18,34 @@ pub enum Fault {
         /// Which one, from 1 on.
         nth: u64,
     },
-    /// The nth operation, of any kind, finds the device lost, and so do all later ones.
+    /// The nth operation, of any kind, loses the device. All later ones fail too.
     LoseDevice {
         /// Which one, from 1 on.
         nth: u64,
     },
-    /// Every operation takes so much longer.
+    /// Every operation takes longer.
     Slow {
-        /// How much.
+        /// The delay of each operation.
         by: Duration,
     },
-    /// The nth operation goes on only when the faults are cleared.
+    /// The nth operation stalls until the faults are cleared.
     Stall {
         /// Which one, from 1 on.
         nth: u64,
     },
 }
 
-/// What a driver offers that can be told to fail. Faults of different kinds add up; of one kind, the last one counts.
+/// The fault injection of a driver. Faults of different kinds add up; of one kind, the last one counts.
 ///
-/// Both functions may be called from any thread, while operations are running; `clear` while one stalls.
+/// Both functions may be called from any thread while operations are running, and `clear` also while one stalls.
 pub trait FaultInjector: Send + Sync {
-    /// Has the fault from now on.
+    /// Injects a fault.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] for a fault that this device cannot have.
+    /// [`BackendError::unsupported`] for a fault that this device does not support.
     fn inject(&self, fault: Fault) -> Result<(), BackendError>;
 
-    /// Has no faults any more; what stalls goes on. A device that was lost stays lost.
+    /// Removes all faults; an operation that stalls continues. A device that was lost stays lost.
     fn clear(&self);
 }

@@ -1,10 +1,10 @@
-//! What memory is filled with.
+//! The pattern of a fill.
 
 use std::fmt;
 
-/// The bytes that a fill repeats: 1, 2, 4, 8 or 16 of them. Only the core makes one.
+/// The bytes that a fill repeats: 1, 2, 4, 8 or 16 of them. Only the core constructs one.
 ///
-/// It is as short as it can be: a pattern that repeats itself, such as four zero bytes, comes as its first part.
+/// The core shortens a pattern that repeats itself: four zero bytes become one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FillPattern {
     bytes: [u8; 16],
@@ -12,7 +12,7 @@ pub struct FillPattern {
 }
 
 impl FillPattern {
-    /// A pattern by its bytes; `None` if it is of another length than those that are allowed.
+    /// A pattern of these bytes; `None` if its length is invalid.
     pub(crate) fn new(mut pattern: &[u8]) -> Option<Self> {
         if !matches!(pattern.len(), 1 | 2 | 4 | 8 | 16) {
             return None;
@@ -34,7 +34,7 @@ impl FillPattern {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Fills `destination`, which the bytes of a fill are always a multiple of the pattern for.
+    /// Fills `destination` with the pattern. In a fill of the core, the length is always a multiple of the pattern's.
     ///
     /// ```
     /// # use device_registry::backend::{HostMemory, FillPattern};
@@ -48,12 +48,12 @@ impl FillPattern {
         if let [byte] = pattern {
             return destination.fill(*byte);
         }
-        // The whole doubles in each step: a copy of long runs is as fast as memory.
+        // Each step doubles the filled part: copies of long runs are as fast as memory.
         let mut filled = pattern.len().min(destination.len());
         destination[..filled].copy_from_slice(&pattern[..filled]);
         while filled < destination.len() {
             let (done, rest) = destination.split_at_mut(filled);
-            // Short enough to stay in a cache.
+            // Short enough that the source stays in a cache.
             let next = filled.min(rest.len()).min(1 << 16);
             rest[..next].copy_from_slice(&done[..next]);
             filled += next;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_as_short_as_it_can_be() {
+    fn a_pattern_that_repeats_itself_is_shortened() {
         let short = |bytes: &[u8]| FillPattern::new(bytes).unwrap().as_bytes().to_vec();
         assert_eq!(short(&[0; 16]), [0]);
         assert_eq!(short(b"abababab"), b"ab");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_are_no_patterns() {
+    fn other_lengths_are_invalid() {
         for len in [0, 3, 5, 6, 12, 15, 17, 32] {
             assert!(FillPattern::new(&vec![1; len]).is_none(), "{len}");
         }

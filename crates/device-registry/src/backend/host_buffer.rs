@@ -9,10 +9,10 @@ use std::slice;
 use crate::backend::zeroed_bytes::ZeroedBytes;
 use crate::backend::{BackendError, Owner};
 
-/// Bytes of the host that a stream writes from or reads into, and owns meanwhile.
+/// Bytes of the host that a stream writes from or reads into. Queued work owns them until it is done.
 ///
-/// It is a slice of bytes: made from a `Vec<u8>` without copying, zeroed and aligned to 16 bytes by
-/// [`zeroed`](Self::zeroed), or [pinned](crate::Device::allocate_host) for a device that copies faster then.
+/// It dereferences to a slice of bytes. It is made from a `Vec<u8>` without copying, by [`zeroed`](Self::zeroed), which
+/// aligns it to 16 bytes, or [pinned](crate::Device::allocate_host) for a device that copies pinned memory faster.
 ///
 /// ```
 /// use device_registry::HostBuffer;
@@ -35,20 +35,20 @@ enum Bytes {
 struct RawParts {
     start: NonNull<u8>,
     len: usize,
-    /// `None` once it is being dropped.
+    /// `None` during the drop.
     owner: Option<Box<dyn Any + Send + Sync>>,
-    /// The device that made it, or that works on it: the owner is dropped where that may be used.
+    /// The device that made it, or that works on it. It drops the owner on a thread that may use the device.
     device: Option<&'static dyn Owner>,
     pinned: bool,
 }
 
-// SAFETY: the bytes are reached through references to this value only, as the caller of `from_raw_parts` promises, and the
-// owner is `Send`.
+// SAFETY: only references to this value reach the bytes, as the caller of `from_raw_parts` promises, and the owner is
+// `Send`.
 unsafe impl Send for RawParts {}
 // SAFETY: a shared reference gives shared access to bytes and to nothing else; the owner is `Sync`.
 unsafe impl Sync for RawParts {}
 
-// What a panic leaves in host memory is bytes; the owner is only ever dropped.
+// A panic can leave any values in the bytes, and all are valid. Nothing reads the owner before its drop.
 impl std::panic::UnwindSafe for RawParts {}
 impl std::panic::RefUnwindSafe for RawParts {}
 
@@ -61,17 +61,17 @@ impl Drop for RawParts {
 }
 
 impl HostBuffer {
-    /// `len` zero bytes, aligned to 16 bytes.
+    /// A buffer of `len` zero bytes, aligned to 16 bytes.
     ///
     /// # Errors
     ///
-    /// [`BackendError::out_of_memory`] if the host has not that many.
+    /// [`BackendError::out_of_memory`] if the host does not have that many, where `vec![0; len]` would end the process.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
         Ok(Self(Bytes::Zeroed(ZeroedBytes::new(len)?)))
     }
 
-    /// Bytes that `owner` owns, such as memory that a driver has pinned. Dropping the buffer drops the owner, which frees
-    /// them.
+    /// A buffer of bytes that `owner` owns, such as memory that a driver has pinned. Dropping the buffer drops the owner,
+    /// which frees them.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -80,8 +80,8 @@ impl HostBuffer {
     ///
     /// let mut owner = vec![1, 2, 3];
     /// let (start, len) = (NonNull::new(owner.as_mut_ptr()).unwrap(), owner.len());
-    /// // SAFETY: the vector has three initialised bytes there, which stay where they are when it is moved, and are reached
-    /// // through the buffer only.
+    /// // SAFETY: the vector has three initialised bytes there. They stay in place when the vector moves, and only the
+    /// // buffer accesses them.
     /// let buffer = unsafe { HostBuffer::from_raw_parts(start, len, owner) };
     /// assert_eq!(*buffer, [1, 2, 3]);
     /// ```
@@ -89,14 +89,14 @@ impl HostBuffer {
     /// # Safety
     ///
     /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read and written from any thread,
-    /// and are reached through the result only. To move `owner` must not claim them, as moving a `Box` does. `len` is at
-    /// most `isize::MAX`.
+    /// and are accessed through the result only. Moving `owner` must not claim exclusive access to them, as moving a
+    /// `Box` does. `len` is at most `isize::MAX`.
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
         Self(Bytes::Raw(RawParts { start, len, owner: Some(Box::new(owner)), device: None, pinned: false }))
     }
 
-    /// Memory that a device has pinned.
+    /// Marks the memory as pinned by a device.
     pub(crate) fn pinned_by(mut self, device: &'static dyn Owner) -> Self {
         if let Bytes::Raw(raw) = &mut self.0 {
             raw.pinned = true;
@@ -104,8 +104,8 @@ impl HostBuffer {
         self.used_by(device)
     }
 
-    /// Memory that a stream of a device is to work on: it may be dropped on a thread of the driver's, which is no place for
-    /// its owner's `drop`.
+    /// Prepares the memory for work of a stream. A thread of the driver may drop it, and the owner's `drop` must not run
+    /// there, as it may call the driver.
     pub(crate) fn used_by(mut self, device: &'static dyn Owner) -> Self {
         if let Bytes::Raw(raw) = &mut self.0 {
             raw.device.get_or_insert(device);
@@ -113,13 +113,13 @@ impl HostBuffer {
         self
     }
 
-    /// Whether it is pinned, and so reached faster by the device that made it.
+    /// Whether the memory is pinned, so that the device that made it copies it faster.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         matches!(&self.0, Bytes::Raw(raw) if raw.pinned)
     }
 
-    /// The bytes as a vector. Copies them, unless they were one.
+    /// The bytes as a vector. Copies them, unless the buffer was made from a vector.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
@@ -142,8 +142,8 @@ impl Deref for HostBuffer {
         match &self.0 {
             Bytes::Zeroed(bytes) => bytes.as_slice(),
             Bytes::Vec(bytes) => bytes,
-            // SAFETY: so many initialised bytes are there until the owner is dropped, and they are reached through this
-            // value only, which is borrowed.
+            // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
+            // value reaches them, and it is borrowed.
             Bytes::Raw(raw) => unsafe { slice::from_raw_parts(raw.start.as_ptr(), raw.len) },
         }
     }
@@ -154,8 +154,8 @@ impl DerefMut for HostBuffer {
         match &mut self.0 {
             Bytes::Zeroed(bytes) => bytes.as_mut_slice(),
             Bytes::Vec(bytes) => bytes,
-            // SAFETY: so many initialised bytes are there until the owner is dropped, and they are reached through this
-            // value only, which is borrowed exclusively.
+            // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
+            // value reaches them, and it is borrowed exclusively.
             Bytes::Raw(raw) => unsafe { slice::from_raw_parts_mut(raw.start.as_ptr(), raw.len) },
         }
     }

@@ -1,4 +1,4 @@
-//! Host memory as a device's memory. Its bytes are reached through [windows](open_windows).
+//! Host memory as a device's memory. Only [windows](open_windows) access its bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,15 +10,15 @@ use crate::backend::{BackendError, Memory, Window, WindowMut, open_windows};
 
 /// Bytes of the host that serve as the memory of a device.
 ///
-/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Its bytes are reached
-/// only through windows, each of which locks a range for the length of one operation. So two operations that race for
-/// the same bytes leave either the one's or the other's, and never undefined behaviour. No alignment is promised.
+/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Only windows access its
+/// bytes, and each window locks a range for one operation. So two operations that race for the same bytes leave the
+/// result of one of them, and never cause undefined behaviour. The type promises no alignment.
 ///
-/// Windows nest: while a thread has some open it may open more, as a kernel does that calls another one. It does not wait
-/// for those, since two threads could then wait for each other: if somebody is in the way it gets an error. In a program
-/// whose operations are ordered nobody ever is, but the thread itself, which may read the same bytes twice and not write
-/// to them meanwhile. A thread that has windows open may not wait for one that opens windows on the same bytes. A window
-/// that is forgotten ([`mem::forget`](std::mem::forget)) is never closed.
+/// Windows nest: a thread that has windows open may open more, as a kernel that calls another one does. It does not block
+/// for those, since two threads could then wait for each other; a conflicting window is an error instead. In a program
+/// with ordered operations, only the thread's own windows can conflict: it may read the same bytes twice, and may not
+/// write to them at the same time. A thread that has windows open must not wait for a thread that opens windows on the
+/// same bytes. A window that is forgotten ([`mem::forget`](std::mem::forget)) never closes.
 ///
 /// ```
 /// use device_registry::backend::{HostMemory, open_windows};
@@ -38,7 +38,7 @@ pub struct HostMemory {
     pub(super) start: NonNull<u8>,
     len: usize,
     pub(super) windows: RangeLock,
-    /// Frees the bytes when it is dropped.
+    /// Frees the bytes on drop.
     #[expect(dead_code, reason = "it is only ever dropped")]
     owner: Owner,
 }
@@ -49,18 +49,18 @@ enum Owner {
     Other(Box<dyn Send>),
 }
 
-// SAFETY: the bytes belong to this value alone, and until it is dropped they are touched through windows only. An open
-// window that writes overlaps no other open one, whatever the thread: `RangeLock` sees to that. The owner is
-// `Send`, and nothing reaches it but the drop.
+// SAFETY: the bytes belong to this value alone, and only windows access them until it is dropped. `RangeLock` ensures that
+// an open window that writes overlaps no other open window, on any thread. The owner is `Send`, and only the drop
+// accesses it.
 unsafe impl Send for HostMemory {}
-// SAFETY: through a shared reference the bytes are touched through windows only, of which no two that are open at once
-// overlap where one writes; the owner is not reached at all.
+// SAFETY: through a shared reference only windows access the bytes, and no two open windows overlap where one writes. A
+// shared reference does not access the owner.
 unsafe impl Sync for HostMemory {}
 
 impl Memory for HostMemory {}
 
 impl HostMemory {
-    /// Memory of `len` bytes, all of them zero. Pages that are never used may take no room.
+    /// Memory of `len` zero bytes. Pages that are never used may take no physical memory.
     ///
     /// # Errors
     ///
@@ -70,8 +70,8 @@ impl HostMemory {
         Ok(Self::new(bytes.start(), len, Owner::Own(bytes)))
     }
 
-    /// Memory of bytes that somebody else allocated, such as a part of a mapping or what a vendor's library shares
-    /// with the host. `owner` is dropped with the memory, on any thread, and frees the bytes or lets go of them.
+    /// Memory of bytes that another allocator owns, such as a part of a mapping or memory that a vendor's library shares
+    /// with the host. The drop of the memory drops `owner`, on any thread, and `owner` frees or releases the bytes.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -80,7 +80,7 @@ impl HostMemory {
     ///
     /// let mut bytes = vec![1_u8, 2, 3];
     /// let start = NonNull::new(bytes.as_mut_ptr()).expect("no pointer of a vector is null");
-    /// // SAFETY: the vector owns three initialised bytes, and nobody looks into it before it is dropped.
+    /// // SAFETY: the vector owns three initialised bytes, and nothing accesses it before its drop.
     /// let memory = unsafe { HostMemory::from_raw_parts(start, 3, bytes) };
     /// assert_eq!(*memory.read(1..3)?, [2, 3]);
     /// # Ok::<(), device_registry::backend::BackendError>(())
@@ -93,7 +93,7 @@ impl HostMemory {
     /// - the `len` bytes from `start` on are one allocation of at most `isize::MAX` bytes, valid for reads and writes;
     /// - they are initialised;
     /// - nothing but the windows of this memory reads or writes them, in this process or out of it. They belong to no
-    ///   other `HostMemory`. (A `Box` of them is no owner: moving it claims them for it alone. A `Vec` may be moved.)
+    ///   other `HostMemory`. (A `Box` of them is not a valid owner: moving it claims exclusive access. A `Vec` is valid.)
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Send + 'static) -> Self {
         Self::new(start, len, Owner::Other(Box::new(owner)))
@@ -115,26 +115,26 @@ impl HostMemory {
         self.len == 0
     }
 
-    /// How many windows are open or wait to be, at the moment of asking.
+    /// The number of windows that are open or that threads wait for, at the time of the call.
     #[must_use]
     pub fn window_count(&self) -> usize {
         self.windows.count()
     }
 
-    /// A window to read from. Blocks while another one writes there, or has been waiting to.
+    /// Opens a window to read from. Blocks while another window writes there, or an earlier request to write waits.
     ///
     /// # Errors
     ///
-    /// As [`open_windows`].
+    /// Returns the errors of [`open_windows`].
     pub fn read(&self, range: Range<usize>) -> Result<Window<'_>, BackendError> {
         open_windows([(self, range)], []).map(|([window], [])| window)
     }
 
-    /// A window to write to. Blocks while another one is open there, or has been waiting to be.
+    /// Opens a window to write to. Blocks while another window is open there, or an earlier request waits.
     ///
     /// # Errors
     ///
-    /// As [`open_windows`].
+    /// Returns the errors of [`open_windows`].
     pub fn write(&self, range: Range<usize>) -> Result<WindowMut<'_>, BackendError> {
         open_windows([], [(self, range)]).map(|([], [window])| window)
     }
@@ -155,7 +155,7 @@ mod tests {
     use crate::backend::BackendErrorKind;
 
     #[test]
-    fn new_memory_is_zero_and_of_the_length_asked_for() {
+    fn new_memory_is_zero_and_of_the_requested_length() {
         let memory = HostMemory::zeroed(3).unwrap();
         assert_eq!((memory.len(), &*memory.read(0..3).unwrap()), (3, &[0; 3][..]));
         assert!(HostMemory::zeroed(0).unwrap().read(0..0).unwrap().is_empty());
@@ -168,12 +168,12 @@ mod tests {
     #[test]
     #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
     fn memory_that_is_dropped_is_free() {
-        // Together more than can be addressed.
+        // If the drop leaked, these allocations would exceed the address space.
         (0..66_000).for_each(|_| drop(HostMemory::zeroed(2 << 30).unwrap()));
     }
 
     #[test]
-    fn bytes_of_an_owner_are_reached_by_windows_and_freed_with_the_memory() {
+    fn windows_access_the_bytes_of_an_owner_and_the_drop_frees_them() {
         struct Owner(Arc<AtomicUsize>, Vec<u8>);
         impl Drop for Owner {
             fn drop(&mut self) {
@@ -184,13 +184,13 @@ mod tests {
         let dropped = Arc::new(AtomicUsize::new(0));
         let mut owner = Owner(Arc::clone(&dropped), b"abc".to_vec());
         let start = NonNull::new(owner.1.as_mut_ptr()).unwrap();
-        // SAFETY: the vector owns three initialised bytes, and is not looked into before the memory is dropped.
+        // SAFETY: the vector owns three initialised bytes, and nothing accesses it before the drop of the memory.
         let memory = unsafe { HostMemory::from_raw_parts(start, 3, owner) };
         memory.write(1..2).unwrap().fill(b'X');
         assert_eq!(*memory.read(0..3).unwrap(), *b"aXc");
         assert!(memory.read(0..4).is_err());
         assert_eq!(dropped.load(Ordering::SeqCst), 0);
-        // On another thread, as a framework's last handle may be.
+        // A framework may drop its last handle on another thread.
         std::thread::spawn(move || drop(memory)).join().unwrap();
         assert_eq!(dropped.load(Ordering::SeqCst), 1);
     }

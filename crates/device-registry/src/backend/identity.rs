@@ -1,4 +1,4 @@
-//! What tells a device from all others: its UUID, and where it is plugged in.
+//! The identity of a device: its UUID and its PCI address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 pub struct DeviceUuid([u8; 16]);
 
 impl DeviceUuid {
-    /// A UUID by its bytes, in the order in which they are written.
+    /// The UUID of these bytes, in the order in which they are written.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes, in the order in which they are written.
+    /// The bytes of the UUID, in the order in which they are written.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -37,7 +37,7 @@ impl fmt::Display for DeviceUuid {
 impl FromStr for DeviceUuid {
     type Err = IdentityError;
 
-    /// 32 hexadecimal digits, with hyphens in the usual places.
+    /// Parses 32 hexadecimal digits with hyphens in the usual places.
     fn from_str(text: &str) -> Result<Self, IdentityError> {
         let refused = || IdentityError { text: text.into(), form: "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10" };
         let digits: Vec<u8> = text.bytes().filter(|&byte| byte != b'-').collect();
@@ -48,7 +48,7 @@ impl FromStr for DeviceUuid {
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
             *byte = pair.iter().try_fold(0, |sum, &digit| hex(digit, sum)).ok_or_else(refused)?;
         }
-        // Hyphens elsewhere are a slip that the value would not show.
+        // Misplaced hyphens are an error: the value would hide the mistake.
         if Self(bytes).to_string().eq_ignore_ascii_case(text) { Ok(Self(bytes)) } else { Err(refused()) }
     }
 }
@@ -57,7 +57,7 @@ fn hex(digit: u8, sum: u8) -> Option<u8> {
     Some(sum * 16 + char::from(digit).to_digit(16)? as u8)
 }
 
-/// Where a device is plugged in, written as `0000:3b:00.0`: domain, bus, device and function, in hexadecimal.
+/// A device's PCI address, written as `0000:3b:00.0`: domain, bus, device and function, in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct PciAddress {
@@ -68,8 +68,8 @@ pub struct PciAddress {
 }
 
 impl PciAddress {
-    /// An address by its parts: the domain, also called segment, the bus, the device on it, below 32, and its function,
-    /// below 8. `None` if there can be no such device or function.
+    /// The address of these parts: the domain, also called segment, the bus, the device, below 32, and its function,
+    /// below 8. `None` if the device or the function is out of range.
     #[must_use]
     pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Option<Self> {
         (device < 32 && function < 8).then_some(Self { domain, bus, device, function })
@@ -86,7 +86,7 @@ impl fmt::Display for PciAddress {
 impl FromStr for PciAddress {
     type Err = IdentityError;
 
-    /// With or without the domain, which is 0 then: `0000:3b:00.0` or `3b:00.0`.
+    /// Parses `0000:3b:00.0`, or `3b:00.0` for domain 0.
     fn from_str(text: &str) -> Result<Self, IdentityError> {
         let parse = || {
             let (place, function) = text.split_once('.')?;
@@ -105,9 +105,9 @@ impl FromStr for PciAddress {
     }
 }
 
-/// A text is no UUID or no PCI address.
+/// The error of a malformed UUID or PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` has not the form `{form}`")]
+#[error("`{text}` does not have the form `{form}`")]
 pub struct IdentityError {
     text: String,
     form: &'static str,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_is_read_as_it_is_written_and_nothing_else_is() {
+    fn a_uuid_parses_as_it_prints_and_other_forms_are_errors() {
         let text = "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10";
         assert_eq!(text.parse::<DeviceUuid>().unwrap().to_string(), text);
         assert_eq!(text.to_uppercase().parse::<DeviceUuid>(), text.parse());
@@ -130,12 +130,12 @@ mod tests {
             &text.replace("0d", "é"),
         ] {
             let error = bad.parse::<DeviceUuid>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("`{bad}` has not the form `0d7c8f22-")), "{error}");
+            assert!(error.starts_with(&format!("`{bad}` does not have the form `0d7c8f22-")), "{error}");
         }
     }
 
     #[test]
-    fn a_pci_address_is_read_as_it_is_written_and_nothing_else_is() {
+    fn a_pci_address_parses_as_it_prints_and_other_forms_are_errors() {
         for text in ["0000:3b:00.0", "10000:ff:1f.7"] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), text);
         }

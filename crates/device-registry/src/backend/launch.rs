@@ -1,4 +1,4 @@
-//! What a kernel is given.
+//! The argument of a kernel.
 
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
@@ -11,7 +11,7 @@ use crate::device::Device;
 /// A driver's native handle.
 pub(crate) type Native = Option<Arc<dyn Any + Send + Sync>>;
 
-/// What a kernel is given: where it runs, and its buffers.
+/// The argument of a kernel: its device, its buffers, and the backend's native handles.
 pub struct Launch<'a> {
     device: Device,
     spans: &'a [Option<Span>],
@@ -40,52 +40,52 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// What the kernel has kept.
+    /// The values that the kernel has kept.
     pub(crate) fn into_kept(self) -> Vec<Box<dyn Any + Send>> {
         self.kept.into_inner()
     }
 
-    /// The device that it is launched on.
+    /// The device that the kernel is launched on.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// The buffers that it was launched with, in that order: each as memory and the range in it, or `None` if it has
-    /// no bytes.
+    /// The buffers of the launch, in their order. Each is a memory and a range in it, or `None` for an empty buffer.
     #[must_use]
     pub fn spans(&self) -> &[Option<Span>] {
         self.spans
     }
 
-    /// The backend's handle of the stream, to submit native work to: where the device has queues of its own, the kernel
-    /// is called when it is its turn to be submitted. Elsewhere it is called when all work before it is done, and is to
-    /// be done when it returns.
+    /// The backend's handle of the stream, for submitting native work to it.
+    ///
+    /// Where the device has queues of its own, the core calls the kernel when its turn to submit comes. Elsewhere the
+    /// core calls it when all work before it is done, and its work must be done when it returns.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if the stream is the core's, or its handle is of another type.
+    /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or its handle is of another type.
     pub fn stream_as<S: Any>(&self) -> Result<&S, BackendError> {
         let native = self.native_stream.get_or_init(|| self.stream.and_then(StreamDriver::native));
         downcast(native, "stream")
     }
 
-    /// The backend's handle of the device, for its context and the like.
+    /// The backend's handle of the device, for example for its context.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if the backend gives none, or one of another type.
+    /// [`BackendError::unsupported`] if the backend has no handle, or one of another type.
     pub fn driver_as<D: Any>(&self) -> Result<&D, BackendError> {
         downcast(self.native_driver.get_or_init(|| self.driver.native()), "device")
     }
 
-    /// Keeps a value, such as arguments or scratch memory, until the native work that the kernel submits is done.
+    /// Keeps a value alive, such as arguments or scratch memory, until the native work that the kernel submits is done.
     pub fn keep(&self, value: impl Send + 'static) {
         self.kept.borrow_mut().push(Box::new(value));
     }
 }
 
-/// A native handle as the type that it is of.
+/// A native handle as the type `T`.
 pub(crate) fn downcast<'a, T: Any>(native: &'a Native, of: &str) -> Result<&'a T, BackendError> {
     native.as_deref().and_then(|native| native.downcast_ref()).ok_or_else(|| {
         let name = std::any::type_name::<T>();

@@ -1,12 +1,12 @@
-//! The contract: what a backend implements, and the values that this crate passes to it.
+//! The contract: the traits that a backend implements, and the values that this crate passes to it.
 //!
-//! A backend that blocks implements [`Backend`] and [`DeviceDriver`]; one whose device has queues of its own also
-//! [`StreamDriver`] and [`EventDriver`]. Its crate registers a [`BackendDescriptor`] in [`BACKENDS`], in an
+//! A backend with blocking calls implements [`Backend`] and [`DeviceDriver`]. One whose device has queues of its own also
+//! implements [`StreamDriver`] and [`EventDriver`]. Its crate registers a [`BackendDescriptor`] in [`BACKENDS`], in an
 //! [`entry_points!`] block at its root. Kernels, which know a backend, use [`Launch`], [`Span`] and [`HostMemory`].
 //!
-//! A driver sees arguments that were checked already: ranges lie inside their memory, are aligned as its properties
-//! require, are not empty and match, and every [`Span`] belongs to the device that it is given to. It need not check
-//! again. An error or a panic in it becomes an error of the one call.
+//! This crate checks all arguments before it calls a driver. Ranges lie inside their memory, are aligned as the
+//! properties require, are not empty and have matching lengths. Every [`Span`] belongs to the device whose driver gets
+//! it. A driver need not check again. An error or a panic in it becomes an error of that one call.
 //!
 //! | what | where |
 //! |---|---|
@@ -24,10 +24,10 @@ mod error;
 mod event_driver;
 mod fault;
 mod fill_pattern;
-// A driver's memory is reached by the address that it gives.
+// Pinned memory comes from a driver as an address.
 #[allow(unsafe_code)]
 mod host_buffer;
-// Bytes that several threads write to, each in a range of its own, are beyond what references can express.
+// Several threads write to disjoint ranges of the same bytes, which references cannot express.
 #[allow(unsafe_code)]
 mod host_memory;
 mod identity;
@@ -40,15 +40,15 @@ mod range_lock;
 pub(crate) mod registration;
 mod span;
 mod stream_driver;
-// A window is a range of that memory.
+// A window is a range of host memory.
 #[allow(unsafe_code)]
 mod windows;
-// Zeroed memory comes from the allocator, which may refuse.
+// Zeroed memory comes from the allocator, so that a refusal is an error.
 #[allow(unsafe_code)]
 mod zeroed_bytes;
 
 pub use entry_points::LoadFailure;
-/// Written here as `device_registry::backend::entry_points! { … }`, with [`BACKENDS`] as the group.
+/// A backend crate writes it as `device_registry::backend::entry_points! { … }`, with [`BACKENDS`] as the group.
 #[doc(inline)]
 pub use entry_points::entry_points;
 
@@ -74,17 +74,17 @@ pub use crate::backend::span::Span;
 pub use crate::backend::stream_driver::StreamDriver;
 pub use crate::backend::windows::{Window, WindowMut, open_windows};
 
-/// A kind of device, such as CUDA: it counts its devices and opens them.
+/// A backend, such as CUDA: it counts its devices, describes them and opens them.
 ///
-/// It is made by the `load` function of a [`BackendDescriptor`], once, when its name is
-/// first used, and lives until the program ends.
+/// The `load` function of a [`BackendDescriptor`] makes it, once, when its name is first used. It lives until the program
+/// ends.
 ///
-/// Counting is cheap and opening is costly: `device_count` must not claim a device, make a context, or take
-/// memory on one. Both may be called from any thread, at the same time.
+/// Counting is cheap and opening is costly: `device_count` and `properties` must not claim a device, create a context or
+/// allocate memory on a device. Every function may be called from any thread, at the same time as the others.
 ///
-/// # A backend
+/// # A complete backend
 ///
-/// The parts that have no default are all that a backend needs; this is a whole one.
+/// A backend needs only the functions without a default. This one is complete:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -119,7 +119,7 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 ///     }
 ///
 ///     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-///         // Or a type of the backend's own, with the driver's handle in it.
+///         // A backend for hardware returns a type of its own, with the driver's handle in it.
 ///         Ok(Arc::new(HostMemory::zeroed(options.len)?))
 ///     }
 ///
@@ -161,32 +161,33 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 /// # }
 /// ```
 pub trait Backend: Send + Sync {
-    /// How many devices there are now. Their ordinals are `0..count`.
+    /// The number of devices at the moment. Their ordinals are `0..count`.
     ///
-    /// No device is not an error: `Ok(0)`. More than 65536 cannot be named, and are one.
+    /// A backend without devices returns `Ok(0)`, which is not an error. The core refuses a count above 65536, since
+    /// device strings cannot name more.
     ///
     /// # Errors
     ///
-    /// When the count cannot be known, such as [`BackendError::unavailable`] with what is missing.
+    /// If the backend cannot count, for example [`BackendError::unavailable`] with the name of a missing library.
     fn device_count(&self) -> Result<usize, BackendError>;
 
-    /// What a device is, without opening it: no context is made, and nothing is taken from the device.
+    /// The properties of a device, without opening it: it creates no context and allocates nothing on the device.
     ///
     /// The core calls it with an ordinal below the count: for listings, for a device string with a selector
     /// (`name@uuid=…`), and when it opens the device.
     ///
     /// # Errors
     ///
-    /// Any; the device then cannot be opened.
+    /// Any error. The device then cannot be opened.
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError>;
 
-    /// Opens a device. It may block for as long as the device takes.
+    /// Opens a device. May block until the device is ready.
     ///
-    /// The core calls it with an ordinal below the count, keeps what it returns, and does not call it again for
-    /// the same ordinal before the device was closed or reset. An error is not kept: the next use tries again.
+    /// The core calls it with an ordinal below the count, and keeps the opened device. It does not call it again for the
+    /// same ordinal before the device is closed or reset. It does not keep an error: the next use tries again.
     ///
     /// # Errors
     ///
-    /// When the device cannot be opened now.
+    /// If the device cannot be opened at the moment.
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError>;
 }

@@ -1,16 +1,17 @@
-//! What a backend returns when it opens a device.
+//! An opened device: the result of [`Backend::open`](crate::backend::Backend::open).
 
 use std::fmt;
 
 use crate::backend::DeviceDriver;
 
-/// A device that a backend has opened: its driver, which only the core can call from here on.
+/// A device that a backend has opened: its driver, which only the core can call.
 ///
-/// A driver's functions are safe, and a driver for hardware does unsafe things in them: it passes lengths and addresses
-/// to an interface in C. Those are sound because of what the core checks before each call and keeps alive after it (see
-/// [the contract](DeviceDriver#the-contract-of-memory)). So a driver must not be called by anything else, and this type
-/// has no way to reach the one inside: neither a program that calls [`Backend::open`](crate::backend::Backend::open) by itself
-/// nor another backend gets at it. What programs and kernels use of a driver is its
+/// A driver's functions are safe, but a driver for hardware contains unsafe code: it passes lengths and addresses to an
+/// interface in C. That code is sound because of the checks that the core makes before each call and of the memory that
+/// it keeps alive after it (see [the contract](DeviceDriver#the-contract-of-memory)). So nothing else may call a driver.
+///
+/// This type gives no access to the driver inside. A program that calls [`Backend::open`](crate::backend::Backend::open)
+/// cannot reach it, nor can another backend. Programs and kernels use the driver's
 /// [native handle](DeviceDriver::native).
 ///
 /// ```compile_fail,E0624
@@ -22,7 +23,7 @@ use crate::backend::DeviceDriver;
 pub struct OpenedDevice(Box<dyn DeviceDriver>);
 
 impl OpenedDevice {
-    /// Hands a driver to the core.
+    /// Wraps a driver, for the core to call.
     #[must_use]
     pub fn new(driver: impl DeviceDriver + 'static) -> Self {
         Self(Box::new(driver))

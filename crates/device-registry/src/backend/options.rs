@@ -1,6 +1,6 @@
 //! Options of allocations, streams and events.
 
-/// Options of an allocation. More will be added.
+/// Options of an allocation. Later versions may add fields.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AllocateOptions {
@@ -9,7 +9,7 @@ pub struct AllocateOptions {
 }
 
 impl AllocateOptions {
-    /// Memory of `len` bytes.
+    /// Options for memory of `len` bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self { len }
@@ -20,34 +20,34 @@ impl AllocateOptions {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamOptions {
-    /// How urgent its work is.
+    /// The priority of its work.
     pub priority: Priority,
 }
 
 impl StreamOptions {
-    /// A stream of normal priority.
+    /// Options for a stream of normal priority.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how urgent its work is.
+    /// Sets the priority of its work.
     #[must_use]
     pub fn with_priority(self, priority: Priority) -> Self {
         Self { priority }
     }
 }
 
-/// How urgent the work of a stream is: a hint, which many devices do not take.
+/// The priority of a stream's work. It is a hint, which many devices ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Priority {
-    /// It can wait for other streams.
+    /// The work can wait for other streams.
     Low,
-    /// As most.
+    /// The priority of most streams.
     #[default]
     Normal,
-    /// Before other streams.
+    /// The work should run before that of other streams.
     High,
 }
 
@@ -55,18 +55,18 @@ pub enum Priority {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EventOptions {
-    /// Whether it has a time, which may cost something.
+    /// Whether the event has a timestamp. A timed event may cost more.
     pub timed: bool,
 }
 
 impl EventOptions {
-    /// An event without a time.
+    /// Options for an event without a timestamp.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An event with a time.
+    /// Requests a timestamp.
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timed: true }

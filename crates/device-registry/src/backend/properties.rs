@@ -1,13 +1,13 @@
-//! What a device says of itself.
+//! The properties of a device, and the state of its memory.
 
 use std::fmt;
 
 use crate::backend::{DeviceUuid, PciAddress};
 
-/// What a device is: facts that do not change while the program runs.
+/// The properties of a device: facts that do not change while the program runs.
 ///
-/// A backend builds one; more facts will be added, so that the fields can be read but the struct is made by its
-/// builder. What a backend does not know it leaves out: nothing is guessed.
+/// A backend builds them with [`new`](Self::new) and the `with_` functions, since later versions may add fields. It leaves
+/// out an unknown property and never guesses one.
 ///
 /// ```
 /// use device_registry::{DeviceKind, DeviceProperties};
@@ -29,36 +29,37 @@ use crate::backend::{DeviceUuid, PciAddress};
 pub struct DeviceProperties {
     /// The device's name, for people: a model, not a device string.
     pub name: String,
-    /// Who made it.
+    /// The vendor of the device.
     pub vendor: Option<String>,
-    /// What kind of device it is.
+    /// The kind of device.
     pub kind: DeviceKind,
     /// The driver and its version, if there is one.
     pub driver: Option<String>,
-    /// All memory that it has, in bytes.
+    /// The total memory of the device, in bytes.
     pub total_memory: Option<u64>,
-    /// The longest allocation that it can make, in bytes, if there is such a limit. A longer one is an error that
-    /// names it, and never reaches the driver.
+    /// The largest allocation that the device can make, in bytes, if it has such a limit. The core refuses a larger one
+    /// with an error that names the limit.
     pub largest_allocation: Option<u64>,
-    /// What tells it from all others in the world. One card that two backends show has one UUID.
+    /// The device's UUID. One card has the same UUID in every backend that lists it.
     pub uuid: Option<DeviceUuid>,
-    /// Where it is plugged in. One card that two backends show has one address.
+    /// The device's PCI address. One card has the same address in every backend that lists it.
     pub pci: Option<PciAddress>,
-    /// Copies and fills begin at a multiple of so many bytes, and are as long, or reach the end of the memory. A
-    /// power of two, at most 1 MiB; 1 if nothing is asked for.
+    /// The alignment of copies and fills, in bytes: a power of two, at most 1 MiB, and 1 for no requirement. Their ranges
+    /// start at a multiple of it, and end at a multiple or at the end of the memory.
     pub copy_alignment: usize,
     /// Whether work of several streams can run at the same time.
     pub concurrent_streams: bool,
-    /// Whether events can have a time.
+    /// Whether the device supports timed events.
     pub timed_events: bool,
-    /// Whether [`Device::allocate_host`](crate::Device::allocate_host) gives memory that is pinned.
+    /// Whether [`Device::allocate_host`](crate::Device::allocate_host) returns pinned memory.
     pub pinned_memory: bool,
 }
 
 impl DeviceProperties {
-    /// Properties of a device called `name`, of a kind of its own, with all else unknown: any alignment is fine,
-    /// streams are concurrent, events have times, host memory is not pinned. That is what the core's own streams
-    /// offer on top of a driver that has none.
+    /// Properties of a device with this name, of the kind [`DeviceKind::Other`].
+    ///
+    /// By default copies need no alignment, streams are concurrent, timed events are supported, host memory is not pinned,
+    /// and the rest is unknown. The core's own streams, for a driver without queues, have these properties.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -77,7 +78,7 @@ impl DeviceProperties {
         }
     }
 
-    /// Adds who made it.
+    /// Adds the vendor.
     #[must_use]
     pub fn with_vendor(self, vendor: impl Into<String>) -> Self {
         Self { vendor: Some(vendor.into()), ..self }
@@ -95,31 +96,32 @@ impl DeviceProperties {
         Self { driver: Some(driver.into()), ..self }
     }
 
-    /// Adds how many bytes of memory it has.
+    /// Adds the total memory, in bytes.
     #[must_use]
     pub fn with_total_memory(self, bytes: u64) -> Self {
         Self { total_memory: Some(bytes), ..self }
     }
 
-    /// Adds how long an allocation can be, in bytes.
+    /// Adds the size of the largest allocation, in bytes.
     #[must_use]
     pub fn with_largest_allocation(self, bytes: u64) -> Self {
         Self { largest_allocation: Some(bytes), ..self }
     }
 
-    /// Adds the UUID. One of nothing but zeros is none (RFC 9562, section 5.9): some drivers have it for "unknown".
+    /// Adds the UUID. A UUID of zeros alone counts as unknown (RFC 9562, section 5.9), as some drivers use it that way.
     #[must_use]
     pub fn with_uuid(self, uuid: DeviceUuid) -> Self {
         Self { uuid: (*uuid.as_bytes() != [0; 16]).then_some(uuid), ..self }
     }
 
-    /// Adds where it is plugged in.
+    /// Adds the PCI address.
     #[must_use]
     pub fn with_pci(self, address: PciAddress) -> Self {
         Self { pci: Some(address), ..self }
     }
 
-    /// Sets what copies and fills are aligned to, in bytes. What is no power of two makes every open fail.
+    /// Sets the alignment of copies and fills, in bytes. A value that is not a power of two, or is above 1 MiB, makes
+    /// every open fail.
     #[must_use]
     pub fn with_copy_alignment(self, bytes: usize) -> Self {
         Self { copy_alignment: bytes, ..self }
@@ -131,7 +133,7 @@ impl DeviceProperties {
         Self { concurrent_streams: concurrent, ..self }
     }
 
-    /// Sets whether events can have a time.
+    /// Sets whether the device supports timed events.
     #[must_use]
     pub fn with_timed_events(self, timed: bool) -> Self {
         Self { timed_events: timed, ..self }
@@ -143,10 +145,10 @@ impl DeviceProperties {
         Self { pinned_memory: pinned, ..self }
     }
 
-    /// Whether both say that they are the same hardware: one card that two backends show, say. Their UUIDs are the
-    /// same, or their PCI addresses. Where neither is known to both it is `false`, as nothing is guessed.
+    /// Whether both describe the same hardware, for example one card that two backends list: their UUIDs are equal, or
+    /// their PCI addresses are. Returns `false` if neither property is known on both sides.
     ///
-    /// Parts of a card that are devices of their own share its address; where it matters, compare the UUIDs.
+    /// Partitions of a card that are separate devices share its address. To tell them apart, compare the UUIDs.
     ///
     /// ```
     /// use device_registry::{Device, devices};
@@ -170,7 +172,7 @@ impl DeviceProperties {
     }
 }
 
-/// In one line, as lists of devices show it: what is known, and a UUID and an address in the form of a selector.
+/// Writes the known properties in one line, for lists of devices. The UUID and the address have the form of a selector.
 impl fmt::Display for DeviceProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = vec![self.name.clone()];
@@ -186,7 +188,7 @@ impl fmt::Display for DeviceProperties {
     }
 }
 
-/// What kind of device it is.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceKind {
@@ -198,9 +200,9 @@ pub enum DeviceKind {
     IntegratedGpu,
     /// Another processor for computing.
     Accelerator,
-    /// A program that behaves like a device.
+    /// A program that simulates a device.
     Simulated,
-    /// Anything else, or unknown.
+    /// Another kind, or an unknown one.
     Other,
 }
 
@@ -217,18 +219,18 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// A device's memory, in bytes, at the moment of asking.
+/// The total and the free memory of a device, in bytes, at the time of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryInfo {
-    /// All memory that the device has, if it is known.
+    /// The total memory of the device, if known.
     pub total: Option<u64>,
-    /// What is free now, if it is known. Another thread or process may take it at any time.
+    /// The free memory, if known. Another thread or process may allocate it at any time.
     pub free: Option<u64>,
 }
 
 impl MemoryInfo {
-    /// Nothing is known.
+    /// Neither the total nor the free memory is known.
     #[must_use]
     pub fn unknown() -> Self {
         Self::default()
@@ -241,7 +243,7 @@ impl MemoryInfo {
         self
     }
 
-    /// Sets what is free.
+    /// Sets the free memory.
     #[must_use]
     pub fn with_free(mut self, bytes: u64) -> Self {
         self.free = Some(bytes);
@@ -254,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardware_is_the_same_by_what_both_know() {
+    fn hardware_is_the_same_by_a_property_that_both_sides_know() {
         let card = |uuid: u8, pci: Option<&str>| {
             let card = DeviceProperties::new("card").with_uuid(DeviceUuid::from_bytes([uuid; 16]));
             pci.iter().fold(card, |card, pci| card.with_pci(pci.parse().unwrap()))

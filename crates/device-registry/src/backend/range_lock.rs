@@ -1,7 +1,7 @@
 //! A lock on ranges of bytes: any number of readers of a byte, or one writer.
 //!
-//! Requests that conflict are served in the order in which they came, so that readers do not keep a writer out. A thread that
-//! holds ranges already does not wait for more, since two such threads could wait for each other.
+//! Conflicting requests are served in their order of arrival, so that readers do not starve a writer. A thread that already
+//! holds ranges does not wait for more, since two such threads could wait for each other.
 
 use std::ops::Range;
 
@@ -26,33 +26,33 @@ struct Entry {
     number: u64,
     range: Range<usize>,
     writes: bool,
-    /// The thread has it, and does not wait any more.
+    /// The thread holds the range, and no longer waits for it.
     locked: bool,
 }
 
-/// A range that an operation wants, of a memory `M`.
+/// An operation's request for a range of a memory `M`.
 pub(super) struct Request<M> {
     pub(super) memory: M,
     pub(super) range: Range<usize>,
     pub(super) writes: bool,
-    /// Its place among the requests of the operation.
+    /// The position among the requests of the operation.
     pub(super) place: usize,
-    /// What [`RangeLock::unlock`] takes, once it is locked.
+    /// The number to pass to [`RangeLock::unlock`], once the range is locked.
     pub(super) number: u64,
 }
 
 impl RangeLock {
-    /// Locks all ranges of one operation, and waits for those that were requested before and conflict.
+    /// Locks all ranges of one operation. Waits for conflicting ranges that were requested before.
     pub(super) fn lock<M>(&self, requests: &mut [Request<M>]) {
         let mut state = lock(&self.state);
         let first = state.next;
         state.enter(requests, false);
         let conflicts = |state: &State| {
-            // Also what was locked since, by a thread that did not wait.
+            // Includes ranges that `try_lock` has locked since, ahead of this request.
             let mut before = state.entries.iter().filter(|entry| entry.number < first || entry.locked);
             before.any(|entry| requests.iter().any(|request| entry.conflicts(&request.range, request.writes)))
         };
-        // Not `wait_while`, which returns at the first wake-up, whatever it finds, if the lock is poisoned.
+        // Not `wait_while`: with a poisoned lock it returns at the first wake-up, even if ranges still conflict.
         while conflicts(&state) {
             state = wait(&self.unlocked, state);
         }
@@ -61,16 +61,16 @@ impl RangeLock {
         own.for_each(|entry| entry.locked = true);
     }
 
-    /// Locks all ranges of one operation if no other thread has one that conflicts. Goes before threads that wait.
+    /// Locks all ranges of one operation, or returns an error if a locked range conflicts. Overtakes threads that wait.
     pub(super) fn try_lock<M>(&self, requests: &mut [Request<M>]) -> Result<(), BackendError> {
         let mut state = lock(&self.state);
         for request in &*requests {
             let mut locked = state.entries.iter().filter(|entry| entry.locked);
             if let Some(other) = locked.find(|entry| entry.conflicts(&request.range, request.writes)) {
                 return Err(BackendError::invalid(format!(
-                    "a window on bytes {:?} is open, and a thread that has windows open does not wait for one on \
-                     {:?} of the same memory: two could wait for each other, or it for itself",
-                    other.range, request.range
+                    "cannot open a window on bytes {:?}: a window on bytes {:?} of the same memory is open, and a thread \
+                     that has windows open does not wait, as it could deadlock",
+                    request.range, other.range
                 )));
             }
         }
@@ -88,7 +88,7 @@ impl RangeLock {
         }
     }
 
-    /// How many ranges are locked or waited for.
+    /// The number of ranges that are locked or waited for.
     pub(super) fn count(&self) -> usize {
         lock(&self.state).entries.len()
     }

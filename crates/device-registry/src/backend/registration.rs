@@ -1,9 +1,9 @@
-//! The group of backends: what a backend crate registers in, and where devices find it by name.
+//! The group of backends: backend crates register in it, and devices look them up in it by name.
 
 use crate::backend::Backend;
 use crate::cpu;
 
-/// A backend as constant data: its name, where it comes from, and how to load it.
+/// A backend as constant data: its name, its package, and the function that loads it.
 ///
 /// A backend crate declares one in an [`entry_points!`](crate::backend::entry_points) block at its root and registers it
 /// in [`BACKENDS`].
@@ -13,14 +13,14 @@ pub type BackendDescriptor = entry_points::EntryPoint<dyn Backend>;
 static BUILT_IN: [BackendDescriptor; 1] = [BackendDescriptor::new(cpu::NAME, cpu::load)
     .in_package(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))];
 
-/// Words that a device string may come to mean something by; see the grammar of [`Device`](crate::Device).
+/// Words that a later version may give a meaning in a device string; see the grammar of [`Device`](crate::Device).
 pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 
 entry_points::group! {
     /// The distributed slice that backend crates register in.
     ///
-    /// It is named in the attribute of an [`entry_points!`](crate::backend::entry_points) block. Its content is what
-    /// linkme collected and nothing else; [`backends()`] knows all ways in, the switches and the states.
+    /// The attribute in an [`entry_points!`](crate::backend::entry_points) block names it. It contains only the backends
+    /// that linkme has collected; [`backends()`] has those of every way of registration, the switches and the states.
     pub static BACKENDS: [BackendDescriptor];
 
     /// The group `device.backends`: every backend of this program, by name.
@@ -49,7 +49,7 @@ mod tests {
     use crate::backend::LoadFailure;
 
     fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-        unreachable!("neither a reserved word nor a built-in name is ever loaded from outside")
+        unreachable!("the group refuses both descriptors")
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Memory on a device, counted, and the ranges of it that drivers are given.
+//! Memory on a device, reference-counted, and the ranges of it that drivers get.
 
 use std::any::Any;
 use std::fmt;
@@ -8,31 +8,31 @@ use std::sync::Arc;
 
 use crate::backend::{BackendError, Memory, Owner};
 
-/// A range of bytes in one memory. Only the core makes one, and only after checking it: it is not empty, and it
+/// A range of bytes in one memory. Only the core constructs one, after it has checked the range: it is not empty, and it
 /// lies inside the memory.
 ///
-/// A driver, or a kernel, may keep a clone for as long as it works on the bytes; that keeps the memory alive. Where the
-/// last one is dropped, the memory is freed: not on a thread that may not call the driver.
+/// A driver or a kernel may keep a clone while it works on the bytes, which keeps the memory alive. The drop of the last
+/// clone frees the memory, on this thread or later on one that may call the driver.
 #[derive(Clone)]
 pub struct Span {
     allocation: Arc<Allocation>,
     range: Range<usize>,
 }
 
-/// What a device's driver has allocated, until its last user is gone.
+/// Memory that a driver has allocated. The drop of the last user frees it.
 pub(crate) struct Allocation {
     owner: &'static dyn Owner,
-    /// `None` if it has no bytes: zero lengths never reach a driver. And once it is being dropped.
+    /// `None` if it has no bytes, as zero lengths never reach a driver, and during the drop.
     memory: Option<Arc<dyn Memory>>,
     pub(crate) len: usize,
 }
 
-// What a panic leaves in a driver's memory is bytes.
+// A panic can leave any values in the bytes, and all are valid.
 impl UnwindSafe for Allocation {}
 impl RefUnwindSafe for Allocation {}
 
 impl Allocation {
-    /// Takes what a driver has allocated; `None` if `len` is zero.
+    /// Owns memory that a driver has allocated: `None` if `len` is zero.
     pub(crate) fn new(owner: &'static dyn Owner, memory: Option<Arc<dyn Memory>>, len: usize) -> Self {
         Self { owner, memory, len }
     }
@@ -47,7 +47,7 @@ impl Drop for Allocation {
 }
 
 impl Span {
-    /// The bytes of a range that lies inside; `None` if there are none.
+    /// A range of the memory, which the caller has checked; `None` if it is empty.
     pub(crate) fn new(allocation: &Arc<Allocation>, range: Range<usize>) -> Option<Self> {
         (!range.is_empty()).then(|| Self { allocation: Arc::clone(allocation), range })
     }
@@ -56,45 +56,48 @@ impl Span {
         &self.allocation
     }
 
-    /// A part of it, by places within it. The caller sees to it that it is not empty and lies inside.
+    /// A part of the span. The range is relative to the span; the caller ensures that it is not empty and lies inside.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
         debug_assert!(!range.is_empty() && range.end <= self.len());
         let start = self.range.start;
         Self { allocation: Arc::clone(&self.allocation), range: start + range.start..start + range.end }
     }
 
-    /// The memory.
+    /// The memory that contains the bytes.
     #[must_use]
     pub fn memory(&self) -> &dyn Memory {
         self.allocation.memory.as_deref().expect("a span has bytes, and they live as long as it does")
     }
 
-    /// The memory as the type that the driver allocated.
+    /// The memory as the type that the driver has allocated.
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if it is of another type: the span is of another backend, or that backend has several.
+    /// [`BackendError::invalid`] if the memory is of another type: the span is of another backend, or of one that has
+    /// several types of memory.
     pub fn memory_as<M: Memory>(&self) -> Result<&M, BackendError> {
         let memory: &dyn Any = self.memory();
         memory.downcast_ref().ok_or_else(|| {
             let (device, name) = (self.allocation.owner.device(), std::any::type_name::<M>());
-            BackendError::invalid(format_args!("the memory is no `{name}`: it is on `{device}`"))
+            BackendError::invalid(format_args!(
+                "expected memory of type `{name}`, found another type on `{device}`"
+            ))
         })
     }
 
-    /// Where the bytes lie in the memory.
+    /// The range of the bytes in the memory.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
-    /// The first byte's place in the memory.
+    /// The offset of the first byte in the memory.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.range.start
     }
 
-    /// How many bytes there are; never zero.
+    /// The number of bytes, which is never zero.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {

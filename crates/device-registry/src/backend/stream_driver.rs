@@ -1,49 +1,52 @@
-//! What a backend implements for a queue of its device's own.
+//! The trait of a backend's streams: queues of the device.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use crate::backend::{BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span};
 
-/// A queue of a device's own: what is submitted is done in that order, beside the host.
+/// A queue of the device: it runs submitted work in order, asynchronously to the host.
 ///
-/// Every function submits from the caller's thread and does not wait for the work, except where it says so. It may be
-/// called from any thread; for one stream the core never calls two of the submitting functions at once, which are all but
-/// [`flush`](Self::flush), [`query`](Self::query) and [`synchronize`](Self::synchronize). An error is a
-/// refusal, after which the queue goes on as if it had not been asked. What fails later is reported by the
-/// [`EventDriver`]s behind it, [`query`](Self::query) and [`synchronize`](Self::synchronize), once or each time; if the
-/// device cannot go on, as [`BackendError::lost`]. A driver need not skip what is behind a failure.
+/// Every function submits from the caller's thread and does not wait for the work, unless it says that it blocks. The
+/// core calls them from any thread, but for one stream it never calls two of the submitting functions at the same time.
+/// Those are all but [`flush`](Self::flush), [`query`](Self::query) and [`synchronize`](Self::synchronize).
 ///
-/// The core keeps all memory alive that queued work touches, until an event behind it [is over](EventDriver::is_over),
-/// [`query`](Self::query) returns that all work is done, or [`synchronize`](Self::synchronize) succeeds. Host calls, events
-/// of other backends and copies that the device has no way for never reach a driver: the core does them in their place in
-/// the order.
+/// An error of a submitting function is a refusal: the queue continues as if the call had not happened. A later failure
+/// is the error of the [`EventDriver`]s behind it, of [`query`](Self::query) and of [`synchronize`](Self::synchronize),
+/// once or every time. It is [`BackendError::lost`] if the device cannot continue. A driver need not skip work behind a
+/// failure.
+///
+/// The core keeps all memory of queued work alive until an event behind it [is over](EventDriver::is_over),
+/// [`query`](Self::query) returns `true`, or [`synchronize`](Self::synchronize) succeeds. Host calls, events of other
+/// backends and copies that the device cannot make never reach a driver: the core does them, in order.
 pub trait StreamDriver: Send + Sync {
-    /// The handle that kernels get of the queue, to submit native work to it:
+    /// The native handle of the queue, to which kernels submit native work:
     /// [`Launch::stream_as`](crate::backend::Launch::stream_as) downcasts it. By default there is none.
     ///
-    /// It is a type beside the one that implements this trait: see [Soundness](crate::backend::DeviceDriver#soundness).
+    /// Its type is not the one that implements this trait: see [Soundness](crate::backend::DeviceDriver#soundness).
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// Copies from the host to the device. The bytes of `source` neither move nor change until the work is done.
+    /// Submits a copy from the host to the device. The bytes of `source` neither move nor change until the work is done.
     ///
     /// # Errors
     ///
-    /// When it cannot be submitted.
+    /// If the driver cannot submit the work.
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError>;
 
-    /// Copies from the device to the host, and finishes `completion` with `destination` when it is done, from any
-    /// thread, perhaps later than [`synchronize`](Self::synchronize) returns. One that is never finished becomes an error
-    /// when the device is lost or closed, and one that is finished with a buffer of another length an error of the work.
+    /// Submits a copy from the device to the host. When it is done, the driver finishes `completion` with `destination`.
     ///
-    /// The bytes of a [`HostBuffer`] stay where they are when it is moved. After a failure that leaves the device writing
-    /// to them, a driver has to leak it.
+    /// The driver may finish it on any thread, and later than [`synchronize`](Self::synchronize) returns. A completion
+    /// that the driver never finishes becomes an error when the device is lost or closed. A buffer of another length is an
+    /// error of the work.
+    ///
+    /// The bytes of a [`HostBuffer`] stay in place when it moves. After a failure that leaves the device writing to them,
+    /// a driver must leak the buffer.
     ///
     /// # Errors
     ///
-    /// When it cannot be submitted.
+    /// If the driver cannot submit the work.
     fn read(
         &self,
         source: &Span,
@@ -51,14 +54,14 @@ pub trait StreamDriver: Send + Sync {
         completion: Completion,
     ) -> Result<(), BackendError>;
 
-    /// Copies within the device.
+    /// Submits a copy within the device.
     ///
     /// # Errors
     ///
-    /// When it cannot be submitted.
+    /// If the driver cannot submit the work.
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError>;
 
-    /// Fills with a pattern that is repeated to the end.
+    /// Submits a fill with a pattern, repeated to the end.
     ///
     /// # Errors
     ///
@@ -68,7 +71,7 @@ pub trait StreamDriver: Send + Sync {
         Err(BackendError::unsupported("filling"))
     }
 
-    /// Copies from another device of the same backend, in the order of this stream.
+    /// Submits a copy from another device of the same backend, in the order of this stream.
     ///
     /// # Errors
     ///
@@ -78,51 +81,52 @@ pub trait StreamDriver: Send + Sync {
         Err(BackendError::unsupported("copying from a peer"))
     }
 
-    /// An event that is done when all work submitted before it is.
+    /// Records an event, which is done when all work that was submitted before it is done.
     ///
     /// # Errors
     ///
-    /// When it cannot be submitted.
+    /// If the driver cannot record the event.
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError>;
 
-    /// Holds later work back until an event is done that a stream of this backend has recorded.
+    /// Makes later work wait until an event is done. A stream of this backend has recorded the event.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`], which is the default, makes the core hold it back.
+    /// [`BackendError::unsupported`], which is the default, makes the core wait for the event before it submits more.
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let _ = event;
         Err(BackendError::unsupported("waiting for an event"))
     }
 
-    /// A kernel has returned that was given this stream, and may have submitted native work to it, whatever its outcome. By
-    /// default nothing: it is for a driver that counts what is submitted, to answer [`query`](Self::query).
+    /// Notes that a kernel with access to this stream has returned. It may have submitted native work, whatever its result.
+    ///
+    /// The default does nothing. A driver that counts submitted work for [`query`](Self::query) implements it.
     fn launched(&self) {}
 
-    /// Sees to it that what was submitted begins without further calls. The core calls it before anything that waits,
-    /// and after every event and read. By default nothing.
+    /// Ensures that submitted work begins without further calls. The core calls it before every wait, and after every
+    /// event and read. The default does nothing.
     ///
     /// # Errors
     ///
-    /// As those of the work.
+    /// The error of work that the driver submits here; it becomes the stream's failure.
     fn flush(&self) -> Result<(), BackendError> {
         Ok(())
     }
 
-    /// Whether all work is done that was submitted before the call. Does not wait. A driver that cannot say so now returns
+    /// Whether all work that was submitted before the call is done. Does not wait. A driver that does not know returns
     /// `false`.
     ///
     /// The core calls it for [`Stream::query`](crate::Stream::query), and when it looks for memory to release.
     ///
     /// # Errors
     ///
-    /// That of work that failed: it becomes the stream's failure.
+    /// The error of work that failed; it becomes the stream's failure.
     fn query(&self) -> Result<bool, BackendError>;
 
-    /// Waits until all work is done that was submitted before the call.
+    /// Waits until all work that was submitted before the call is done. Blocks.
     ///
     /// # Errors
     ///
-    /// That of work that failed.
+    /// The error of work that failed; it becomes the stream's failure.
     fn synchronize(&self) -> Result<(), BackendError>;
 }

@@ -1,8 +1,7 @@
-//! Windows: how the bytes of a [`HostMemory`] are reached, so that no two threads touch a byte at once.
+//! Windows: locked access to the bytes of a [`HostMemory`], so that no thread writes to a byte that another one uses.
 //!
-//! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation are opened
-//! together: for each memory at one go, and the memories in the order of their addresses, so that no two operations
-//! wait for each other.
+//! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation open together: those
+//! of one memory in one step, and the memories in the order of their addresses, so that no two operations deadlock.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,13 +12,13 @@ use crate::backend::range_lock::{Request, overlap};
 use crate::backend::{BackendError, HostMemory};
 use crate::sync::MutexGuard;
 
-/// Opens all windows of one operation: some to read from and some to write to, of any memories. Blocks until none
-/// of another operation is in the way, unless this thread has windows open already.
+/// Opens all windows of one operation: some to read from and some to write to, of any memories. Blocks until no window
+/// of another operation conflicts, unless this thread already has windows open.
 ///
 /// # Errors
 ///
-/// [`BackendError::invalid`] if a range lies outside of its memory, if one that is written to overlaps another of the
-/// operation, or if this thread has windows open already and another window is in the way: none is opened then.
+/// [`BackendError::invalid`] if a range lies outside of its memory, if a range to write to overlaps another one of the
+/// operation, or if this thread already has windows open and another window conflicts. It then opens none.
 pub fn open_windows<'a, const R: usize, const W: usize>(
     reads: [(&'a HostMemory, Range<usize>); R],
     writes: [(&'a HostMemory, Range<usize>); W],
@@ -55,7 +54,7 @@ pub fn open_windows<'a, const R: usize, const W: usize>(
         number,
         stays: PhantomData,
     });
-    let mut next = || windows.next().expect("there are as many as are asked for");
+    let mut next = || windows.next().expect("one window for each request");
     Ok((std::array::from_fn(|_| next()), std::array::from_fn(|_| WindowMut(next()))))
 }
 
@@ -69,7 +68,7 @@ fn check(wanted: &[Request<&HostMemory>]) -> Result<(), BackendError> {
         let (range, len) = (&one.range, one.memory.len());
         if range.start > range.end || range.end > len {
             return Err(BackendError::invalid(format!(
-                "bytes {range:?} are not inside of a memory of {len} bytes"
+                "bytes {range:?} are outside of a memory of {len} bytes"
             )));
         }
         let conflicts = |other: &&Request<&HostMemory>| {
@@ -86,16 +85,16 @@ fn check(wanted: &[Request<&HostMemory>]) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Bytes of a [`HostMemory`] to read from, until it is dropped. It stays on its thread.
+/// Bytes of a [`HostMemory`] to read from. The drop closes the window. It cannot be sent to another thread.
 pub struct Window<'a> {
     memory: &'a HostMemory,
     range: Range<usize>,
     number: u64,
-    /// Not `Send`: it is counted among those of its thread. Others may look into it.
+    /// Not `Send`, as each thread counts its open windows, but `Sync`: other threads may read the bytes.
     stays: PhantomData<MutexGuard<'a, ()>>,
 }
 
-/// Bytes of a [`HostMemory`] to write to, until it is dropped. It stays on its thread.
+/// Bytes of a [`HostMemory`] to write to. The drop closes the window. It cannot be sent to another thread.
 pub struct WindowMut<'a>(Window<'a>);
 
 impl Window<'_> {
@@ -125,8 +124,8 @@ impl Deref for WindowMut<'_> {
 
 impl DerefMut for WindowMut<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this window is open,
-        // which writes, no other is open on any of them.
+        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this window, which
+        // writes, is open, no other window is open on any of them.
         unsafe { std::slice::from_raw_parts_mut(self.0.start(), self.0.range.len()) }
     }
 }
@@ -134,7 +133,7 @@ impl DerefMut for WindowMut<'_> {
 impl Drop for Window<'_> {
     fn drop(&mut self) {
         self.memory.windows.unlock(self.number);
-        // While a thread ends, the count may be gone.
+        // While a thread ends, its count may be destroyed.
         let _ = OPEN.try_with(|open| open.set(open.get() - 1));
     }
 }
@@ -159,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs on a thread of its own, so that windows that wait for each other are a failure and do not take for ever.
+    /// Runs on a separate thread, so that a deadlock fails the test instead of blocking it forever.
     fn ends(run: impl FnOnce() + Send + 'static) {
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || {
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_its_range_and_nothing_else() {
+    fn a_window_gives_access_to_its_range_only() {
         ends(|| {
             let memory = HostMemory::zeroed(6).unwrap();
             memory.write(0..6).unwrap().copy_from_slice(b"abcdef");
@@ -211,7 +210,7 @@ mod tests {
         }
         assert_eq!(
             memory.read(2..9).unwrap_err().to_string(),
-            "bytes 2..9 are not inside of a memory of 4 bytes"
+            "bytes 2..9 are outside of a memory of 4 bytes"
         );
     }
 
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_nest_where_nobody_is_in_the_way_and_never_wait() {
+    fn windows_nest_where_none_conflicts_and_never_wait() {
         ends(|| {
             let (memory, other) = (HostMemory::zeroed(8).unwrap(), HostMemory::zeroed(8).unwrap());
             let window = memory.read(0..4).unwrap();
@@ -236,9 +235,9 @@ mod tests {
                 (memory.read(2..6).unwrap(), memory.write(6..8).unwrap(), other.write(0..8).unwrap());
             assert_eq!((memory.window_count(), other.window_count()), (3, 1));
             for error in [memory.write(0..4).unwrap_err(), other.read(0..1).err().unwrap()] {
-                assert!(error.to_string().contains("does not wait for one on"), "{error}");
+                assert!(error.to_string().contains("cannot open a window on bytes"), "{error}");
             }
-            // All or none: the memory that comes first is not left locked.
+            // The failed call opens none: it must not leave the first memory locked.
             for (free, taken) in [(4..6, 0..1), (0..1, 4..6)] {
                 drop(open_windows([(&memory, free)], [(&other, taken)]).err().unwrap());
             }
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_does_not_get_in_beside_a_window_that_was_nested_meanwhile() {
+    fn a_waiting_writer_also_waits_for_a_window_that_was_nested_since() {
         ends(|| {
             let memory = HostMemory::zeroed(8).unwrap();
             std::thread::scope(|scope| {
@@ -258,7 +257,7 @@ mod tests {
                 while memory.window_count() < 2 {
                     std::thread::yield_now();
                 }
-                // It goes before the writer, which would wait for this thread.
+                // It overtakes the writer, which waits for this thread: waiting for the writer would deadlock.
                 let nested = memory.read(0..8).unwrap();
                 drop(outer);
                 std::thread::sleep(Duration::from_millis(20));
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_to_write_is_not_overtaken_by_those_who_read() {
+    fn readers_do_not_overtake_a_waiting_writer() {
         ends(|| {
             let memory = HostMemory::zeroed(8).unwrap();
             std::thread::scope(|scope| {
@@ -321,9 +320,9 @@ mod tests {
         });
     }
 
-    /// Each thread fills windows with its own number and looks whether anything else comes into them.
+    /// Each thread fills windows with its own number, and checks that no other thread changes the bytes.
     #[test]
-    fn no_two_threads_are_in_the_same_bytes_if_one_writes() {
+    fn no_two_threads_access_the_same_bytes_if_one_writes() {
         const LEN: usize = 64;
         ends(|| {
             let memories = [HostMemory::zeroed(LEN).unwrap(), HostMemory::zeroed(LEN).unwrap()];
@@ -340,7 +339,7 @@ mod tests {
                         let start = random(LEN);
                         (&memories[random(2)], start..start + random(LEN - start + 1))
                     };
-                    // Now and then the two overlap in one memory, and are refused.
+                    // Sometimes the two overlap in one memory, which is an error.
                     let Ok(([read], [mut written])) = open_windows([range()], [range()]) else { continue };
                     let before = read.to_vec();
                     written.fill(own);

@@ -1,15 +1,15 @@
-//! Bytes from the allocator, without ending the process when there are not enough.
+//! Zeroed bytes from the allocator. Too few of them are an error, and do not end the process.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use crate::backend::BackendError;
 
-/// What every block is aligned to: as much as any number needs. For more, std's allocator on unix writes the zeros
+/// The alignment of every block, enough for any number. With a larger one, std's allocator on unix writes the zeros
 /// itself, which takes pages that may never be used.
 const ALIGNMENT: usize = 16;
 
-/// Zeroed bytes of the host, which it owns.
+/// A block of zeroed bytes of the host. It owns them.
 ///
 /// `Vec::try_reserve` would leave the zeros to be written, which takes pages that may never be used and, where memory
 /// is overcommitted, may end the process.
@@ -18,7 +18,7 @@ pub(crate) struct ZeroedBytes {
     len: usize,
 }
 
-// SAFETY: it owns its bytes, and hands them out by the rules of references.
+// SAFETY: it owns its bytes, and gives access to them by the rules of references.
 unsafe impl Send for ZeroedBytes {}
 // SAFETY: a shared reference gives shared access to the bytes, and nothing else.
 unsafe impl Sync for ZeroedBytes {}
@@ -26,7 +26,7 @@ unsafe impl Sync for ZeroedBytes {}
 impl ZeroedBytes {
     pub(crate) fn new(len: usize) -> Result<Self, BackendError> {
         let start = match layout(len) {
-            // No memory: any address that is aligned will do.
+            // An empty block takes no memory: any aligned address is valid.
             Some(layout) if layout.size() == 0 => Some(NonNull::<u128>::dangling().cast()),
             // SAFETY: the layout's size is not zero.
             Some(layout) => NonNull::new(unsafe { alloc_zeroed(layout) }),
@@ -36,7 +36,7 @@ impl ZeroedBytes {
         Ok(Self { start, len })
     }
 
-    /// The bytes, for an owner that keeps to itself and reaches them by other ways than by references to it.
+    /// The address of the bytes, for an owner that accesses them by pointer and never by references to this value.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -52,7 +52,7 @@ impl ZeroedBytes {
     }
 }
 
-/// What the bytes are taken from the allocator by; `None` if no machine can address that many.
+/// The layout of a block; `None` if no machine can address that many bytes.
 fn layout(len: usize) -> Option<Layout> {
     Layout::from_size_align(len, ALIGNMENT).ok()
 }
@@ -60,7 +60,7 @@ fn layout(len: usize) -> Option<Layout> {
 impl Drop for ZeroedBytes {
     fn drop(&mut self) {
         if let Some(layout) = layout(self.len).filter(|layout| layout.size() > 0) {
-            // SAFETY: `zeroed` took the bytes with this layout.
+            // SAFETY: `new` allocated the bytes with this layout.
             unsafe { dealloc(self.start.as_ptr(), layout) };
         }
     }
@@ -72,7 +72,7 @@ mod tests {
     use crate::backend::BackendErrorKind;
 
     #[test]
-    fn a_block_is_zero_aligned_and_of_the_length_asked_for() {
+    fn a_block_is_zero_aligned_and_of_the_requested_length() {
         for len in [0, 1, 63, 4097] {
             let mut block = ZeroedBytes::new(len).unwrap();
             assert_eq!(block.as_slice(), vec![0; len]);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri ends where the allocator says no")]
-    fn more_than_there_can_be_is_out_of_memory() {
+    fn more_than_can_be_addressed_is_out_of_memory() {
         for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
             let error = ZeroedBytes::new(len).err().unwrap();
             assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: len as u64, free: None });
