@@ -152,8 +152,8 @@ fn times_are_of_events_that_have_one_and_of_one_device() {
         (timed(&here), timed(&here), here.record().unwrap(), timed(&there));
     assert!(start.is_timed() && !untimed.is_timed());
     for (from, to, part) in [
-        (&untimed, &end, "the first event has no time"),
-        (&start, &untimed, "the second event has no time"),
+        (&untimed, &end, "the first event has no timestamp"),
+        (&start, &untimed, "the second event has no timestamp"),
         (&start, &elsewhere, "two devices, `openreg:0` and `openreg:1`"),
     ] {
         let error = to.elapsed_since(from).unwrap_err();

@@ -1,8 +1,8 @@
-//! Which threads may not use devices at the moment, because code of others runs on them.
+//! Which threads may not use devices at the moment, because they run foreign code.
 //!
-//! That is so within a host call, a kernel, native code, a logger and a waker. The rule is CUDA's, whose host functions may call
-//! nothing of it, and it is kept for every device: a host call that waits for a stream can be the one that the stream waits for.
-//! Memory that is dropped there is freed later.
+//! That is foreign code in a host call, a kernel, native code, a logger or a waker. CUDA has this rule for its host functions,
+//! and the core applies it to every device: a host call that waits for a stream can deadlock with it. Memory that such code
+//! drops is freed later.
 
 use std::cell::Cell;
 
@@ -14,12 +14,11 @@ thread_local! {
 }
 
 /// Whether this thread may not use devices now.
-#[inline]
 pub(crate) fn is_forbidden() -> bool {
     FORBIDDEN.with(Cell::get)
 }
 
-/// Runs code of others that may not use devices.
+/// Runs foreign code, which may not use devices.
 pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
     struct Restore(bool);
 
@@ -33,14 +32,13 @@ pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Makes this thread one that does the work of a stream. What is dropped on it may not wait for streams, as its own can be
-/// among them.
+/// Marks this thread as the thread of a stream. A value that is dropped on it must not wait for a stream, which could be
+/// its own.
 pub(crate) fn enter_stream_thread() {
     STREAM_THREAD.with(|is| is.set(true));
 }
 
-/// Whether this thread does the work of a stream.
-#[inline]
+/// Whether this thread is the thread of a stream.
 pub(crate) fn is_stream_thread() -> bool {
     STREAM_THREAD.with(Cell::get)
 }

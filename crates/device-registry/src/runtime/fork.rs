@@ -1,9 +1,8 @@
 //! Which process this is: devices do not survive `fork`.
 //!
-//! A child of `fork` has the parent's memory and one of its threads. Drivers, their threads and any lock that another
-//! thread held are half there, so that a call into them may hang for ever. The core notices by a number that each fork
-//! raises in the child, and answers with an error instead. Asking the system for the process at each call would cost
-//! more than the calls themselves.
+//! A child of `fork` has the parent's memory and only one of its threads. Drivers lack their threads, and a lock that
+//! another thread held is never released, so a call into a driver may hang forever. The core counts forks in the child
+//! and returns an error instead. Querying the system for the process at each call would cost more than the calls.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,22 +13,21 @@ use crate::backend::Backend;
 use crate::device::Device;
 use crate::error::DeviceError;
 
-/// How many forks lie between this process and the one in which a backend was first used.
+/// The number of forks between this process and the one in which a backend was first used.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A process, as far as forks tell it from its parent.
+/// A process, identified by the number of forks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// This one. From the first call on forks are counted.
+    /// The current process. The first call starts to count forks.
     pub(crate) fn current() -> Self {
         count_forks();
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is still that process, and not a child of it by `fork`.
-    #[inline]
+    /// Whether this is the current process. In a child of `fork`, the parent's value is not.
     pub(crate) fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
@@ -41,7 +39,7 @@ fn count_forks() {
     use std::sync::Once;
 
     unsafe extern "C" {
-        // Of POSIX; every libc that std links on unix has it.
+        // A function of POSIX, in every libc that std links on unix.
         fn pthread_atfork(
             prepare: Option<extern "C" fn()>,
             parent: Option<extern "C" fn()>,
@@ -55,21 +53,21 @@ fn count_forks() {
 
     static COUNTING: Once = Once::new();
     COUNTING.call_once(|| {
-        // SAFETY: the declaration is that of POSIX. The function only adds to an atomic number, which is allowed in a
-        // child of `fork`, and it is never unloaded: plugins of Rust are linked.
+        // SAFETY: the declaration matches POSIX. `in_child` only adds to an atomic number, which a child of `fork` may do.
+        // It is never unloaded, as plugins of Rust are linked.
         if unsafe { pthread_atfork(None, None, Some(in_child)) } != 0 {
-            log::warn!("forks cannot be noticed: a child must not use a device that its parent has used");
+            log::warn!("cannot detect forks: a child must not use a device that its parent has used");
         }
     });
 }
 
-/// There is no `fork`.
+/// Does nothing: the target has no `fork`.
 #[cfg(any(not(unix), miri))]
 fn count_forks() {}
 
-/// One value for each process in a line of forks: no lock in it is one that a thread of the parent may have held.
+/// One value for each process in a chain of forks, so that no process waits for a lock that a thread of its parent held.
 ///
-/// There are eight, taken in turn, so that a process shares one with an ancestor eight forks back.
+/// Eight values serve in turn: a process shares one with its ancestor eight forks back.
 pub(crate) struct PerProcess<T>([T; 8]);
 
 impl<T> PerProcess<T> {
@@ -77,7 +75,7 @@ impl<T> PerProcess<T> {
         Self(values)
     }
 
-    /// That of this process.
+    /// The value of the current process.
     pub(crate) fn current(&self) -> &T {
         self.of(Process::current())
     }
@@ -87,7 +85,7 @@ impl<T> PerProcess<T> {
     }
 }
 
-/// A backend that a process has loaded, in a list that only grows and is read without a lock.
+/// A backend that a process has loaded, in a list that only grows. Reading it takes no lock.
 struct Loaded {
     backend: Entry<dyn Backend>,
     process: Process,
@@ -98,11 +96,11 @@ type Link = OnceLock<Box<Loaded>>;
 
 static LOADED: PerProcess<Link> = PerProcess::new([const { OnceLock::new() }; 8]);
 
-/// Refuses a backend that was loaded by an ancestor of this process. Remembers the one that is loaded here.
+/// Refuses a backend that an ancestor of this process has loaded. Records the backend as loaded by this process.
 pub(crate) fn check(backend: Entry<dyn Backend>) -> Result<(), DeviceError> {
     let current = Process::current();
     let is_forked = |loaded: &Loaded| loaded.backend == backend && loaded.process != current;
-    // Only a fork has ancestors. Their lists are looked at and never waited for.
+    // Only a fork has ancestors. Reading their lists never waits, even if a thread of theirs was adding an entry.
     if current != Process(0) && LOADED.0.iter().any(|list| entries(list).any(is_forked)) {
         return Err(DeviceError::Forked { device: Device::of_backend(backend, None) });
     }

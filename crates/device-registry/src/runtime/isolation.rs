@@ -1,4 +1,4 @@
-//! Calls into code of others: a panic in it becomes an error, or a line in the log, and goes no further.
+//! Calls into foreign code: a panic in it becomes an error, or a line in the log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,15 +9,14 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::device_use;
 
-/// Runs a backend's code. Every call into a backend goes through here, so that one that panics harms only the
-/// call. (With `panic = "abort"` nothing can be caught, and the program ends.)
-#[inline]
+/// Runs a backend's code. Every call into a backend goes through this function, so that a panic fails that call only.
+/// (With `panic = "abort"` it catches nothing, and the program ends.)
 pub(crate) fn isolated<T>(
     device: Device,
     call: &'static str,
     run: impl FnOnce() -> Result<T, BackendError>,
 ) -> Result<T, DeviceError> {
-    // No state of the core's can be seen half changed: the closures only borrow.
+    // Unwind-safe: the closures only borrow the core's state, and leave none of it half changed.
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
         Err(panic) => Err(panicked(device, call, &panic_message(panic))),
@@ -29,7 +28,7 @@ pub(crate) fn panicked(device: Device, call: &'static str, message: &str) -> Dev
     DeviceError::Call { device, call, error }
 }
 
-/// Drops what a backend or a user made, whose `drop` may panic, where nobody is left to take an error.
+/// Drops a value of a backend or a program, where no caller can get an error. Logs a panic of its `drop`.
 pub(crate) fn drop_isolated<T>(device: Device, value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         let message = panic_message(panic);
@@ -37,11 +36,11 @@ pub(crate) fn drop_isolated<T>(device: Device, value: T) {
     }
 }
 
-/// Writes to the log. A logger is a program's code: it may panic, which is caught, and it may not use devices, whose locks
-/// the caller may hold. It comes last, after all that others wait for.
+/// Writes to the log. A logger is foreign code: a panic in it is caught, and it may not use devices, whose locks the caller
+/// may hold. Call it last, since a slow logger would delay every waiting thread.
 pub(crate) fn log_isolated(log: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| device_use::forbid(log))) {
-        // To drop it may panic again, and there is no other way to report it.
+        // Its drop could panic again, and no other way to report it is left.
         std::mem::forget(panic);
     }
 }

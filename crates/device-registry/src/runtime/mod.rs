@@ -1,8 +1,8 @@
-//! The private machinery: open devices, their queues, and calls into drivers that are not trusted.
+//! The private machinery: open devices, their queues, and isolated calls into drivers.
 
 pub(crate) mod deferred;
 pub(crate) mod device_use;
-// The system tells a process that it is a fork.
+// A callback of the system counts forks.
 #[allow(unsafe_code)]
 pub(crate) mod fork;
 pub(crate) mod isolation;

@@ -1,5 +1,5 @@
-//! One piece of work of a stream, and the two ways to do it: by a driver's functions that block, one after the other,
-//! or by a queue of the driver's own.
+//! One piece of work of a stream, and the two ways to do it: by blocking calls to a driver, one after the other, or in a
+//! queue of the driver.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::runtime::queue::Keep;
 use crate::runtime::transfer::is_unsupported;
 use crate::runtime::{device_use, transfer};
 
-/// A piece of work that was checked. It owns all that it touches.
+/// A piece of work whose arguments are checked. It owns everything that it uses.
 pub(crate) enum Operation {
     Write { source: Arc<HostBuffer>, destination: Span },
     Read { source: Span, destination: HostBuffer, read: QueuedRead },
@@ -31,9 +31,9 @@ pub(crate) enum Operation {
     Wait(Arc<Point>),
 }
 
-/// Both ends of a read: one for the thread that waits, one for the driver that does it.
+/// Both ends of a read: one for the waiting thread, one for the driver that does it.
 ///
-/// Dropped before it is done, it becomes an error at the waiting end.
+/// If it is dropped before it is done, the waiting end gets an error.
 pub(crate) struct QueuedRead {
     outcome: Arc<Outcome>,
     completion: Completion,
@@ -49,7 +49,7 @@ impl QueuedRead {
         &self.outcome
     }
 
-    /// Finishes it in the place of a driver.
+    /// Finishes the read instead of a driver.
     fn finish(self, result: Result<HostBuffer, DeviceError>) {
         self.outcome.set(result);
         self.completion.disarm();
@@ -59,7 +59,7 @@ impl QueuedRead {
 pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send>;
 
 impl Operation {
-    /// What is done, as errors say it.
+    /// The name of the work in errors.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Write { .. } => "write",
@@ -73,24 +73,24 @@ impl Operation {
         }
     }
 
-    /// Does not do it, because earlier work failed. What it would have returned is that error.
+    /// Skips the work, because earlier work failed with `error`. Its reads and events return that error.
     pub(crate) fn skip(self, device: Device, error: DeviceError) {
         match self {
             Self::Read { read, .. } => read.finish(Err(error)),
             Self::Record { event, .. } => event.fail(error),
-            // A closure of a user's, whose values may have a `drop` that panics.
+            // A program's closure may own a value whose `drop` panics.
             other => drop_isolated(device, other),
         }
     }
 
-    /// Does it by functions that block. When it returns, it holds nothing any more.
+    /// Does the work by blocking calls. It releases everything that it owns before it returns.
     pub(crate) fn perform(self, device: &'static OpenDevice) -> Result<(), DeviceError> {
         match self {
             Self::Write { source, destination } => {
                 device.call("write", |driver| driver.write(&destination, &source))
             }
             Self::Read { source, mut destination, read } => {
-                // From here on somebody is told, whatever becomes of it.
+                // From here on a failure is the queue's failure, and is reported in any case.
                 read.outcome.accept()?;
                 let result = device.call("read", |driver| driver.read(&source, &mut destination));
                 drop(source);
@@ -103,7 +103,7 @@ impl Operation {
             Self::Launch { spans, kernel } => {
                 let mut kept = Vec::new();
                 let launched = launch(device, &spans, kernel, None, &mut kept);
-                // A user's values, whose `drop` may wait for the stream that this thread works for.
+                // A program's values: their `drop` could wait for this thread's own stream.
                 device_use::forbid(|| drop_isolated(device.device(), kept));
                 launched
             }
@@ -115,8 +115,8 @@ impl Operation {
         }
     }
 
-    /// Whether a driver's queue may have a way to do it, so that it can be submitted at once. Where that turns out to be
-    /// wrong, [`submit`](Self::submit) gives it back.
+    /// Whether a driver's queue may be able to do the work, so that it can be submitted at once. If the queue turns out
+    /// not to be able to, [`submit`](Self::submit) returns the work.
     pub(crate) fn is_submittable(&self, device: &'static OpenDevice) -> bool {
         match self {
             Self::Call(_) => false,
@@ -129,11 +129,11 @@ impl Operation {
         }
     }
 
-    /// Submits it to a driver's queue. Returns the work itself if only the host can do it, once all that was submitted
-    /// before is done.
+    /// Submits the work to a driver's queue. Returns the work itself if only the host can do it, after all work that was
+    /// submitted before.
     ///
-    /// `keep` gets what has to stay alive until the queue is done with it, whatever the outcome: work that is refused
-    /// in its middle may have begun.
+    /// `keep` gets all values that must stay alive until the queue has finished, even after an error: a part of refused
+    /// work may have begun.
     pub(crate) fn submit(
         self,
         device: &'static OpenDevice,
@@ -220,7 +220,7 @@ impl Operation {
     }
 }
 
-/// A fill by a part that is written and doubled by copies.
+/// Submits a fill as a write of its first part and copies that double it.
 fn submit_fill(
     device: &'static OpenDevice,
     stream: &dyn StreamDriver,
@@ -262,7 +262,7 @@ fn launch(
 ) -> Result<(), DeviceError> {
     device.call_in_turn("launch", |driver| {
         let launch = Launch::new(device.device(), spans, driver, stream);
-        // A panic is the kernel's, and what it has kept may be in use all the same.
+        // Native work that a kernel submitted before it panicked may still use the values that it has kept.
         let launched = catch_unwind(AssertUnwindSafe(|| device_use::forbid(|| kernel(&launch))));
         keep.extend(launch.into_kept().into_iter().map(Keep::Value));
         if let Some(stream) = stream {

@@ -1,4 +1,4 @@
-//! What queued work returns, shared by the thread that waits for it and the driver or worker that does it.
+//! The result of queued work, shared by the waiting thread and the driver or worker that does the work.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,11 +19,11 @@ use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
 /// The result of one piece of queued work, from its submission until it is taken.
 pub(crate) struct Outcome {
     device: &'static OpenDevice,
-    /// The queue whose failure the work's failure is. A dropped stream's queue may be freed first.
+    /// The queue that fails if the work fails. The queue of a dropped stream may be freed first.
     queue: Weak<Queue>,
-    /// What is done, as errors say it.
+    /// The name of the work in errors.
     call: &'static str,
-    /// How many bytes the work returns.
+    /// The number of bytes that the work returns.
     len: usize,
     state: Mutex<State>,
     known: Condvar,
@@ -39,19 +39,19 @@ struct State {
 enum Slot {
     Empty,
     Full(Result<HostBuffer, DeviceError>),
-    /// Returned to the caller already.
+    /// The caller already has the result.
     Taken,
 }
 
 enum Submission {
-    /// The driver has not accepted or refused the work yet. A failure during that time is its refusal.
+    /// The driver has not accepted or refused the work yet. A failure during that time is a refusal.
     UnderWay { failure: Option<DeviceError> },
-    /// It is work of a queue, and its failure is that queue's failure.
+    /// The work belongs to a queue, and its failure is that queue's failure.
     Accepted,
 }
 
 impl Outcome {
-    /// The outcome of work on a queue that is to return `len` bytes.
+    /// The outcome of queued work that returns `len` bytes.
     pub(crate) fn of_work(
         device: &'static OpenDevice,
         queue: &Arc<Queue>,
@@ -83,7 +83,7 @@ impl Outcome {
         self.device
     }
 
-    /// Sets the result, unless there is one.
+    /// Sets the result, unless it is already set.
     pub(crate) fn set(&self, result: Result<HostBuffer, DeviceError>) {
         let mut state = lock(&self.state);
         if !matches!(state.result, Slot::Empty) {
@@ -98,8 +98,8 @@ impl Outcome {
     /// Sets a failure that a driver reports. If the work is a queue's, `fail_queue` fails the queue under the same lock: a
     /// thread that sees the result finds the queue failed.
     ///
-    /// Work that is `dropped` while its submission is under way gets no result yet: a driver drops what it refuses, and
-    /// returns the reason itself.
+    /// Work that is `dropped` while its submission is under way gets no result yet: a driver drops work that it refuses,
+    /// and then returns the reason.
     fn fail(&self, error: &DeviceError, dropped: bool, fail_queue: impl FnOnce()) {
         let mut state = lock(&self.state);
         if !matches!(state.result, Slot::Empty) {
@@ -126,7 +126,7 @@ impl Outcome {
             self.known.notify_all();
         }
         if let Some(waker) = waker {
-            // An executor's code, on a thread that may be a driver's, and that the task may wait for.
+            // A waker is an executor's code. This may be a thread of the driver, for which the task could wait.
             let wake = AssertUnwindSafe(|| device_use::forbid(|| waker.wake()));
             if catch_unwind(wake).is_err() {
                 log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
@@ -149,13 +149,13 @@ impl Outcome {
 
     /// Whether waiting returns at once.
     pub(crate) fn is_known(&self) -> bool {
-        // Before the lock, which a thread may have held that the fork does not have.
+        // Before the lock: in a fork, a thread that does not exist there may hold it.
         !self.device.is_of_this_process() || !matches!(lock(&self.state).result, Slot::Empty)
     }
 
     /// Waits for the result and takes it.
     pub(crate) fn wait(&self) -> Result<HostBuffer, DeviceError> {
-        // Before the lock, which in a fork may be that of a thread that is not there.
+        // Before the lock: in a fork, a thread that does not exist there may hold it.
         self.device.check_process()?;
         if !self.is_known() {
             self.device.check_thread("wait")?;
@@ -168,7 +168,7 @@ impl Outcome {
         self.take(&mut state)
     }
 
-    /// Waits for the result, at most for `timeout`, and takes it; `None` when the time is over.
+    /// Waits for the result, at most for `timeout`, and takes it; `None` after the timeout.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> Option<Result<HostBuffer, DeviceError>> {
         let start = Instant::now();
         if self.device.check_thread("wait").is_err() {
@@ -183,12 +183,12 @@ impl Outcome {
         Some(self.take(&mut state))
     }
 
-    /// Takes the result, or has the task woken when there is one.
+    /// Takes the result, or registers the task to be woken when it is known.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<HostBuffer, DeviceError>> {
         if let Err(error) = self.device.check_process() {
             return Poll::Ready(Err(error));
         }
-        // An executor's code clones and drops wakers, so both happen without the lock.
+        // An executor's code clones and drops wakers. Under the lock, it could deadlock.
         let waker = context.waker().clone();
         let mut state = lock(&self.state);
         if !matches!(state.result, Slot::Empty) {
@@ -200,25 +200,25 @@ impl Outcome {
         Poll::Pending
     }
 
-    /// Takes the result, which is there.
+    /// Takes the result, which must be known.
     fn take(&self, state: &mut State) -> Result<HostBuffer, DeviceError> {
         match std::mem::replace(&mut state.result, Slot::Taken) {
             Slot::Full(result) => result,
             Slot::Empty | Slot::Taken => {
-                let error = BackendError::invalid("what the work returned was taken already");
+                let error = BackendError::invalid("the result of the work was already taken");
                 Err(DeviceError::Call { device: self.device.device(), call: "wait", error })
             }
         }
     }
 
-    /// What a driver reports, isolated: the thread may be the driver's own, and C code may be below it.
+    /// Finishes the work and catches panics: a driver's callback from C may call it, through which no panic may unwind.
     fn finish_isolated(self: Arc<Self>, result: Result<HostBuffer, BackendError>, dropped: bool) {
-        // All of it, with what is dropped on the way: the waiting end may be gone, and its memory be the driver's.
+        // It also isolates the drop of the result, which is a driver's memory if the waiting end was dropped.
         let device = self.device.device();
         let finish = || device_use::forbid(|| self.finish_within(result, dropped));
         if let Err(panic) = catch_unwind(AssertUnwindSafe(finish)) {
             log_isolated(|| {
-                log::error!("`{device}`: a panic while work was finished: {}", panic_message(panic));
+                log::error!("`{device}`: a panic while finishing work: {}", panic_message(panic));
             });
         }
     }
@@ -231,14 +231,14 @@ impl Outcome {
                 return;
             }
             Ok(value) => BackendError::other(format_args!(
-                "the backend returned {} bytes, and {len} were asked for",
+                "the backend returned a buffer of the wrong length: expected {len} bytes, found {}",
                 value.len()
             )),
             Err(error) => error,
         };
         device.note_loss(&error);
         let error = DeviceError::Call { device: device.device(), call: self.call, error };
-        // Dropped after the lock of the result: it may be the last handle of a dropped stream's queue.
+        // Dropped without the lock of the result: it may be the last handle of a queue, whose `drop` takes other locks.
         let queue = self.queue.upgrade();
         let dropped_stream_failed = Cell::new(false);
         self.fail(&error, dropped, || match &queue {

@@ -8,7 +8,7 @@ use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
-/// What the handles of one event share.
+/// The state that the handles of one event share.
 pub(crate) struct Point {
     device: &'static OpenDevice,
     timed: bool,
@@ -18,13 +18,13 @@ pub(crate) struct Point {
 
 #[derive(Clone)]
 enum State {
-    /// Its stream has not come to it.
+    /// The thread of its stream has not reached it.
     Queued {
         waited_for: bool,
     },
-    /// It is in a queue of the driver's.
+    /// It is in a queue of the driver.
     Submitted(Arc<dyn EventDriver>),
-    /// A stream of the core's has come to it.
+    /// The thread of its stream has reached it.
     Reached(Instant),
     Failed(DeviceError),
 }
@@ -95,15 +95,15 @@ impl Point {
     /// Waits until the work before it is done.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.device.check("synchronize an event")?;
-        match self.wait_for_its_place() {
+        match self.wait_until_processed() {
             State::Submitted(event) => self.device.call("synchronize an event", |_| event.synchronize()),
             State::Failed(error) => Err(error),
             State::Queued { .. } | State::Reached(_) => Ok(()),
         }
     }
 
-    /// Waits until its stream has come to it.
-    fn wait_for_its_place(&self) -> State {
+    /// Waits until its stream has reached, submitted or skipped it.
+    fn wait_until_processed(&self) -> State {
         let mut state = lock(&self.state);
         while let State::Queued { waited_for } = &mut *state {
             *waited_for = true;
@@ -126,23 +126,25 @@ impl Point {
         if !std::ptr::eq(device, start.device) {
             let (start, end) = (start.device.device(), self.device.device());
             return refuse(format!(
-                "the events are of two devices, `{start}` and `{end}`, whose clocks differ"
+                "expected events of one device, found events of `{start}` and `{end}`: their clocks differ"
             ));
         }
         for (event, role) in [(start, "first"), (self, "second")] {
             if !event.timed {
-                return refuse(format!("the {role} event has no time: record it with `EventOptions::timed`"));
+                return refuse(format!(
+                    "the {role} event has no timestamp; record it with `EventOptions::timed`"
+                ));
             }
         }
         start.synchronize()?;
         self.synchronize()?;
-        match (start.wait_for_its_place(), self.wait_for_its_place()) {
+        match (start.wait_until_processed(), self.wait_until_processed()) {
             (State::Submitted(from), State::Submitted(to)) => device.call(CALL, |_| to.elapsed_since(&*from)),
             (State::Reached(from), State::Reached(to)) => match to.checked_duration_since(from) {
                 Some(elapsed) => Ok(elapsed),
                 None => refuse(format!("the first event was reached {:?} after the second", from - to)),
             },
-            _ => refuse("the events are of streams of two kinds, whose clocks differ".into()),
+            _ => refuse("expected events of one kind of stream, found two kinds: their clocks differ".into()),
         }
     }
 }

@@ -1,22 +1,22 @@
-//! What is allocated on a device.
+//! Statistics of the memory that is allocated on a device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is allocated on a device through this crate, at the moment of asking.
+/// Statistics of the memory that is allocated on a device through this crate, at the time of the call.
 ///
-/// Memory of buffers that were dropped is counted as long as queued work uses it.
+/// They include the memory of dropped buffers that queued work still uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStatistics {
-    /// Bytes that were asked for and are not freed.
+    /// The number of bytes that are allocated now.
     pub allocated: u64,
-    /// The most that `allocated` has been since the device was opened.
+    /// The largest value of `allocated` since the device was opened.
     pub peak: u64,
-    /// Allocations that are not freed.
+    /// The number of allocations that are not freed.
     pub live: u64,
 }
 
-/// Counters of one device.
+/// The counters of one device.
 #[derive(Default)]
 pub(crate) struct Statistics {
     allocated: AtomicU64,
@@ -24,13 +24,12 @@ pub(crate) struct Statistics {
     live: AtomicU64,
 }
 
-// Each number is right by itself; that they were read at one moment is worth no lock.
+// Each counter is correct by itself. A consistent snapshot of all three is not worth a lock.
 
 impl Statistics {
     pub(crate) fn add(&self, len: usize) {
         let before = self.allocated.fetch_add(len as u64, Ordering::Relaxed);
-        // A backend that accepts any length may be asked for more than a number holds: then the sum is wrong, as the
-        // memory is, and adding never panics.
+        // Lengths of a backend that accepts any length may overflow the sum. It is then wrong, but adding never panics.
         let allocated = before.wrapping_add(len as u64);
         self.peak.fetch_max(allocated, Ordering::Relaxed);
         self.live.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_a_number_holds_is_added_without_a_panic() {
+    fn a_sum_that_overflows_does_not_panic() {
         let statistics = Statistics::default();
         const LEN: usize = isize::MAX as usize;
         (0..3).for_each(|_| statistics.add(LEN));

@@ -1,8 +1,8 @@
-//! The table of open devices: each is opened once, by its first use.
+//! The table of open devices. The first use of a device opens it, once.
 //!
-//! No lock is held while a backend's code runs. A backend that opens its own device inside of `open`, or two that
-//! open each other's, get an error where they would wait for ever: [`OnceLoad`] sees to that, also where the way
-//! leads through loading a backend.
+//! The core holds no lock while a backend's code runs. A backend that opens its own device inside of `open`, or two
+//! backends that open each other's, get an error instead of a deadlock. [`OnceLoad`] detects the cycle, even one that
+//! includes loading a backend.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -16,20 +16,20 @@ use crate::runtime::isolation::{isolated, log_isolated, panicked};
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::{fork, listing};
 
-/// The device, if it is open and may be used from here.
+/// The open device, if it is open. An error in a fork of the process that uses it.
 pub(crate) fn find(device: Device) -> Result<Option<&'static OpenDevice>, DeviceError> {
     fork::check(device.backend())?;
     Ok(find_cell(device.resolve()).and_then(OnceLoad::get))
 }
 
-/// The open device; opens it at the first call. Another thread that is opening it is waited for, and what becomes
-/// of that is the outcome here too. A failure is not remembered: a device that was busy may be free next time.
+/// The open device; the first call opens it. Waits for another thread that is opening it, and returns that thread's result.
+/// It does not keep a failure: a device that was busy may be free at the next call.
 pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     let device = device.resolve();
     if let Some(open) = find(device)? {
         return Ok(open);
     }
-    // Before there is a cell, so that there are no more cells than devices, whatever indices are asked for.
+    // Before the cell exists: otherwise a program that tries many invalid indices would leak a cell for each.
     listing::check_exists(device)?;
     cell(device).get_or_load(
         ("devices", &device.to_string()),
@@ -44,8 +44,8 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     let backend = listing::load(device, "open")?;
-    // First, as a driver that is open is never dropped.
-    let properties = listing::ask_properties(device, backend)?;
+    // Before the device is open: an open driver is never dropped, so an error after that would leak it.
+    let properties = listing::query_properties(device, backend)?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
     let name = properties.name.clone();
     let open = OpenDevice::new(device, driver.into_driver(), properties);
@@ -53,7 +53,7 @@ fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     Ok(open)
 }
 
-/// Lets the next use of a lost device open it afresh.
+/// Resets a lost device, so that the next use opens it again.
 pub(crate) fn reset(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
     let Some(open) = find(device)? else { return Ok(()) };
@@ -62,7 +62,7 @@ pub(crate) fn reset(device: Device) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Gives a device back, and lets the next use open it afresh.
+/// Closes a device, so that the next use opens it again.
 pub(crate) fn close(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
     let Some(open) = find(device)? else { return Ok(()) };
@@ -79,7 +79,7 @@ pub(crate) fn all() -> Vec<Device> {
     cells.iter().filter(|(_, cell)| cell.get().is_some()).map(|(&device, _)| device).collect()
 }
 
-/// Another thread may have opened it anew.
+/// Removes an open device from the table, unless another thread has already opened the device again.
 fn forget(device: Device, open: &'static OpenDevice) {
     let mut cells = CELLS.current().write().unwrap_or_else(PoisonError::into_inner);
     if cells.get(&device).and_then(|cell| cell.get()).is_some_and(|now| std::ptr::eq(now, open)) {
@@ -89,14 +89,13 @@ fn forget(device: Device, open: &'static OpenDevice) {
 
 type Cell = OnceLoad<OpenDevice, DeviceError>;
 
-/// By resolved device. A device that was reset leaves its place to another cell. The cells are leaked: what is open stays
-/// so, and drivers are not closed at exit, where the libraries under them may be gone already.
+/// The cells by resolved device. A device that is opened again after a reset has a new cell. The cells are leaked, so that
+/// no driver is dropped at exit, when its library may already be unloaded.
 static CELLS: PerProcess<Cells> = PerProcess::new([const { RwLock::new(BTreeMap::new()) }; 8]);
 
 type Cells = RwLock<BTreeMap<Device, &'static Cell>>;
 
-// Poison would mean a defect of this crate, as no backend's code runs under the lock; stopping every later call
-// would make two of it.
+// No backend's code runs under the lock, so poison would be a defect of this crate. Ignoring it keeps later calls working.
 
 fn find_cell(device: Device) -> Option<&'static Cell> {
     CELLS.current().read().unwrap_or_else(PoisonError::into_inner).get(&device).copied()
@@ -116,7 +115,7 @@ mod tests {
     use crate::testing::{device_of, fake};
 
     #[test]
-    fn a_device_is_opened_once_whatever_the_number_of_threads() {
+    fn many_threads_open_a_device_once() {
         let device = device_of("opened_once");
         let before = testing::OPENED.load(Ordering::SeqCst);
         thread::scope(|scope| {
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_to_open_is_not_remembered() {
+    fn the_next_use_tries_again_after_a_failure_to_open() {
         let device = device_of("fails_at_first");
         let error = device.open().unwrap_err();
         assert_eq!(error.to_string(), "`fails_at_first:0`: open: unavailable: busy");
@@ -181,11 +180,11 @@ mod tests {
             let error = device_of(name).allocate(1).unwrap_err().to_string();
             assert!(error.contains(&format!(": {call}: the backend panicked: on purpose")), "{error}");
         }
-        assert!(fake(None).allocate(1).is_ok(), "others go on");
+        assert!(fake(None).allocate(1).is_ok(), "other devices keep working");
     }
 
     #[test]
-    fn a_panic_while_memory_is_freed_is_logged_and_goes_no_further() {
+    fn a_panic_while_memory_is_freed_does_not_reach_the_caller() {
         let buffer = device_of("panics_in_drop").allocate(1).unwrap();
         drop(buffer);
     }

@@ -124,9 +124,9 @@ fn elapsed_time_needs_two_timed_events_of_one_device_in_order() {
         let elsewhere = Device::cpu().create_stream().unwrap().record_with(&timed).unwrap();
         for (first, second, why) in [
             (&end, &start, "after"),
-            (&untimed, &end, "the first event has no time"),
-            (&start, &untimed, "the second event has no time"),
-            (&elsewhere, &end, "two devices, `cpu` and"),
+            (&untimed, &end, "the first event has no timestamp"),
+            (&start, &untimed, "the second event has no timestamp"),
+            (&elsewhere, &end, "expected events of one device, found events of `cpu` and"),
         ] {
             let error = second.elapsed_since(first).unwrap_err();
             assert_eq!(kind(&error), BackendErrorKind::Invalid);

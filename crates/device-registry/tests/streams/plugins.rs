@@ -60,7 +60,7 @@ fn an_answer_of_another_length_is_an_error_of_the_read() {
             control.holds_reads.store(true, Ordering::SeqCst);
             let read = stream.read(&buffer, ..).unwrap();
             control.held_read().0.finish(HostBuffer::zeroed(len));
-            let expected = format!("the backend returned {len} bytes, and 4 were asked for");
+            let expected = format!("a buffer of the wrong length: expected 4 bytes, found {len}");
             assert!(told(read.wait()).ends_with(&expected));
             assert!(told(stream.synchronize()).ends_with(&expected), "it is an error of queued work");
         }

@@ -32,7 +32,7 @@ fn a_read_can_be_awaited() {
         };
         assert_eq!(*bytes, *b"us");
         let Poll::Ready(again) = read.as_mut().poll(&mut context) else { panic!("it is ready") };
-        assert!(told(again).contains("taken already"));
+        assert!(told(again).contains("already taken"));
     });
 }
 
