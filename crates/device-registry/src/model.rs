@@ -1,12 +1,12 @@
-//! Models of what threads do to a queue, its failures and its end, explored by [shuttle], which chooses at each lock, wait
-//! and atomic access which thread runs next:
+//! Models of threads that use a queue, its failures and its end. [shuttle] explores them: it chooses at each lock, wait and
+//! atomic access which thread runs next.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg shuttle" cargo test -p device-registry --lib model::
 //! ```
 //!
-//! A failure prints a schedule, which [`shuttle::replay`] runs again. Loom would explore every schedule, of far smaller
-//! models: it has no detached threads, which the queues' are, and a loop that polls does not end there.
+//! A failure prints a schedule, which [`shuttle::replay`] runs again. Loom would explore every schedule, but only of far
+//! smaller models: it does not support detached threads, which queues have, and a polling loop does not end there.
 //!
 //! [shuttle]: https://docs.rs/shuttle
 
@@ -28,7 +28,7 @@ use crate::runtime::outcome::Outcome;
 use crate::runtime::queue::Queue;
 use crate::sync::{Mutex, lock};
 
-/// How many schedules are tried of each model, at random and by PCT, which looks for orders that are rare at random.
+/// The number of schedules of each model, at random and by PCT, which finds orders that are rare at random.
 const SCHEDULES: usize = 400;
 
 fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
@@ -36,13 +36,13 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, SCHEDULES, 3);
 }
 
-/// What the model's driver has seen. It has no bytes, so that copies and reads of it move none.
+/// The calls that the model's driver has seen. It has no bytes, so its copies and reads move none.
 #[derive(Default)]
 struct Seen {
     calls: Mutex<Vec<&'static str>>,
-    /// Reads that were accepted and have no answer.
+    /// Reads that were accepted and are not finished.
     reads: Mutex<Vec<Completion>>,
-    /// What queued writes copy from, until the queue was waited for.
+    /// The sources of queued writes, until the queue is synchronized.
     sources: Mutex<Vec<Weak<HostBuffer>>>,
     closed: Mutex<bool>,
 }
@@ -152,7 +152,7 @@ impl EventDriver for Done {
     }
 }
 
-/// A device that was just opened. It is leaked, as all are.
+/// A device that was just opened. It is leaked, like every open device.
 fn device() -> (&'static OpenDevice, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let driver = Box::new(Driver(Arc::clone(&seen)));
@@ -160,12 +160,12 @@ fn device() -> (&'static OpenDevice, Arc<Seen>) {
     (Box::leak(Box::new(device)), seen)
 }
 
-/// A stream's queue that is the core's: a thread.
+/// A queue of the core: a thread does its work.
 fn threaded(device: &'static OpenDevice) -> Arc<Queue> {
     Queue::new(device, None, &StreamOptions::new())
 }
 
-/// A stream's queue that is the driver's.
+/// A queue of the driver.
 fn driven(device: &'static OpenDevice, seen: &Arc<Seen>) -> Arc<Queue> {
     Queue::new(device, Some(Box::new(Driver(Arc::clone(seen)))), &StreamOptions::new())
 }
@@ -184,7 +184,7 @@ fn succeeds() -> Operation {
     Operation::Launch { spans: Vec::new(), kernel: Box::new(|_| Ok(())) }
 }
 
-/// A host call that notes itself.
+/// A host call that writes to a log.
 fn notes(what: &'static str, log: &Arc<StdMutex<Vec<&'static str>>>) -> Operation {
     let log = Arc::clone(log);
     Operation::Call(Box::new(move || log.lock().unwrap().push(what)))
@@ -216,17 +216,21 @@ fn is(result: Result<(), DeviceError>, why: &str) -> usize {
 }
 
 #[test]
-fn a_poll_never_takes_failed_work_for_done() {
+fn a_poll_never_returns_failed_work_as_done() {
     explore(|| {
         let queue = threaded(device().0);
         queue.accept(fails("on purpose")).unwrap();
-        assert_eq!(is(poll(&queue), "on purpose"), 1, "it counts as done, and its failure was not reported");
+        assert_eq!(
+            is(poll(&queue), "on purpose"),
+            1,
+            "the poll returned the work as done, without its failure"
+        );
         queue.close();
     });
 }
 
 #[test]
-fn of_several_threads_that_ask_one_gets_the_failure() {
+fn one_of_several_querying_threads_gets_the_failure() {
     explore(|| {
         let queue = threaded(device().0);
         queue.accept(fails("on purpose")).unwrap();
@@ -252,7 +256,7 @@ fn a_stream_that_is_dropped_leaves_its_failure_to_the_device_once() {
         queue.close();
         drop(queue);
         let mut reported = waits.join().unwrap();
-        // Its thread may not have come to its end.
+        // Its thread may still be running.
         for _ in 0..50 {
             if reported == 1 {
                 break;
@@ -265,7 +269,7 @@ fn a_stream_that_is_dropped_leaves_its_failure_to_the_device_once() {
 }
 
 #[test]
-fn a_read_that_fails_at_any_time_is_reported_once_beside_its_own_answer() {
+fn a_read_that_fails_at_any_time_is_reported_once_besides_its_own_error() {
     explore(|| {
         let (device, seen) = device();
         let queue = driven(device, &seen);
@@ -273,7 +277,7 @@ fn a_read_that_fails_at_any_time_is_reported_once_beside_its_own_answer() {
         let driver = thread::spawn(move || {
             seen.read().expect("it was accepted").finish(Err(BackendError::other("the read failed")));
         });
-        // The stream is dropped meanwhile, and the device looks at what is left of it.
+        // The stream is dropped meanwhile, and the device collects its queue.
         queue.close();
         drop(queue);
         let mut reported = 0;
@@ -305,7 +309,7 @@ fn a_read_wakes_the_thread_that_waits_for_it() {
 }
 
 #[test]
-fn work_is_done_in_the_order_of_its_thread_whoever_else_enqueues() {
+fn work_runs_in_the_order_of_its_thread_while_another_enqueues() {
     explore(|| {
         let (queue, log) = (threaded(device().0), Arc::default());
         let other = {
@@ -374,7 +378,7 @@ fn a_stream_that_is_dropped_while_its_device_closes_keeps_what_its_work_uses() {
             let _ = queue.accept(Operation::Write { source, destination: span(device) });
             queue.close();
         });
-        // It holds up the close, after the device counts as closed and before its queues are waited for.
+        // It delays the close, after the device counts as closed and before the close waits for its queues.
         let slow = thread::spawn(move || {
             let _ = device.call("slow", |_| {
                 thread::yield_now();
@@ -396,7 +400,7 @@ fn a_stream_may_end_with_a_failure_while_its_device_closes() {
             let _ = queue.accept(fails("on purpose"));
             queue.close();
         });
-        // That neither waits for the other is what is checked; which of them reports the failure is open.
+        // The model checks that neither waits for the other. Either of them may report the failure.
         let _ = device.close();
         other.join().unwrap();
     });

@@ -1,8 +1,8 @@
-//! Locks, atomics and threads of what runs beside its callers, in one place: where the tests of `model.rs` explore how
-//! threads interleave, they are [shuttle]'s, and std's everywhere else.
+//! The locks, atomics and threads of asynchronous work, in one place. In the models of `model.rs`, which explore how
+//! threads interleave, they are [shuttle]'s; everywhere else they are std's.
 //!
-//! Poison is ignored. No code of others runs under these locks, but for one that guards no value, so that none of them holds
-//! anything half changed.
+//! Poison is ignored. Foreign code runs under none of these locks but one that guards no value, so a panic leaves no value
+//! half changed.
 //!
 //! [shuttle]: https://docs.rs/shuttle
 
@@ -22,7 +22,7 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::{thread, thread_local};
 
-/// Lets other threads run for a moment, in a loop that waits for them.
+/// Yields to other threads, in a loop that waits for them.
 pub(crate) fn pause() {
     #[cfg(not(all(test, shuttle)))]
     thread::sleep(Duration::from_micros(100));

@@ -1,4 +1,4 @@
-//! Backends for this crate's own tests: one that works, and some that misbehave in one way each.
+//! Backends for this crate's own tests: one that works, and others that each misbehave in one way.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -17,12 +17,12 @@ pub(crate) static OPENED: AtomicUsize = AtomicUsize::new(0);
 /// How often the backend `copies_by_itself` copied within a device.
 pub(crate) static COPIES: AtomicUsize = AtomicUsize::new(0);
 
-/// How often it copied from one of its devices to the other.
+/// How often the backend `copies_by_itself` copied from one of its devices to the other.
 pub(crate) static PEER_COPIES: AtomicUsize = AtomicUsize::new(0);
 
 static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake"));
 
-/// Both are under way before either goes on.
+/// Both backends must have started before either continues.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
 static OTHERS: [BackendDescriptor; 26] = [
@@ -79,7 +79,7 @@ struct Fake {
     opened_before: AtomicBool,
 }
 
-/// Two cards whose UUIDs begin alike and whose addresses differ in the domain, and one that tells no address.
+/// The properties of a card. Two cards have similar UUIDs and addresses that differ in the domain; a third has no address.
 fn of_hardware(card: usize) -> DeviceProperties {
     let uuid = ["0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10", "0d7c8f33-3d1b-4d0a-9a55-0c1f5d7e9b10"];
     let uuid = uuid.get(card).map_or(DeviceUuid::from_bytes([0xff; 16]), |uuid| uuid.parse().unwrap());
@@ -130,7 +130,7 @@ impl Backend for Fake {
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        // Both are inside of `open` before either goes on.
+        // Both backends must be inside of `open` before either continues.
         static BOTH: Barrier = Barrier::new(2);
         let first = !self.opened_before.swap(true, Ordering::SeqCst);
         panic_if(self.name == "panics_in_open");

@@ -1,9 +1,9 @@
-//! The end of a program whose drivers want to be told of it. A test of its own, as it closes the devices of all threads.
+//! Closing all devices at the end of a program. A separate test binary, as it closes the devices of all threads.
 
 use device_registry::{Device, DeviceError, close_all};
 
 #[test]
-fn all_devices_that_are_open_are_closed_once_their_work_is_done() {
+fn all_open_devices_are_closed_after_their_work_is_done() {
     let cpu = Device::cpu();
     assert!(close_all().is_empty(), "none is open");
     let buffer = cpu.allocate(1).unwrap();

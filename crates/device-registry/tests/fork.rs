@@ -15,12 +15,12 @@ unsafe extern "C" {
     fn _exit(status: c_int) -> !;
 }
 
-/// Runs in a child of `fork`, and returns how many of the answers are not the error that is due there.
+/// Runs in a child of `fork`, and returns its exit status: the number of wrong results that `run` has counted.
 fn in_a_fork(run: impl FnOnce() -> usize) -> c_int {
     const NO_HANG: c_int = 1;
     const KILL: c_int = 9;
-    // SAFETY: the child calls what is to be tested, which may not take locks that other threads of the parent hold, and
-    // ends without unwinding or running what is due at exit.
+    // SAFETY: the child calls the code under test, which must not take locks that other threads of the parent may hold. It
+    // ends without unwinding out of this function and without running exit handlers.
     let child = unsafe { fork() };
     if child == 0 {
         let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(100);
@@ -31,7 +31,7 @@ fn in_a_fork(run: impl FnOnce() -> usize) -> c_int {
     // SAFETY: the child is ours, and the status a variable of this function.
     while unsafe { waitpid(child, &mut status, NO_HANG) } == 0 {
         if start.elapsed() > Duration::from_secs(20) {
-            // SAFETY: as above; it was not waited for, so that its number is still its own.
+            // SAFETY: the child is ours. `waitpid` has not returned it, so no other process can have its number.
             unsafe { kill(child, KILL) };
             panic!("the child hangs");
         }
@@ -46,24 +46,24 @@ fn is_forked<T>(result: Result<T, DeviceError>) -> bool {
 
 // One test, so that no other thread of the harness is at work when the process is forked.
 #[test]
-fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
+fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
     let device = Device::cpu();
     assert_eq!(
         in_a_fork(|| usize::from(device.allocate(1).is_err())),
         0,
-        "what nobody used is whole in a child"
+        "a child can open a device that its parent has not used"
     );
     let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
     stream.write(&buffer, 0, b"rust").unwrap();
     let event = stream.record().unwrap();
     let (held, hold) = std::sync::mpsc::channel::<()>();
     stream.host_call(move || hold.recv().unwrap_or_default()).unwrap();
-    // In the child nobody will ever do this.
+    // In the child no thread does this work.
     let read = stream.read(&buffer, 0..4).unwrap();
     let later = stream.record().unwrap();
     let again = buffer.clone();
     let status = in_a_fork(|| {
-        let answers = [
+        let results = [
             is_forked(buffer.write(0, b"x")),
             is_forked(buffer.read(0, &mut [0])),
             is_forked(buffer.copy_from(&buffer, 1..2, 0)),
@@ -87,9 +87,9 @@ fn a_child_gets_errors_from_what_its_parent_used_and_the_parent_goes_on() {
             !device_registry::is_available("cpu"),
         ];
         drop((buffer, stream, event));
-        answers.iter().filter(|&&right| !right).count()
+        results.iter().filter(|&&right| !right).count()
     });
-    assert_eq!(status, 0, "the child's exit status: wrong answers, or a signal");
+    assert_eq!(status, 0, "the child's exit status: wrong results, or a signal");
     // From now on blocking calls look for a default stream.
     device.default_stream().unwrap();
     a_child_does_not_wait_for_threads_of_its_parent(&read, &again);
@@ -116,8 +116,8 @@ fn a_child_does_not_wait_for_threads_of_its_parent(read: &Pending, buffer: &Buff
         }
         for _ in 0..200 {
             let wrong = || {
-                let answers = [read.is_ready(), is_forked(buffer.read(0, &mut [0]))];
-                answers.iter().filter(|&&right| !right).count()
+                let results = [read.is_ready(), is_forked(buffer.read(0, &mut [0]))];
+                results.iter().filter(|&&right| !right).count()
             };
             assert_eq!(in_a_fork(wrong), 0);
         }

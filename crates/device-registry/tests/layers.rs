@@ -1,9 +1,10 @@
-//! The layers of this crate: what programs call, the machinery, and the contract below both. Imports go down only.
+//! The layers of this crate: the programs' interface, the machinery, and the contract below both. A module imports only
+//! from its own layer and lower ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a layer's files may name of this crate, from the lowest layer up. Each may also name itself.
+/// The modules of each layer, from the lowest up, and the modules below that it may name. It may also name its own.
 const LAYERS: [(&[&str], &[&str]); 3] = [
     (&["sync"], &[]),
     (&["backend", "device", "error", "cpu"], &["sync"]),
@@ -41,7 +42,7 @@ fn forbidden(file: &Path, own: &[&str], below: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn imports_go_down_only() {
+fn imports_only_name_lower_layers() {
     for (own, below) in LAYERS {
         let files: Vec<_> = own.iter().flat_map(|module| files_of(module)).collect();
         assert!(files.len() >= own.len(), "{own:?}: {files:?}");
@@ -53,14 +54,14 @@ fn imports_go_down_only() {
 }
 
 #[test]
-fn an_import_that_goes_up_is_seen() {
-    // A file of the programs' layer, held against the rule of the layers below.
+fn an_import_of_a_higher_layer_is_detected() {
+    // A file of the programs' layer breaks the rule of the layer of `backend`.
     let [stream] = &files_of("stream")[..] else { panic!() };
     let (own, below) = LAYERS[1];
     assert!(forbidden(stream, own, below).contains(&"runtime".to_owned()));
 }
 
-/// The cpu is a backend like any other, and uses the contract alone.
+/// The cpu is a backend like any other, and uses only the contract.
 #[test]
 fn the_cpu_names_the_contract_only() {
     let [cpu] = &files_of("cpu")[..] else { panic!() };

@@ -1,5 +1,5 @@
-//! A logger that panics, as `println!` does on a closed pipe: all that others wait for has happened before it is called.
-//! A test of its own, as there is one logger for a process.
+//! A logger that panics, as `println!` does on a closed pipe: it changes no result. A separate test binary, as a process
+//! has one logger.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl StreamDriver for Holds {
 static HOLDS: BackendDescriptor = BackendDescriptor::new("holds", || Ok(Box::new(Holds)));
 
 fn outcome(read: Pending) -> Result<HostBuffer, DeviceError> {
-    read.wait_timeout(Duration::from_secs(20)).expect("it has an answer")
+    read.wait_timeout(Duration::from_secs(20)).expect("the read is finished")
 }
 
 #[test]

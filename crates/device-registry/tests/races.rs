@@ -1,6 +1,6 @@
-//! Work that races for the same bytes leaves either the one's or the other's, and is never undefined behaviour.
+//! Work that races for the same bytes leaves the result of one of the two, and never causes undefined behaviour.
 //!
-//! Miri shows the second: `cargo +nightly miri test -p device-registry --test races`.
+//! Miri checks the second: `cargo +nightly miri test -p device-registry --test races`.
 
 use device_registry::{Device, StreamGuard, device};
 
@@ -24,7 +24,7 @@ fn streams_that_race_for_one_buffer_leave_the_bytes_of_one_of_them() {
             streams[1].read(&buffer, 0..LEN).unwrap()
         })
         .collect();
-    // And from this thread, by a function that blocks.
+    // And from this thread, by a blocking call.
     let mut bytes = vec![0; LEN];
     let _guard = StreamGuard::new(&cpu.create_stream().unwrap());
     buffer.read(0, &mut bytes).unwrap();

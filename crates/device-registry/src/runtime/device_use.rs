@@ -14,6 +14,7 @@ thread_local! {
 }
 
 /// Whether this thread may not use devices now.
+#[inline]
 pub(crate) fn is_forbidden() -> bool {
     FORBIDDEN.with(Cell::get)
 }
@@ -39,6 +40,7 @@ pub(crate) fn enter_stream_thread() {
 }
 
 /// Whether this thread is the thread of a stream.
+#[inline]
 pub(crate) fn is_stream_thread() -> bool {
     STREAM_THREAD.with(Cell::get)
 }

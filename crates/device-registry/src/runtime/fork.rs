@@ -28,6 +28,7 @@ impl Process {
     }
 
     /// Whether this is the current process. In a child of `fork`, the parent's value is not.
+    #[inline]
     pub(crate) fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }

@@ -11,6 +11,7 @@ use crate::runtime::device_use;
 
 /// Runs a backend's code. Every call into a backend goes through this function, so that a panic fails that call only.
 /// (With `panic = "abort"` it catches nothing, and the program ends.)
+#[inline]
 pub(crate) fn isolated<T>(
     device: Device,
     call: &'static str,

@@ -1,5 +1,5 @@
-//! Two backends that do what a test tells them: `plain` has functions that block and nothing else, `queued` has queues
-//! of its own, which run beside the host. Each test takes devices that no other test has.
+//! Two backends that a test controls: `plain` has only blocking calls, `queued` has queues of its own, which run
+//! asynchronously. Each test takes devices that no other test uses.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -18,13 +18,13 @@ use device_registry::{Device, backends, device};
 
 const DEVICES: usize = 200;
 
-/// Every device from this one on copies in words of four bytes, and has no events with a time.
+/// Every device from this one on copies in words of four bytes, and has no timed events.
 const IN_WORDS: usize = 190;
 
-/// What a test does to a device, and sees of it.
+/// A test's control over a device: faults to inject, and a log of calls.
 #[derive(Default)]
 pub(crate) struct Control {
-    /// Work stands still while it is closed.
+    /// Work waits while it is closed.
     gate: Mutex<bool>,
     opened: Condvar,
     /// The next piece of work fails with it.
@@ -33,12 +33,12 @@ pub(crate) struct Control {
     refusal: Mutex<Option<BackendError>>,
     /// Reads are accepted and forgotten.
     pub(crate) forgets_reads: AtomicBool,
-    /// Reads are accepted and given up.
+    /// Reads are accepted, and their completions dropped unfinished.
     pub(crate) gives_up_reads: AtomicBool,
     pub(crate) can_reset: AtomicBool,
     /// A queue has no fill.
     pub(crate) has_no_fill: AtomicBool,
-    /// The next question whether a queue is done fails with it.
+    /// The next query of a queue fails with it.
     query_failure: Mutex<Option<BackendError>>,
     /// How many threads are submitting to a queue, and the most that there were.
     submitting: AtomicUsize,
@@ -79,7 +79,7 @@ impl Control {
         *self.refusal.lock().unwrap() = Some(error);
     }
 
-    /// What the driver was asked to do since the last call.
+    /// The calls to the driver since this function was last called.
     pub(crate) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.log.lock().unwrap())
     }
@@ -191,7 +191,7 @@ impl Backend for Obedient {
     }
 }
 
-/// What native code gets of a device.
+/// The native handle of a device.
 pub(crate) struct ObedientHandle(pub(crate) &'static Control);
 
 struct ObedientDevice {
@@ -304,9 +304,10 @@ impl DeviceDriver for ObedientDevice {
     }
 
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        match self.queues {
-            true => Ok(Box::new(ObedientQueue::new(self.control))),
-            false => Err(BackendError::unsupported("streams")),
+        if self.queues {
+            Ok(Box::new(ObedientQueue::new(self.control)))
+        } else {
+            Err(BackendError::unsupported("streams"))
         }
     }
 
@@ -316,7 +317,7 @@ impl DeviceDriver for ObedientDevice {
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
         self.control.live.fetch_add(1, Ordering::SeqCst);
-        // The one length that it gets wrong.
+        // It returns the wrong length for 13 bytes, for a test.
         let len = if len == 13 { 12 } else { len };
         let mut bytes = vec![0; len];
         let start = NonNull::new(bytes.as_mut_ptr()).unwrap();
@@ -331,21 +332,22 @@ impl DeviceDriver for ObedientDevice {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        match self.control.can_reset.load(Ordering::SeqCst) {
-            true => Ok(()),
-            false => Err(BackendError::unsupported("resetting")),
+        if self.control.can_reset.load(Ordering::SeqCst) {
+            Ok(())
+        } else {
+            Err(BackendError::unsupported("resetting"))
         }
     }
 }
 
-/// A queue as hardware has them: submitted work runs by itself, and what fails there is loss.
+/// A queue like those of hardware: submitted work runs asynchronously.
 struct ObedientQueue(Arc<ObedientStream>);
 
-/// What a kernel gets of it.
+/// The native handle of a queue.
 pub(crate) struct ObedientStream {
     control: &'static Control,
     work: Sender<Box<dyn FnOnce() + Send>>,
-    /// What is submitted and not done.
+    /// The number of submitted pieces of work that are not done.
     open: Arc<AtomicUsize>,
 }
 
@@ -367,7 +369,7 @@ impl Deref for ObedientQueue {
 }
 
 impl ObedientStream {
-    /// What a kernel would do.
+    /// Submits native work, as a kernel does.
     pub(crate) fn submit(&self, work: impl FnOnce() + Send + 'static) {
         let open = Arc::clone(&self.open);
         open.fetch_add(1, Ordering::SeqCst);
@@ -378,7 +380,7 @@ impl ObedientStream {
         self.work.send(Box::new(work)).unwrap();
     }
 
-    /// Work that stands still while the gate is closed.
+    /// Submits native work that waits while the gate is closed.
     pub(crate) fn submit_gated(&self) {
         let control = self.control;
         self.submit(move || drop(control.begin()));
@@ -412,7 +414,7 @@ impl StreamDriver for ObedientQueue {
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         self.control.submit("queue write")?;
-        // It counts on the bytes to stay where they are, as hardware does.
+        // Like hardware, it relies on the core to keep the bytes alive.
         let (control, destination, source) = (self.control, destination.clone(), Arc::downgrade(source));
         self.submit(move || {
             let _ = control.begin();
@@ -466,7 +468,7 @@ impl StreamDriver for ObedientQueue {
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         self.control.submit("queue fill")?;
-        // As some hardware: short patterns only.
+        // Like some hardware, it supports short patterns only.
         if pattern.as_bytes().len() > 4 || self.control.has_no_fill.load(Ordering::SeqCst) {
             return Err(BackendError::unsupported("long patterns"));
         }

@@ -1,11 +1,11 @@
-//! What is checked before any driver is asked: ranges, alignment, patterns and devices.
+//! The checks before any driver is called: ranges, alignment, patterns and devices.
 
 use std::sync::atomic::Ordering;
 
 use device_registry::{Device, DeviceError, HostBuffer};
 
 use crate::backends::{in_words, plain, queued};
-use crate::{content, filled, on_both, told};
+use crate::{content, error_text, filled, on_both};
 
 #[test]
 fn buffers_and_streams_of_different_devices_do_not_mix() {
@@ -53,16 +53,17 @@ fn ranges_outside_overlaps_and_bad_patterns_are_refused_before_they_are_queued()
         assert!(matches!(stream.copy(&buffer, 0..8, &buffer, 4), Err(DeviceError::Overlap { .. })));
         for pattern in [&b""[..], b"abc", &[0; 32]] {
             assert!(
-                told(stream.fill(&buffer, 0..16, pattern))
+                error_text(stream.fill(&buffer, 0..16, pattern))
                     .starts_with("invalid fill pattern: expected 1, 2, 4")
             );
         }
         for range in [0..3, 1..3] {
             assert!(
-                told(stream.fill(&buffer, range, b"ab")).contains("expected a start and an end at multiples")
+                error_text(stream.fill(&buffer, range, b"ab"))
+                    .contains("expected a start and an end at multiples")
             );
         }
-        assert_eq!(control.log(), [""; 0], "none came to the driver");
+        assert_eq!(control.log(), [""; 0], "none reached the driver");
         stream.synchronize().unwrap();
     });
 }
@@ -75,7 +76,7 @@ fn ranges_may_be_of_any_form() {
         assert_eq!(content(&buffer.slice(7..).unwrap()), b"789");
         stream.fill(&buffer, ..2, [b'x'].as_ref()).unwrap();
         assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), *b"xx23456789");
-        for outside in [told(buffer.slice(..=usize::MAX)), told(stream.read(&buffer, 11..))] {
+        for outside in [error_text(buffer.slice(..=usize::MAX)), error_text(stream.read(&buffer, 11..))] {
             assert!(outside.contains("are not inside of the"), "{outside}");
         }
     });
@@ -95,7 +96,8 @@ fn a_part_of_a_buffer_shares_its_memory() {
         stream.synchronize().unwrap();
         assert_eq!(content(&buffer), b"xy23xyz789");
         assert!(
-            told(part.slice(2..5)).contains("bytes 2..5 are not inside of the original, a buffer of 4 bytes")
+            error_text(part.slice(2..5))
+                .contains("bytes 2..5 are not inside of the original, a buffer of 4 bytes")
         );
         drop(buffer);
         assert_eq!(content(&part), b"3xyz");
@@ -106,7 +108,7 @@ fn a_part_of_a_buffer_shares_its_memory() {
 }
 
 #[test]
-fn what_the_device_declares_of_alignment_is_checked_and_whole_buffers_always_work() {
+fn the_declared_alignment_is_checked_and_whole_buffers_always_work() {
     for (device, _) in in_words() {
         let stream = device.create_stream().unwrap();
         let (odd, even) = (filled(device, b"abcdefg"), filled(device, b"........"));
@@ -135,7 +137,7 @@ fn what_the_device_declares_of_alignment_is_checked_and_whole_buffers_always_wor
             assert!(error.to_string().contains("expected a start at a multiple of 4 bytes"), "{error}");
         }
         even.slice(2..8).unwrap().write(2, b"xxxx").unwrap();
-        // Through the host, each side by its own rule.
+        // A copy through the host checks each side by the alignment of its own device.
         let cpu = filled(Device::cpu(), b"0123456789");
         even.copy_from(&cpu, 3..7, 0).unwrap();
         assert_eq!(content(&even), b"3456xxxx");
@@ -161,7 +163,7 @@ fn zero_lengths_are_fine_and_never_reach_the_driver() {
 }
 
 #[test]
-fn fills_with_every_pattern_work_where_the_driver_has_none() {
+fn fills_with_every_pattern_work_where_the_driver_has_no_fill() {
     on_both(|device, _| {
         let stream = device.create_stream().unwrap();
         for pattern in [&b"x"[..], b"ab", b"abcd", b"abcdefgh", b"abcdefghijklmnop"] {

@@ -1,4 +1,4 @@
-//! Errors in queued work are told once, and never dropped.
+//! Errors in queued work are reported once, and never lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -7,10 +7,10 @@ use std::thread;
 use device_registry::backend::BackendError;
 
 use crate::backends::{both, plain, queued};
-use crate::{content, ends, failed, filled, told};
+use crate::{content, ends, error_text, failed, filled};
 
 #[test]
-fn after_a_failure_work_is_skipped_until_somebody_was_told() {
+fn a_stream_skips_work_after_a_failure_until_it_is_reported() {
     ends(|| {
         let (device, control) = plain();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
@@ -24,13 +24,13 @@ fn after_a_failure_work_is_skipped_until_somebody_was_told() {
         let runs = Arc::clone(&ran);
         stream.host_call(move || runs.store(true, Ordering::SeqCst)).unwrap();
         control.open();
-        for answer in [told(read.wait()), told(event.synchronize()), told(event.query())] {
-            assert!(answer.ends_with(": write: on purpose"), "{answer}");
+        for error in [error_text(read.wait()), error_text(event.synchronize()), error_text(event.query())] {
+            assert!(error.ends_with(": write: on purpose"), "{error}");
         }
-        // Also what is put in when it has happened, as long as nobody was told.
+        // Work that is enqueued after the failure is skipped too, until the failure is reported.
         stream.write(&buffer, 2, b"3").unwrap();
-        assert!(told(stream.synchronize()).ends_with(": write: on purpose"));
-        stream.synchronize().expect("an error is told once");
+        assert!(error_text(stream.synchronize()).ends_with(": write: on purpose"));
+        stream.synchronize().expect("the error was reported");
         assert!(stream.query().unwrap());
         stream.write(&buffer, 3, b"4").unwrap();
         stream.synchronize().unwrap();
@@ -40,11 +40,11 @@ fn after_a_failure_work_is_skipped_until_somebody_was_told() {
 }
 
 #[test]
-fn what_was_put_in_before_somebody_was_told_is_skipped_also_afterwards() {
+fn work_enqueued_before_the_report_is_skipped_after_it_too() {
     ends(|| {
         let (device, control) = plain();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b".."));
-        // Once the first of these has failed, the second holds the thread in `skip` until the test goes on.
+        // After the first of these has failed, the second blocks the thread in `skip` until the test continues.
         let (go, wait) = mpsc::channel::<()>();
         let (failed, has_failed) = mpsc::channel();
         struct Holds(mpsc::Sender<()>, mpsc::Receiver<()>);
@@ -60,7 +60,7 @@ fn what_was_put_in_before_somebody_was_told_is_skipped_also_afterwards() {
         stream.host_call(move || drop(holds)).unwrap();
         has_failed.recv().unwrap();
         stream.write(&buffer, 0, b"2").unwrap();
-        assert!(told(stream.query()).ends_with("on purpose"));
+        assert!(error_text(stream.query()).ends_with("on purpose"));
         stream.write(&buffer, 1, b"3").unwrap();
         go.send(()).unwrap();
         stream.synchronize().unwrap();
@@ -69,7 +69,7 @@ fn what_was_put_in_before_somebody_was_told_is_skipped_also_afterwards() {
 }
 
 #[test]
-fn a_query_tells_and_clears_as_well() {
+fn a_query_reports_and_clears_a_failure() {
     ends(|| {
         let (device, _) = plain();
         let stream = failed(device, "on purpose");
@@ -93,7 +93,7 @@ fn a_stream_that_waits_for_an_event_with_an_error_fails_with_it() {
             let (stream, buffer) = (other.create_stream().unwrap(), filled(other, b"."));
             stream.wait_event(&event).unwrap();
             stream.write(&buffer, 0, b"x").unwrap();
-            assert!(told(stream.synchronize()).ends_with("at the source"));
+            assert!(error_text(stream.synchronize()).ends_with("at the source"));
             assert_eq!(content(&buffer), b".");
         }
         let _ = device.synchronize();
@@ -101,7 +101,7 @@ fn a_stream_that_waits_for_an_event_with_an_error_fails_with_it() {
 }
 
 #[test]
-fn the_error_of_a_stream_that_is_gone_is_told_by_the_device() {
+fn the_device_reports_the_error_of_a_dropped_stream() {
     ends(|| {
         let (device, control) = plain();
         control.close();
@@ -118,12 +118,12 @@ fn the_error_of_a_stream_that_is_gone_is_told_by_the_device() {
             }
         };
         assert!(error.to_string().ends_with("write: too late"), "{error}");
-        device.synchronize().expect("it is told once");
+        device.synchronize().expect("it was reported");
     });
 }
 
 #[test]
-fn a_read_that_fails_when_its_stream_is_gone_is_told_by_the_device_as_well() {
+fn the_device_reports_a_read_that_fails_after_its_stream_was_dropped() {
     ends(|| {
         let (device, control) = queued();
         let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
@@ -132,16 +132,16 @@ fn a_read_that_fails_when_its_stream_is_gone_is_told_by_the_device_as_well() {
         control.fail(BackendError::other("too late"));
         drop(stream);
         control.open();
-        assert!(told(read.wait()).ends_with("read: too late"));
-        // This looks for streams that are gone and have no more work.
+        assert!(error_text(read.wait()).ends_with("read: too late"));
+        // This collects dropped streams whose work is done.
         device.memory_statistics().unwrap();
-        assert!(told(device.synchronize()).ends_with("read: too late"));
-        device.synchronize().expect("it is told once");
+        assert!(error_text(device.synchronize()).ends_with("read: too late"));
+        device.synchronize().expect("it was reported");
     });
 }
 
 #[test]
-fn every_failure_in_a_queue_of_the_drivers_is_told_once() {
+fn every_failure_in_a_driver_queue_is_reported_once() {
     ends(|| {
         let (device, control) = queued();
         let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
@@ -150,50 +150,50 @@ fn every_failure_in_a_queue_of_the_drivers_is_told_once() {
             let read = stream.read(&buffer, 0..1).unwrap();
             control.fail(BackendError::other(why));
             control.open();
-            assert!(told(read.wait()).ends_with(why));
-            assert!(told(stream.synchronize()).ends_with(why));
+            assert!(error_text(read.wait()).ends_with(why));
+            assert!(error_text(stream.synchronize()).ends_with(why));
             stream.synchronize().unwrap();
         }
         // What the queue says when it is waited for.
         control.fail(BackendError::other("three"));
-        assert!(told(stream.synchronize()).ends_with("synchronize: three"));
+        assert!(error_text(stream.synchronize()).ends_with("synchronize: three"));
         stream.synchronize().unwrap();
         control.fail(BackendError::other("four"));
-        assert!(told(device.synchronize()).ends_with("synchronize: four"));
+        assert!(error_text(device.synchronize()).ends_with("synchronize: four"));
         device.synchronize().unwrap();
     });
 }
 
 #[test]
-fn of_two_streams_that_failed_both_errors_are_told() {
+fn the_errors_of_two_failed_streams_are_both_reported() {
     ends(|| {
         let (device, _) = plain();
         let (first, second) = (failed(device, "one"), failed(device, "two"));
-        assert!(told(device.synchronize()).ends_with("one"));
+        assert!(error_text(device.synchronize()).ends_with("one"));
         first.synchronize().unwrap();
-        assert!(told(device.synchronize()).ends_with("two"));
+        assert!(error_text(device.synchronize()).ends_with("two"));
         second.synchronize().unwrap();
         device.synchronize().unwrap();
     });
 }
 
 #[test]
-fn work_behind_a_host_call_that_failed_never_comes_to_the_drivers_queue() {
+fn work_behind_a_failed_host_call_never_reaches_the_driver_queue() {
     ends(|| {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
         let before = stream.record().unwrap();
         stream.host_call(|| panic!("on purpose")).unwrap();
         let skipped = stream.record().unwrap();
-        assert!(told(skipped.synchronize()).ends_with("on purpose"));
+        assert!(error_text(skipped.synchronize()).ends_with("on purpose"));
         before.synchronize().unwrap();
         control.log();
         // The thread has nothing more to do, so that this would be submitted from here.
         stream.write(&buffer, 0, b"x").unwrap();
         let read = stream.read(&buffer, 0..1).unwrap();
-        assert!(told(read.wait()).ends_with("on purpose"));
+        assert!(error_text(read.wait()).ends_with("on purpose"));
         assert_eq!(control.log(), [""; 0]);
-        assert!(told(stream.synchronize()).ends_with("on purpose"));
+        assert!(error_text(stream.synchronize()).ends_with("on purpose"));
         stream.write(&buffer, 0, b"y").unwrap();
         stream.synchronize().unwrap();
         assert_eq!(content(&buffer), b"y");
@@ -201,7 +201,7 @@ fn work_behind_a_host_call_that_failed_never_comes_to_the_drivers_queue() {
 }
 
 #[test]
-fn a_host_call_behind_a_read_that_failed_is_skipped_and_the_first_error_told() {
+fn a_host_call_behind_a_failed_read_is_skipped_and_the_first_error_reported() {
     ends(|| {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
@@ -210,8 +210,8 @@ fn a_host_call_behind_a_read_that_failed_is_skipped_and_the_first_error_told() {
         let read = stream.read(&buffer, 0..4).unwrap();
         stream.host_call(|| panic!("second")).unwrap();
         control.open();
-        assert!(told(read.wait()).ends_with("first"));
-        assert!(told(stream.synchronize()).ends_with("first"));
+        assert!(error_text(read.wait()).ends_with("first"));
+        assert!(error_text(stream.synchronize()).ends_with("first"));
         stream.synchronize().unwrap();
     });
 }
@@ -225,7 +225,7 @@ fn a_read_that_a_driver_gives_up_is_an_error() {
         control.close();
         let read = stream.read(&buffer, 0..1).unwrap();
         control.open();
-        assert!(told(read.wait()).ends_with("read: the backend dropped the work unfinished"));
+        assert!(error_text(read.wait()).ends_with("read: the backend dropped the work unfinished"));
     });
 }
 

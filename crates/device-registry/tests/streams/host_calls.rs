@@ -1,4 +1,4 @@
-//! Host calls and kernels: code of others, in a stream's order.
+//! Host calls and kernels: foreign code, in a stream's order.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
@@ -9,10 +9,10 @@ use device_registry::backend::{BackendError, BackendErrorKind};
 use device_registry::{DeviceError, Stream, device_count};
 
 use crate::backends::{ObedientStream, plain, queued};
-use crate::{content, ends, filled, kind, on_both, told};
+use crate::{content, ends, error_text, filled, kind, on_both};
 
 #[test]
-fn a_host_call_runs_in_its_place() {
+fn a_host_call_runs_in_order() {
     on_both(|device, control| {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -32,7 +32,7 @@ fn a_host_call_runs_in_its_place() {
 }
 
 #[test]
-fn what_comes_behind_a_host_call_waits_for_it() {
+fn work_behind_a_host_call_waits_for_it() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
         let (go, wait) = mpsc::channel::<()>();
@@ -49,16 +49,16 @@ fn what_comes_behind_a_host_call_waits_for_it() {
 }
 
 #[test]
-fn a_host_call_may_not_use_devices_and_what_it_drops_is_freed_afterwards() {
+fn a_host_call_may_not_use_devices_and_its_dropped_buffers_are_freed_later() {
     on_both(|device, control| {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
         let pinned = device.allocate_host(8).unwrap();
         assert!(pinned.is_pinned());
-        let (tell, answers) = mpsc::channel();
+        let (send, receive) = mpsc::channel();
         let (used, event) = (stream.clone(), stream.record().unwrap());
         stream
             .host_call(move || {
-                let answers = [
+                let results = [
                     buffer.write(0, b"x"),
                     device.allocate(1).map(drop),
                     used.synchronize(),
@@ -67,17 +67,17 @@ fn a_host_call_may_not_use_devices_and_what_it_drops_is_freed_afterwards() {
                     device.synchronize(),
                     device_count(device.name()).map(drop),
                 ];
-                // Allowed, and does not look after the streams.
+                // Allowed, and does not collect the streams' work.
                 device.memory_statistics().unwrap();
                 drop((buffer, pinned, event));
-                tell.send((answers, control.live.load(Ordering::SeqCst))).unwrap();
+                send.send((results, control.live.load(Ordering::SeqCst))).unwrap();
             })
             .unwrap();
-        let (answers, live) = answers.recv().unwrap();
-        for answer in answers {
-            assert!(matches!(answer, Err(DeviceError::InHostCall { .. })), "{answer:?}");
+        let (results, live) = receive.recv().unwrap();
+        for result in results {
+            assert!(matches!(result, Err(DeviceError::InHostCall { .. })), "{result:?}");
         }
-        assert_eq!(live, 2, "a driver's free is a call to it as well");
+        assert_eq!(live, 2, "freeing memory calls the driver, which a host call may not do");
         stream.synchronize().unwrap();
         device.memory_statistics().unwrap();
         assert_eq!(control.live.load(Ordering::SeqCst), 0);
@@ -89,14 +89,14 @@ fn a_panic_in_a_host_call_is_an_error_of_queued_work() {
     on_both(|device, _| {
         let stream = device.create_stream().unwrap();
         stream.host_call(|| panic!("on purpose")).unwrap();
-        assert!(told(stream.synchronize()).ends_with("host call: it panicked: on purpose"));
+        assert!(error_text(stream.synchronize()).ends_with("host call: it panicked: on purpose"));
         stream.host_call(|| ()).unwrap();
         stream.synchronize().unwrap();
     });
 }
 
 #[test]
-fn a_kernel_is_given_its_buffers_and_where_there_is_one_the_drivers_stream() {
+fn a_kernel_gets_its_buffers_and_the_stream_of_the_driver_if_there_is_one() {
     ends(|| {
         let (device, _) = plain();
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(8).unwrap());
@@ -115,21 +115,21 @@ fn a_kernel_is_given_its_buffers_and_where_there_is_one_the_drivers_stream() {
         let (device, control) = queued();
         let stream = device.create_stream().unwrap();
         control.close();
-        let gone = device.allocate(1).unwrap();
-        let (tell, ran) = mpsc::channel();
+        let dropped = device.allocate(1).unwrap();
+        let (send, ran) = mpsc::channel();
         stream
-            .launch(&[&gone], move |launch| {
-                launch.stream_as::<ObedientStream>()?.submit(move || tell.send(()).unwrap());
+            .launch(&[&dropped], move |launch| {
+                launch.stream_as::<ObedientStream>()?.submit(move || send.send(()).unwrap());
                 Ok(())
             })
             .unwrap();
         ran.recv().unwrap();
-        drop(gone);
+        drop(dropped);
         let marked = stream.record().unwrap();
         assert_eq!(
             control.live.load(Ordering::SeqCst),
             1,
-            "nobody knows when the kernel is done before an event is"
+            "the memory was freed before an event behind the kernel was done"
         );
         control.open();
         marked.synchronize().unwrap();
@@ -139,7 +139,7 @@ fn a_kernel_is_given_its_buffers_and_where_there_is_one_the_drivers_stream() {
 }
 
 #[test]
-fn a_drivers_stream_is_told_when_a_kernel_has_returned_whatever_became_of_it() {
+fn a_driver_stream_is_notified_when_a_kernel_returns_whatever_its_result() {
     ends(|| {
         type Kernel = fn() -> Result<(), BackendError>;
         let kernels: [Kernel; 3] =
@@ -154,7 +154,7 @@ fn a_drivers_stream_is_told_when_a_kernel_has_returned_whatever_became_of_it() {
                 kernel()
             });
             drop(launched);
-            assert_eq!(*seen.lock().unwrap(), [""; 0], "it was told too early");
+            assert_eq!(*seen.lock().unwrap(), [""; 0], "the driver was notified too early");
             assert_eq!(control.log(), ["launched"]);
         }
     });
@@ -164,20 +164,20 @@ fn a_drivers_stream_is_told_when_a_kernel_has_returned_whatever_became_of_it() {
 fn a_kernel_may_not_use_devices_either() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
-        let (tell, answer) = mpsc::channel();
+        let (send, result) = mpsc::channel();
         let used = buffer.clone();
         stream
             .launch(&[&buffer], move |_| {
-                tell.send(used.write(0, b"x")).unwrap();
+                send.send(used.write(0, b"x")).unwrap();
                 Ok(())
             })
             .unwrap();
-        assert!(matches!(answer.recv().unwrap(), Err(DeviceError::InHostCall { .. })));
+        assert!(matches!(result.recv().unwrap(), Err(DeviceError::InHostCall { .. })));
     });
 }
 
 #[test]
-fn what_a_user_drops_may_panic_or_use_devices_and_the_stream_goes_on() {
+fn a_stream_continues_after_a_dropped_value_panics_or_uses_devices() {
     struct Panics;
     impl Drop for Panics {
         fn drop(&mut self) {
@@ -197,7 +197,7 @@ fn what_a_user_drops_may_panic_or_use_devices_and_the_stream_goes_on() {
         // Skipped.
         stream.host_call(move || drop(panics)).unwrap();
         stream.host_call(move || drop(waits)).unwrap();
-        assert!(told(stream.synchronize()).ends_with("on purpose"));
+        assert!(error_text(stream.synchronize()).ends_with("on purpose"));
         let _ = stream.synchronize();
         // Refused by the device, which is lost meanwhile.
         let ((go, gate), (begin, begun)) = (mpsc::channel::<()>(), mpsc::channel());

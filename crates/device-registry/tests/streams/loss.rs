@@ -8,10 +8,10 @@ use device_registry::backend::{BackendError, BackendErrorKind};
 use device_registry::{Device, DeviceError};
 
 use crate::backends::{plain, queued};
-use crate::{content, ends, failed, filled, kind, on_both, told};
+use crate::{content, ends, error_text, failed, filled, kind, on_both};
 
 #[test]
-fn a_device_that_is_lost_says_so_in_every_later_call_and_others_go_on() {
+fn every_call_on_a_lost_device_returns_the_loss_and_other_devices_work() {
     on_both(|device, control| {
         let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
         let (other_device, _) = queued();
@@ -62,7 +62,7 @@ fn a_read_that_a_lost_device_forgets_is_an_error_and_no_hang() {
 }
 
 #[test]
-fn a_loss_that_only_a_queued_read_sees_is_one_of_the_device() {
+fn a_loss_that_only_a_queued_read_reports_is_a_loss_of_the_device() {
     ends(|| {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
@@ -76,7 +76,7 @@ fn a_loss_that_only_a_queued_read_sees_is_one_of_the_device() {
 }
 
 #[test]
-fn a_reset_lets_the_device_be_opened_afresh_and_what_is_old_stays_lost() {
+fn a_reset_device_opens_again_and_its_old_handles_stay_lost() {
     on_both(|device, control| {
         let (buffer, stream) = (filled(device, b"x"), device.create_stream().unwrap());
         assert_eq!(kind(&device.reset().unwrap_err()), BackendErrorKind::Invalid, "it is not lost");
@@ -99,12 +99,16 @@ fn a_reset_lets_the_device_be_opened_afresh_and_what_is_old_stays_lost() {
         ] {
             assert_eq!(kind(&old.unwrap_err()), BackendErrorKind::Lost);
         }
-        assert_eq!(device.memory_statistics().unwrap().live, 1, "the old ones are not the new device's");
+        assert_eq!(
+            device.memory_statistics().unwrap().live,
+            1,
+            "allocations of the lost device do not count"
+        );
     });
 }
 
 #[test]
-fn a_device_that_is_closed_is_done_with_its_work_and_opens_afresh() {
+fn a_closed_device_has_finished_its_work_and_opens_again() {
     on_both(|device, control| {
         device.close().expect("it is not open");
         let (buffer, stream) = (filled(device, b"x"), device.create_stream().unwrap());
@@ -133,20 +137,20 @@ fn a_device_that_is_closed_is_done_with_its_work_and_opens_afresh() {
 }
 
 #[test]
-fn closing_tells_what_nobody_was_told_and_what_the_driver_says() {
+fn closing_reports_unreported_failures_and_errors_of_the_driver() {
     ends(|| {
         let (device, control) = plain();
         let _stream = failed(device, "on purpose");
-        assert!(told(device.close()).ends_with("launch: on purpose"));
+        assert!(error_text(device.close()).ends_with("launch: on purpose"));
         device.open().unwrap();
         control.fail(BackendError::other("the door is stuck"));
-        assert!(told(device.close()).ends_with("close: the door is stuck"));
+        assert!(error_text(device.close()).ends_with("close: the door is stuck"));
         device.allocate(1).expect("it was closed all the same");
     });
 }
 
 #[test]
-fn a_read_is_answered_when_its_stream_is_gone_and_its_device_lost_or_closed() {
+fn a_read_of_a_dropped_stream_ends_when_its_device_is_lost_or_closed() {
     for close in [false, true] {
         ends(move || {
             let (device, control) = queued();
@@ -168,7 +172,7 @@ fn a_read_is_answered_when_its_stream_is_gone_and_its_device_lost_or_closed() {
 }
 
 #[test]
-fn memory_and_events_of_a_device_that_is_closed_never_reach_the_one_that_is_opened_anew() {
+fn memory_and_events_of_a_closed_device_never_reach_the_reopened_one() {
     on_both(|device, _| {
         let (old, event) = (filled(device, b"old."), device.create_stream().unwrap().record().unwrap());
         device.close().unwrap();
@@ -185,7 +189,7 @@ fn memory_and_events_of_a_device_that_is_closed_never_reach_the_one_that_is_open
 }
 
 #[test]
-fn a_device_is_closed_when_no_call_is_in_it() {
+fn a_close_waits_for_calls_in_the_driver() {
     ends(|| {
         let (device, control) = plain();
         let buffer = device.allocate(4).unwrap();

@@ -1,5 +1,4 @@
-//! Streams, events and what becomes of errors in queued work, on a driver without queues and on one with queues of its
-//! own.
+//! Streams, events and errors in queued work, on a driver without queues and on one with queues of its own.
 
 mod backends;
 
@@ -23,7 +22,7 @@ use device_registry::{Buffer, Device, DeviceError, Stream};
 
 use backends::{Control, both};
 
-/// Runs on a thread of its own, so that what hangs is a failure and does not take for ever.
+/// Runs on a separate thread, so that a deadlock fails the test instead of blocking it forever.
 fn ends(run: impl FnOnce() + Send + 'static) {
     let (ended, end) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -57,11 +56,11 @@ fn kind(error: &DeviceError) -> BackendErrorKind {
     error.backend_error().unwrap_or_else(|| panic!("{error}")).kind()
 }
 
-fn told<T: std::fmt::Debug>(result: Result<T, DeviceError>) -> String {
+fn error_text<T: std::fmt::Debug>(result: Result<T, DeviceError>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// A stream whose first work has failed with `why`, which nobody was told.
+/// A stream whose first work has failed with `why`. The failure is not reported yet.
 fn failed(device: Device, why: &'static str) -> Stream {
     let stream = device.create_stream().unwrap();
     stream.launch(&[], move |_| Err(BackendError::other(why))).unwrap_or_else(|error| {

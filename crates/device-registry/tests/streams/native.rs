@@ -1,10 +1,10 @@
-//! Native code outside of any stream: it gets the driver, and what goes wrong in it is one call's error.
+//! Native code outside of any stream: it gets the driver's handle, and its error is the error of that call.
 
 use device_registry::backend::{BackendError, BackendErrorKind};
 use device_registry::{Device, DeviceError};
 
 use crate::backends::{ObedientHandle, queued};
-use crate::{ends, on_both, told};
+use crate::{ends, error_text, on_both};
 
 #[test]
 fn native_code_gets_the_backends_handle_and_its_value_comes_back() {
@@ -15,13 +15,13 @@ fn native_code_gets_the_backends_handle_and_its_value_comes_back() {
 }
 
 #[test]
-fn what_goes_wrong_in_native_code_is_its_own() {
+fn an_error_in_native_code_is_the_error_of_that_call() {
     on_both(|device, _| {
         type Native = fn(&ObedientHandle) -> Result<(), BackendError>;
         let refuses: Native = |_| Err(BackendError::invalid("line 3: no such type"));
         let panics: Native = |_| panic!("on purpose");
         for (native, message) in [(refuses, "line 3: no such type"), (panics, "on purpose")] {
-            let error = told(device.with_driver(native));
+            let error = error_text(device.with_driver(native));
             assert!(error.contains(message) && error.contains(&device.to_string()), "{error}");
             device.allocate(16).unwrap();
         }
@@ -39,26 +39,28 @@ fn a_handle_of_another_type_is_unsupported() {
 }
 
 #[test]
-fn native_code_that_finds_the_device_lost_tells_everybody() {
+fn a_loss_in_native_code_is_a_loss_of_the_device() {
     ends(|| {
         let (device, _) = queued();
         let buffer = device.allocate(16).unwrap();
         let lost =
             device.with_driver(|_: &ObedientHandle| Err::<(), _>(BackendError::lost("the cable is out")));
-        assert!(told(lost).contains("the cable is out"));
-        assert!(told(buffer.write(0, b"x")).contains("the cable is out"));
+        assert!(error_text(lost).contains("the cable is out"));
+        assert!(error_text(buffer.write(0, b"x")).contains("the cable is out"));
     });
 }
 
 #[test]
-fn within_a_host_call_there_is_no_native_code_either() {
+fn a_host_call_may_not_run_native_code() {
     on_both(|device, _| {
         let stream = device.create_stream().unwrap();
-        let (tell, tells) = std::sync::mpsc::channel();
+        let (send, sent) = std::sync::mpsc::channel();
         stream
-            .host_call(move || tell.send(told(device.with_driver(|_: &ObedientHandle| Ok(())))).unwrap())
+            .host_call(move || {
+                send.send(error_text(device.with_driver(|_: &ObedientHandle| Ok(())))).unwrap()
+            })
             .unwrap();
-        assert!(tells.recv().unwrap().contains("host call"));
+        assert!(sent.recv().unwrap().contains("host call"));
         stream.synchronize().unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! The order of work: within a stream, between streams, and against functions that block.
+//! The order of work: within a stream, between streams, and with blocking calls.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,7 +8,7 @@ use device_registry::backend::{BackendError, BackendErrorKind, EventOptions, Pri
 use device_registry::{Device, Stream, StreamGuard};
 
 use crate::backends::{in_words, plain, queued};
-use crate::{content, ends, filled, kind, on_both, told};
+use crate::{content, ends, error_text, filled, kind, on_both};
 
 #[test]
 fn work_is_done_in_order_and_read_back() {
@@ -64,7 +64,7 @@ fn synchronizing_a_device_waits_for_all_of_its_streams() {
 }
 
 #[test]
-fn several_who_wait_for_a_stream_are_each_let_go_when_what_was_before_them_is_done() {
+fn each_of_several_waiting_threads_continues_when_the_work_before_it_is_done() {
     on_both(|device, _| {
         let stream = device.create_stream().unwrap();
         let waiting = [(); 3].map(|()| {
@@ -136,7 +136,7 @@ fn elapsed_time_needs_two_timed_events_of_one_device_in_order() {
 }
 
 #[test]
-fn a_device_without_timed_events_says_so_when_one_is_recorded() {
+fn recording_a_timed_event_fails_on_a_device_without_them() {
     for (device, _) in in_words() {
         let stream = device.create_stream().unwrap();
         let error = stream.record_with(&EventOptions::new().timed()).unwrap_err();
@@ -146,7 +146,7 @@ fn a_device_without_timed_events_says_so_when_one_is_recorded() {
 }
 
 #[test]
-fn functions_that_block_come_behind_the_current_stream() {
+fn blocking_calls_run_after_the_work_of_the_current_stream() {
     on_both(|device, control| {
         let buffer = filled(device, b".");
         let late = |stream: &Stream| {
@@ -167,7 +167,10 @@ fn functions_that_block_come_behind_the_current_stream() {
         assert_eq!(late(&stream), b"x");
         stream.launch(&[], |_| Err(BackendError::other("on purpose"))).unwrap_or_default();
         stream.host_call(|| panic!("on purpose")).unwrap();
-        assert!(told(buffer.read(0, &mut [0])).contains("on purpose"), "its errors are told");
+        assert!(
+            error_text(buffer.read(0, &mut [0])).contains("on purpose"),
+            "the call returns the errors of the stream"
+        );
         buffer.read(0, &mut [0]).unwrap();
         drop(guard);
         assert_eq!(device.current_stream().unwrap(), device.default_stream().unwrap());
@@ -208,7 +211,7 @@ fn a_stream_keeps_the_priority_that_it_was_made_with() {
 }
 
 #[test]
-fn many_threads_put_work_into_one_stream() {
+fn many_threads_enqueue_work_into_one_stream() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(8).unwrap());
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Work owns what it touches, and lets it go when it is done.
+//! Queued work owns its buffers, and releases them when it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,10 +8,10 @@ use device_registry::backend::{BackendError, BackendErrorKind, Launch};
 use device_registry::{Device, Stream};
 
 use crate::backends::{ObedientStream, plain, queued};
-use crate::{content, ends, filled, kind, on_both, told};
+use crate::{content, ends, error_text, filled, kind, on_both};
 
 #[test]
-fn work_owns_what_it_touches_and_lets_it_go() {
+fn queued_work_owns_its_buffers_and_releases_them() {
     on_both(|device, control| {
         let stream = device.create_stream().unwrap();
         control.close();
@@ -31,12 +31,12 @@ fn work_owns_what_it_touches_and_lets_it_go() {
 }
 
 #[test]
-fn memory_is_kept_until_a_queue_of_the_drivers_is_done_with_it_also_when_its_stream_is_gone() {
+fn memory_is_kept_until_a_driver_queue_is_done_even_if_the_stream_is_dropped() {
     ends(|| {
         let (device, control) = queued();
         let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
         control.close();
-        // As hardware does, it holds nothing.
+        // Like hardware, it owns no handle of the memory.
         let native =
             |launch: &Launch<'_>| launch.stream_as::<ObedientStream>().map(ObedientStream::submit_gated);
         stream.launch(&[&buffer], native).unwrap();
@@ -75,7 +75,7 @@ fn memory_of_finished_work_is_freed_without_waiting_for_the_stream() {
             let buffer = device.allocate(16).unwrap();
             stream.fill(&buffer, 0..16, b"x").unwrap();
             drop(buffer);
-            // Without it, the queue could come to nothing while this loop runs.
+            // Without it, the queue's thread might not run during this loop.
             thread::yield_now();
         }
         stream.record().unwrap().synchronize().unwrap();
@@ -86,7 +86,7 @@ fn memory_of_finished_work_is_freed_without_waiting_for_the_stream() {
 }
 
 #[test]
-fn allocating_lets_go_of_what_finished_work_has_used_before_it_says_that_there_is_no_memory() {
+fn an_allocation_releases_memory_of_finished_work_before_it_fails() {
     ends(|| {
         let (device, control) = queued();
         let stream = device.create_stream().unwrap();
@@ -100,7 +100,7 @@ fn allocating_lets_go_of_what_finished_work_has_used_before_it_says_that_there_i
         let done = stream.record().unwrap();
         drop((buffer, stream));
         done.synchronize().unwrap();
-        device.allocate(16).expect("the stream is gone and its work done");
+        device.allocate(16).expect("the stream is dropped and its work done");
     });
 }
 
@@ -121,7 +121,7 @@ fn a_stream_that_is_dropped_does_not_wait_and_its_work_is_done() {
 }
 
 #[test]
-fn what_a_kernel_has_begun_is_kept_although_it_is_refused_in_the_end() {
+fn memory_of_a_refused_kernel_is_kept_while_its_work_runs() {
     ends(|| {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
@@ -132,7 +132,7 @@ fn what_a_kernel_has_begun_is_kept_although_it_is_refused_in_the_end() {
             launch.keep(scratch);
             Err(BackendError::other("the second half"))
         });
-        assert!(told(refused).ends_with("the second half"));
+        assert!(error_text(refused).ends_with("the second half"));
         drop(buffer);
         assert_eq!(control.live.load(Ordering::SeqCst), 2, "the buffer and the scratch memory");
         control.open();
@@ -142,7 +142,7 @@ fn what_a_kernel_has_begun_is_kept_although_it_is_refused_in_the_end() {
 }
 
 #[test]
-fn a_question_that_fails_frees_nothing() {
+fn a_query_that_fails_frees_nothing() {
     ends(|| {
         let (device, control) = queued();
         let (buffer, stream) = (device.allocate(1).unwrap(), device.create_stream().unwrap());
@@ -155,16 +155,16 @@ fn a_question_that_fails_frees_nothing() {
         device.memory_statistics().unwrap();
         assert_eq!(control.live.load(Ordering::SeqCst), 1);
         control.open();
-        assert!(told(device.synchronize()).ends_with("an earlier kernel failed"));
+        assert!(error_text(device.synchronize()).ends_with("an earlier kernel failed"));
         device.synchronize().unwrap();
         assert_eq!(control.live.load(Ordering::SeqCst), 0);
 
-        // The same for waiting: what is in flight stays, and nothing is kept for ever.
+        // A wait that fails keeps the memory in flight, and a later wait releases it.
         let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
         stream.write(&buffer, 0, device.allocate_host(4).unwrap()).unwrap();
         stream.record().unwrap().synchronize().unwrap();
         control.fail(BackendError::other("for now"));
-        assert!(told(stream.synchronize()).ends_with("for now"));
+        assert!(error_text(stream.synchronize()).ends_with("for now"));
         drop(buffer);
         assert_eq!(control.live.load(Ordering::SeqCst), 2);
         stream.synchronize().unwrap();
@@ -173,10 +173,10 @@ fn a_question_that_fails_frees_nothing() {
 }
 
 #[test]
-fn pinned_memory_of_another_length_than_was_asked_for_is_refused() {
+fn pinned_memory_of_the_wrong_length_is_refused() {
     let (device, control) = plain();
     assert!(
-        told(device.allocate_host(13))
+        error_text(device.allocate_host(13))
             .ends_with("the backend gave 12 bytes of host memory, and 13 were asked for")
     );
     assert_eq!(control.live.load(Ordering::SeqCst), 0);
@@ -184,7 +184,7 @@ fn pinned_memory_of_another_length_than_was_asked_for_is_refused() {
 }
 
 #[test]
-fn an_allocation_longer_than_the_device_can_make_is_told_the_limit() {
+fn the_error_of_an_allocation_that_is_too_large_names_the_limit() {
     let (device, control) = plain();
     device.open().unwrap();
     control.log();
@@ -199,7 +199,7 @@ fn an_allocation_longer_than_the_device_can_make_is_told_the_limit() {
 }
 
 #[test]
-fn what_a_kernel_keeps_may_use_the_stream_when_it_is_dropped() {
+fn a_value_that_a_kernel_keeps_may_use_the_stream_in_its_drop() {
     struct Records(Stream);
     impl Drop for Records {
         fn drop(&mut self) {
@@ -209,7 +209,7 @@ fn what_a_kernel_keeps_may_use_the_stream_when_it_is_dropped() {
     ends(|| {
         let (device, _) = queued();
         let stream = device.create_stream().unwrap();
-        // Some are let go while more is put in, and the others by waiting.
+        // The core drops some values while it enqueues more work, and the others in the wait.
         for _ in 0..1000 {
             let value = Records(stream.clone());
             stream
@@ -224,12 +224,12 @@ fn what_a_kernel_keeps_may_use_the_stream_when_it_is_dropped() {
 }
 
 #[test]
-fn what_is_behind_a_failure_is_let_go_without_a_wait() {
+fn memory_behind_a_failure_is_released_without_a_wait() {
     ends(|| {
         let (device, control) = queued();
         let stream = device.create_stream().unwrap();
         let kept = Arc::new(());
-        // The first event that is reached has failed. There is one now and then, to know what is done.
+        // The first event fails. The core records one from time to time, to know which work is done.
         control.fail(BackendError::other("a kernel failed"));
         for _ in 0..300 {
             let value = Arc::clone(&kept);
@@ -269,7 +269,7 @@ fn a_query_that_finds_all_work_done_releases_its_memory() {
 }
 
 #[test]
-fn events_that_a_program_records_show_what_is_done() {
+fn events_of_a_program_show_which_work_is_done() {
     ends(|| {
         let (device, control) = queued();
         let stream = device.create_stream().unwrap();
@@ -287,7 +287,7 @@ fn events_that_a_program_records_show_what_is_done() {
 }
 
 #[test]
-fn a_program_that_allocates_and_never_asks_keeps_a_bounded_amount() {
+fn a_program_that_allocates_and_never_queries_keeps_a_bounded_amount() {
     const LEN: usize = 16 << 20;
     ends(|| {
         let (device, control) = queued();
@@ -313,7 +313,7 @@ fn host_memory_of_finished_writes_is_bounded_by_its_bytes() {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(LEN).unwrap());
         for _ in 0..20 {
             stream.write(&buffer, 0, device.allocate_host(LEN).unwrap()).unwrap();
-            // The queue comes to its end, of which the core is not asked.
+            // The queue finishes its work, and the program does not query it.
             let (done, is_done) = std::sync::mpsc::channel();
             let signal = move |launch: &Launch<'_>| {
                 launch.stream_as::<ObedientStream>()?.submit(move || done.send(()).unwrap());

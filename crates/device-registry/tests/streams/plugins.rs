@@ -1,4 +1,4 @@
-//! Backends that do something unfortunate at the worst moment.
+//! Backends that fail, or call the core, at the worst moment.
 
 use std::sync::atomic::Ordering;
 
@@ -6,10 +6,10 @@ use device_registry::backend::{BackendError, HostBuffer};
 use device_registry::{DeviceError, Stream};
 
 use crate::backends::{plain, queued};
-use crate::{content, ends, filled, told};
+use crate::{content, ends, error_text, filled};
 
 #[test]
-fn a_query_reports_a_failure_that_arrives_while_the_driver_answers_it() {
+fn a_query_reports_a_failure_that_arrives_during_the_query() {
     ends(|| {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
@@ -19,9 +19,9 @@ fn a_query_reports_a_failure_that_arrives_while_the_driver_answers_it() {
             let (completion, _) = control.held_read();
             completion.finish(Err(BackendError::other("the read failed")));
         });
-        assert!(told(stream.query()).ends_with("read: the read failed"));
+        assert!(error_text(stream.query()).ends_with("read: the read failed"));
         assert!(stream.query().unwrap(), "it was reported");
-        assert!(told(read.wait()).ends_with("the read failed"));
+        assert!(error_text(read.wait()).ends_with("the read failed"));
     });
 }
 
@@ -46,13 +46,13 @@ fn a_read_that_fails_after_its_stream_counts_as_done_is_reported_by_the_device()
             });
         });
         device.memory_statistics().unwrap();
-        assert!(told(device.synchronize()).ends_with("read: the read failed"));
+        assert!(error_text(device.synchronize()).ends_with("read: the read failed"));
         device.synchronize().unwrap();
     });
 }
 
 #[test]
-fn an_answer_of_another_length_is_an_error_of_the_read() {
+fn a_result_of_another_length_is_an_error_of_the_read() {
     ends(|| {
         for len in [0, 3, 5] {
             let (device, control) = queued();
@@ -61,8 +61,8 @@ fn an_answer_of_another_length_is_an_error_of_the_read() {
             let read = stream.read(&buffer, ..).unwrap();
             control.held_read().0.finish(HostBuffer::zeroed(len));
             let expected = format!("a buffer of the wrong length: expected 4 bytes, found {len}");
-            assert!(told(read.wait()).ends_with(&expected));
-            assert!(told(stream.synchronize()).ends_with(&expected), "it is an error of queued work");
+            assert!(error_text(read.wait()).ends_with(&expected));
+            assert!(error_text(stream.synchronize()).ends_with(&expected), "it is an error of queued work");
         }
     });
 }
@@ -116,13 +116,13 @@ fn memory_may_enqueue_work_or_close_its_device_when_it_is_dropped() {
                 Ok(())
             })
             .unwrap();
-        assert!(told(stream.record()).contains("closed"));
+        assert!(error_text(stream.record()).contains("closed"));
         closes.recv().unwrap().unwrap();
     });
 }
 
 #[test]
-fn what_a_streams_own_thread_drops_gets_errors_and_does_not_wait_for_itself() {
+fn a_value_that_a_stream_thread_drops_gets_errors_instead_of_a_deadlock() {
     struct Synchronizes(Stream);
     impl Drop for Synchronizes {
         fn drop(&mut self) {
@@ -152,11 +152,11 @@ fn what_a_streams_own_thread_drops_gets_errors_and_does_not_wait_for_itself() {
 }
 
 #[test]
-fn a_look_at_the_memory_while_the_device_closes_makes_no_failure() {
+fn reading_statistics_while_the_device_closes_causes_no_failure() {
     ends(|| {
         let (device, _) = queued();
         for _ in 0..200 {
-            // Each time it is opened afresh.
+            // Opens the device again in each round.
             let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
             stream.write(&buffer, 0, b"rust").unwrap();
             std::thread::scope(|scope| {

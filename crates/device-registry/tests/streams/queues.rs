@@ -1,4 +1,4 @@
-//! Queues of a driver's own: how work comes there, and what becomes of refusals.
+//! Queues of a driver: how the core submits work to them, and refusals.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -7,15 +7,15 @@ use device_registry::backend::BackendError;
 use device_registry::{Buffer, Device, DeviceError, Stream};
 
 use crate::backends::queued;
-use crate::{ends, filled, told};
+use crate::{ends, error_text, filled};
 
 #[test]
 fn a_call_that_a_queue_refuses_is_returned_and_leaves_no_failure() {
     ends(|| {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
-        type Put = fn(&Stream, &Buffer) -> Result<(), DeviceError>;
-        let refusals: [Put; 5] = [
+        type Enqueue = fn(&Stream, &Buffer) -> Result<(), DeviceError>;
+        let refusals: [Enqueue; 5] = [
             |stream, buffer| stream.write(buffer, 0, b"x"),
             |stream, buffer| stream.read(buffer, 0..1).map(drop),
             |stream, buffer| stream.copy(buffer, 0..1, buffer, 1),
@@ -24,7 +24,7 @@ fn a_call_that_a_queue_refuses_is_returned_and_leaves_no_failure() {
         ];
         for refused in refusals {
             control.refuse(BackendError::invalid("not this"));
-            assert!(told(refused(&stream, &buffer)).ends_with(": not this"));
+            assert!(error_text(refused(&stream, &buffer)).ends_with(": not this"));
             stream.synchronize().unwrap();
             refused(&stream, &buffer).unwrap();
         }
@@ -32,7 +32,7 @@ fn a_call_that_a_queue_refuses_is_returned_and_leaves_no_failure() {
 }
 
 #[test]
-fn one_thread_at_a_time_submits_to_a_queue_and_no_work_comes_between_the_parts_of_another() {
+fn one_thread_at_a_time_submits_to_a_queue_and_parts_of_work_do_not_mix() {
     const LEN: usize = 4 << 20;
     ends(|| {
         let (device, control) = queued();
@@ -52,7 +52,7 @@ fn one_thread_at_a_time_submits_to_a_queue_and_no_work_comes_between_the_parts_o
 }
 
 #[test]
-fn a_copy_from_elsewhere_goes_by_the_way_that_there_is_and_in_its_place() {
+fn a_copy_from_another_device_runs_in_order_by_the_best_available_path() {
     ends(|| {
         let ((device, control), (peer, _)) = (queued(), queued());
         let (stream, destination) = (device.create_stream().unwrap(), filled(device, b"...."));
@@ -71,7 +71,7 @@ fn a_copy_from_elsewhere_goes_by_the_way_that_there_is_and_in_its_place() {
 }
 
 #[test]
-fn a_queue_of_the_drivers_is_told_to_begin_behind_events_and_reads_and_before_it_is_left_or_waited_for() {
+fn a_driver_queue_is_flushed_after_events_and_reads_and_before_a_drop_or_a_wait() {
     let (device, control) = queued();
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(1).unwrap());
     control.log();

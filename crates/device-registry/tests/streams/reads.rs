@@ -1,4 +1,4 @@
-//! Reads: awaited, with an end, and into memory that is given.
+//! Reads: awaited, with a timeout, and into given memory.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::{filled, on_both, told};
+use crate::{error_text, filled, on_both};
 
 #[test]
 fn a_read_can_be_awaited() {
@@ -32,24 +32,24 @@ fn a_read_can_be_awaited() {
         };
         assert_eq!(*bytes, *b"us");
         let Poll::Ready(again) = read.as_mut().poll(&mut context) else { panic!("it is ready") };
-        assert!(told(again).contains("already taken"));
+        assert!(error_text(again).contains("already taken"));
     });
 }
 
 #[test]
-fn a_wait_may_have_an_end() {
+fn a_wait_may_have_a_timeout() {
     on_both(|device, control| {
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
         control.close();
         let read = stream.read(&buffer, ..).unwrap();
-        let read = read.wait_timeout(Duration::from_millis(20)).expect_err("it stands at the gate");
+        let read = read.wait_timeout(Duration::from_millis(20)).expect_err("the gate is closed");
         control.open();
         assert_eq!(*read.wait_timeout(Duration::from_secs(60)).unwrap().unwrap(), *b"rust");
     });
 }
 
 #[test]
-fn a_read_goes_into_the_memory_that_it_is_given() {
+fn a_read_fills_the_given_memory() {
     on_both(|device, _| {
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"rust"));
         let pinned = device.allocate_host(2).unwrap();

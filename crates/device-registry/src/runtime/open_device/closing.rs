@@ -6,33 +6,34 @@ use std::sync::{Arc, Weak};
 use crate::backend::{BackendError, BackendErrorKind};
 use crate::error::DeviceError;
 use crate::runtime::isolation::{drop_isolated, isolated, log_isolated};
-use crate::runtime::open_device::{Gone, OpenDevice};
+use crate::runtime::open_device::{End, OpenDevice};
 use crate::runtime::outcome::Outcome;
 use crate::sync::{fence, lock, pause};
 
 impl OpenDevice {
-    /// Looks whether an error means that the device is lost.
+    /// Marks the device as lost if the error of a call says so.
     pub(super) fn note<T>(&self, result: &Result<T, DeviceError>) {
         if let Err(DeviceError::Call { error, .. }) = result {
             self.note_loss(error);
         }
     }
 
-    /// The same for an error that did not come from a call.
+    /// Marks the device as lost if an error of the backend says so.
     pub(crate) fn note_loss(&self, error: &BackendError) {
         if error.kind() == BackendErrorKind::Lost {
-            // The first one counts.
-            let _ = self.gone.set(Gone::Lost(error.clone()));
+            // A device keeps the first error of its loss.
+            let _ = self.end.set(End::Lost(error.clone()));
         }
     }
 
     /// Announces that the device is lost, once.
     pub(crate) fn announce_loss(&self) {
-        let Some(Gone::Lost(error)) = self.gone.get() else { return };
+        let Some(End::Lost(error)) = self.end.get() else { return };
         if self.announced.swap(true, Ordering::AcqRel) {
             return;
         }
-        // The driver may never finish what it has accepted. First the answers, then the log, whose code is a program's.
+        // The driver may never finish reads that it has accepted. The log comes last, since a slow logger would delay the
+        // threads that wait for them.
         self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
         log_isolated(|| log::error!("`{}` is lost: {}", self.device, error.message()));
     }
@@ -45,7 +46,7 @@ impl OpenDevice {
         reads.push(Arc::downgrade(read));
     }
 
-    /// Answers in the place of a driver that will not.
+    /// Ends the open reads, which the driver may never finish.
     fn fail_open_reads(&self, error: &DeviceError) {
         let reads = std::mem::take(&mut *lock(&self.open_reads));
         for read in reads.iter().filter_map(Weak::upgrade) {
@@ -53,7 +54,7 @@ impl OpenDevice {
         }
     }
 
-    /// Gives the device back, after its work is done. Whether it could be told of every error, it is closed then.
+    /// Closes the device after its work is done. An error does not prevent the close, except a loss.
     pub(crate) fn close(&self) -> Result<(), DeviceError> {
         const CALL: &str = "close";
         self.check(CALL)?;
@@ -62,8 +63,8 @@ impl OpenDevice {
         }
         let work = self.synchronize();
         let lost = self.check(CALL);
-        if self.gone.set(Gone::Closed).is_err() {
-            // It was lost meanwhile, and its reset is still to come.
+        if self.end.set(End::Closed).is_err() {
+            // The device was lost meanwhile. Clear the flag, or it could never be reset.
             self.leaving.store(false, Ordering::Release);
             if let Err(error) = work {
                 log_isolated(|| log::error!("while `{}` was closed: {error}", self.device));
@@ -71,17 +72,17 @@ impl OpenDevice {
             return lost.and(self.check(CALL));
         }
         self.end_own_streams();
-        // Calls of other threads that were let in before, and the work that they put in.
+        // Wait for calls of other threads that passed the check before: they may still use the driver and enqueue work.
         fence(Ordering::SeqCst);
         while self.calls.load(Ordering::SeqCst) > 0 {
             pause();
         }
         let queues = self.queues();
-        queues.iter().for_each(|queue| queue.settle_for_good());
-        // Only now a queue may be dropped whose work was not known to be done.
+        queues.iter().for_each(|queue| queue.settle_closed());
+        // Before this line, the drop of a queue could free memory that its work still uses.
         self.settled.store(true, Ordering::Release);
         let mut late: Vec<_> = queues.iter().filter_map(|queue| queue.take_failure().err()).collect();
-        // A statement of its own: a stream that ends holds its own lock while it takes this one.
+        // A separate statement, to release this lock: a stream that ends takes it while it holds its own.
         let unreported = std::mem::take(&mut *lock(&self.unreported));
         late.extend(unreported);
         let closed = std::mem::take(&mut *lock(&self.closed));
@@ -90,21 +91,23 @@ impl OpenDevice {
         self.fail_open_reads(&DeviceError::Closed { device: self.device, call: "read" });
         let mut errors = work.err().into_iter().chain(late).chain(closed.err());
         let first = errors.next();
-        // One can be returned, and nobody will ask again.
+        // The call can return one error. It logs the others, since no later call can return them.
         errors.for_each(|error| log_isolated(|| log::error!("while `{}` was closed: {error}", self.device)));
         first.map_or(Ok(()), Err)
     }
 
-    /// Lets the next open begin anew, if the device is lost and the driver can do so.
+    /// Resets the driver of a lost device, so that the next use can open it again.
     pub(crate) fn reset(&self) -> Result<(), DeviceError> {
         let fail = |error| Err(DeviceError::Call { device: self.device, call: "reset", error });
         match self.check("reset") {
-            Ok(()) => return fail(BackendError::invalid("the device is not lost, and goes on as it is")),
+            Ok(()) => return fail(BackendError::invalid("expected a lost device, found one that works")),
             Err(DeviceError::Call { .. }) => {}
             Err(other) => return Err(other),
         }
         if self.leaving.swap(true, Ordering::AcqRel) {
-            return fail(BackendError::invalid("another thread has reset the device, or is doing so"));
+            return fail(BackendError::invalid(
+                "another thread has already reset the device, or is resetting it",
+            ));
         }
         let outcome = isolated(self.device, "reset", || self.driver.reset());
         self.leaving.store(outcome.is_ok(), Ordering::Release);
@@ -114,14 +117,13 @@ impl OpenDevice {
         outcome
     }
 
-    /// Ends the streams that are the device's own: the default stream, of which a program may hold handles, and those for
-    /// blocking calls.
+    /// Ends the device's own streams: the default stream, of which a program may have handles, and those for blocking calls.
     fn end_own_streams(&self) {
         let stream = lock(&self.default_stream).take();
         let idle = std::mem::take(&mut *lock(&self.idle_queues));
         drop(idle);
         if let Some(stream) = stream {
-            // Handles that a program has can do no more than return that the device is gone.
+            // A program's handles keep the queue alive, and its thread with it, unless it is closed here.
             stream.queue().close();
         }
     }

@@ -1,4 +1,4 @@
-//! A device that is open: what it is, and calls into its driver, none of which is trusted.
+//! An open device: its properties, and isolated calls into its driver.
 
 mod closing;
 mod streams;
@@ -21,54 +21,54 @@ use crate::runtime::queue::{Queue, QueueHandle};
 use crate::runtime::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence};
 
-/// A device that is open. It stays so until the program ends, or until it is lost and reset; even then it is not
-/// dropped, and what belongs to it says that it is lost.
+/// An open device. It is never dropped. After a close, a loss or a reset, its old handles return that error.
 pub(crate) struct OpenDevice {
     device: Device,
     driver: Box<dyn DeviceDriver>,
     properties: DeviceProperties,
-    /// Where it was opened.
+    /// The process that opened it.
     process: Process,
-    gone: OnceLock<Gone>,
-    /// Its loss was announced: to those who wait for reads, and in the log.
+    end: OnceLock<End>,
+    /// Whether its loss was announced, to threads that wait for reads and in the log.
     announced: AtomicBool,
-    /// It was closed, and the work in its queues is done or never will be.
+    /// Whether it was closed, and the work in its queues is done or never will be.
     settled: AtomicBool,
-    /// Somebody is closing or resetting it, or has done so.
+    /// Whether a thread is closing or resetting it, or has done so.
     leaving: AtomicBool,
     statistics: Statistics,
-    /// Bytes allocated since what finished work has used was last released.
+    /// Bytes allocated since the values of finished work were last released.
     allocated: AtomicUsize,
     deferred: Deferred,
-    /// Calls that are in the driver now.
+    /// The number of calls that run in the driver now.
     calls: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
-    /// Reads in queues of the driver's, which may be answered later than their work is done, and after their streams.
+    /// Reads in queues of the driver. The driver may finish one after its work is done, or after its stream is dropped.
     open_reads: Mutex<Vec<Weak<Outcome>>>,
-    /// Queues whose streams are gone and whose work, in a queue of the driver's, may not be done.
+    /// Driver queues of dropped streams whose work may not be done.
     closed: Mutex<Vec<Arc<Queue>>>,
-    /// Failures of streams that were dropped, which are not reported yet, oldest first.
+    /// Failures of dropped streams that are not reported yet, oldest first.
     unreported: Mutex<VecDeque<DeviceError>>,
     default_stream: Mutex<Option<Arc<QueueHandle>>>,
-    /// Queues for blocking calls that the driver leaves to the core, which no thread uses now.
+    /// Queues for blocking calls that the driver leaves to the core, unused at the moment.
     idle_queues: Mutex<Vec<Arc<QueueHandle>>>,
-    /// So that a blocking call takes no lock where there is none.
+    /// Saves the lock in a blocking call where no default stream exists.
     has_default_stream: AtomicBool,
 }
 
-// What a panic leaves in a driver is the driver's: every call into it is isolated. The core's own state is never half
-// changed while code of others runs.
+// A panic in a driver can leave only the driver's own state half changed: every call into it is isolated. The core's own
+// state is never half changed while foreign code runs.
 impl UnwindSafe for OpenDevice {}
 impl RefUnwindSafe for OpenDevice {}
 
-/// One more, as long as it is there.
+/// Counts one more call until it is dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
     #[inline]
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        // Before the look at what the device has become: either that sees the closing, or the closing sees this.
+        // Before the check of `end`. Without the fence, `close` and this call could miss each other, and the call would
+        // reach a closed driver.
         fence(Ordering::SeqCst);
         Self(count)
     }
@@ -80,8 +80,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Why a device is there no more.
-enum Gone {
+/// Why a device cannot be used any longer.
+enum End {
     Lost(BackendError),
     Closed,
 }
@@ -93,7 +93,7 @@ impl OpenDevice {
             driver,
             properties,
             process: Process::current(),
-            gone: OnceLock::new(),
+            end: OnceLock::new(),
             announced: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -132,13 +132,13 @@ impl OpenDevice {
         self.process.is_current()
     }
 
-    /// Whether the device may be used by this process.
+    /// Checks that this process may use the device.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<(), DeviceError> {
         if self.is_of_this_process() { Ok(()) } else { Err(DeviceError::Forked { device: self.device }) }
     }
 
-    /// Whether the device may be used by this process and on this thread.
+    /// Checks that this process and this thread may use the device.
     #[inline]
     pub(crate) fn check_thread(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_process()?;
@@ -149,20 +149,20 @@ impl OpenDevice {
         }
     }
 
-    /// Whether the device may be used from here, and is still there.
+    /// Checks that this process and this thread may use the device, and that it is neither lost nor closed.
     #[inline]
     pub(crate) fn check(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_thread(call)?;
-        match self.gone.get() {
-            Some(Gone::Lost(error)) => {
+        match self.end.get() {
+            Some(End::Lost(error)) => {
                 Err(DeviceError::Call { device: self.device, call, error: error.clone() })
             }
-            Some(Gone::Closed) => Err(DeviceError::Closed { device: self.device, call }),
+            Some(End::Closed) => Err(DeviceError::Closed { device: self.device, call }),
             None => Ok(()),
         }
     }
 
-    /// Runs a call to the driver; what goes wrong in it becomes an error that names the device and the call.
+    /// Runs a call to the driver. An error or a panic in it becomes an error that names the device and the call.
     pub(crate) fn call<T>(
         &self,
         call: &'static str,
@@ -170,8 +170,8 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         if self.deferred.is_due() && !device_use::is_stream_thread() {
             self.check_thread(call)?;
-            // Before this call is counted: memory of a plug-in may close the device in its `drop`, which waits for all calls
-            // that are counted.
+            // Before this call is counted: the `drop` of a plug-in's memory may close the device, which waits for all counted
+            // calls.
             self.drop_what_is_due();
         }
         let result = self.call_in_turn(call, run);
@@ -181,8 +181,9 @@ impl OpenDevice {
         result
     }
 
-    /// The same within a stream's turn to submit. Nothing is dropped that may wait for a turn, and a loss is announced
-    /// later, by code of others that may hold a lock which another thread has while it waits for the turn.
+    /// Runs a call to the driver while this thread holds a queue's `submitting` lock. It drops no value whose `drop` may
+    /// wait for that lock. It does not announce a loss either: that runs foreign code, which may wait for a lock of a thread
+    /// that waits for `submitting`.
     pub(crate) fn call_in_turn<T>(
         &self,
         call: &'static str,
@@ -195,7 +196,7 @@ impl OpenDevice {
         result
     }
 
-    /// The same for what also makes sense after a loss.
+    /// Runs a call to the driver that is valid even after a loss.
     pub(crate) fn call_although_lost<T>(
         &self,
         call: &'static str,
@@ -203,13 +204,13 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         let _counted = Counted::new(&self.calls);
         self.check_thread(call)?;
-        if matches!(self.gone.get(), Some(Gone::Closed)) {
+        if matches!(self.end.get(), Some(End::Closed)) {
             return Err(DeviceError::Closed { device: self.device, call });
         }
         self.isolated(call, || run(&*self.driver))
     }
 
-    /// Runs code of the driver, wherever it comes from.
+    /// Runs code of the driver without a check of the device's state.
     pub(crate) fn isolated<T>(
         &self,
         call: &'static str,
@@ -223,25 +224,27 @@ impl OpenDevice {
         result
     }
 
+    /// Whether the device is lost or closed.
     #[inline]
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.get().is_some()
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.get().is_some()
     }
 
-    /// Whether the work in its queues is done or never will be, as far as the core can know.
+    /// Whether the work in its queues is done or never will be, as far as the core knows.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_lost() || self.settled.load(Ordering::Acquire)
     }
 
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.gone.get(), Some(Gone::Lost(_)))
+        matches!(self.end.get(), Some(End::Lost(_)))
     }
 
-    /// Drops what a driver made, here or, within a host call or in the middle of a stream's work, as soon as that is over.
+    /// Drops a value of the driver. On a thread that may not use devices, or the thread of a stream, it defers the drop to
+    /// the next call.
     pub(crate) fn drop_when_allowed<T: Send + 'static>(&self, value: T) {
         if !self.is_of_this_process() {
-            // The driver is not whole in this process, and its memory goes with it.
+            // The driver is unusable in a fork: calling it to free memory may hang.
             return std::mem::forget(value);
         }
         if device_use::is_forbidden() || device_use::is_stream_thread() {
@@ -250,7 +253,7 @@ impl OpenDevice {
         drop_isolated(self.device, value);
     }
 
-    /// Drops what could not be dropped where it was left. Returns whether there was any.
+    /// Drops the deferred values. Returns whether there were any.
     #[inline]
     pub(crate) fn drop_what_is_due(&self) -> bool {
         self.deferred.is_due() && self.drop_deferred()

@@ -116,11 +116,11 @@ impl OpenDevice {
         }
     }
 
-    /// Keeps a queue for the next blocking call, unless the device is gone.
+    /// Keeps a queue for the next blocking call, unless the device is lost or closed.
     pub(crate) fn keep_idle_queue(&self, queue: Arc<QueueHandle>) {
         let mut idle = lock(&self.idle_queues);
-        // Under the lock: a close takes all that are here after it has made the device one that is gone.
-        if self.is_gone() {
+        // Under the lock: `close` takes all idle queues after it has set `end`.
+        if self.has_ended() {
             drop(idle);
             drop(queue);
         } else {

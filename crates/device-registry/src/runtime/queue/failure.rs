@@ -5,25 +5,25 @@
 
 use crate::error::DeviceError;
 
-/// The latest failure of a queue, if there was one.
+/// The latest failure of a queue, if it has failed.
 #[derive(Default)]
 pub(super) struct Failure(Option<Failed>);
 
 struct Failed {
     error: DeviceError,
-    /// Once it was reported: the number of the first piece of work that was enqueued after that.
+    /// After the report: the number of the first piece of work that was enqueued after it.
     reported: Option<u64>,
 }
 
 impl Failure {
-    /// Work has failed. The first failure counts until it is reported.
+    /// Sets the failure, unless there is an earlier one that is not reported.
     pub(super) fn set(&mut self, error: DeviceError) {
         if !matches!(self.0, Some(Failed { reported: None, .. })) {
             self.0 = Some(Failed { error, reported: None });
         }
     }
 
-    /// The error for which the piece of work of this number is skipped.
+    /// The error because of which the queue skips the piece of work with this number.
     #[inline]
     pub(super) fn skips(&self, number: u64) -> Option<DeviceError> {
         let failed = self.0.as_ref()?;

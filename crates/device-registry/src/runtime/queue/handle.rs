@@ -1,4 +1,4 @@
-//! A stream, as far as the core knows it: the handles that keep its queue open.
+//! The handles that keep the queue of a stream open.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::Queue;
 use crate::runtime::transfer::is_unsupported;
 
-/// A handle of a stream's queue: when the last one is dropped, the stream is.
+/// The handle of a queue that all clones of a stream share. Its drop closes the queue.
 pub(crate) struct QueueHandle(Arc<Queue>);
 
 impl QueueHandle {
-    /// A queue for a new stream: the driver's, or the core's where the driver has none.
+    /// Creates a queue for a new stream: a queue of the driver, or a thread where the driver has no queues.
     pub(crate) fn create(
         device: &'static OpenDevice,
         options: &StreamOptions,

@@ -1,8 +1,8 @@
-//! What a driver's queue works on: kept alive until the driver says that the work is done.
+//! The values that a driver's queue uses, kept alive until the driver reports the work as done.
 //!
-//! Each piece that is kept has a number, in the order of the submissions. An event that is done, or a wait or a query
-//! that succeeds, covers all numbers up to the one that was reached when it was recorded or begun; those are released,
-//! whichever thread finds out first.
+//! Each kept value has a number, in the order of submission. An event that is done covers all numbers below the one that
+//! was reached when it was recorded. A wait or a query that succeeds covers those below the one at its start. The first
+//! thread that finds such an event, wait or query releases the values.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -11,14 +11,15 @@ use std::sync::Arc;
 use crate::backend::{EventDriver, HostBuffer, Span};
 use crate::runtime::open_device::OpenDevice;
 
-/// After so many pieces an event is recorded, which shows later that the work is done.
+/// The core records an event after this many values, which shows later that the work is done.
 const MARK_EVERY: usize = 64;
 
-/// Or after so many bytes of host memory: those are the queue's alone, and are free as soon as it releases them.
+/// The core also records an event after this many bytes of host memory. Only the queue owns those, so releasing them frees
+/// them.
 const MARK_EVERY_BYTES: usize = 16 << 20;
 
-/// What has to stay alive while a driver's queue works on it. It is only ever dropped.
-#[expect(dead_code, reason = "kept, and not looked at")]
+/// A value that must stay alive while a driver's queue uses it. The core only drops it.
+#[expect(dead_code, reason = "kept alive, and not read")]
 pub(crate) enum Keep {
     Span(Span),
     Host(Arc<HostBuffer>),
@@ -26,7 +27,7 @@ pub(crate) enum Keep {
 }
 
 impl Keep {
-    /// How much memory of the host it holds.
+    /// The number of bytes of host memory that it owns.
     pub(crate) fn host_bytes(&self) -> usize {
         match self {
             Self::Host(bytes) => bytes.len(),
@@ -41,22 +42,22 @@ impl From<Span> for Keep {
     }
 }
 
-/// What the work in a driver's queue uses.
+/// The values that the work in a driver's queue uses.
 #[derive(Default)]
 pub(crate) struct InFlight {
     /// Oldest first.
     kept: VecDeque<Keep>,
-    /// How many were released, which is the number of the oldest that is kept.
+    /// The count of released values, which is the number of the oldest kept one.
     released: u64,
-    /// Events, oldest first, each with the number up to which it covers what is kept.
+    /// Events, oldest first. Each covers the values below its number.
     marks: VecDeque<(u64, Arc<dyn EventDriver>)>,
-    /// Since the last look at the marks.
+    /// The values kept since the last mark was due.
     pieces: usize,
     host_bytes: usize,
 }
 
 impl InFlight {
-    /// Adds what a submission uses. Returns whether it is time to mark what is here and to look at the marks.
+    /// Adds the values that a submission uses. Returns whether a new mark and a check of the marks are due.
     pub(crate) fn keep(&mut self, kept: Vec<Keep>) -> bool {
         self.pieces += kept.len();
         self.host_bytes += kept.iter().map(Keep::host_bytes).fold(0, usize::saturating_add);
@@ -68,7 +69,7 @@ impl InFlight {
         full
     }
 
-    /// The number that all that is here lies below.
+    /// The number of the next value. All kept values have lower numbers.
     pub(crate) fn reached(&self) -> u64 {
         self.released + self.kept.len() as u64
     }
@@ -77,13 +78,13 @@ impl InFlight {
         self.kept.is_empty()
     }
 
-    /// Whether something is here that no mark covers.
+    /// Whether there is a value that no mark covers.
     pub(crate) fn is_unmarked(&self) -> bool {
         self.marks.back().map_or(self.released, |(number, _)| *number) < self.reached()
     }
 
-    /// An event was recorded behind all below `number`. Returns it if there is nothing left that it would cover: the caller
-    /// drops it without a lock.
+    /// Adds an event that was recorded behind the work of all values below `number`. Returns it if it would cover none: the
+    /// caller drops it without the lock.
     #[must_use = "its drop is the driver's code"]
     pub(crate) fn mark(&mut self, number: u64, event: Arc<dyn EventDriver>) -> Option<Arc<dyn EventDriver>> {
         if !self.is_unmarked() {
@@ -101,7 +102,8 @@ impl InFlight {
         self.marks.back().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
-    /// Takes out all below `number`, whose work is done. It is to be dropped without a lock: memory may be a plug-in's.
+    /// Takes all values below `number`, whose work is done. Drop them without a lock: the `drop` of a plug-in's memory is
+    /// foreign code.
     pub(crate) fn release(&mut self, number: u64) -> Released {
         let count = number.saturating_sub(self.released).min(self.kept.len() as u64);
         self.released += count;
@@ -110,13 +112,13 @@ impl InFlight {
         Released { kept: self.kept.drain(..count as usize).collect(), marks }
     }
 
-    /// Takes out everything, done or not.
+    /// Takes all values, whether or not their work is done.
     pub(crate) fn release_all(&mut self) -> Released {
         self.release(self.reached())
     }
 }
 
-/// What is no longer kept.
+/// The values that are no longer kept.
 pub(crate) struct Released {
     kept: Vec<Keep>,
     marks: Vec<Arc<dyn EventDriver>>,
@@ -127,8 +129,8 @@ impl Released {
         self.kept.is_empty() && self.marks.is_empty()
     }
 
-    /// Drops it but for host memory, which is leaked: the device may still write into what it was given, and cannot say when
-    /// it no longer does.
+    /// Drops the values, and leaks their host memory: the device may still access it, and cannot report when it has
+    /// finished.
     pub(crate) fn leak_host_memory(self, device: &OpenDevice) {
         for kept in self.kept {
             match kept {

@@ -1,11 +1,11 @@
 //! The work of one stream, in order, and the thread that does it where the device has no queue for it.
 //!
-//! A stream has one of two kinds of queue. If the driver has none of its own, a thread takes one piece of work after
-//! the other and does it by the driver's functions that block. If the driver has one, work is submitted to it from the
-//! caller's thread; only a host call, an event of another backend, or a copy that the device has no way for is done by
-//! the thread, and then what comes behind it goes through the thread too until that has nothing more to do.
+//! A stream has one of two kinds of queue. If the driver has no queues, a thread does one piece of work after the other,
+//! by blocking calls to the driver. If the driver has queues, the caller's thread submits work to one of them. The
+//! stream's thread then does only host calls, waits for events of other backends, and copies that the device cannot make.
+//! Work behind those goes through the thread too, until the thread has finished all of it.
 //!
-//! After a failure, work is skipped until somebody has been told: see [`Failure`].
+//! After a failure the queue skips work until the failure is reported: see [`Failure`].
 
 mod failure;
 mod handle;
@@ -33,40 +33,41 @@ use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 pub(crate) struct Queue {
     device: &'static OpenDevice,
     priority: Priority,
-    /// It is no stream of a program's, and the blocking call that uses it returns its failures.
+    /// Whether it serves blocking calls, which return its failures, instead of a stream of a program.
     internal: bool,
-    /// The driver's queue, if it has them. It is taken when this is dropped.
+    /// The driver's queue, if the driver has queues. The drop takes it.
     driver: Option<Box<dyn StreamDriver>>,
-    /// Held while work is submitted to the driver's queue, so that it comes from one thread at a time, and one piece of
-    /// work is not mixed with the parts of another. It is the one lock that a driver's code runs under; nothing that
-    /// runs there gets back here, as kernels may not use devices. Taken before `state`.
+    /// Held while a thread submits work to the driver's queue: one thread at a time submits, and the parts of two pieces
+    /// of work do not mix. It is the only lock under which a driver's code runs. No code under it can take it again, as
+    /// kernels may not use devices. Taken before `state`.
     submitting: Mutex<()>,
     state: Mutex<State>,
-    /// There is work for the thread, or there will be none any more.
+    /// Notified when there is work for the thread, or the stream is closed.
     work: Condvar,
-    /// Work has been finished that somebody waits for.
+    /// Notified when the thread has finished work that another thread waits for.
     finished: Condvar,
     in_flight: Mutex<InFlight>,
 }
 
-// What a panic leaves in a driver's queue is the driver's: every call into it is isolated.
+// A panic in a driver can leave only the driver's own state half changed: every call into it is isolated.
 impl UnwindSafe for Queue {}
 impl RefUnwindSafe for Queue {}
 
 #[derive(Default)]
 struct State {
-    /// What the thread has not begun.
+    /// The work that the thread has not begun.
     queue: VecDeque<Operation>,
-    /// How many pieces of work the thread was given, and how many it has finished. Each has the number of those before
-    /// it.
+    /// How many pieces of work the thread has got, and how many it has finished. The number of a piece is the count of
+    /// the pieces before it.
     accepted: u64,
     finished: u64,
     failure: Failure,
     has_thread: bool,
     thread_sleeps: bool,
-    /// The driver is to be flushed when the thread has nothing more to do.
+    /// Whether the thread must flush the driver when it has finished its work.
     flush: bool,
-    /// The lowest of the numbers that are waited for: nobody is woken before. Who is woken too early asks again.
+    /// The lowest number that a thread waits for. The worker notifies no thread before it. A thread that is notified too
+    /// early waits again.
     awaited: Option<u64>,
     closed: bool,
 }
@@ -127,17 +128,17 @@ impl Queue {
         self.priority
     }
 
-    /// Accepts a piece of work: it will be done in its place, or skipped because earlier work failed.
+    /// Accepts a piece of work. It runs in order, or is skipped because earlier work failed.
     ///
     /// # Errors
     ///
-    /// If it is refused. It is then not done, and leaves no failure behind.
+    /// If the work is refused. It then does not run, and the queue has no failure.
     pub(crate) fn accept(self: &Arc<Self>, operation: Operation) -> Result<(), DeviceError> {
         self.device.check(operation.name())?;
         let Some(driver) = self.driver.as_deref() else {
             return self.give_to_thread(lock(&self.state), operation);
         };
-        // Before the turn: it may be memory of a plug-in, whose `drop` enqueues work.
+        // Before the lock: the `drop` of a plug-in's memory may enqueue work, which would take the lock twice.
         self.device.drop_what_is_due();
         let turn = lock(&self.submitting);
         let state = lock(&self.state);
@@ -154,7 +155,7 @@ impl Queue {
         drop(state);
         let submitted = self.submit(driver, operation);
         let accepted = match submitted.left_to_host {
-            // Before the next turn, as it has its place here.
+            // Under the lock: after it, another thread's work could overtake this piece.
             Ok(Some(operation)) => self.give_to_thread(lock(&self.state), operation),
             other => other.map(drop),
         };
@@ -173,10 +174,10 @@ impl Queue {
             let thread = thread::Builder::new().name(format!("{} stream", self.device.device()));
             if let Err(error) = thread.spawn(move || queue.work()) {
                 drop(state);
-                let error = BackendError::other("the stream's thread does not start").with_source(error);
+                let error = BackendError::other("cannot start the stream's thread").with_source(error);
                 let (device, call) = (self.device.device(), operation.name());
                 let error = DeviceError::Call { device, call, error };
-                // Somebody's turn may last, which what is dropped here could wait for.
+                // The caller may hold `submitting`: a value that is dropped here must not wait for it.
                 device_use::forbid(|| operation.skip(device, error.clone()));
                 return Err(error);
             }
@@ -192,27 +193,27 @@ impl Queue {
         Ok(())
     }
 
-    /// Sees to it that what was submitted to a driver's queue begins, though no call of the stream's may follow.
+    /// Ensures that submitted work begins, even if no further call of the stream follows.
     fn flush(&self) {
         if let Some(driver) = self.driver.as_deref()
             && self.device.check("flush").is_ok()
             && let Err(error) = self.device.call("flush", |_| driver.flush())
-            && !self.device.is_gone()
+            && !self.device.has_ended()
         {
             self.fail(error);
         }
     }
 
-    /// Leaves to the device a failure that was not reported.
+    /// Passes an unreported failure to the device, which reports it.
     fn leave_unreported(&self, mut state: MutexGuard<'_, State>) {
         let Err(error) = state.take_failure() else { return };
-        // Under the lock, so that whoever finds nothing here any more finds it there.
+        // Under the lock: without it, another thread could find the failure neither here nor at the device.
         self.device.report_later(error.clone());
         drop(state);
         log_unreported(&error);
     }
 
-    /// Waits for all work that was accepted before. What failed is kept to be told.
+    /// Waits for all work that was accepted before. Keeps a failure for a later report.
     pub(crate) fn settle(&self) {
         let state = lock(&self.state);
         let all = state.accepted;
@@ -224,8 +225,8 @@ impl Queue {
         }
     }
 
-    /// The same for a device that is being closed, to which nobody else has access any more.
-    pub(crate) fn settle_for_good(&self) {
+    /// Waits for the driver's queue of a device that is being closed, when no other thread can submit to it.
+    pub(crate) fn settle_closed(&self) {
         if let Some(driver) = self.driver.as_deref() {
             let settled = self.settle_driver(|| self.device.isolated("synchronize", || finish(driver)));
             settled.unwrap_or_else(|error| self.fail(error));
@@ -240,22 +241,22 @@ impl Queue {
         state
     }
 
-    /// The failure that nobody was told of, as an error. From then on work is done again.
+    /// Reports the failure that was not reported yet. Work that is accepted from then on runs again.
     pub(crate) fn take_failure(&self) -> Result<(), DeviceError> {
         lock(&self.state).take_failure()
     }
 
-    /// Work has failed of which a driver's queue says so only now.
+    /// Sets the failure of work that a driver's queue reports later.
     pub(crate) fn fail(&self, error: DeviceError) {
         lock(&self.state).failure.set(error);
     }
 
-    /// Waits for all work, and says what went wrong.
+    /// Waits for all work, and returns the unreported failure.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.device.check("synchronize")?;
         self.settle();
         self.take_failure()?;
-        // Another thread may have been told of the work that was lost.
+        // If the device was lost and another thread got the failure, this call must not succeed.
         self.device.check("synchronize")
     }
 
@@ -263,7 +264,7 @@ impl Queue {
     pub(crate) fn query(&self) -> Result<bool, DeviceError> {
         self.device.check("query")?;
         let mut state = lock(&self.state);
-        // Under one lock: between two, the last work could fail, and would count as done without its failure.
+        // Under one lock: between two, the last work could fail, and this query would return `true` without the failure.
         state.take_failure()?;
         let thread_is_done = state.finished == state.accepted;
         drop(state);
@@ -275,18 +276,18 @@ impl Queue {
         if done {
             self.release(reached);
         }
-        // A read may have failed since, whose completion was finished before the driver counted it as done.
+        // A driver may finish a completion with an error before it counts the read as done: look for it again.
         self.take_failure()?;
         Ok(done)
     }
 
-    /// Whether nothing is left to be done of a stream that was dropped, or never will be, as its device is lost or closed. A
-    /// failure that was not reported is left to the device.
+    /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes an unreported
+    /// failure to the device.
     pub(crate) fn is_done(&self) -> bool {
         self.leave_unreported(lock(&self.state));
         match self.query() {
             Ok(done) => done,
-            Err(_) if self.device.is_gone() => self.device.is_settled(),
+            Err(_) if self.device.has_ended() => self.device.is_settled(),
             Err(error) => {
                 self.device.report_later(error.clone());
                 log_unreported(&error);
@@ -295,18 +296,24 @@ impl Queue {
         }
     }
 
-    /// The stream was dropped. Does not wait: the thread ends by itself, and a driver's queue is kept until its work is done.
+    /// Closes the queue of a dropped stream. Does not wait: the thread ends by itself, and the device keeps a driver's
+    /// queue until its work is done.
     pub(crate) fn close(self: &Arc<Self>) {
         if !self.device.is_of_this_process() {
-            // There is no thread, the lock may be that of one, and the driver is not whole.
+            // In a fork the thread does not exist, may have held the lock, and the driver is unusable: leak the queue.
             return std::mem::forget(Arc::clone(self));
         }
         let mut state = lock(&self.state);
         if self.driver.is_some() && device_use::is_forbidden() {
-            // Here the driver may not be called. Work that does nothing has the thread do so.
+            // This thread may not call the driver. Empty work makes the stream's thread flush instead.
             state.flush = true;
             if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
-                log_isolated(|| log::warn!("`{}`: work may not begin: no thread", self.device.device()));
+                log_isolated(|| {
+                    log::warn!(
+                        "`{}`: queued work may not begin: cannot start a thread",
+                        self.device.device()
+                    );
+                });
             }
             state = lock(&self.state);
         } else {
@@ -315,7 +322,7 @@ impl Queue {
             state = lock(&self.state);
         }
         state.closed = true;
-        // The thread leaves a failure that was not reported to the device, if there is a thread.
+        // A thread passes an unreported failure to the device itself, at its end.
         if !state.has_thread {
             self.leave_unreported(state);
         } else {
@@ -324,8 +331,8 @@ impl Queue {
         }
         if self.driver.is_some() {
             self.device.keep_closed(Arc::clone(self));
-            // Of a device that is gone there will be no call any more that looks at it.
-            if self.device.is_gone() {
+            // After the end of the device, no later call would release the queue.
+            if self.device.has_ended() {
                 self.device.collect_marked();
             }
         }
@@ -334,9 +341,9 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // A read may have failed after the last look at a stream that was dropped.
+        // A read may have failed after the last check for failures.
         self.leave_unreported(lock(&self.state));
-        // What is left was never known to be done: the device was lost, or the driver could not be waited for.
+        // The rest may still be in use: the device was lost, or the wait for the driver failed.
         let in_flight = lock(&self.in_flight).release_all();
         in_flight.leak_host_memory(self.device);
         if let Some(driver) = self.driver.take() {

@@ -1,11 +1,11 @@
-//! Submitting to a driver's queue, and freeing what its work has used.
+//! Submitting to a driver's queue, and freeing the values that its work has used.
 //!
 //! # Why a free waits for an event
 //!
-//! A driver's queue works on memory after the submission has returned, and holds no handles of it. So the core keeps what each
-//! piece of work uses ([`InFlight`]), and drops it when the driver says that the work is done: an event behind it
-//! [is over](crate::backend::EventDriver::is_over), or a query or a wait for the whole queue succeeds. The core records such an
-//! event after every 64 pieces of work, and takes a program's own events too.
+//! A driver's queue uses memory after the submission has returned, and owns no handles of it. So the core keeps the values
+//! of each piece of work ([`InFlight`]). It drops them when the driver reports the work as done: an event behind it
+//! [is over](crate::backend::EventDriver::is_over), or a query or a wait for the whole queue succeeds. The core records
+//! such an event after every 64 values, and uses a program's own events too.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use crate::runtime::operation::Operation;
 use crate::runtime::queue::Queue;
 use crate::sync::lock;
 
-/// What has become of a submission.
+/// The result of a submission.
 pub(super) struct Submitted {
     /// The work itself, if only the host can do it.
     pub(super) left_to_host: Result<Option<Operation>, DeviceError>,
-    /// Whether so much is in flight that finished work is looked for, [after the turn](Queue::after_turn).
+    /// Whether so many values are in flight that the core should collect finished work, [after the turn](Queue::after_turn).
     pub(super) collects: bool,
 }
 
 impl Queue {
-    /// Submits work to the driver's queue, and keeps what it uses until the driver has done it. The caller has its turn.
+    /// Submits work to the driver's queue, and keeps its values until the driver has done it. The caller holds
+    /// `submitting`.
     pub(super) fn submit(&self, driver: &dyn StreamDriver, operation: Operation) -> Submitted {
         if let Operation::Read { read, .. } = &operation {
             self.device.add_open_read(read.outcome());
@@ -38,7 +39,7 @@ impl Queue {
         let left_to_host = operation.submit(self.device, driver, &mut kept);
         let mut in_flight = lock(&self.in_flight);
         let collects = in_flight.keep(kept);
-        // A program's event covers what is in flight as one of the core's own does.
+        // A program's event covers the values in flight, as one of the core does.
         let reached = in_flight.reached();
         let event = event.and_then(|event| event.submitted());
         let needless = event.and_then(|event| in_flight.mark(reached, event));
@@ -51,7 +52,7 @@ impl Queue {
         Submitted { left_to_host, collects }
     }
 
-    /// What follows a submission once the turn is over: a program's code may run here, whose `drop` may wait for a turn.
+    /// Completes a submission after `submitting` is released. It may run foreign code, which may submit work itself.
     pub(super) fn after_turn(&self, collects: bool) {
         self.device.announce_loss();
         if collects {
@@ -59,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// Records an event behind what is in flight. The caller has its turn.
+    /// Records an event behind the work in flight. The caller holds `submitting`.
     fn mark(&self, driver: &dyn StreamDriver) {
         let reached = lock(&self.in_flight).reached();
         let event = self.device.call_in_turn("record", |_| {
@@ -67,17 +68,17 @@ impl Queue {
             driver.flush()?;
             Ok(event)
         });
-        // Without an event, nothing more is released before a query or a wait for all work succeeds.
+        // Without the event, the next release happens after a query or a wait for all work.
         if let Ok(event) = event {
             let needless = lock(&self.in_flight).mark(reached, event.into());
             drop_isolated(self.device.device(), needless);
         }
     }
 
-    /// Releases what finished work in a driver's queue has used, as far as events show it. Does not wait. Returns whether
-    /// there was any.
+    /// Releases the values of finished work in a driver's queue, as far as events show it. Does not wait. Returns whether
+    /// it has released any.
     pub(crate) fn collect_marked(&self) -> bool {
-        // The newest first: often all is done, and one question is enough.
+        // The newest first: often all work is done, and one query is enough.
         let newest = lock(&self.in_flight).newest_mark();
         if self.release_if_over(newest) {
             return true;
@@ -92,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// Releases what an event covers, if nothing before it runs any more.
+    /// Releases the values that an event covers, if all work before it has ended.
     fn release_if_over(&self, mark: Option<(u64, Arc<dyn EventDriver>)>) -> bool {
         let Some((number, event)) = mark else { return false };
         let over = matches!(self.device.call("query an event", |_| event.is_over()), Ok(true));
@@ -103,9 +104,9 @@ impl Queue {
         over
     }
 
-    /// Releases all that finished work in a driver's queue has used. Does not wait. Returns whether there was any.
+    /// Releases the values of all finished work in a driver's queue. Does not wait. Returns whether it has released any.
     ///
-    /// It asks the driver where events do not show it, which may cost a command.
+    /// It queries the driver where events are not enough, which may cost a command.
     pub(crate) fn collect(&self) -> bool {
         let mut any = self.collect_marked();
         let in_flight = lock(&self.in_flight);
@@ -115,15 +116,15 @@ impl Queue {
             match self.device.call("query", |_| query(driver)) {
                 Ok(true) => any |= self.release(reached),
                 Ok(false) => {}
-                // The driver may report it once only. That the device was closed meanwhile is no failure of the work.
-                Err(error) if !self.device.is_gone() => self.fail(error),
+                // The driver may report the failure only once. A device that is closed now is not a failure of the work.
+                Err(error) if !self.device.has_ended() => self.fail(error),
                 Err(_) => {}
             }
         }
         any
     }
 
-    /// Drops what is kept up to a number. Returns whether there was any.
+    /// Drops the values below a number. Returns whether there were any.
     pub(super) fn release(&self, number: u64) -> bool {
         let released = lock(&self.in_flight).release(number);
         let any = !released.is_empty();
@@ -131,12 +132,12 @@ impl Queue {
         any
     }
 
-    /// Runs a wait for the driver's queue, and frees what its work has used.
+    /// Runs a wait for the driver's queue, and frees the values of its work.
     pub(super) fn settle_driver(
         &self,
         finish: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
-        // What is submitted meanwhile is not waited for, and has to be kept.
+        // Before the wait: it does not cover work that is submitted meanwhile, whose values must be kept.
         let reached = lock(&self.in_flight).reached();
         let finished = finish();
         if finished.is_ok() {
@@ -149,13 +150,13 @@ impl Queue {
     }
 }
 
-/// Whether a driver's queue is done, in which nothing may have begun.
+/// Whether a driver's queue is done. Flushes it first: otherwise its work might never begin.
 pub(super) fn query(driver: &dyn StreamDriver) -> Result<bool, BackendError> {
     driver.flush()?;
     driver.query()
 }
 
-/// Waits for a driver's queue, in which nothing may have begun.
+/// Waits for a driver's queue. Flushes it first: otherwise its work might never begin.
 pub(super) fn finish(driver: &dyn StreamDriver) -> Result<(), BackendError> {
     driver.flush()?;
     driver.synchronize()

@@ -1,4 +1,4 @@
-//! The thread of a stream: it does the work that no queue of the driver's does.
+//! The thread of a stream: it does the work that no queue of the driver does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::runtime::queue::submission::finish;
 use crate::sync::{lock, wait};
 
 impl Queue {
-    /// What the thread does. It ends when the stream is gone and all work is done.
+    /// The loop of the thread. It ends when the stream is dropped and all work is done.
     pub(super) fn work(self: Arc<Self>) {
         device_use::enter_stream_thread();
         let mut state = lock(&self.state);
@@ -27,7 +27,7 @@ impl Queue {
                     continue;
                 }
                 if state.closed {
-                    // Should there be more work after all, of a stream that its device has ended.
+                    // The close of a device closes its default stream, which may get more work: that starts a new thread.
                     state.has_thread = false;
                     break;
                 }
@@ -39,7 +39,7 @@ impl Queue {
             let skipped = state.failure.skips(number);
             let submits = self.driver.is_some() && skipped.is_none() && operation.is_submittable(self.device);
             drop(state);
-            // What is dropped on the way may be a user's, and panic.
+            // The `drop` of a program's value may panic here.
             let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
                 Some(error) => {
                     device_use::forbid(|| operation.skip(self.device.device(), error));
@@ -51,11 +51,11 @@ impl Queue {
                 let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
                 Err(DeviceError::Call { device: self.device.device(), call, error })
             });
-            // Memory of a plug-in may call the core in its `drop`, and would wait for this very work.
+            // The `drop` of a plug-in's memory may call the core, and would wait for this same work.
             device_use::forbid(|| self.device.drop_what_is_due());
             state = lock(&self.state);
             state.flush |= submits;
-            // Only now: work that runs is not finished.
+            // Only after the work has run: a query must not return `true` before.
             state.finished += 1;
             if let Err(error) = outcome {
                 state.failure.set(error);
@@ -66,13 +66,13 @@ impl Queue {
             }
         }
         self.leave_unreported(state);
-        // It may be the last that has the queue.
+        // This may be the last handle of the queue, whose drop stores values in the device. Drop those too.
         let device = self.device;
         drop(self);
         device_use::forbid(|| device.drop_what_is_due());
     }
 
-    /// Does the piece of work that has this number, on the thread.
+    /// Does the piece of work with this number, on the thread.
     fn perform(&self, operation: Operation, number: u64) -> Result<(), DeviceError> {
         let Some(driver) = self.driver.as_deref() else {
             return operation.perform(self.device);
@@ -87,7 +87,7 @@ impl Queue {
             Some(operation)
         };
         let Some(operation) = left_to_host else { return Ok(()) };
-        // What was submitted before comes before, and may only now be known to have failed.
+        // Earlier submitted work runs first, and this wait may be the first to return its failure.
         let waited = self.device.call("synchronize", |_| finish(driver));
         let skipped = waited.as_ref().err().cloned().or_else(|| lock(&self.state).failure.skips(number));
         match skipped {
