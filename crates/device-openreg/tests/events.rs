@@ -154,7 +154,7 @@ fn times_are_of_events_that_have_one_and_of_one_device() {
     for (from, to, part) in [
         (&untimed, &end, "the first event has no timestamp"),
         (&start, &untimed, "the second event has no timestamp"),
-        (&start, &elsewhere, "two devices, `openreg:0` and `openreg:1`"),
+        (&start, &elsewhere, "found events of `openreg:0` and `openreg:1`"),
     ] {
         let error = to.elapsed_since(from).unwrap_err();
         let DeviceError::Call { error: reported, .. } = &error else { panic!("{error}") };

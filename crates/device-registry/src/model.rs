@@ -369,7 +369,7 @@ fn no_call_reaches_the_driver_after_its_device_was_closed() {
 }
 
 #[test]
-fn a_stream_that_is_dropped_while_its_device_closes_keeps_what_its_work_uses() {
+fn a_stream_that_is_dropped_while_its_device_closes_keeps_its_works_values() {
     explore(|| {
         let (device, seen) = device();
         let queue = driven(device, &seen);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_path_of_parse_accepts_what_the_slow_path_does() {
+    fn the_fast_path_of_parse_agrees_with_the_slow_path() {
         let _ = fake(None);
         let names =
             ["cpu", "fake", "", "auto", "none", "Fake", "fak", "fakee", "é", "fake@x", "fake:0", "cpu:"];

@@ -26,7 +26,7 @@ use crate::runtime::outcome::Outcome;
 /// assert_eq!(*read.wait()?, *b"rust");
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
-#[must_use = "it holds what the work returns"]
+#[must_use = "it has the result of the work"]
 pub struct Pending(Arc<Outcome>);
 
 impl Pending {

@@ -10,7 +10,7 @@ use crate::backend::{BackendError, HostBuffer};
 /// A completion that is dropped unfinished becomes an error of the work, so that no thread waits forever.
 pub struct Completion(Option<Arc<dyn Finish>>);
 
-/// The work that a [`Completion`] finishes. Neither function unwinds, nor does what they drop.
+/// The work that a [`Completion`] finishes. Neither function unwinds, even if a value that it drops panics.
 pub(crate) trait Finish: Send + Sync {
     /// The name of the work in errors.
     fn call(&self) -> &'static str;

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::reversed_empty_ranges, reason = "it is what is refused")]
+    #[expect(clippy::reversed_empty_ranges, reason = "an invalid range must be refused")]
     fn ranges_outside_are_errors() {
         let memory = HostMemory::zeroed(4).unwrap();
         for range in [0..5, 5..5, 3..2, usize::MAX..usize::MAX] {

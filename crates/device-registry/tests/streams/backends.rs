@@ -47,7 +47,7 @@ pub(crate) struct Control {
     pub(crate) live: AtomicUsize,
     /// Queues that are not dropped.
     pub(crate) queues: AtomicUsize,
-    /// Allocation fails while so many are not freed.
+    /// Allocation fails while this many allocations are live; 0 is no limit.
     pub(crate) at_most: AtomicUsize,
     /// Called once, within the next query of a queue.
     on_query: Hook,

@@ -23,7 +23,7 @@ fn a_host_call_runs_in_order() {
         stream.write(&buffer, 0, b"y").unwrap();
         let event = stream.record().unwrap();
         thread::sleep(Duration::from_millis(10));
-        assert!(log.lock().unwrap().is_empty(), "what comes before it is not done");
+        assert!(log.lock().unwrap().is_empty(), "the host call ran before the earlier work");
         control.open();
         event.synchronize().unwrap();
         assert_eq!(*log.lock().unwrap(), ["call"]);

@@ -33,10 +33,10 @@ fn a_read_that_fails_after_its_stream_counts_as_done_is_reported_by_the_device()
         let [first, second] = [(); 2].map(|()| device.create_stream().unwrap());
         control.holds_reads.store(true, Ordering::SeqCst);
         drop(first.read(&buffer, ..).unwrap());
-        // Of two streams that were dropped, the device looks at both before it drops what is done.
+        // The device queries both dropped streams before it drops the queues that are done.
         drop(first);
         drop(second);
-        // The queries are for what the first has in flight, and for the ends of the first and of the second.
+        // The first query is for the first stream's work in flight. The next two are for the ends of both streams.
         control.on_query(|| {
             control.on_query(|| {
                 control.on_query(|| {
@@ -68,7 +68,7 @@ fn a_result_of_another_length_is_an_error_of_the_read() {
 }
 
 #[test]
-fn work_behind_a_host_call_begins_although_its_stream_was_dropped_before_its_turn() {
+fn work_behind_a_host_call_begins_even_if_its_stream_is_dropped_first() {
     ends(|| {
         let (device, control) = queued();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
@@ -105,7 +105,11 @@ fn memory_may_enqueue_work_or_close_its_device_when_it_is_dropped() {
             .unwrap();
         stream.write(&other, 0, b"x").unwrap();
         stream.synchronize().unwrap();
-        assert_eq!(content(&other), b"xrop", "first what the memory has enqueued, then the call");
+        assert_eq!(
+            content(&other),
+            b"xrop",
+            "the work of the memory's drop runs first, then the work of the call"
+        );
 
         let dropped = filled(device, b"....");
         let (closed, closes) = std::sync::mpsc::channel();
