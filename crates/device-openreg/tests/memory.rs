@@ -161,7 +161,7 @@ fn windows_are_counted_and_nest() {
         let nested = (bytes.read(0..8).unwrap(), bytes.read(2..3).unwrap());
         assert_eq!(bytes.window_count(), 3);
         let error = bytes.write(4..8).unwrap_err();
-        assert!(error.to_string().contains("a window on bytes 0..8 is open"), "{error}");
+        assert!(error.to_string().contains("a window on bytes 0..8 of the same memory is open"), "{error}");
         drop(nested);
         assert_eq!(bytes.window_count(), 1);
         bytes.write(4..8).unwrap().fill(1);
