@@ -1,15 +1,15 @@
-//! Which parts of a device's memory are free: numbers only, no bytes.
+//! Which parts of a device's memory are free, by offset. It holds no bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Every block begins at a multiple of this, as on CUDA, and takes up a multiple of it.
+/// Every block begins at a multiple of this, as on CUDA, and its length is a multiple of it.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// Hands out ranges of `0..capacity`, the smallest free one that is large enough first.
+/// Allocates ranges of `0..capacity`, best fit.
 ///
-/// It was preferred to a crate's: those that are kept up (`offset-allocator`) go up to 2³² bytes, round sizes by up to
-/// an eighth, and cannot say which block an offset lies in.
+/// The maintained crate (`offset-allocator`) is limited to 2³² bytes, rounds sizes by up to an eighth, and cannot find
+/// the block that an offset lies in.
 pub(crate) struct Allocator {
     capacity: usize,
     used: usize,
@@ -22,8 +22,8 @@ pub(crate) struct Allocator {
 #[derive(Clone, Copy)]
 struct Block {
     len: usize,
-    /// What was asked for, which the length is rounded up from. `None`: it is free.
-    asked: Option<usize>,
+    /// The length of the request, before rounding. `None` if the block is free.
+    requested: Option<usize>,
 }
 
 impl Allocator {
@@ -43,11 +43,11 @@ impl Allocator {
     }
 
     /// The offset of a new block; `None` if no free one is large enough.
-    pub(crate) fn allocate(&mut self, asked: usize) -> Option<usize> {
-        let len = asked.max(1).checked_next_multiple_of(ALIGNMENT)?;
+    pub(crate) fn allocate(&mut self, requested: usize) -> Option<usize> {
+        let len = requested.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let &(found, offset) = self.free.range((len, 0)..).next()?;
         self.free.remove(&(found, offset));
-        self.blocks.insert(offset, Block { len, asked: Some(asked) });
+        self.blocks.insert(offset, Block { len, requested: Some(requested) });
         if found > len {
             self.insert_free(offset + len, found - len);
         }
@@ -58,15 +58,15 @@ impl Allocator {
     /// Frees the block that begins at `offset`, and joins it with its neighbours that are free. Returns its length.
     pub(crate) fn release(&mut self, offset: usize) -> usize {
         let block = self.blocks[&offset];
-        debug_assert!(block.asked.is_some(), "the block at {offset} is freed twice");
+        debug_assert!(block.requested.is_some(), "the block at {offset} is freed twice");
         self.used -= block.len;
         let (mut start, mut end) = (offset, offset + block.len);
-        if let Some((&after, &Block { len, asked: None })) = self.blocks.range(end..).next() {
+        if let Some((&after, &Block { len, requested: None })) = self.blocks.range(end..).next() {
             self.blocks.remove(&after);
             self.free.remove(&(len, after));
             end += len;
         }
-        if let Some((&before, &Block { len, asked: None })) = self.blocks.range(..offset).next_back() {
+        if let Some((&before, &Block { len, requested: None })) = self.blocks.range(..offset).next_back() {
             self.blocks.remove(&offset);
             self.free.remove(&(len, before));
             start = before;
@@ -75,11 +75,11 @@ impl Allocator {
         block.len
     }
 
-    /// Where the block in use begins that the byte at `offset` belongs to, and the length that was asked for.
+    /// The offset and the requested length of the block that the byte at `offset` belongs to, if it is in use.
     pub(crate) fn find(&self, offset: usize) -> Option<(usize, usize)> {
         let (&start, block) = self.blocks.range(..=offset).next_back()?;
-        let asked = block.asked?;
-        (offset - start < asked).then_some((start, asked))
+        let requested = block.requested?;
+        (offset - start < requested).then_some((start, requested))
     }
 
     /// The free ranges of at least `len` bytes.
@@ -88,7 +88,7 @@ impl Allocator {
     }
 
     fn insert_free(&mut self, offset: usize, len: usize) {
-        self.blocks.insert(offset, Block { len, asked: None });
+        self.blocks.insert(offset, Block { len, requested: None });
         self.free.insert((len, offset));
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         allocator.release(offsets[0]);
         allocator.release(offsets[2]);
         assert_eq!(allocator.allocate(2 * A), Some(offsets[2]));
-        assert_eq!(allocator.allocate(4 * A), None, "three are free, and in no other place four");
+        assert_eq!(allocator.allocate(4 * A), None, "three are free in one piece, and two, but never four");
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         let first = allocator.allocate(10).unwrap();
         let second = allocator.allocate(A + 1).unwrap();
         assert_eq!(allocator.find(first + 9), Some((first, 10)));
-        assert_eq!(allocator.find(first + 10), None, "the rest of the block was not asked for");
+        assert_eq!(allocator.find(first + 10), None, "the rest of the block was not requested");
         assert_eq!(allocator.find(second + A), Some((second, A + 1)));
         assert_eq!(allocator.find(9 * A), None);
         allocator.release(first);

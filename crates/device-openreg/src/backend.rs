@@ -15,7 +15,7 @@ pub(crate) struct OpenReg {
     settings: Settings,
 }
 
-/// What there is of a device while it is not open.
+/// A device, whether or not it is open.
 struct Simulated {
     memory: usize,
     opened_before: AtomicBool,
@@ -32,7 +32,7 @@ impl OpenReg {
         let device = OpenRegDevice::new(ordinal, simulated.memory)?;
         let opened_before = simulated.opened_before.swap(true, Ordering::Relaxed);
         for &fault in &self.settings.faults {
-            // A device that was lost and is opened again is there to show that it works again.
+            // A device that is opened again after a loss has to show that it recovers.
             if !opened_before || matches!(fault, Fault::Slow { .. }) {
                 device.injector().inject(fault)?;
             }
@@ -63,7 +63,7 @@ impl Backend for OpenReg {
     }
 }
 
-/// The ordinal and the backend's name, in the form that RFC 9562 leaves to those who make it (version 8). The ordinal
+/// The ordinal and the backend's name, as a UUID of version 8, which RFC 9562 leaves to the implementation. The ordinal
 /// comes first, so that four digits choose a device.
 fn uuid(ordinal: usize) -> DeviceUuid {
     let [.., high, low] = ordinal.to_be_bytes();
@@ -106,7 +106,7 @@ mod tests {
             let start = std::time::Instant::now();
             let options = device_registry::backend::AllocateOptions::new(1);
             let result = backend.device(ordinal).unwrap().allocate(&options).map(drop);
-            assert!(start.elapsed() >= slow, "it stays as slow as it is");
+            assert!(start.elapsed() >= slow, "a reset does not make it faster");
             result.is_ok()
         };
         assert_eq!([0, 1, 0, 1].map(allocate), [false, false, true, true]);

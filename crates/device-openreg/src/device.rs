@@ -14,7 +14,7 @@ use crate::pool::Pool;
 
 pub(crate) struct OpenRegDevice {
     ordinal: usize,
-    /// `None` once the device was closed or reset. A driver is never dropped, so that what it holds would stay.
+    /// `None` once the device was closed or reset: the core never drops a driver, which would keep its memory.
     pool: Mutex<Option<Arc<Pool>>>,
     faults: Arc<Faults>,
 }
@@ -30,15 +30,15 @@ impl OpenRegDevice {
     fn pool(&self) -> Result<Arc<Pool>, BackendError> {
         match &*self.pool.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(pool) => Ok(Arc::clone(pool)),
-            // Whether it was closed or reset.
+            // A device that was reset is lost, and `check` returns that error.
             None => self.faults.check().and(Err(BackendError::invalid("the device is closed"))),
         }
     }
 
-    /// Gives the memory of the device back to the system. Where the program still holds some, the last drop does.
+    /// Returns the memory of the device to the system, once the program has dropped all buffers in it.
     fn release(&self) {
         let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Behind the lock, as it takes a while to unmap.
+        // After the lock, as unmapping takes a while.
         drop(pool);
     }
 
@@ -79,8 +79,8 @@ impl DeviceDriver for OpenRegDevice {
         self.faults.before(Operation::Copy)?;
         let from = source.memory_as::<OpenRegMemory>()?;
         let to = destination.memory_as::<OpenRegMemory>()?.bytes()?;
-        // The source's device may be another one, which may be lost since the core has looked, and whose loss is not the
-        // loss of this one.
+        // The source may be on another device, and that device may have been lost after the core checked it. This device
+        // is not lost with it.
         let from = from.bytes().map_err(|error| {
             let message = format_args!("the source was lost with its device, `openreg:{}`", from.ordinal());
             BackendError::unavailable(message).with_source(error)
@@ -103,8 +103,8 @@ impl DeviceDriver for OpenRegDevice {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        // What still stalls, or is in the middle of a kernel, belongs to the device that was.
-        self.faults.lose("it was reset, and this is what was there before");
+        // Operations that still stall and kernels that still run belong to the device before the reset.
+        self.faults.lose("it was reset, and this belongs to the device before the reset");
         self.release();
         Ok(())
     }
@@ -130,16 +130,16 @@ mod tests {
         OpenRegDevice::new(0, 1 << 16).unwrap()
     }
 
-    /// What a device says that was taken away.
-    fn refused(device: &OpenRegDevice) -> [BackendError; 2] {
+    /// The errors of a device that is closed or lost.
+    fn errors(device: &OpenRegDevice) -> [BackendError; 2] {
         [device.allocate(&AllocateOptions::new(1)).err().unwrap(), device.memory_info().err().unwrap()]
     }
 
     #[test]
-    fn a_driver_that_was_closed_says_so() {
+    fn every_operation_of_a_closed_driver_is_invalid() {
         let device = device();
         device.close().unwrap();
-        for error in refused(&device) {
+        for error in errors(&device) {
             assert_eq!(error.kind(), BackendErrorKind::Invalid);
             assert!(error.to_string().contains("the device is closed"), "{error}");
         }
@@ -147,11 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_was_reset_is_lost() {
+    fn every_operation_of_a_driver_that_was_reset_is_lost() {
         let device = device();
         device.reset().unwrap();
-        for error in refused(&device) {
-            assert_eq!(error.to_string(), "device lost: it was reset, and this is what was there before");
+        for error in errors(&device) {
+            assert_eq!(
+                error.to_string(),
+                "device lost: it was reset, and this belongs to the device before the reset"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Faults on purpose: what a device does wrong, so that a framework can test what it does then.
+//! Fault injection: a device fails on purpose, so that a framework can test its error handling.
 
 use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
 
-/// What a device is about to do.
+/// An operation that a device is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Allocate { len: usize },
@@ -17,7 +17,7 @@ pub(crate) enum Operation {
     Fill,
 }
 
-/// The faults of one device. Every operation asks [`before`](Self::before) whether it may.
+/// The injected faults of one device. Every operation calls [`before`](Self::before) first.
 #[derive(Default)]
 pub(crate) struct Faults {
     state: Mutex<State>,
@@ -26,19 +26,19 @@ pub(crate) struct Faults {
 
 #[derive(Default)]
 struct State {
-    /// What is yet to happen, with the number of operations that are left until then.
+    /// The faults that have not happened yet. The number in each is how many operations are left until it happens.
     armed: Vec<Fault>,
     slow: Duration,
-    /// What every operation gets, if the device is lost or closed.
-    gone: Option<Gone>,
+    /// Why every operation fails, once the device is lost or closed.
+    ended: Option<Ended>,
     /// How often the faults were cleared.
     cleared: u64,
 }
 
-/// Why there are no operations any more.
+/// Why a device has ended.
 #[derive(Clone, Copy)]
-enum Gone {
-    /// With the reason.
+enum Ended {
+    /// It is lost, for this reason.
     Lost(&'static str),
     Closed,
 }
@@ -60,7 +60,7 @@ impl FaultInjector for Faults {
                 state.armed.push(fault);
             }
             Fault::Slow { by } => state.slow = by,
-            // One that the core learns of later.
+            // `Fault` is `#[non_exhaustive]`: the core may add kinds.
             other => return Err(BackendError::unsupported(format_args!("the fault {other:?}"))),
         }
         Ok(())
@@ -68,34 +68,34 @@ impl FaultInjector for Faults {
 
     fn clear(&self) {
         let mut state = self.state();
-        *state = State { gone: state.gone, cleared: state.cleared + 1, ..State::default() };
+        *state = State { ended: state.ended, cleared: state.cleared + 1, ..State::default() };
         drop(state);
         self.changed.notify_all();
     }
 }
 
 impl Faults {
-    /// From now on, and for good, every operation is an error that says `why`. What stalls gets it too.
+    /// Loses the device permanently: every operation returns an error with `why`, and so do stalled operations.
     pub(crate) fn lose(&self, why: &'static str) {
-        self.end(Gone::Lost(why));
+        self.end(Ended::Lost(why));
     }
 
-    /// From now on every operation is an error that says that the device is closed, unless it is lost.
+    /// Closes the device: every operation returns an error that says so, unless the device is lost.
     pub(crate) fn close(&self) {
-        self.end(Gone::Closed);
+        self.end(Ended::Closed);
     }
 
-    fn end(&self, how: Gone) {
-        self.state().gone.get_or_insert(how);
+    fn end(&self, how: Ended) {
+        self.state().ended.get_or_insert(how);
         self.changed.notify_all();
     }
 
-    /// Fails if the device is lost or closed. It is for what is no operation.
+    /// Fails if the device is lost or closed. It counts no operation.
     pub(crate) fn check(&self) -> Result<(), BackendError> {
         self.state().check()
     }
 
-    /// Comes before each operation: may fail it, hold it up or take the device away.
+    /// Counts `operation`, and applies the faults that are due: it may delay, stall or fail it, or lose the device.
     pub(crate) fn before(&self, operation: Operation) -> Result<(), BackendError> {
         let mut state = self.state();
         state.check()?;
@@ -113,11 +113,11 @@ impl Faults {
             *nth > 0
         });
         if loses {
-            state.gone = Some(Gone::Lost("a fault was injected that takes it away"));
+            state.ended = Some(Ended::Lost("by an injected fault"));
             self.changed.notify_all();
         }
         let cleared = state.cleared;
-        while stalls && state.gone.is_none() && state.cleared == cleared {
+        while stalls && state.ended.is_none() && state.cleared == cleared {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.check()?;
@@ -130,16 +130,16 @@ impl Faults {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is changed.
+        // No code panics while it changes the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     fn check(&self) -> Result<(), BackendError> {
-        match self.gone {
-            Some(Gone::Lost(why)) => Err(BackendError::lost(why)),
-            Some(Gone::Closed) => Err(BackendError::invalid("the device is closed")),
+        match self.ended {
+            Some(Ended::Lost(why)) => Err(BackendError::lost(why)),
+            Some(Ended::Closed) => Err(BackendError::invalid("the device is closed")),
             None => Ok(()),
         }
     }
@@ -154,14 +154,13 @@ impl Operation {
         let message = match self {
             Self::Allocate { len } => {
                 let kind = BackendErrorKind::OutOfMemory { asked: len as u64, free: None };
-                let message =
-                    format_args!("{len} bytes asked for, and a fault was injected that refuses them");
+                let message = format_args!("{len} bytes asked for, refused by an injected fault");
                 return BackendError::new(kind, message);
             }
-            Self::Write => "a fault was injected that fails this write",
-            Self::Read => "a fault was injected that fails this read",
-            Self::Copy => "a fault was injected that fails this copy",
-            Self::Fill => "a fault was injected that fails this fill",
+            Self::Write => "an injected fault fails this write",
+            Self::Read => "an injected fault fails this read",
+            Self::Copy => "an injected fault fails this copy",
+            Self::Fill => "an injected fault fails this fill",
         };
         BackendError::other(message)
     }
@@ -182,7 +181,7 @@ mod tests {
         new
     }
 
-    /// Which of so many operations fail, counted from 1.
+    /// The numbers of the operations that fail, counted from 1.
     fn failing(faults: &Faults, operations: &[Operation]) -> Vec<usize> {
         let results = operations.iter().map(|&operation| faults.before(operation));
         results.enumerate().filter(|(_, result)| result.is_err()).map(|(index, _)| index + 1).collect()
@@ -194,10 +193,7 @@ mod tests {
         assert_eq!(failing(&faults, &[ALLOCATE, Operation::Write, Operation::Copy]), []);
         let error = faults.before(ALLOCATE).unwrap_err();
         assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: 7, free: None });
-        assert_eq!(
-            error.to_string(),
-            "out of memory: 7 bytes asked for, and a fault was injected that refuses them"
-        );
+        assert_eq!(error.to_string(), "out of memory: 7 bytes asked for, refused by an injected fault");
         assert_eq!(failing(&faults, &[ALLOCATE; 10]), []);
     }
 
@@ -211,11 +207,11 @@ mod tests {
             assert_eq!(failing(&faults, &copies), []);
         }
         let message = with(&[Fault::FailCopy { nth: 1 }]).before(Operation::Read).unwrap_err().to_string();
-        assert_eq!(message, "a fault was injected that fails this read");
+        assert_eq!(message, "an injected fault fails this read");
     }
 
     #[test]
-    fn faults_of_several_kinds_add_up_and_of_one_kind_the_last_counts() {
+    fn faults_of_several_kinds_all_happen_and_of_one_kind_only_the_last() {
         let first = [Fault::FailCopy { nth: 4 }, Fault::LoseDevice { nth: 6 }, Fault::FailCopy { nth: 2 }];
         assert_eq!(failing(&with(&first), &[Operation::Write; 7]), [2, 6, 7]);
     }
@@ -248,7 +244,7 @@ mod tests {
         faults.before(Operation::Write).unwrap();
     }
 
-    /// Starts an operation on a thread of its own, and receives what becomes of it.
+    /// Starts an operation on a thread of its own, and returns the channel that receives its result.
     fn start(faults: &'static Faults) -> mpsc::Receiver<Result<(), BackendError>> {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || sender.send(faults.before(Operation::Write)));
@@ -258,7 +254,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_stalled_operation_goes_on_when_the_faults_are_cleared_and_others_do_not_wait_for_it() {
+    fn a_stalled_operation_continues_when_the_faults_are_cleared_and_others_do_not_wait_for_it() {
         let faults: &Faults = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
         let stalled = start(faults);
         assert!(stalled.recv_timeout(Duration::from_millis(50)).is_err());
@@ -279,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_taken_away_says_why_and_nothing_stalls_on_it() {
+    fn a_lost_device_returns_the_reason_and_no_operation_stalls_on_it() {
         let faults: &Faults = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
         let stalled = start(faults);
         assert!(stalled.recv_timeout(Duration::from_millis(50)).is_err());
@@ -303,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn number_zero_is_no_operation() {
+    fn operation_zero_is_an_error() {
         let error = Faults::default().inject(Fault::FailCopy { nth: 0 }).unwrap_err();
         assert_eq!(error.to_string(), "FailCopy { nth: 0 } never happens: the next operation is number 1");
     }

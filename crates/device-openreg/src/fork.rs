@@ -1,8 +1,11 @@
-//! Which process this is: the memory of a device does not go along with a `fork`.
+//! Tells a process from its children by `fork`, which do not have the memory of its devices.
 //!
-//! Every access to memory has to know, and a call to the system for the number of the process would cost more than a small
-//! access itself. So each fork adds to a number in the child, which is read where it is needed.
+//! The core keeps every call of a child away from the driver, except three: the drop of memory, `OpenRegMemory::bytes`
+//! and `locate`. These must neither take a lock that a thread of the parent may have held, nor touch the pages, so they
+//! compare processes first. `bytes` is on the path of every copy, where a system call such as `getpid` would cost more
+//! than a small copy. So each `fork` increments a counter in the child.
 
+use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,43 +19,38 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// This one. Forks are counted from the first call on.
+    /// This process. The first call starts to count forks.
     ///
     /// # Errors
     ///
-    /// If the C library does not have the memory to report forks.
+    /// If the C library is out of memory for the handler.
     pub(crate) fn current() -> Result<Self, BackendError> {
-        if are_counted() {
+        static COUNTED: OnceLock<bool> = OnceLock::new();
+        // SAFETY: the declaration below is that of POSIX. The handler only adds to an atomic number, which is allowed in a
+        // child of `fork`. It is never unloaded, as Rust crates are linked.
+        let counted = COUNTED.get_or_init(|| unsafe { pthread_atfork(None, None, Some(in_child)) } == 0);
+        if *counted {
             Ok(Self(FORKS.load(Ordering::Relaxed)))
         } else {
             Err(BackendError::unavailable("the C library has no memory to report forks of the process"))
         }
     }
 
-    /// Whether this is still that process, and not a child of it.
+    /// Whether this is that process, and not a child of it.
     pub(crate) fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 }
 
-fn are_counted() -> bool {
-    use std::ffi::c_int;
+unsafe extern "C" {
+    // Of POSIX: every C library of Linux has it.
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> c_int;
+}
 
-    unsafe extern "C" {
-        // Of POSIX: every C library of Linux has it.
-        fn pthread_atfork(
-            prepare: Option<extern "C" fn()>,
-            parent: Option<extern "C" fn()>,
-            child: Option<extern "C" fn()>,
-        ) -> c_int;
-    }
-
-    extern "C" fn in_child() {
-        FORKS.fetch_add(1, Ordering::Relaxed);
-    }
-
-    static COUNTED: OnceLock<bool> = OnceLock::new();
-    // SAFETY: the declaration is that of POSIX. The function that it is given only adds to an atomic number, which is
-    // allowed in a child of `fork`, and it is never unloaded, as Rust crates are linked.
-    *COUNTED.get_or_init(|| unsafe { pthread_atfork(None, None, Some(in_child)) } == 0)
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
 }

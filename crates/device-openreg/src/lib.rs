@@ -5,25 +5,25 @@ mod allocator;
 mod backend;
 mod device;
 mod faults;
-// The C library reports forks.
+// `pthread_atfork`.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[allow(unsafe_code)]
 mod fork;
 mod location;
-// Two mappings of one object, and parts of it that are each one allocation's.
+// `mmap`, and memory made from raw pointers into the mapping.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[allow(unsafe_code)]
 mod mapping;
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 use plain as mapping;
 mod memory;
-// Elsewhere it takes the place of `mapping`.
+// Other targets use it in place of `mapping`.
 #[cfg_attr(
     all(target_os = "linux", target_pointer_width = "64"),
     expect(dead_code, reason = "only tests use it")
 )]
 mod plain;
-// Here it is decided which bytes are whose.
+// Decides which bytes belong to which allocation.
 #[allow(unsafe_code)]
 mod pool;
 mod settings;

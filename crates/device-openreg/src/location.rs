@@ -1,4 +1,4 @@
-//! From an address back to the memory that it belongs to.
+//! Finds the memory that an address belongs to.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -19,9 +19,10 @@ pub struct Location {
     pub len: usize,
 }
 
-/// Where `address` lies in the memory of the devices of `openreg`; `None` for all other addresses, such as those of
-/// the host's memory, of memory that has been freed, and of the byte after the last. In a child of the process by `fork`,
-/// where that memory is not mapped, it is `None` for all.
+/// Where `address` lies in the memory of the devices of `openreg`.
+///
+/// It is `None` for all other addresses: the host's memory, freed memory, and the byte after the last. In a child of
+/// `fork`, where the memory is not mapped, it is `None` for every address.
 ///
 /// ```
 /// use device_openreg::{Location, OpenRegMemory, locate};
@@ -41,9 +42,9 @@ pub struct Location {
 /// ```
 #[must_use]
 pub fn locate(address: *const u8) -> Option<Location> {
-    // In a child, a thread that it does not have may hold the locks.
+    // A child of `fork` must not take the locks: a thread of its parent may have held them.
     let pools = POOLS.get().filter(|pools| pools.process.is_current())?;
-    // Copied out, so that no pool is dropped under the lock.
+    // Copied, so that no pool is dropped under the lock.
     let pools: Vec<(usize, Arc<Pool>)> =
         pools.lock().iter().filter_map(|(ordinal, pool)| Some((*ordinal, pool.upgrade()?))).collect();
     pools.iter().find_map(|(ordinal, pool)| {
@@ -52,7 +53,7 @@ pub fn locate(address: *const u8) -> Option<Location> {
     })
 }
 
-/// Lets addresses in `pool`, of the device `ordinal`, be found for as long as there is the pool, which this does not keep.
+/// Makes [`locate`] find addresses in `pool`, of the device `ordinal`, until the pool is dropped.
 pub(crate) fn register(ordinal: usize, pool: &Arc<Pool>) -> Result<(), BackendError> {
     let process = Process::current()?;
     let mut pools = POOLS.get_or_init(|| Pools { process, pools: Mutex::default() }).lock();
@@ -63,9 +64,9 @@ pub(crate) fn register(ordinal: usize, pool: &Arc<Pool>) -> Result<(), BackendEr
 
 static POOLS: OnceLock<Pools> = OnceLock::new();
 
-/// The pools that there are, with the ordinals of their devices.
+/// The pools of all devices, with the devices' ordinals.
 struct Pools {
-    /// Whose they are.
+    /// The process that made them.
     process: Process,
     pools: Mutex<Vec<(usize, Weak<Pool>)>>,
 }

@@ -10,14 +10,13 @@ use crate::pool::Block;
 
 /// The memory behind a buffer on a device of `openreg`.
 ///
-/// It has an [`address`](Self::address), as a pointer of a real device is one, at which the host can neither read nor
-/// write: it faults. Its bytes are reached by the copies of [`Buffer`](device_registry::Buffer), and by kernels
-/// through [`bytes`](Self::bytes).
+/// Its [`address`](Self::address) stands for the pointer of a real device: the host can neither read nor write there.
+/// [`Buffer`](device_registry::Buffer) copies its bytes, and kernels reach them through [`bytes`](Self::bytes).
 ///
 /// # A kernel
 ///
-/// A kernel for `openreg` is code on the host that stands for code on the device. It finds the memory behind a buffer,
-/// opens windows to all bytes that it is going to touch, all of them at once, and works on them.
+/// A kernel for `openreg` is host code that stands for device code. It finds the memory behind each buffer and opens
+/// windows to all bytes that it uses, in one call.
 ///
 /// ```
 /// use device_openreg::OpenRegMemory;
@@ -26,7 +25,7 @@ use crate::pool::Block;
 ///
 /// device_registry::autoload!();
 ///
-/// /// Adds the bytes of `right` to those of `left`, which are as many.
+/// /// Adds the bytes of `right` to those of `left`, which has the same length.
 /// fn add_assign(left: &Span, right: &Span) -> Result<(), BackendError> {
 ///     let (to, from) = (left.memory_as::<OpenRegMemory>()?, right.memory_as::<OpenRegMemory>()?);
 ///     let reads = [(from.bytes()?, right.range())];
@@ -69,16 +68,17 @@ impl OpenRegMemory {
 
     /// The bytes, to be read and written through windows.
     ///
-    /// A thread opens all windows of one operation together, by [`open_windows`](device_registry::backend::open_windows). They
-    /// nest, without waiting, as [`HostMemory`] says; what is written to can be in one of them only. How many are open is
-    /// [`HostMemory::window_count`].
+    /// A thread opens all windows of one operation together, by
+    /// [`open_windows`](device_registry::backend::open_windows). Windows nest without waiting, see [`HostMemory`]; bytes
+    /// that are written to can be in one window only. [`HostMemory::window_count`] returns how many are open.
     ///
     /// # Errors
     ///
-    /// [`BackendError::lost`] if the device is lost, as what runs on it is lost with it. [`BackendError::invalid`] if it
-    /// is closed, and in a child of the process by `fork`: a child does not have the memory of its parent's devices.
+    /// - [`BackendError::lost`] if the device is lost.
+    /// - [`BackendError::invalid`] if the device is closed.
+    /// - [`BackendError::invalid`] in a child of `fork`, which does not have the memory of its parent's devices.
     pub fn bytes(&self) -> Result<&HostMemory, BackendError> {
-        // First, as a child may not take a lock that a thread of its parent held.
+        // Before the faults: a child of `fork` must not take a lock that a thread of its parent may have held.
         let bytes = self.block.bytes()?;
         self.faults.check()?;
         Ok(bytes)
@@ -90,11 +90,12 @@ impl OpenRegMemory {
         self.ordinal
     }
 
-    /// The address of the first byte, a multiple of 256. All memory there is, on all devices, has its own. The bytes
-    /// of a [`Span`](device_registry::backend::Span) begin [`offset`](device_registry::backend::Span::offset) bytes further.
+    /// The address of the first byte, a multiple of 256. No two allocations share an address, whatever their devices. The
+    /// bytes of a [`Span`](device_registry::backend::Span) begin [`offset`](device_registry::backend::Span::offset)
+    /// bytes further.
     ///
-    /// It is a number to be shown, compared, computed with and [found again](crate::locate), as the addresses of a real
-    /// device are: what reads or writes there on the host ends the process, by SIGSEGV on Linux.
+    /// A program can print it, compare it, compute with it and [locate](crate::locate) it. Host code that reads or
+    /// writes there ends the process, by SIGSEGV on Linux.
     #[must_use]
     pub fn address(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.block.address())

@@ -1,7 +1,7 @@
-//! What serves as the bytes of a device where there is no mapping of them: ordinary memory, allocation by allocation.
+//! The bytes of a device where it has no mapping: ordinary memory, allocated one by one.
 //!
-//! The public addresses are numbers that no mapping has. On 64-bit systems no system maps anything there, so
-//! that whoever follows one on the host dies of it there too; elsewhere, such as on wasm, nobody promises that.
+//! The public addresses are numbers outside every mapping. No 64-bit system maps memory there, so a host access
+//! crashes too. With 32 bits, such as on wasm, there is no such promise.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device_registry::backend::{BackendError, HostMemory};
 
-/// Addresses that go to no bytes.
+/// A range of addresses without bytes.
 pub(crate) struct Mapping {
     start: usize,
 }
 
-/// A process. A child of it by `fork` has the memory as well, as a copy, so that there is no need to tell them apart.
+/// A process. It equals its children by `fork`, as they have a copy of the memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Process;
 
@@ -28,8 +28,8 @@ impl Process {
     }
 }
 
-/// Where the next device's addresses begin. In 64 bits it is bit 55: no system maps anything there unless it is asked
-/// to, and all processors look at that bit (at those above, not all do).
+/// Where the next device's addresses begin. With 64 bits it is bit 55: no system maps memory there by default, and every
+/// processor checks that bit. Some ignore the bits above.
 static NEXT: AtomicUsize = AtomicUsize::new(if usize::BITS == 64 { 1 << (usize::BITS - 9) } else { 1 << 16 });
 
 impl Mapping {
@@ -43,7 +43,7 @@ impl Mapping {
         }
     }
 
-    /// The address of the first byte, at which nobody can read or write.
+    /// The address of the first byte, where the host can neither read nor write.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
@@ -52,7 +52,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// None is needed here. It is the mapping's, whose place this takes.
+    /// It is always sound. It is `unsafe` because `mapping::Mapping` has the same function, and needs it.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn bytes(self: &Arc<Self>, range: Range<usize>) -> Result<HostMemory, BackendError> {
         // The host's memory may run out before the device's does.
@@ -63,11 +63,11 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// None is needed here. It is the mapping's, whose place this takes.
+    /// It is always sound. It is `unsafe` because `mapping::Mapping` has the same function, and needs it.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn discard(&self, _range: Range<usize>) {}
 
-    /// A child of the process has the bytes too, as a copy.
+    /// A child of `fork` has the bytes too, as a copy.
     pub(crate) fn is_of_this_process(&self) -> bool {
         true
     }
@@ -83,13 +83,13 @@ mod tests {
         let mappings = [1000, 1 << 30, 1].map(|len| Arc::new(Mapping::new("openreg:test", len).unwrap()));
         assert!(mappings[1].start() >= mappings[0].start() + 1000);
         assert!(mappings[2].start() >= mappings[1].start() + (1 << 30));
-        // SAFETY: none is needed.
+        // SAFETY: the function is always sound.
         let bytes = unsafe { mappings[0].bytes(10..13) }.unwrap();
         assert_eq!(*bytes.read(0..3).unwrap(), [0; 3]);
     }
 
     #[test]
-    fn when_no_addresses_are_left_it_is_an_error() {
+    fn a_mapping_larger_than_the_addresses_left_is_an_error() {
         let error = Mapping::new("openreg:test", usize::MAX).err().unwrap().to_string();
         assert!(error.contains("no addresses are left"), "{error}");
     }

@@ -16,14 +16,14 @@ pub(crate) struct Pool {
 
 struct State {
     allocator: Allocator,
-    /// How many bytes were freed since pages were last given back to the system.
+    /// How many bytes were freed since pages were last returned to the system.
     freed: usize,
 }
 
 impl Pool {
-    /// So many freed bytes may keep their pages, because what is allocated next is quicker to write then.
+    /// How many freed bytes keep their pages: the first write to an allocation in kept pages is faster.
     const KEPT: usize = 32 << 20;
-    /// Smaller holes keep their pages: finding them all would take longer than they are worth.
+    /// Smaller holes keep their pages: to find them all costs more than it saves.
     const SMALLEST_HOLE: usize = 1 << 17;
 
     pub(crate) fn new(name: &str, capacity: usize) -> Result<Arc<Self>, BackendError> {
@@ -45,8 +45,8 @@ impl Pool {
         let offset = state.allocator.allocate(len).ok_or_else(|| out_of_memory(len, &state.allocator))?;
         drop(state);
         let place = Place { pool: Arc::clone(self), offset };
-        // SAFETY: the place is nobody else's until it is dropped, which is after its bytes; and pages are discarded
-        // only where no place is.
+        // SAFETY: the allocator gives this range to no other place until this place is dropped, which happens after its
+        // bytes are dropped. Pages are discarded only where no place is.
         let bytes = unsafe { self.mapping.bytes(offset..offset + len) }?;
         Ok(Block { bytes, place })
     }
@@ -58,7 +58,7 @@ impl Pool {
         Some((self.mapping.start() + start, len))
     }
 
-    /// Whether this process is the one that has it, and not a child of that by `fork`.
+    /// Whether this process made the pool. A child of `fork` did not, and does not have its pages.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.mapping.is_of_this_process()
     }
@@ -71,8 +71,8 @@ impl Pool {
         }
         state.freed = 0;
         for hole in state.allocator.holes(Self::SMALLEST_HOLE) {
-            // SAFETY: the range is no block's; and the lock, which is held, keeps it from becoming one. Places that are
-            // dropped in another process are not released.
+            // SAFETY: the range belongs to no block, and the lock that is held keeps it free. `Place::drop` does not
+            // release places in a child of `fork`, so the mapping is of this process.
             unsafe { self.mapping.discard(hole) };
         }
     }
@@ -82,18 +82,18 @@ impl Pool {
     }
 }
 
-fn out_of_memory(asked: usize, allocator: &Allocator) -> BackendError {
+fn out_of_memory(len: usize, allocator: &Allocator) -> BackendError {
     let (free, largest) = (allocator.free(), allocator.largest());
-    if free < asked {
-        return BackendError::out_of_memory(asked as u64, Some(free as u64));
+    if free < len {
+        return BackendError::out_of_memory(len as u64, Some(free as u64));
     }
     BackendError::new(
-        BackendErrorKind::OutOfMemory { asked: asked as u64, free: Some(free as u64) },
-        format_args!("{asked} bytes asked for, {free} free, of which at most {largest} are in one piece"),
+        BackendErrorKind::OutOfMemory { asked: len as u64, free: Some(free as u64) },
+        format_args!("{len} bytes asked for, {free} free, of which at most {largest} are in one piece"),
     )
 }
 
-/// A part of a device's memory, which is free again when it is dropped.
+/// One allocation in a device's memory. Dropping it frees it.
 pub(crate) struct Block {
     // Dropped in this order.
     bytes: HostMemory,
@@ -110,7 +110,7 @@ impl Block {
     ///
     /// # Errors
     ///
-    /// In a child of the process by `fork`, where they are not mapped.
+    /// In a child of `fork`, where they are not mapped.
     pub(crate) fn bytes(&self) -> Result<&HostMemory, BackendError> {
         if self.place.pool.is_of_this_process() {
             Ok(&self.bytes)
@@ -133,8 +133,7 @@ impl Block {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A child has its parent's list but not its parent's pages, and the lock may be that of a thread that the
-        // child has not.
+        // A child of `fork` has a copy of the allocator but not the pages, and a thread of its parent may hold the lock.
         if self.pool.is_of_this_process() {
             self.pool.release(self.offset);
         }
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_but_in_pieces_is_told() {
+    fn an_out_of_memory_error_says_how_much_is_free_in_one_piece() {
         let pool = pool();
         let mut blocks = [(); 16].map(|()| Some(pool.allocate(4096).unwrap()));
         blocks.iter_mut().step_by(2).for_each(|block| *block = None);
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_never_take_more_than_there_is() {
+    fn many_threads_never_allocate_more_than_the_capacity() {
         let pool = pool();
         std::thread::scope(|scope| {
             for number in 0..8 {

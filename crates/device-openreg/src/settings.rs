@@ -1,4 +1,4 @@
-//! What the environment asks for: which devices there are, and what goes wrong on them.
+//! The settings in the environment: which devices there are, and which faults they have.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,18 +14,18 @@ pub(crate) const LOSE_DEVICE: &str = "OPENREG_LOSE_DEVICE";
 pub(crate) const SLOW: &str = "OPENREG_SLOW";
 pub(crate) const STALL: &str = "OPENREG_STALL";
 
-/// A device index has no more.
+/// As many as a device index can name.
 const MOST_DEVICES: usize = u16::MAX as usize + 1;
 
-/// Memory is a multiple of it.
+/// Memory sizes are multiples of it.
 const PAGE: usize = 4096;
 
-/// What the environment asks for.
+/// The settings in the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// The memory of each device, in bytes.
     pub(crate) memory: Vec<usize>,
-    /// What goes wrong on each.
+    /// The faults of each device.
     pub(crate) faults: Vec<Fault>,
 }
 
@@ -38,7 +38,7 @@ impl Default for Settings {
 impl Settings {
     /// # Errors
     ///
-    /// The variable, its value and what is allowed, for the first one that means nothing.
+    /// For the first variable with an invalid value: its name, its value and what is expected.
     pub(crate) fn from_env() -> Result<Self, LoadFailure> {
         Self::from_variables(|name| env::var_os(name))
     }
@@ -46,51 +46,20 @@ impl Settings {
     pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, LoadFailure> {
         let read = |name| Setting::read(name, variable(name));
         let mut settings = Self::default();
-        let devices = read(DEVICES)?;
-        if let Some(devices) = &devices {
-            let count = number(&devices.value).and_then(|number| usize::try_from(number).ok());
-            let count = count.filter(|&count| count <= MOST_DEVICES);
-            let count = count.ok_or_else(|| devices.means_nothing("a number of devices from 0 to 65536"))?;
-            settings.memory = vec![settings.memory[0]; count];
+        if let Some(devices) = read(DEVICES)? {
+            settings.memory = vec![settings.memory[0]; devices.device_count()?];
         }
         if let Some(memory) = read(MEMORY)? {
-            let sizes: Option<Vec<usize>> = memory.value.split(',').map(|text| size(text.trim())).collect();
-            let count = settings.memory.len();
-            settings.memory = match sizes.as_deref() {
-                Some(&[size]) => vec![size; count],
-                Some(sizes) if sizes.len() == count => sizes.to_vec(),
-                Some(sizes) => {
-                    return Err(memory.means_nothing(format_args!(
-                        "one size, or one for each device, of which there are {count} ({DEVICES}) and not {}",
-                        sizes.len()
-                    )));
-                }
-                None => {
-                    return Err(memory.means_nothing(
-                        "a size for all devices, or one for each, separated by commas. A size is a number of bytes, or \
-                         of KiB, MiB, GiB or TiB such as 64MiB, and a multiple of 4KiB above 0",
-                    ));
-                }
-            };
+            settings.memory = memory.sizes(settings.memory.len())?;
         }
-        let nth = |name| {
-            let Some(setting) = read(name)? else { return Ok(None) };
-            let nth = number(&setting.value).filter(|&nth| nth > 0);
-            let allowed = "the number of the operation that it happens to, of which the first is 1";
-            nth.map(Some).ok_or_else(|| setting.means_nothing(allowed))
-        };
+        let nth = |name| read(name)?.map(|setting| setting.nth()).transpose();
         let faults = &mut settings.faults;
         faults.extend(nth(FAIL_ALLOCATION)?.map(|nth| Fault::FailAllocation { nth }));
         faults.extend(nth(FAIL_COPY)?.map(|nth| Fault::FailCopy { nth }));
         faults.extend(nth(LOSE_DEVICE)?.map(|nth| Fault::LoseDevice { nth }));
         faults.extend(nth(STALL)?.map(|nth| Fault::Stall { nth }));
         if let Some(slow) = read(SLOW)? {
-            let by = duration(&slow.value).ok_or_else(|| {
-                slow.means_nothing(
-                    "a number of ns, us, ms or s such as 1ms, by which each operation takes longer",
-                )
-            })?;
-            faults.push(Fault::Slow { by });
+            faults.push(Fault::Slow { by: slow.duration()? });
         }
         Ok(settings)
     }
@@ -105,7 +74,7 @@ struct Setting {
 impl Setting {
     fn read(name: &'static str, value: Option<OsString>) -> Result<Option<Self>, LoadFailure> {
         match value.map(OsString::into_string) {
-            // Empty is how a shell takes back a variable that is exported.
+            // An empty value is how a shell undoes an export.
             None => Ok(None),
             Some(Ok(value)) if value.is_empty() => Ok(None),
             Some(Ok(value)) => Ok(Some(Self { name, value })),
@@ -113,18 +82,54 @@ impl Setting {
         }
     }
 
-    fn means_nothing(&self, allowed: impl std::fmt::Display) -> LoadFailure {
-        LoadFailure::new(format_args!("{}={:?} means nothing: it is {allowed}", self.name, self.value))
+    fn device_count(&self) -> Result<usize, LoadFailure> {
+        let count = number(&self.value).and_then(|number| usize::try_from(number).ok());
+        let count = count.filter(|&count| count <= MOST_DEVICES);
+        count.ok_or_else(|| self.invalid("a number of devices from 0 to 65536"))
+    }
+
+    /// The memory of each of `count` devices.
+    fn sizes(&self, count: usize) -> Result<Vec<usize>, LoadFailure> {
+        let sizes: Option<Vec<usize>> = self.value.split(',').map(|text| size(text.trim())).collect();
+        match sizes.as_deref() {
+            Some(&[size]) => Ok(vec![size; count]),
+            Some(sizes) if sizes.len() == count => Ok(sizes.to_vec()),
+            Some(sizes) => Err(self.invalid(format_args!(
+                "one size, or one for each of the {count} devices ({DEVICES}), found {} sizes",
+                sizes.len()
+            ))),
+            None => Err(self.invalid(
+                "a size for all devices, or one for each, separated by commas. A size is a number of bytes, or of KiB, \
+                 MiB, GiB or TiB such as 64MiB, and a multiple of 4KiB above 0",
+            )),
+        }
+    }
+
+    fn nth(&self) -> Result<u64, LoadFailure> {
+        let nth = number(&self.value).filter(|&nth| nth > 0);
+        nth.ok_or_else(|| self.invalid("the number of the operation that has the fault, counted from 1"))
+    }
+
+    fn duration(&self) -> Result<Duration, LoadFailure> {
+        let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+        let duration = with_unit(&self.value, &units).map(Duration::from_nanos);
+        duration.ok_or_else(|| {
+            self.invalid("a number of ns, us, ms or s such as 1ms, by which each operation takes longer")
+        })
+    }
+
+    fn invalid(&self, expected: impl std::fmt::Display) -> LoadFailure {
+        LoadFailure::new(format_args!("{}={:?} is invalid: expected {expected}", self.name, self.value))
     }
 }
 
-/// A number of digits only; `parse` would take a sign.
+/// A number of digits only; `parse` would accept a sign.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// A number with one of the units behind it, as a multiple of the smallest.
+/// A number followed by one of the units, as a multiple of the smallest.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, unit) = text.split_at(digits);
@@ -137,11 +142,6 @@ fn size(text: &str) -> Option<usize> {
         with_unit(text, &[("", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)])?;
     let bytes = isize::try_from(bytes).ok()?.unsigned_abs();
     (bytes > 0 && bytes.is_multiple_of(PAGE)).then_some(bytes)
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-    with_unit(text, &units).map(Duration::from_nanos)
 }
 
 #[cfg(test)]
@@ -196,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_means_nothing_is_an_error_with_its_variable_and_what_is_allowed() {
-        for (name, values, allowed) in [
+    fn an_invalid_value_is_an_error_with_its_variable_and_what_is_expected() {
+        for (name, values, expected) in [
             (
                 DEVICES,
                 &["two", "-1", "+1", "1.0", "65537", " 2", "99999999999999999999"][..],
@@ -208,11 +208,11 @@ mod tests {
                 &["64MB", "1", "4097", "0", "0GiB", "-4096", "GiB", "1 GiB", "16777216TiB", ",", "4KiB,"],
                 "64MiB",
             ),
-            (MEMORY, &["4KiB,4KiB,4KiB"], "of which there are 2 (OPENREG_DEVICES) and not 3"),
-            (FAIL_ALLOCATION, &["0", "first", "-1", "1,2"], "the first is 1"),
-            (FAIL_COPY, &["0"], "the first is 1"),
-            (LOSE_DEVICE, &["0"], "the first is 1"),
-            (STALL, &["0"], "the first is 1"),
+            (MEMORY, &["4KiB,4KiB,4KiB"], "one for each of the 2 devices (OPENREG_DEVICES), found 3 sizes"),
+            (FAIL_ALLOCATION, &["0", "first", "-1", "1,2"], "counted from 1"),
+            (FAIL_COPY, &["0"], "counted from 1"),
+            (LOSE_DEVICE, &["0"], "counted from 1"),
+            (STALL, &["0"], "counted from 1"),
             (
                 SLOW,
                 &["1", "ms", "1m", "0.5ms", "1 ms", "99999999999999999999s", "99999999999s"],
@@ -222,8 +222,8 @@ mod tests {
             for value in values {
                 let failure = settings(&[(name, value)]).expect_err(value);
                 let message = failure.to_string();
-                assert!(message.starts_with(&format!("{name}={value:?} means nothing: it is ")), "{message}");
-                assert!(message.contains(allowed), "{message}");
+                assert!(message.starts_with(&format!("{name}={value:?} is invalid: expected ")), "{message}");
+                assert!(message.contains(expected), "{message}");
                 assert!(!failure.is_unavailable());
             }
         }

@@ -1,4 +1,4 @@
-//! Faults to order: by the environment, for programs that are not changed for it, and by calls.
+//! Fault injection: by environment variables, for programs that stay as they are, and by calls.
 
 use std::sync::mpsc;
 use std::thread;
@@ -35,7 +35,7 @@ fn the_nth_allocation_of_each_device_fails_and_the_next_works() {
         let free = device.memory_info().unwrap().free;
         let kinds = [(); 3].map(|()| error_kind(device.allocate(10)));
         assert_eq!(kinds, [None, Some(BackendErrorKind::OutOfMemory { asked: 10, free: None }), None]);
-        assert_eq!(device.memory_info().unwrap().free, free, "what fails takes nothing");
+        assert_eq!(device.memory_info().unwrap().free, free, "a failed allocation takes no memory");
     }
 }
 
@@ -59,7 +59,7 @@ fn the_nth_copy_fails_of_whatever_kind_and_changes_nothing() {
     for device in devices() {
         let buffer = filled(device);
         let error = copy(&buffer).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("{name}: a fault was injected that fails this {name}")), "{error}");
+        assert!(error.ends_with(&format!("{name}: an injected fault fails this {name}")), "{error}");
         let mut bytes = [0; 4];
         buffer.read(0, &mut bytes).unwrap();
         assert_eq!(&bytes, b"abcd");
@@ -68,13 +68,13 @@ fn the_nth_copy_fails_of_whatever_kind_and_changes_nothing() {
 }
 
 #[test]
-fn a_device_is_lost_and_the_other_goes_on() {
+fn a_lost_device_leaves_the_other_working() {
     if !process::is_child() {
-        return CHILD.passes("a_device_is_lost_and_the_other_goes_on", &[("OPENREG_LOSE_DEVICE", "4")]);
+        return CHILD.passes("a_lost_device_leaves_the_other_working", &[("OPENREG_LOSE_DEVICE", "4")]);
     }
     let [first, second] = devices();
     let (lost, other) = (filled(first), filled(second));
-    // The third operation of the first device, and the fourth.
+    // These are the third and the fourth operation of the first device.
     lost.write(0, b"efgh").unwrap();
     assert_eq!(error_kind(lost.write(0, b"ijkl")), Some(BackendErrorKind::Lost));
     for kind in [
@@ -88,8 +88,8 @@ fn a_device_is_lost_and_the_other_goes_on() {
     }
     let span = lost.span().unwrap();
     let memory: &OpenRegMemory = span.memory_as().unwrap();
-    assert_eq!(memory.bytes().unwrap_err().kind(), BackendErrorKind::Lost, "kernels are lost with it");
-    // The third of the second: it is not lost because the source is.
+    assert_eq!(memory.bytes().unwrap_err().kind(), BackendErrorKind::Lost, "kernels fail too");
+    // This is the third operation of the second device, which is not lost with the source.
     let error = other.copy_from(&lost, 0..4, 0).unwrap_err();
     let message = error.to_string();
     assert!(message.starts_with("`openreg:0`") && message.contains(": copy: device lost: "), "{message}");
@@ -134,10 +134,10 @@ fn faults_that_are_injected_happen_to_one_device_until_they_are_cleared() {
 }
 
 #[test]
-fn an_operation_that_stalls_goes_on_when_the_faults_are_cleared() {
+fn a_stalled_operation_continues_when_the_faults_are_cleared() {
     for variables in [&[("OPENREG_STALL", "1")][..], &[]] {
         if !process::is_child() {
-            CHILD.passes("an_operation_that_stalls_goes_on_when_the_faults_are_cleared", variables);
+            CHILD.passes("a_stalled_operation_continues_when_the_faults_are_cleared", variables);
             continue;
         }
         let device = device("openreg").unwrap();
@@ -155,9 +155,9 @@ fn an_operation_that_stalls_goes_on_when_the_faults_are_cleared() {
 }
 
 #[test]
-fn a_lost_device_is_opened_afresh_after_a_reset() {
+fn a_reset_opens_a_lost_device_again() {
     if !process::is_child() {
-        return CHILD.passes("a_lost_device_is_opened_afresh_after_a_reset", &[("OPENREG_LOSE_DEVICE", "3")]);
+        return CHILD.passes("a_reset_opens_a_lost_device_again", &[("OPENREG_LOSE_DEVICE", "3")]);
     }
     let device = device("openreg:1").unwrap();
     let buffer = filled(device);
@@ -169,16 +169,20 @@ fn a_lost_device_is_opened_afresh_after_a_reset() {
         memory.address()
     };
     device.faults().and_then(|faults| faults.clear()).unwrap();
-    assert_eq!(error_kind(device.allocate(1)), Some(BackendErrorKind::Lost), "cleared is not found again");
+    assert_eq!(
+        error_kind(device.allocate(1)),
+        Some(BackendErrorKind::Lost),
+        "clearing the faults does not recover a lost device"
+    );
 
     device.reset().unwrap();
     let memory = device.memory_info().unwrap();
-    assert_eq!(memory.free, memory.total, "what is lost takes nothing of the new device");
+    assert_eq!(memory.free, memory.total, "a lost buffer takes no memory of the new device");
     let fresh = filled(device);
     let mut bytes = [0; 4];
     fresh.read(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"abcd");
-    // What there was before is lost for good, though its memory is there until it is dropped.
+    // The old buffer is lost permanently. Its memory stays until it is dropped.
     assert_eq!(error_kind(buffer.read(0, &mut [0])), Some(BackendErrorKind::Lost));
     assert_eq!(error_kind(fresh.copy_from(&buffer, 0..1, 0)), Some(BackendErrorKind::Lost));
     assert_eq!(locate(old).map(|found| (found.ordinal, found.len)), Some((1, 4)));

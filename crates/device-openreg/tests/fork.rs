@@ -1,4 +1,4 @@
-//! A child of `fork` has no devices, and leaves those of its parent alone.
+//! A child of `fork` cannot use its parent's devices, and does not disturb them.
 
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
@@ -13,31 +13,31 @@ mod child;
 
 device_registry::autoload!();
 
-/// How a child that forks off here and does `work` ends: its exit status, or the signal that ends it.
+/// Runs `work` in a child of `fork`. Returns the child's exit status, or the signal that ends it as an error.
 fn forked(work: impl FnOnce()) -> Result<i32, i32> {
-    // SAFETY: the allocator of the C library works in a child whatever other threads there were. The child ends
-    // without running anything of its parent's at exit, and is killed if it hangs.
+    // SAFETY: the allocator of the C library works in a child, whatever threads the parent has. The child exits without
+    // running the parent's exit handlers, and `alarm` ends it if it hangs.
     let process = unsafe { libc::fork() };
     assert!(process >= 0);
     if process == 0 {
-        // SAFETY: as above.
+        // SAFETY: it takes a number.
         unsafe { libc::alarm(10) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        // SAFETY: as above.
+        // SAFETY: it runs no exit handlers, and nothing comes after it.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };
     }
     let mut status = 0;
-    // SAFETY: `status` is there to be written to.
+    // SAFETY: `status` is valid for writes during the call.
     assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
     if libc::WIFEXITED(status) { Ok(libc::WEXITSTATUS(status)) } else { Err(libc::WTERMSIG(status)) }
 }
 
 #[test]
-fn a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away() {
+fn a_child_that_drops_memory_of_its_parent_frees_nothing() {
     if !process::is_child() {
-        return CHILD.passes("a_child_that_drops_what_it_has_of_its_parent_takes_nothing_away", &[]);
+        return CHILD.passes("a_child_that_drops_memory_of_its_parent_frees_nothing", &[]);
     }
-    // Enough that pages would be given back.
+    // Enough that the pool returns pages to the system.
     const LEN: usize = 64 << 20;
     let device = device("openreg").unwrap();
     let mut buffer = Some(device.allocate(LEN).unwrap());
@@ -93,7 +93,7 @@ fn a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang()
         );
         assert!(forked(stream.fill(&buffer, 0..5, &[1])) && forked(stream.synchronize()));
         assert!(forked(event.synchronize()) && forked(read.wait()));
-        // The other device, which nobody has opened, is of the same backend.
+        // The other device, which is not open, is of the same backend.
         assert!(forked(device("openreg:1").unwrap().allocate(1)));
     };
     assert_eq!(forked(touches), Ok(0));
@@ -102,13 +102,13 @@ fn a_child_that_touches_a_device_of_its_parent_gets_an_error_and_does_not_hang()
 }
 
 #[test]
-fn the_bytes_of_its_parents_device_are_an_error_in_a_child() {
+fn a_child_that_opens_the_bytes_of_its_parents_device_gets_an_error() {
     if !process::is_child() {
-        return CHILD.passes("the_bytes_of_its_parents_device_are_an_error_in_a_child", &[]);
+        return CHILD.passes("a_child_that_opens_the_bytes_of_its_parents_device_gets_an_error", &[]);
     }
     let buffer = device("openreg").unwrap().allocate(5).unwrap();
     buffer.write(0, b"abcde").unwrap();
-    // Past the core, as a kernel would.
+    // Without the core, like a kernel.
     let span = buffer.span().unwrap();
     let memory: &OpenRegMemory = span.memory_as().unwrap();
     let ended = std::sync::atomic::AtomicBool::new(false);
@@ -119,7 +119,7 @@ fn the_bytes_of_its_parents_device_are_an_error_in_a_child() {
         assert_eq!(locate(memory.address()), None);
     };
     let outcomes = std::thread::scope(|scope| {
-        // Its locks are held by the one thread or the other at most forks.
+        // One thread or the other holds the locks at most forks.
         for _ in 0..2 {
             scope.spawn(|| {
                 while !ended.load(std::sync::atomic::Ordering::Relaxed) {
@@ -136,9 +136,9 @@ fn the_bytes_of_its_parents_device_are_an_error_in_a_child() {
 }
 
 #[test]
-fn a_child_cannot_write_to_bytes_that_its_parent_had_at_hand() {
+fn a_child_that_writes_to_open_bytes_of_its_parent_dies() {
     if !process::is_child() {
-        return CHILD.passes("a_child_cannot_write_to_bytes_that_its_parent_had_at_hand", &[]);
+        return CHILD.passes("a_child_that_writes_to_open_bytes_of_its_parent_dies", &[]);
     }
     let buffer = device("openreg").unwrap().allocate(5).unwrap();
     buffer.write(0, b"abcde").unwrap();

@@ -52,7 +52,7 @@ fn counters(devices: &[Device]) -> Counters {
     }
 }
 
-/// The same once threads of streams that were dropped have ended, which nobody waits for.
+/// The counters once they are as expected, or after four seconds. Threads of dropped streams end without a wait.
 fn settled(devices: &[Device], expected: &Counters) -> Counters {
     for _ in 0..200 {
         let now = counters(devices);
@@ -64,14 +64,14 @@ fn settled(devices: &[Device], expected: &Counters) -> Counters {
     counters(devices)
 }
 
-/// Runs `work` in a process of its own, and fails if anything of it is left.
+/// Runs `work` in a process of its own, and fails if it leaks.
 fn leaves_nothing(test: &str, work: impl Fn([Device; 2])) {
     if !process::is_child() {
         return CHILD.passes(test, &[]);
     }
     let devices = ["openreg:0", "openreg:1"].map(|name| device(name).unwrap());
     for device in devices {
-        // The first use makes what stays, such as the stream that is used where none is chosen.
+        // The first use creates what stays, such as the default stream.
         let buffer = device.allocate(1).unwrap();
         device.current_stream().unwrap().fill(&buffer, 0..1, &[1]).unwrap();
         buffer.read(0, &mut [0]).unwrap();

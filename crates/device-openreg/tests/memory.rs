@@ -51,7 +51,7 @@ fn dies_by_a_fault(test: &str) {
 
 #[cfg(unix)]
 const SIGSEGV: i32 = 11;
-/// What macOS says.
+/// The signal on macOS.
 #[cfg(unix)]
 const SIGBUS: i32 = 10;
 
@@ -61,7 +61,7 @@ fn the_host_dies_of_reading_at_an_address_of_a_device() {
     if !process::is_child() {
         return dies_by_a_fault("the_host_dies_of_reading_at_an_address_of_a_device");
     }
-    // SAFETY: there is none; the kernel stops it.
+    // SAFETY: the access is invalid on purpose; the kernel ends the process at it.
     follow(|address| println!("it is read: {}", unsafe { address.read_volatile() }));
 }
 
@@ -71,7 +71,7 @@ fn the_host_dies_of_writing_at_an_address_of_a_device() {
     if !process::is_child() {
         return dies_by_a_fault("the_host_dies_of_writing_at_an_address_of_a_device");
     }
-    // SAFETY: there is none; the kernel stops it.
+    // SAFETY: the access is invalid on purpose; the kernel ends the process at it.
     follow(|address| unsafe { address.write_volatile(1) });
 }
 

@@ -1,4 +1,4 @@
-//! The variables that say which devices there are.
+//! The environment variables that set the devices.
 
 use device_conformance::process;
 use device_registry::{backends, device, device_count, devices};
@@ -9,18 +9,18 @@ mod child;
 
 device_registry::autoload!();
 
-const TEST: &str = "variables_say_which_devices_there_are";
+const TEST: &str = "variables_set_the_devices";
 
-/// What a child with these variables says of the devices of `openreg`.
-fn told(variables: &[(&str, &str)]) -> String {
+/// What a child with these variables prints of the devices of `openreg`.
+fn printed(variables: &[(&str, &str)]) -> String {
     let output = CHILD.again(TEST, variables);
     assert!(output.status.success(), "{variables:?}: {output:?}");
-    let printed = String::from_utf8(output.stdout).unwrap();
-    let told = printed.lines().find_map(|line| line.split_once("TOLD ")).expect("it tells something").1;
-    told.to_owned()
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let (_, devices) = stdout.lines().find_map(|line| line.split_once("DEVICES ")).expect("it prints a line");
+    devices.to_owned()
 }
 
-fn tell() -> String {
+fn description() -> String {
     let (_, devices) = devices().find(|(backend, _)| backend.name() == "openreg").unwrap();
     match devices {
         Ok(devices) => {
@@ -32,30 +32,30 @@ fn tell() -> String {
 }
 
 #[test]
-fn variables_say_which_devices_there_are() {
+fn variables_set_the_devices() {
     if process::is_child() {
-        println!("TOLD {}", tell());
+        println!("DEVICES {}", description());
         return;
     }
-    assert_eq!(told(&[]), "[1073741824, 1073741824]");
+    assert_eq!(printed(&[]), "[1073741824, 1073741824]");
     assert_eq!(
-        told(&[("OPENREG_DEVICES", "3"), ("OPENREG_MEMORY", "64MiB")]),
+        printed(&[("OPENREG_DEVICES", "3"), ("OPENREG_MEMORY", "64MiB")]),
         "[67108864, 67108864, 67108864]"
     );
-    assert_eq!(told(&[("OPENREG_MEMORY", "4KiB,1MiB")]), "[4096, 1048576]");
-    assert_eq!(told(&[("OPENREG_DEVICES", "0")]), "[]");
+    assert_eq!(printed(&[("OPENREG_MEMORY", "4KiB,1MiB")]), "[4096, 1048576]");
+    assert_eq!(printed(&[("OPENREG_DEVICES", "0")]), "[]");
     for (name, value, part) in [
         (
             "OPENREG_DEVICES",
             "many",
-            "OPENREG_DEVICES=\"many\" means nothing: it is a number of devices from 0 to 65536",
+            "OPENREG_DEVICES=\"many\" is invalid: expected a number of devices from 0 to 65536",
         ),
-        ("OPENREG_MEMORY", "1GB", "OPENREG_MEMORY=\"1GB\" means nothing"),
-        ("OPENREG_SLOW", "fast", "OPENREG_SLOW=\"fast\" means nothing"),
-        ("OPENREG_STALL", "0", "OPENREG_STALL=\"0\" means nothing"),
+        ("OPENREG_MEMORY", "1GB", "OPENREG_MEMORY=\"1GB\" is invalid: expected "),
+        ("OPENREG_SLOW", "fast", "OPENREG_SLOW=\"fast\" is invalid: expected "),
+        ("OPENREG_STALL", "0", "OPENREG_STALL=\"0\" is invalid: expected "),
     ] {
-        let told = told(&[(name, value)]);
-        assert!(told.contains("openreg") && told.contains(part), "{told}");
+        let error = printed(&[(name, value)]);
+        assert!(error.contains("openreg") && error.contains(part), "{error}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Streams: order, concurrency, kernels, and errors that are told.
+//! Streams: order, concurrency, kernels, and errors.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -40,7 +40,7 @@ fn hold(stream: &Stream) -> mpsc::Sender<()> {
     held
 }
 
-/// Drops it after a while, so that whoever waits for it is seen to.
+/// Drops `held` after [`WHILE`] on another thread. Returns the time of the call.
 fn release_later(held: mpsc::Sender<()>) -> Instant {
     thread::spawn(move || {
         thread::sleep(WHILE);
@@ -81,7 +81,7 @@ fn tasks_run_and_are_seen_after_synchronizing() {
 #[test]
 fn a_stream_is_ready_when_its_last_task_has_ended_and_not_when_it_has_begun() {
     let stream = openreg(0).create_stream().unwrap();
-    assert!(stream.query().unwrap(), "nothing was put in");
+    assert!(stream.query().unwrap(), "nothing was enqueued");
     let (begins, begun) = mpsc::channel();
     let (held, hold) = mpsc::channel::<()>();
     stream
@@ -287,9 +287,9 @@ fn a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped() {
     let (read, event) = (stream.read(&buffer, 0..5).unwrap(), stream.record().unwrap());
     drop(held);
     let error = stream.synchronize().unwrap_err().to_string();
-    assert!(error.ends_with("a fault was injected that fails this write"), "{error}");
+    assert!(error.ends_with("an injected fault fails this write"), "{error}");
     for error in [read.wait().unwrap_err().to_string(), event.synchronize().unwrap_err().to_string()] {
-        assert!(error.ends_with("a fault was injected that fails this write"), "{error}");
+        assert!(error.ends_with("an injected fault fails this write"), "{error}");
     }
     stream.synchronize().unwrap();
     assert_eq!(*stream.read(&buffer, 0..5).unwrap().wait().unwrap(), *b"first");
@@ -302,7 +302,7 @@ fn an_error_that_nobody_asked_the_stream_for_is_told_by_the_device() {
     }
     let device = openreg(1);
     let buffer = filled(device, 1);
-    // Often, as the stream ends while the device is asked.
+    // Many rounds, as the stream ends while the device synchronizes.
     for round in 0..200 {
         let stream = device.create_stream().unwrap();
         device.faults().and_then(|faults| faults.inject(Fault::FailCopy { nth: 1 })).unwrap();
