@@ -1,4 +1,4 @@
-//! What a tensor can be made from.
+//! Host data that a tensor can be made from.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::{Element, TensorError};
 
 /// Host data with a shape: a scalar, an [`ndarray`] array, or rows of data in arrays, slices and vectors.
 ///
-/// It may be nested in any way, with references anywhere: `Vec<Vec<f32>>`, `[&[u8]; 2]`, `&[[i32; 3]]`. Of arrays of
-/// [`ndarray`] every kind, dimension and order in memory is taken: what is transposed, sliced, reversed or broadcast
-/// gives its elements in their logical order. Where there are no rows to look at, the type says what it can:
+/// It may be nested in any way, with references anywhere: `Vec<Vec<f32>>`, `[&[u8]; 2]`, `&[[i32; 3]]`. Arrays of
+/// [`ndarray`] may have any kind, dimension and order in memory: transposed, sliced, reversed and broadcast arrays give
+/// their elements in logical order. Without rows, the type determines the shape as far as it can:
 /// `Vec::<[f32; 3]>::new()` has the shape `[0, 3]`.
 ///
-/// The trait is sealed: it is there to be named in bounds.
+/// The trait is sealed: use it in bounds.
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot be made from `{Self}`",
     note = "its elements are `bool`, `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or `f64`; they may be in arrays, \
@@ -27,14 +27,14 @@ pub trait Data: Rows {}
 impl<D: Rows + ?Sized> Data for D {}
 
 /// Data as rows of data; a scalar has none.
-// Again: of what is nested, this is the trait that the compiler misses.
+// The same message: for nested data, the compiler names this trait.
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot be made from `{Self}`",
     note = "its elements are `bool`, `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or `f64`; they may be in arrays, \
             slices and vectors, nested in any way, and in arrays of `ndarray`"
 )]
 pub trait Rows {
-    /// What it is made of in the end.
+    /// The type of the innermost values.
     type Element: Element;
 
     /// Whether the type alone says the shape, so that no two rows can differ.
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_no_row_tells_are_the_types_or_zero() {
+    fn lengths_without_a_row_come_from_the_type_or_are_zero() {
         assert_eq!(flat([0_i8; 0]).0, [0]);
         assert_eq!(flat(Vec::<[i8; 3]>::new()).0, [0, 3]);
         assert_eq!(flat(Vec::<[[i8; 3]; 2]>::new()).0, [0, 2, 3]);
@@ -323,27 +323,27 @@ mod tests {
         assert_eq!(flat([array, array]).0, [2, MANY, 0]);
     }
 
-    /// What the error says of data of the shape that its first rows tell.
-    fn refused<D: Data<Element: std::fmt::Debug>>(data: D) -> String {
+    /// The error for data whose rows have different shapes.
+    fn error_of<D: Data<Element: std::fmt::Debug>>(data: D) -> String {
         elements(&data, &data.first_shape(), 0).unwrap_err().to_string()
     }
 
     #[test]
     fn rows_of_different_shapes_are_an_error_that_says_where() {
         assert_eq!(
-            refused([&[1, 2][..], &[3], &[4, 5, 6]]),
+            error_of([&[1, 2][..], &[3], &[4, 5, 6]]),
             "rows of different shapes make no tensor: row [0] has shape [2] and row [1] has shape [1]"
         );
         assert_eq!(
-            refused(vec![vec![vec![1, 2], vec![3, 4]], vec![vec![5, 6], vec![7, 8, 9]]]),
+            error_of(vec![vec![vec![1, 2], vec![3, 4]], vec![vec![5, 6], vec![7, 8, 9]]]),
             "rows of different shapes make no tensor: row [0, 0] has shape [2] and row [1, 1] has shape [3]"
         );
         assert_eq!(
-            refused(vec![vec![vec![1, 2]], vec![]]),
+            error_of(vec![vec![vec![1, 2]], vec![]]),
             "rows of different shapes make no tensor: row [0] has shape [1, 2] and row [1] has shape [0, 0]"
         );
         assert_eq!(
-            refused([array![[1, 2]].into_dyn(), array![1, 2].into_dyn()]),
+            error_of([array![[1, 2]].into_dyn(), array![1, 2].into_dyn()]),
             "rows of different shapes make no tensor: row [0] has shape [1, 2] and row [1] has shape [2]"
         );
     }

@@ -1,7 +1,7 @@
 //! A tensor as text, laid out as PyTorch does with its default options (`torch/_tensor_str.py`).
 //!
-//! The rules are in the README. Here are the suffixes; what is shown and where is in `layout`, how elements are
-//! written is in `format`.
+//! The README has the rules. This file writes the suffixes, `layout` chooses and places the elements, and `format` writes
+//! each element.
 
 mod format;
 mod layout;
@@ -20,13 +20,13 @@ const PREFIX: &str = "tensor(";
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not `fmt::Error`, which would make `to_string` panic for what a device did.
+        // Not `fmt::Error`, with which `to_string` would panic for an error of the device.
         let (elements, unread) = match body(self) {
             Ok(body) => (body, false),
             Err(error) => (format!("<not readable: {error}>"), true),
         };
-        // Without elements, only one dtype goes without saying: as in PyTorch, that of floats.
-        let unsaid = match self.dtype() {
+        // Without elements, `f64` is the only default dtype, as in PyTorch, where it is that of floats.
+        let is_default = match self.dtype() {
             DType::F64 => !unread,
             DType::I32 | DType::Bool => !unread && !self.is_empty(),
             _ => false,
@@ -39,7 +39,7 @@ impl fmt::Display for Tensor {
             let lengths: Vec<_> = self.shape().iter().map(ToString::to_string).collect();
             suffixes.push(format!("size=({})", lengths.join(", ")));
         }
-        if !unsaid {
+        if !is_default {
             suffixes.push(format!("dtype={}", self.dtype()));
         }
         f.write_str(&with_suffixes(format!("{PREFIX}{elements}"), &suffixes))

@@ -1,4 +1,4 @@
-//! What a tensor's elements are.
+//! The types of a tensor's elements.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use half::{bf16, f16};
 
 use crate::{Data, TensorError, data};
 
-/// The one list of dtypes: passes to a macro each variant with its Rust type and its documentation. What has a value for
-/// every bit pattern is a number.
+/// The one list of dtypes: passes each variant with its Rust type and its documentation to a macro. The `numbers` are the
+/// types for which every bit pattern is a value.
 macro_rules! for_each_dtype {
     ($macro:ident) => {
         $macro! {
@@ -46,8 +46,8 @@ macro_rules! dtypes {
         }
 
         impl DType {
-            /// All dtypes.
-            pub const ALL: &[Self] = &[Self::$bool, $(Self::$variant,)*];
+            #[cfg(test)]
+            const ALL: &[Self] = &[Self::$bool, $(Self::$variant,)*];
 
             /// The size of one element in bytes.
             #[must_use]

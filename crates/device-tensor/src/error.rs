@@ -1,4 +1,4 @@
-//! What can go wrong with a tensor.
+//! The errors of a tensor.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::DType;
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
-    /// The device could not do it.
+    /// An error of the device.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The rows of nested data have different shapes.
@@ -27,58 +27,55 @@ pub enum TensorError {
         /// The shape of that row.
         other: Vec<usize>,
     },
-    /// The shape has more bytes than can be addressed; found out before any memory is asked for.
+    /// The shape has more bytes than can be addressed. This is checked before any allocation.
     #[error("a tensor of shape {shape:?} and dtype {dtype} has more bytes than can be addressed")]
     #[non_exhaustive]
     TooLarge {
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<usize>,
         /// The type of the elements.
         dtype: DType,
     },
-    /// The host does not have the memory to lay out the elements, or to hold those read back.
-    #[error("the host has no memory for the {bytes} bytes of the elements")]
+    /// The host does not have the memory to lay out the elements, or to hold them when they are read back.
+    #[error("the host does not have the memory for the {bytes} bytes of the elements")]
     #[non_exhaustive]
     HostMemory {
-        /// How many bytes were asked for.
+        /// How many bytes were requested.
         bytes: usize,
     },
-    /// Not one element, where the only one was asked for.
-    #[error(
-        "the item of a tensor is its only element, and this one, of shape {shape:?}, has {}",
-        shape.iter().product::<usize>()
-    )]
+    /// [`item`](crate::Tensor::item) was called on a tensor that does not have exactly one element.
+    #[error("expected a tensor of one element, found {} in shape {shape:?}", shape.iter().product::<usize>())]
     #[non_exhaustive]
     NotOneElement {
-        /// The tensor's.
+        /// The shape of the tensor.
         shape: Vec<usize>,
     },
-    /// A buffer does not have the length of the tensor that it was to be.
+    /// The length of a buffer is not that of the requested tensor.
     #[error("a tensor of shape {shape:?} and dtype {dtype} has {expected} bytes, and the buffer has {found}")]
     #[non_exhaustive]
     WrongLength {
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<usize>,
         /// The type of the elements.
         dtype: DType,
-        /// The bytes of such a tensor.
+        /// The length of such a tensor in bytes.
         expected: usize,
         /// The length of the buffer in bytes.
         found: usize,
     },
-    /// The elements are of another type than was asked for.
-    #[error("the tensor holds {held}, and {asked} was asked for")]
+    /// The elements were read as another type than they have.
+    #[error("expected a tensor of dtype {expected}, found dtype {found}")]
     #[non_exhaustive]
     WrongDType {
-        /// The tensor's.
-        held: DType,
-        /// What was asked for.
-        asked: DType,
+        /// The dtype that the caller requested.
+        expected: DType,
+        /// The dtype of the tensor.
+        found: DType,
     },
 }
 
 impl fmt::Debug for TensorError {
-    /// What `Display` tells and the causes, for those whose `main` or test returns the error.
+    /// The text of `Display` and the causes, for a `main` or a test that returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(error) => write!(f, "{error:?}"),

@@ -1,10 +1,10 @@
-//! Shapes: how many elements they have, and which row does not have the one that it should.
+//! Shapes: how many elements they have, and which row has the wrong one.
 
 use crate::{DType, TensorError};
 
 /// The number of elements of a tensor of this shape, if its bytes can be addressed.
 ///
-/// A length of zero does not make up for others that are too large together; so it is for arrays too.
+/// Lengths that are too large together are an error even beside a length of zero, as for Rust's arrays.
 pub(crate) fn len(shape: &[usize], dtype: DType) -> Result<usize, TensorError> {
     let lengths = shape.iter().copied().filter(|len| *len != 0);
     if lengths.clone().fold(dtype.size(), usize::saturating_mul) > isize::MAX as usize {
@@ -26,7 +26,7 @@ impl Ragged {
         Self { path: Vec::new(), shape }
     }
 
-    /// It is in this row.
+    /// Adds the row around it.
     pub(crate) fn in_row(mut self, row: usize) -> Self {
         self.path.push(row);
         self
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn bytes_that_cannot_be_addressed_are_an_error() {
         let most = isize::MAX as usize;
-        // Its square is zero, if one does not look.
+        // Its square overflows to zero.
         let root = 1 << (usize::BITS / 2);
         assert_eq!(len(&[most], DType::U8).unwrap(), most);
         assert_eq!(len(&[most / 8], DType::I64).unwrap(), most / 8);

@@ -10,9 +10,9 @@ use crate::{DType, Element, TensorError, shape};
 
 /// Elements of one type in the memory of one device, in any number of dimensions.
 ///
-/// It does not change once it is made, and a clone shares its memory. It may be used from any thread; what moves
-/// bytes blocks until they are there. It is printed as in PyTorch (see [the crate](crate)), which reads what is shown
-/// back from the device; what the device says against that is printed in its place.
+/// A tensor is immutable, and a clone shares its memory. Any thread may use it; functions that move bytes are blocking
+/// calls. `Display` prints it as PyTorch does (see [the crate](crate)), for which it reads the shown elements from the
+/// device. If the device returns an error, it prints that error in place of the elements.
 ///
 /// ```
 /// use device_registry::device;
@@ -31,8 +31,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor on `device` with the elements and the shape of `data`. Opens the device at its first use, and blocks
-    /// until the elements are there.
+    /// A tensor on `device` with the elements and the shape of `data`. It opens the device at its first use, and blocks
+    /// until the device has the elements.
     ///
     /// ```
     /// # use device_registry::Device;
@@ -48,9 +48,10 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// If rows of `data` have different shapes, if it has more bytes than can be addressed or, where its elements do
-    /// not lie next to each other already, than the host has memory for, or if the device cannot be used or has not
-    /// enough memory.
+    /// - [`TensorError::Ragged`] if rows of `data` have different shapes.
+    /// - [`TensorError::TooLarge`] if it has more bytes than can be addressed.
+    /// - [`TensorError::HostMemory`] if its elements are not contiguous, and the host has no memory to lay them out.
+    /// - [`TensorError::Device`] if the device cannot be used or does not have enough memory.
     pub fn new<D: Data>(data: D, device: Device) -> Result<Self, TensorError> {
         let (shape, dtype) = (data.first_shape(), D::Element::DTYPE);
         let len = shape::len(&shape, dtype)?;
@@ -61,7 +62,7 @@ impl Tensor {
         Ok(Self { buffer, dtype, shape })
     }
 
-    /// A tensor of the bytes in a buffer, which it shares: what a kernel has computed, say. Runs nothing on the device.
+    /// A tensor that shares the bytes of a buffer, such as the output of a kernel. It runs nothing on the device.
     ///
     /// The last dimension's elements lie next to each other, in the byte order of the host.
     ///
@@ -93,8 +94,7 @@ impl Tensor {
         Ok(Self { buffer, dtype, shape })
     }
 
-    /// The memory of the elements, for kernels. A tensor does not change once it is made: a kernel that writes here changes
-    /// every clone.
+    /// The memory of the elements, for kernels. A kernel that writes here changes every clone of the tensor.
     #[must_use]
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
@@ -136,12 +136,12 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// The same tensor on `device`: a copy, or this one with its memory shared if it is there already. Blocks until
-    /// the elements are there.
+    /// The same tensor on `device`: a copy, or a clone if it is on that device already. Blocks until the device has the
+    /// elements.
     ///
     /// # Errors
     ///
-    /// If the device cannot be used or has not enough memory.
+    /// If the device cannot be used or does not have enough memory.
     pub fn to(&self, device: Device) -> Result<Self, TensorError> {
         if device.resolve() == self.device() {
             return Ok(self.clone());
@@ -151,9 +151,9 @@ impl Tensor {
         Ok(Self { buffer, ..self.clone() })
     }
 
-    /// All elements on the host, the last dimension's next to each other. Blocks until they are there.
+    /// All elements on the host, the last dimension's next to each other. Blocks until the host has them.
     ///
-    /// What is not zero is `true` where a device wrote other bytes than 0 and 1 for `bool`.
+    /// For `bool`, every byte other than zero is `true`, as a device may write any byte.
     ///
     /// ```
     /// # use device_registry::Device;
@@ -186,10 +186,10 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// As [`to_vec`](Self::to_vec).
+    /// The errors of [`to_vec`](Self::to_vec).
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>, TensorError> {
         let too_large = |_| TensorError::TooLarge { shape: self.shape.clone(), dtype: self.dtype };
-        // It never is, or there would be no such tensor.
+        // It never is: such a tensor cannot be made.
         ArrayD::from_shape_vec(IxDyn(&self.shape), self.to_vec()?).map_err(too_large)
     }
 
@@ -206,7 +206,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`TensorError::NotOneElement`] if there are none or more than one, or as [`to_vec`](Self::to_vec).
+    /// [`TensorError::NotOneElement`] if there are none or more than one, and the errors of [`to_vec`](Self::to_vec).
     pub fn item<T: Element>(&self) -> Result<T, TensorError> {
         let not_one = || TensorError::NotOneElement { shape: self.shape.clone() };
         if self.len() != 1 {
@@ -215,10 +215,10 @@ impl Tensor {
         self.to_vec()?.pop().ok_or_else(not_one)
     }
 
-    /// The elements of these ranges, which are inside, one after the other on the host.
+    /// Reads the elements of these ranges, one after the other. All ranges are inside.
     pub(crate) fn read<T: Element>(&self, ranges: &[Range<usize>]) -> Result<Vec<T>, TensorError> {
         if self.dtype != T::DTYPE {
-            return Err(TensorError::WrongDType { held: self.dtype, asked: T::DTYPE });
+            return Err(TensorError::WrongDType { expected: T::DTYPE, found: self.dtype });
         }
         let len = ranges.iter().map(Range::len).sum();
         let mut bits = data::reserve(len)?;
@@ -233,9 +233,8 @@ impl Tensor {
         T::from_bits(bits)
     }
 
-    /// Reads the bytes from `start` on, wherever an element begins and ends. A device copies ranges that are multiples
-    /// of its alignment, or that reach the end of the buffer: where these bytes are neither, the range around them is
-    /// read, and cut.
+    /// Reads the bytes from `start` on. A device copies ranges that are multiples of its alignment, or that reach the end
+    /// of the buffer. For other ranges this reads the aligned range around them, and cuts it.
     fn read_bytes(&self, start: usize, destination: &mut [u8]) -> Result<(), TensorError> {
         let (end, len) = (start + destination.len(), self.buffer.len());
         if start == 0 && end == len {
@@ -260,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn elements_are_read_back_as_they_were_written() {
         let x = Tensor::new([[i64::MIN, -1], [0, i64::MAX]], Device::cpu()).unwrap();
         assert_eq!(x.shape(), [2, 2]);
         assert_eq!(x.to_vec::<i64>().unwrap(), [i64::MIN, -1, 0, i64::MAX]);
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_to_where_it_is_copies_nothing() {
+    fn moving_to_the_device_that_it_is_on_copies_nothing() {
         let x = Tensor::new([1, 2], Device::cpu()).unwrap();
         let same = x.to(Device::cpu()).unwrap();
         let memory =
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_does_not_exist_is_its_own_error() {
+    fn a_device_that_does_not_exist_is_an_error_of_the_device() {
         let device = Device::parse("cpu:3").unwrap();
         let error = Tensor::new([1], device).unwrap_err();
         assert!(error.to_string().contains("unknown device index 3: `cpu` has 1 device"), "{error}");
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn no_elements_are_no_trouble() {
+    fn a_tensor_without_elements_is_valid() {
         let x = Tensor::new([0_i16; 0], Device::cpu()).unwrap();
         assert!(x.is_empty());
         assert_eq!(x.to_vec::<i16>().unwrap(), [0_i16; 0]);

@@ -151,7 +151,7 @@ fn more_memory_than_the_host_has_is_an_error() {
     let one = Array1::<i64>::zeros(1);
     assert_eq!(
         refusal(Tensor::new(one.broadcast(len).unwrap(), Device::cpu())),
-        format!("the host has no memory for the {} bytes of the elements", len * size_of::<i64>())
+        format!("the host does not have the memory for the {} bytes of the elements", len * size_of::<i64>())
     );
     let half = one.broadcast(len / 2).unwrap();
     assert!(matches!(Tensor::new([half, half], Device::cpu()), Err(TensorError::HostMemory { .. })));
@@ -171,7 +171,7 @@ fn there_may_be_very_many_dimensions() {
 fn reading_back_as_another_type_names_both_however_it_is_read() {
     let tensor = Tensor::new(1.0_f32, Device::cpu()).unwrap();
     // Of the same size.
-    let expected = "the tensor holds f32, and i32 was asked for";
+    let expected = "expected a tensor of dtype i32, found dtype f32";
     assert_eq!(tensor.to_vec::<i32>().unwrap_err().to_string(), expected);
     assert_eq!(tensor.to_ndarray::<i32>().unwrap_err().to_string(), expected);
     assert_eq!(tensor.item::<i32>().unwrap_err().to_string(), expected);
@@ -184,7 +184,7 @@ fn an_item_is_the_only_one() {
     assert_eq!(item(&[1, 1, 1]).unwrap(), 0);
     assert_eq!(
         item(&[2, 3]).unwrap_err().to_string(),
-        "the item of a tensor is its only element, and this one, of shape [2, 3], has 6"
+        "expected a tensor of one element, found 6 in shape [2, 3]"
     );
     assert!(matches!(item(&[2, 0]), Err(TensorError::NotOneElement { shape, .. }) if shape == [2, 0]));
 }

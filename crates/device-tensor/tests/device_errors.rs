@@ -1,4 +1,4 @@
-//! What becomes of a tensor whose device takes bytes and does not give them back.
+//! A tensor on a device that can be written to and not read.
 
 use std::sync::{Arc, LazyLock};
 
@@ -48,7 +48,7 @@ impl DeviceDriver for Sink {
     }
 
     fn read(&self, _source: &Span, _destination: &mut [u8]) -> Result<(), BackendError> {
-        Err(BackendError::other("no answer from the bus").with_source("the plug is out"))
+        Err(BackendError::other("the bus timed out").with_source("the plug is out"))
     }
 
     fn copy(&self, source: &Span, _destination: &Span) -> Result<(), BackendError> {
@@ -61,10 +61,10 @@ fn on_sink<T: Element>(elements: [T; 2]) -> Tensor {
 }
 
 #[test]
-fn what_the_device_says_is_printed_in_place_of_the_elements_and_the_dtype_always() {
+fn an_error_of_the_device_is_printed_in_place_of_the_elements_and_always_with_the_dtype() {
     let printed = |dtype| {
-        let answer = "`sink:0`: read: no answer from the bus";
-        format!("tensor(<not readable: {answer}>, device='sink:0',\n       dtype={dtype})")
+        let error = "`sink:0`: read: the bus timed out";
+        format!("tensor(<not readable: {error}>, device='sink:0',\n       dtype={dtype})")
     };
     assert_eq!(on_sink([0.5, 2.0]).to_string(), printed("f64"));
     assert_eq!(on_sink([1, 2]).to_string(), printed("i32"));
@@ -72,9 +72,9 @@ fn what_the_device_says_is_printed_in_place_of_the_elements_and_the_dtype_always
 }
 
 #[test]
-fn an_error_that_main_returns_tells_its_causes() {
+fn an_error_that_main_returns_prints_its_causes() {
     let error = on_sink([1, 2]).to_vec::<i32>().unwrap_err();
-    assert_eq!(format!("{error:?}"), "`sink:0`: read: no answer from the bus\ncaused by: the plug is out");
+    assert_eq!(format!("{error:?}"), "`sink:0`: read: the bus timed out\ncaused by: the plug is out");
 }
 
 #[test]

@@ -126,9 +126,10 @@ impl Case<'_> {
         } else {
             self.elements.chunks_exact(size_of::<T>()).map(T::from_bytes).collect()
         };
-        match numbers.is_empty() {
-            true => vec![T::from_f64(0.0); count],
-            false => numbers.into_iter().cycle().take(count).collect(),
+        if numbers.is_empty() {
+            vec![T::from_f64(0.0); count]
+        } else {
+            numbers.into_iter().cycle().take(count).collect()
         }
     }
 }
@@ -176,8 +177,8 @@ fn check_other_dtypes(tensor: &Tensor) {
     fn check<T: Element>(tensor: &Tensor) {
         match tensor.to_vec::<T>() {
             Ok(_) => assert_eq!(tensor.dtype(), T::DTYPE),
-            Err(TensorError::WrongDType { held, asked, .. }) => {
-                assert!(held == tensor.dtype() && asked == T::DTYPE && held != asked);
+            Err(TensorError::WrongDType { expected, found, .. }) => {
+                assert!(found == tensor.dtype() && expected == T::DTYPE && expected != found);
             }
             Err(error) => panic!("{error}"),
         }

@@ -54,7 +54,7 @@ enum Notation {
 impl Notation {
     fn of(values: &[f64]) -> Self {
         let deciding = || values.iter().copied().filter(|value| decides(*value));
-        // Where there are none, neither bound is passed, and the ratio is 0.
+        // Without any, neither bound is exceeded, and the ratio is 0.
         let largest = deciding().map(f64::abs).fold(0.0, f64::max);
         let smallest = deciding().map(f64::abs).fold(f64::INFINITY, f64::min);
         if largest / smallest > 1000.0 || largest > 1e8 || smallest < 1e-4 {
