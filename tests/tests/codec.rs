@@ -36,7 +36,7 @@ fn a_line_in_the_manifest_brings_the_decoder_along_and_another_the_device() {
     let no_decoder = decode_on_openreg(&project, &[BACKEND]).failure();
     assert_eq!((no_decoder.status.code(), &no_decoder.stdout[..]), (Some(1), ""));
     no_decoder.shows(
-        "error: nothing decodes on `openreg:0`; decode on `cpu`, and move the tensor with `.to(device)`",
+        "error: there is no decoder for `openreg:0`; decode on `cpu`, and move the tensor with `.to(device)`",
     );
     no_decoder.shows("cpu   codec    0.1.0    built in");
 

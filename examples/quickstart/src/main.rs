@@ -45,7 +45,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.list {
         return Ok(list(arguments.probe)?);
     }
-    // A switch that was mistyped, say: without a logger nobody would see the warning.
+    // For example a mistyped switch. Its warning goes to `log`, and this program has no logger.
     for note in backends().report().notes() {
         eprintln!("note: {note}");
     }

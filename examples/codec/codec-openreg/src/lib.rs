@@ -19,7 +19,7 @@ codec::entry_points! {
 }
 
 fn load() -> Result<Box<dyn Decoder>, LoadFailure> {
-    // A decoder for hardware looks for its library here, and returns `LoadFailure::unavailable` if there is none.
+    // A decoder for hardware looks for its library here, and returns `LoadFailure::unavailable` if it is missing.
     Ok(Box::new(OpenReg))
 }
 

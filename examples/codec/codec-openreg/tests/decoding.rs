@@ -35,13 +35,13 @@ fn without_an_index_it_is_the_current_device() {
 
 #[test]
 fn a_picture_that_is_cut_off_is_the_same_error_as_on_the_cpu() {
-    let told = |device: Device| format!("{:?}", decode(&SAMPLE[..SAMPLE.len() - 1], device).unwrap_err());
-    assert_eq!(told(device("openreg").unwrap()), told(Device::cpu()));
+    let message = |device: Device| format!("{:?}", decode(&SAMPLE[..SAMPLE.len() - 1], device).unwrap_err());
+    assert_eq!(message(device("openreg").unwrap()), message(Device::cpu()));
 }
 
 #[test]
 fn the_bytes_go_to_the_device_before_anything_looks_into_them() {
-    // Whoever decoded first would say that the end is missing.
+    // A decoder that decoded first would report the missing end.
     let error = decode(&SAMPLE[..SAMPLE.len() - 1], device("openreg:2").unwrap()).unwrap_err();
     assert!(matches!(error, DecodeError::Device(DeviceError::NoSuchDevice { count: 2, .. })), "{error:?}");
 }
@@ -83,7 +83,7 @@ fn the_switches_of_decoders_leave_the_backends_alone() {
     for (variable, value) in [("AUTOLOAD", "0"), ("DISABLE", "open*"), ("SELECT", "acme")] {
         let variable = format!("CODEC_DEVICE_BACKEND_{variable}");
         let printed = child_with(Some((&variable, value)));
-        assert!(printed.contains("not decoded: nothing decodes on `openreg:1`"), "{printed}");
+        assert!(printed.contains("not decoded: there is no decoder for `openreg:1`"), "{printed}");
         assert!(printed.contains(&format!("is disabled by {variable}={value}")), "{printed}");
         assert!(printed.contains("moved to openreg:1, true"), "{printed}");
     }

@@ -1,4 +1,4 @@
-//! A decoder that is linked changes nothing, until the program asks for its device. One test, in a process of its
+//! A linked decoder has no effect until the program uses its device. One test, in a process of its
 //! own: it looks at what has been loaded.
 
 #![allow(missing_docs)]

@@ -27,7 +27,7 @@ fn a_tensor_of_another_type_or_shape_is_an_error_that_names_both() {
     for (name, returned) in [("openreg:0", "[3, 4, 6] of i16"), ("openreg:1", "[4, 6, 3] of u8")] {
         let error = decode(include_bytes!("../../sample.png"), device(name).unwrap()).unwrap_err();
         let expected = format!(
-            "the decoder for `{name}` is wrong: it returned {returned} on `{name}` in place of [3, 4, 6] of u8"
+            "the decoder for `{name}` is wrong: expected [3, 4, 6] of u8 on `{name}`, found {returned} on `{name}`"
         );
         assert_eq!(error.to_string(), expected);
     }

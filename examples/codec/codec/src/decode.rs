@@ -18,14 +18,14 @@ use crate::{DecodeError, Picture, decoders};
 ///
 /// # Errors
 ///
-/// If the bytes are no PNG, or one that is damaged, cut off or too large; if nothing decodes on the device; or if
+/// If the bytes are no PNG, or one that is damaged, cut off or too large; if there is no decoder for the device; or if
 /// the device cannot be used. A decoder that panics is an error too, [`DecodeError::Decoder`].
 pub fn decode(bytes: &[u8], device: impl Into<Option<Device>>) -> Result<Tensor, DecodeError> {
-    // First, so that bytes which are no picture load nothing.
+    // First, so that other bytes load no decoder.
     let picture = Picture::new(bytes)?;
     let device = device.into().unwrap_or_else(default_device).resolve();
     let decoder = decoders().load(device.name()).map_err(|error| DecodeError::NoDecoder { device, error })?;
-    // A decoder is somebody else's code: it may panic, and callers rely on what it is to return.
+    // A decoder is foreign code: it may panic, or return a wrong tensor.
     let tensor = isolate(|| decoder.decode(&picture, device))
         .unwrap_or_else(|panicked| Err(DecodeError::Decoder { device, source: panicked.into() }))?;
     if tensor.device() == device && tensor.dtype() == DType::U8 && tensor.shape() == picture.shape() {

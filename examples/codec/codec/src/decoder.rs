@@ -5,15 +5,15 @@ use device_tensor::Tensor;
 
 use crate::{DecodeError, Picture};
 
-/// What decodes pictures into the memory of one backend's devices.
+/// Decodes pictures into the memory of one backend's devices.
 pub trait Decoder: Send + Sync {
     /// Decodes `picture` into a tensor of `u8` with the picture's shape on `device`, which has its index.
     ///
-    /// It may be called from several threads at a time, and blocks until the tensor is there.
+    /// Several threads may call it at a time. It blocks until the device has the tensor.
     ///
     /// # Errors
     ///
-    /// If the picture is damaged or cut off, or the device did not work. What only this decoder knows of is a
+    /// If the picture is damaged or cut off, or the device fails. Other errors of the decoder are
     /// [`DecodeError::Decoder`].
     fn decode(&self, picture: &Picture<'_>, device: Device) -> Result<Tensor, DecodeError>;
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between bytes and a tensor.
+//! The errors of decoding.
 
 use std::error::Error;
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::LoadError;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes are something else.
+    /// The bytes are not a PNG picture.
     #[error("expected a PNG picture, which begins with `\\x89PNG\\r\\n\\x1a\\n`; found {found}")]
     NotPng {
-        /// What the bytes are, as far as that can be said.
+        /// What the bytes seem to be.
         found: String,
     },
-    /// It begins as a PNG and does not go on as one.
+    /// The bytes begin as a PNG, but are damaged or cut off.
     #[error("the PNG picture is damaged or cut off")]
     Damaged(#[source] Box<dyn Error + Send + Sync>),
     /// The header claims more pixels than are decoded.
@@ -31,34 +31,34 @@ pub enum DecodeError {
         /// The largest number of pixels.
         max: u64,
     },
-    /// Nothing decodes on the device: no decoder for it is linked, or it is disabled, or did not load.
-    #[error("nothing decodes on `{device}`; decode on `cpu`, and move the tensor with `.to(device)`")]
+    /// There is no decoder for the device: none is linked, or it is disabled, or it did not load.
+    #[error("there is no decoder for `{device}`; decode on `cpu`, and move the tensor with `.to(device)`")]
     NoDecoder {
-        /// The device that was asked for.
+        /// The requested device.
         device: Device,
-        /// Why there is none.
+        /// Why the decoder is missing.
         #[source]
         error: LoadError,
     },
-    /// The decoder itself did not work.
-    #[error("the decoder for `{device}` did not work")]
+    /// The decoder failed.
+    #[error("the decoder for `{device}` failed")]
     Decoder {
-        /// The device.
+        /// The requested device.
         device: Device,
-        /// What the decoder reports.
+        /// The error of the decoder.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The decoder returned another tensor than it should have.
+    /// The decoder returned a tensor of another shape, dtype or device than it has to.
     #[error(
-        "the decoder for `{device}` is wrong: it returned {:?} of {} on `{}` in place of {expected:?} of u8",
+        "the decoder for `{device}` is wrong: expected {expected:?} of u8 on `{device}`, found {:?} of {} on `{}`",
         tensor.shape(), tensor.dtype(), tensor.device()
     )]
     WrongTensor {
-        /// The device that was asked for.
+        /// The requested device.
         device: Device,
         /// The shape of the picture.
         expected: [usize; 3],
-        /// What the decoder returned.
+        /// The tensor that the decoder returned.
         tensor: Tensor,
     },
     /// The tensor could not be made.

@@ -1,8 +1,8 @@
 //! Decodes PNG pictures to tensors on any device, by decoders that register themselves.
 //!
 //! It is a framework beside `device-tensor`, with a group of entry points of its own: `codec.decoders`, keyed by
-//! the name of the device's backend. What will surprise you: a decoder that is linked changes nothing until its
-//! device is asked for, and a device without a decoder is an error. Nothing falls back to another device.
+//! the name of the device's backend. A linked decoder has no effect until a program uses its device. A device without a
+//! decoder is an error: `decode` never uses another device.
 //!
 //! ```
 //! use device_registry::device;
@@ -17,7 +17,7 @@
 //!
 //! # Writing a decoder
 //!
-//! A decoder is a crate, by custom called `codec-NAME`, that says once, at its root, what it offers:
+//! A decoder is a crate, by custom called `codec-NAME`, that registers itself in one block at its root:
 //!
 //! ```
 //! use codec::{DECODERS, DecodeError, Decoder, DecoderDescriptor, LoadFailure, Picture};

@@ -59,7 +59,7 @@ impl<'a> Picture<'a> {
         let mut reader = reader(self.bytes)?;
         let mut pixels = vec![0; channels * height * width];
         reader.next_frame(&mut pixels).map_err(damaged)?;
-        // Else nobody would see that the end of the file is missing.
+        // Without this, a file that is cut off behind the pixels would pass.
         reader.finish().map_err(damaged)?;
         // A PNG has the channels of a pixel next to each other, a tensor has them outermost.
         let pixels = Array3::from_shape_vec([height, width, channels], pixels);

@@ -1,4 +1,4 @@
-//! The group of decoders, with backends and decoders made for the purpose: none of them works.
+//! The group of decoders, with backends and with decoders that fail in different ways.
 
 #![allow(missing_docs)]
 
@@ -44,7 +44,7 @@ fn no_driver() -> Result<Box<dyn Backend>, LoadFailure> {
     Err(LoadFailure::unavailable("no driver"))
 }
 
-/// Decodes to the cpu, whatever it is asked for.
+/// Decodes to the cpu, whatever the requested device.
 struct Lying;
 
 impl Decoder for Lying {
@@ -53,12 +53,12 @@ impl Decoder for Lying {
     }
 }
 
-/// Its hardware does not answer.
+/// Its hardware times out.
 struct Hanging;
 
 impl Decoder for Hanging {
     fn decode(&self, _: &Picture<'_>, device: Device) -> Result<Tensor, DecodeError> {
-        Err(DecodeError::Decoder { device, source: "no answer in 10 s".into() })
+        Err(DecodeError::Decoder { device, source: "timed out after 10 s".into() })
     }
 }
 
@@ -79,48 +79,47 @@ fn picture() -> Vec<u8> {
 }
 
 fn refused(name: &str) -> DecodeError {
-    decode(&picture(), device(name).unwrap()).expect_err("nothing here decodes")
+    decode(&picture(), device(name).unwrap()).expect_err("no decoder here works")
 }
 
 #[test]
-fn a_device_without_a_decoder_is_told_what_there_is_and_what_to_do() {
+fn a_device_without_a_decoder_is_an_error_with_the_decoders_there_are_and_what_to_do() {
     let error = refused("lonely:1");
     assert!(matches!(&error, DecodeError::NoDecoder { error: LoadError::Unknown(_), .. }), "{error:?}");
-    let told = format!("{error:?}");
-    for part in ["nothing decodes on `lonely:1`", "decode on `cpu`, and move the tensor with `.to(device)`"] {
+    let message = format!("{error:?}");
+    for part in
+        ["there is no decoder for `lonely:1`", "decode on `cpu`, and move the tensor with `.to(device)`"]
+    {
         assert!(error.to_string().contains(part), "{error}");
     }
     for name in ["cpu", "broken", "lying", "hanging"] {
-        assert!(told.contains(&format!("\n  {name} ")), "{told}");
+        assert!(message.contains(&format!("\n  {name} ")), "{message}");
     }
 }
 
 #[test]
-fn a_decoder_that_does_not_load_is_told_with_the_cause() {
-    let told = format!("{:?}", refused("broken"));
-    assert!(told.starts_with("nothing decodes on `broken:0`"), "{told}");
-    assert!(told.contains("is unavailable: no codec library\ncaused by: ENOENT"), "{told}");
+fn a_decoder_that_does_not_load_is_an_error_with_the_cause() {
+    let message = format!("{:?}", refused("broken"));
+    assert!(message.starts_with("there is no decoder for `broken:0`"), "{message}");
+    assert!(message.contains("is unavailable: no codec library\ncaused by: ENOENT"), "{message}");
 }
 
 #[test]
-fn a_decoder_that_does_not_work_is_told_with_its_own_words() {
-    let told = format!("{:?}", refused("hanging"));
-    assert_eq!(told, "the decoder for `hanging:0` did not work\ncaused by: no answer in 10 s");
+fn a_decoder_that_fails_is_an_error_with_its_own_message() {
+    let message = format!("{:?}", refused("hanging"));
+    assert_eq!(message, "the decoder for `hanging:0` failed\ncaused by: timed out after 10 s");
 }
 
 #[test]
 fn a_decoder_that_panics_is_an_error_and_harms_no_other() {
-    let told = format!("{:?}", refused("panicking"));
-    assert_eq!(
-        told,
-        "the decoder for `panicking:0` did not work\ncaused by: it panicked: index out of bounds"
-    );
+    let message = format!("{:?}", refused("panicking"));
+    assert_eq!(message, "the decoder for `panicking:0` failed\ncaused by: it panicked: index out of bounds");
     assert!(decode(&picture(), Device::cpu()).is_ok());
 }
 
 #[test]
-fn a_tensor_that_is_not_where_it_was_asked_for_is_an_error() {
-    let expected = "the decoder for `lying:0` is wrong: it returned [1, 1, 1] of u8 on `cpu` in place of [1, 1, 1] of u8";
+fn a_tensor_on_another_device_than_requested_is_an_error() {
+    let expected = "the decoder for `lying:0` is wrong: expected [1, 1, 1] of u8 on `lying:0`, found [1, 1, 1] of u8 on `cpu`";
     assert_eq!(refused("lying").to_string(), expected);
 }
 

@@ -134,7 +134,7 @@ fn pixels_that_are_damaged_are_no_picture() {
 }
 
 #[test]
-fn other_files_are_told_what_was_expected_and_what_was_found() {
+fn other_files_are_errors_with_what_was_expected_and_found() {
     for (bytes, found) in [
         (&b""[..], "no bytes at all"),
         (b"\x89PNG", "only the first 4 of these bytes"),

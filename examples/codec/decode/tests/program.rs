@@ -74,7 +74,7 @@ fn a_decoder_that_is_switched_off_is_an_error_that_names_the_variable() {
         let (code, stdout, stderr) = decode(&[SAMPLE, "--device", "openreg"], &[(variable, value)]);
         assert_eq!((code, &stdout[..]), (Some(1), ""), "{stderr}");
         let expected = format!(
-            "error: nothing decodes on `openreg:0`; decode on `cpu`, and move the tensor with `.to(device)`\n\
+            "error: there is no decoder for `openreg:0`; decode on `cpu`, and move the tensor with `.to(device)`\n\
              caused by: decoder `openreg` (codec-openreg {}) is disabled by {variable}={value}\n",
             env!("CARGO_PKG_VERSION")
         );

@@ -9,19 +9,17 @@ use device_registry::backend::{
     HostMemory, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, open_windows,
 };
 
-// At the crate's root and nowhere else: a program's `autoload!()` knows the names of its dependencies and not of
-// their modules, so it looks for what this block leaves at the root. Elsewhere it does not compile.
+// The block stands at the root of the crate, where `autoload!()` of a program finds it. Elsewhere it does not compile.
 device_registry::backend::entry_points! {
     /// The backend `mycpu`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static MYCPU: BackendDescriptor = BackendDescriptor::new("mycpu", load);
 }
 
-/// Runs when a program first asks for a device of this name, and then no more; never before `main`, and not at all
-/// in a program that only has the backend linked. To list all devices loads every backend, so this has to be
-/// cheap: look for the driver, and start no device.
+/// Runs once, when a program first uses a device of this name or lists all devices; never before `main`, and never in a
+/// program that only links the backend. It has to be cheap: look for the driver, and start no device.
 ///
-/// A driver that is not there is no failure, and reports and test runs tell the two apart. To say so:
+/// A missing driver is *unavailable*, which reports and test runs distinguish from a failure. Return
 /// `Err(LoadFailure::unavailable("no driver: looked for libmycpu.so.1"))`. Any other error, by `?`, is a failure.
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     Ok(Box::new(MyCpu))
@@ -30,12 +28,12 @@ fn load() -> Result<Box<dyn Backend>, LoadFailure> {
 struct MyCpu;
 
 impl Backend for MyCpu {
-    // Asked at every listing and at the first use of a device: to count opens none, and takes no memory.
+    // Called at every listing and at the first use of a device. It must open no device, and take no memory.
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(1)
     }
 
-    // Asked before the device is opened, for listings too.
+    // Called before the device is opened, for listings too.
     fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
         Ok(DeviceProperties::new("memory of the host"))
     }
@@ -53,19 +51,19 @@ struct MyCpuDevice;
 
 impl DeviceDriver for MyCpuDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
-        // A real device knows: `.with_total(…).with_free(…)`. std does not tell what the host has.
+        // A real device adds `.with_total(…).with_free(…)`. std cannot query the memory of the host.
         Ok(MemoryInfo::unknown())
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        // A real device has a type of its own here, with the driver's handle in it, which is freed when it is dropped.
+        // A real device has its own type here, which holds the driver's handle and frees it in `Drop`.
         Ok(Arc::new(HostMemory::zeroed(options.len)?))
     }
 
-    // The core keeps memory as an `Arc<dyn Memory>` and never looks inside. `memory_as` is the way back, a downcast
-    // that is checked: to name a wrong type is an error, and never undefined behaviour.
+    // The core keeps memory as an `Arc<dyn Memory>`. `memory_as` is a checked downcast: a wrong type is an error, and never
+    // undefined behaviour.
     //
-    // `HostMemory` is reached through windows, each of which locks a range, so that any number of threads may come.
+    // Any number of threads may use `HostMemory`: it is reached through windows, each of which locks a range.
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
         let memory = destination.memory_as::<HostMemory>()?;
         memory.write(destination.range())?.copy_from_slice(source);
@@ -80,8 +78,8 @@ impl DeviceDriver for MyCpuDevice {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
-        // Both at once: a thread that has a window open gets no other, for two copies in opposite directions would wait
-        // for each other. They may also be parts of one memory.
+        // In one call, as a thread with an open window gets no other: two copies in opposite directions would deadlock.
+        // Both may be parts of one memory.
         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
         to.copy_from_slice(&from);
         Ok(())
