@@ -1,5 +1,5 @@
-/* The one function of bcryptprimitives.dll that Rust's standard library imports, for Wine 8, which has no such
-   DLL. */
+/* The one function of bcryptprimitives.dll that Rust's standard library imports, for Wine 8, which lacks
+   that DLL. */
 
 #include <windows.h>
 

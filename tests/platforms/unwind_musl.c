@@ -1,4 +1,4 @@
-/* What GCC 12's unwinder (libgcc_eh.a) asks of glibc, for musl.
+/* The functions of glibc that GCC 12's unwinder (libgcc_eh.a) needs, for musl.
 
    It finds unwind tables by `_dl_find_object` alone, which musl lacks; the structure is glibc's
    `struct dl_find_object` on x86_64. */

@@ -45,7 +45,7 @@ nan, inf = math.nan, math.inf
 
 def other_version(path):
     """The module `torch._tensor_str` of another version, on top of this one."""
-    # Newer dtypes and devices that it asks for; nothing here is of those.
+    # Newer dtypes and devices that it looks up; no case uses them.
     for dtype in ["4_e2m1fn_x2", "8_e8m0fnu", "8_e5m2", "8_e5m2fnuz", "8_e4m3fn", "8_e4m3fnuz"]:
         if not hasattr(torch, "float" + dtype):
             setattr(torch, "float" + dtype, object())
