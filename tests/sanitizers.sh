@@ -44,7 +44,7 @@ address() {
     # With `--target`, the flags leave out build scripts and macros.
     local cargo_args=(+nightly) build_args=(--quiet --target "$target")
     local -x CARGO_TARGET_DIR=target/sanitizers/address RUSTFLAGS=-Zsanitizer=address
-    # Tests ask for more memory than there is, and expect an error.
+    # Tests allocate more memory than there is, and expect an error.
     local -x ASAN_OPTIONS=allocator_may_return_null=1
 
     step 'address sanitizer: the core'
@@ -62,8 +62,8 @@ thread() {
         skipped 'thread sanitizer' 'no nightly toolchain: `rustup toolchain install nightly`'
         return
     fi
-    # The standard library is built with the sanitizer too. In rustup's, the sanitizer sees no mutex that a thread has
-    # had to wait for, and reports hundreds of races that are none.
+    # Builds the standard library with the sanitizer too. With rustup's, the sanitizer does not see mutexes that a thread
+    # waits for, and reports hundreds of false races.
     if [ -f "$(rustup run nightly rustc --print sysroot)/$sources" ]; then
         cargo_args=(+nightly)
     elif [ -x /usr/bin/rustc ] && [ -f "/usr/$sources" ]; then

@@ -1,4 +1,4 @@
-//! What the tests that cross crates share: [`Project`], a small Cargo project that a test writes, builds and runs.
+//! Shared by the tests across crates: [`Project`], a small Cargo project that a test writes, builds and runs.
 //!
 //! Whether a crate is linked is decided by Cargo, rustc and the linker together, so nothing less than a real
 //! project shows it. The tests in `tests/tests` that need none use the workspace's crates directly.

@@ -35,16 +35,16 @@ pub struct Project {
     folder: PathBuf,
 }
 
-/// What came of a command that has ended.
+/// The outcome of a command.
 #[derive(Debug)]
 pub struct Outcome {
     /// The command, as a shell would show it.
     pub command: String,
     /// How it ended.
     pub status: ExitStatus,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 
@@ -69,7 +69,7 @@ impl Project {
         let mut texts = vec![("Cargo.lock", lock), ("Cargo.toml", project.manifest(manifest))];
         texts.extend(files.iter().map(|(path, text)| (*path, project.fill(text))));
 
-        // What an earlier version of the test left would be part of the project: Cargo finds targets by itself.
+        // Files of an earlier version of the test would join the project, as Cargo discovers targets.
         let expected: BTreeSet<PathBuf> = texts.iter().map(|(path, _)| project.folder.join(path)).collect();
         for file in files_in(&project.folder) {
             if !expected.contains(&file) {
@@ -251,7 +251,7 @@ pub fn run(command: &mut Command) -> Outcome {
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Outcome {
-        // Debug shows the variables as well, which are the same for all of them.
+        // Debug shows the variables too, which all of them share.
         command: shown
             .split_once("--offline")
             .map_or(shown.clone(), |(_, arguments)| format!("cargo{arguments}").replace('"', "")),

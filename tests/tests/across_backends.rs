@@ -1,4 +1,4 @@
-//! What takes several backends: copies between the devices of any two, and that there is more than one at all.
+//! Tests of several backends: copies between the devices of any two, and that there is more than one.
 //!
 //! What one device has to do by itself is in the conformance suite, `conformance.rs`. No source line names a backend:
 //! adding one to this package's Cargo.toml adds its tests.

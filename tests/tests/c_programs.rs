@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use device_registry_tests::{Outcome, Project, artifacts, run};
 
-/// What the C programs call: prints the name of each backend that loads, and the error for a name there is not.
+/// The function that the C programs call: prints the name of each backend that loads, and the error for an unknown name.
 const EXPORTED: &str = r#"
 #[unsafe(no_mangle)]
 pub extern "C" fn print_backends() {
@@ -104,7 +104,7 @@ fn run_static(project: &Project, build: &[&str], whole_archive: bool) -> Outcome
     let library = built(project, build, "a").display().to_string();
     let whole = ["-Wl,--whole-archive", &*library, "-Wl,--no-whole-archive"];
     let library = if whole_archive { &whole[..] } else { &whole[1..2] };
-    // What `rustc --print native-static-libs` asks for on Linux.
+    // What `rustc --print native-static-libs` prints on Linux.
     let system = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
     run_c(project, &[&["-Wl,--gc-sections"], library, &system].concat(), &[])
 }
@@ -170,7 +170,7 @@ fn apart(name: &'static str) -> Project {
 }
 
 #[test]
-fn a_staticlib_whose_autoload_stands_apart_from_what_c_calls_says_that_it_has_none() {
+fn a_staticlib_with_autoload_in_a_module_that_c_does_not_call_reports_that_it_has_no_backends() {
     let project = apart("c-apart");
     // An incremental build has one object file for each module, and C needs only the other one.
     let outcome = run_static(&project, DEBUG, false);
@@ -186,9 +186,9 @@ fn a_staticlib_whose_autoload_stands_apart_from_what_c_calls_says_that_it_has_no
 
 #[test]
 #[ignore = "slow: an optimised build of all dependencies"]
-fn an_optimised_staticlib_whose_autoload_stands_apart_is_never_silent() {
-    // With the 0.1 kB of code that it has, rustc puts both modules into one object file and all is found. That is
-    // rustc's choice, so that only this is promised: what is missing is reported.
+fn an_optimised_staticlib_with_autoload_in_a_module_that_c_does_not_call_is_never_silent() {
+    // With 0.1 kB of code, rustc puts both modules into one object file, and all backends are found. That is rustc's
+    // choice. The promise is only that missing backends are reported.
     let project = apart("c-apart-release");
     let outcome = run_static(&project, RELEASE, false);
     if outcome.lines() != BLOCK {

@@ -1,4 +1,4 @@
-//! What a backend costs a program that links it and does not use it: nothing before `main`, no thread, no opened
+//! The cost of a backend that a program links and does not use: no code before `main`, no thread, no opened
 //! library, and little room. docs/performance.md has the figures.
 
 #![cfg(target_os = "linux")]

@@ -50,7 +50,7 @@ fn the_program_prints_a_tensor_on_the_device_that_its_argument_names() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_there_is() {
+fn errors_for_wrong_devices_list_what_there_is() {
     let unknown = cargo(&["run", "--", "mygpu"]).failure();
     assert_eq!((unknown.status.code(), &*unknown.stdout), (Some(1), ""));
     unknown.shows("error: no backend called `mygpu` is linked into this program");

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// What `probe` printed on stdout, with these variables set.
+/// The stdout of `probe` with these variables.
 fn probe<V: AsRef<OsStr>>(variables: &[(&str, V)], arguments: &[&str]) -> String {
     let (stdout, _) = probe_both(variables, arguments);
     stdout
@@ -69,7 +69,7 @@ fn a_spelling_that_is_neither_on_nor_off_stands_in_the_report() {
             .contains("note: DEVICE_BACKEND_AUTOLOAD=\"nope\" is invalid and counts as on: expected 1, true"),
         "{report}"
     );
-    // And in the error of whoever looks for what may be missing because of it.
+    // The error for an unknown name shows it too, as it may be the cause.
     let error = probe(&[("AUTOLOAD", "nope")], &["use", "openrag"]);
     assert!(error.contains("DEVICE_BACKEND_AUTOLOAD=\"nope\""), "{error}");
 }

@@ -47,7 +47,7 @@ fn a_list_has_all_backends_and_opens_no_library_of_a_driver() {
     for (backend, library) in HARDWARE {
         assert!(row(&list, backend).ends_with("linked"), "{}", list.stdout);
         assert!(!list.stderr.contains(library), "--list has looked for {library}");
-        assert!(probe.stderr.contains(library), "--list --probe has not looked for {library}");
+        assert!(probe.stderr.contains(library), "--list --probe did not look for {library}");
     }
 }
 

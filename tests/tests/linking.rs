@@ -60,7 +60,7 @@ fn a_backend_among_the_dependencies_is_linked() {
 }
 
 #[test]
-fn a_program_without_autoload_is_told_which_line_to_write() {
+fn the_error_in_a_program_without_autoload_says_which_line_to_write() {
     let main = r#"
         fn main() {
             match device_registry::device("alpha") {
@@ -184,15 +184,14 @@ device-alpha = { path = "@fixtures/device-alpha" }
     project.write("src/main.rs", &format!("use link_bundle as _;\n{LIST}"));
     assert_eq!(cargo_run(&project, &[]).lines(), ["alpha", "alpha_deep", "cpu"]);
 
-    // Backends of a library's own that has no such line are out of reach: Cargo's list names direct
-    // dependencies only.
+    // A library without the line links none of its own backends: Cargo's list names direct dependencies only.
     project.write("bundle/src/lib.rs", "");
     project.write("src/main.rs", &main_rs());
     assert_eq!(cargo_run(&project, &[]).lines(), ["cpu"]);
 }
 
 #[test]
-fn two_programs_of_one_package_link_what_each_asks_for() {
+fn two_programs_of_one_package_each_link_the_backends_that_they_name() {
     let project = Project::new(
         "link-two-programs",
         ALPHA,
@@ -252,7 +251,7 @@ device-bare = { path = "@fixtures/device-bare" }
 }
 
 #[test]
-fn autoload_takes_or_leaves_what_it_is_told_to() {
+fn autoload_links_only_the_named_crates_or_all_except_them() {
     let manifest = r#"
 [dependencies]
 device-registry = { path = "@crates/device-registry" }

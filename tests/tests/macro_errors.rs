@@ -1,4 +1,4 @@
-//! What the macros say about a mistake, at compile time.
+//! The macros' errors at compile time.
 
 use device_registry_tests::{Project, run};
 
@@ -57,14 +57,14 @@ const MISTAKES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn each_mistake_is_told_where_it_is_made() {
+fn each_mistake_is_an_error_at_its_own_line() {
     let project = Project::new("macro-errors", MANIFEST, &[("src/main.rs", BACKEND)]);
     let check = || run(&mut project.cargo(["check", "--quiet"]));
     let _ = check().success();
-    for (mistake, told) in MISTAKES {
+    for (mistake, error) in MISTAKES {
         project.write("src/main.rs", &format!("{BACKEND}\n{mistake}\n"));
         let outcome = check().failure();
-        outcome.shows(told);
+        outcome.shows(error);
         // At the user's own line, not somewhere in a macro.
         outcome.shows("--> src/main.rs:12:");
     }

@@ -15,7 +15,7 @@ fn probe(arguments: &[&str]) -> String {
     stdout
 }
 
-/// What using `device` printed, after everything else that is broken was used in the same process.
+/// The text that a use of `device` prints, after uses of all other broken backends in the same process.
 fn after_all_others(device: &str) -> String {
     let all = ["absent", "aged", "empty", "failing", "panicking", "recursive", "treacherous", "twin", device];
     let out = probe(&[&["use"], &all[..]].concat());
@@ -50,7 +50,7 @@ fn a_backend_that_panics_in_load_is_an_error() {
 }
 
 #[test]
-fn a_backend_that_uses_itself_while_loading_is_told_the_cycle() {
+fn a_backend_that_uses_itself_while_loading_gets_an_error_with_the_cycle() {
     let error = after_all_others("recursive");
     assert!(error.contains("recursive -> recursive"), "{error}");
 }
@@ -88,7 +88,7 @@ fn a_backend_that_calls_itself_cpu_is_listed_as_a_duplicate_and_never_loaded() {
 }
 
 #[test]
-fn the_report_tells_what_became_of_each() {
+fn the_report_has_the_state_of_each_backend() {
     let report = probe(&["use", "absent", "failing", "panicking", "recursive", "steady", "then", "report"]);
     for (name, state) in [
         ("absent", "unavailable: no driver: looked for libabsent.so.1"),
@@ -99,7 +99,7 @@ fn the_report_tells_what_became_of_each() {
         ("steady", "loaded in "),
     ] {
         let row = report.lines().find(|line| line.starts_with(&format!("  {name} "))).expect(name);
-        let (_, told) = row.split_once("0.1.0    ").expect("the state stands behind the version");
-        assert!(told.starts_with(state), "{row}");
+        let (_, found) = row.split_once("0.1.0    ").expect("the state follows the version");
+        assert!(found.starts_with(state), "{row}");
     }
 }

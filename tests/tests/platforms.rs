@@ -46,7 +46,7 @@ fn reporting_main_rs() -> String {
 /// Why a test of this platform cannot run, or what it needs in order to run.
 type Needed<T> = Result<T, String>;
 
-/// What the test needs; without it, the test is over: skipped, or failed if the platform is required.
+/// Unwraps what the test needs. Without it, the test ends: skipped, or failed if the platform is required.
 #[track_caller]
 fn needed<T>(platform: &str, needed: Needed<T>) -> Option<T> {
     let missing = match needed {
@@ -80,7 +80,7 @@ fn is_there(program: &str, package: &str) -> Needed<()> {
 fn links_with(name: &'static str, linker: &str, mark: Option<&str>) {
     let project = Project::new(name, ALPHA_AND_BARE, &[("src/main.rs", &main_rs())]);
     for profile in ["dev", "release"] {
-        // Without the first flag, rustc asks for its own LLD.
+        // Without the first flag, rustc uses its own LLD.
         let linker = format!("-Clink-arg=-fuse-ld={linker}");
         let arguments = ["rustc", "--profile", profile, "--", "-Clinker-features=-lld", &linker];
         let _ = run(&mut project.cargo(arguments)).success();
@@ -404,7 +404,7 @@ fn miri() -> Option<Vec<&'static str>> {
     needed("miri", there).map(|()| command.to_vec())
 }
 
-/// Loading is timed, and Miri keeps programs from the clock unless told otherwise.
+/// The registry measures loading, and Miri has no clock by default.
 const WITH_A_CLOCK: (&str, &str) = ("MIRIFLAGS", "-Zmiri-disable-isolation");
 
 #[test]

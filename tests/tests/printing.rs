@@ -1,4 +1,4 @@
-//! What tensors print, against what PyTorch prints: the table `printing/cases.txt`, made by the script beside it.
+//! Compares how tensors print with PyTorch: the table `printing/cases.txt`, made by the script beside it.
 //!
 //! The table has the cpu and the devices of openreg. Every other linked device that is there prints the same, but for its
 //! name.
@@ -17,12 +17,12 @@ device_registry::autoload!();
 const TABLE: &str = include_str!("../printing/cases.txt");
 
 const DTYPES: [&str; 10] = ["bf16", "bool", "f16", "f32", "f64", "i16", "i32", "i64", "i8", "u8"];
-/// Those of the table.
+/// The cases of the table.
 const DEVICES: [&str; 3] = ["cpu", "openreg:0", "openreg:1"];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A case of the table: a tensor in four words, the last of which goes on to the end of its line, and what it prints.
+/// A case of the table: a tensor in four words, the last of which reaches to the end of its line, and its text.
 struct Case {
     dtype: &'static str,
     shape: &'static str,
@@ -99,14 +99,14 @@ fn linked_devices() -> Vec<Device> {
     first.into_iter().flat_map(all).collect()
 }
 
-/// What is printed, with all suffixes on the last line of the elements.
+/// The printed text, with all suffixes on the last line of the elements.
 fn on_one_line(text: &str) -> String {
     let join =
         |text: String, suffix: &str| text.replace(&format!(",\n       {suffix}"), &format!(", {suffix}"));
     ["device=", "size=", "dtype="].into_iter().fold(text.to_owned(), join)
 }
 
-/// What is printed on `device` of a tensor that prints `text` on the cpu.
+/// The text on `device` of a tensor that prints `text` on the cpu.
 fn moved_to(device: Device, text: &str) -> String {
     let mut text = on_one_line(text);
     if !device.is_cpu() {

@@ -42,22 +42,22 @@ fn the_line_in_the_manifest_is_all_that_brings_the_backend_along() {
     let project = Project::new("quickstart-line", &with, &[("src/main.rs", MAIN)]);
     let device = ["--device", "openreg"];
 
-    let there = quickstart(&project, &device).success();
-    assert_eq!(there.stdout, "tensor([1, 2, 3], device='openreg:0')\n");
+    let with_backend = quickstart(&project, &device).success();
+    assert_eq!(with_backend.stdout, "tensor([1, 2, 3], device='openreg:0')\n");
 
     project.write_manifest(DEPENDENCIES);
-    let gone = quickstart(&project, &device).failure();
-    assert_eq!(gone.status.code(), Some(1));
-    assert_eq!(gone.stdout, "");
-    gone.shows("no backend called `openreg` is linked into this program");
-    gone.shows("cpu   device-registry  0.1.0    built in");
-    gone.shows("a crate `device-openreg` in Cargo.toml would add it; this is a guess");
+    let without = quickstart(&project, &device).failure();
+    assert_eq!(without.status.code(), Some(1));
+    assert_eq!(without.stdout, "");
+    without.shows("no backend called `openreg` is linked into this program");
+    without.shows("cpu   device-registry  0.1.0    built in");
+    without.shows("a crate `device-openreg` in Cargo.toml would add it; this is a guess");
     assert_eq!(quickstart(&project, &[]).success().stdout, "tensor([1, 2, 3])\n");
 
     project.write_manifest(&with);
-    assert_eq!(quickstart(&project, &device).success().stdout, there.stdout);
+    assert_eq!(quickstart(&project, &device).success().stdout, with_backend.stdout);
 
-    // What it can do with the backend there.
+    // With the backend.
     assert_eq!(quickstart(&project, &[]).success().stdout, "tensor([1, 2, 3])\n");
     let second = quickstart(&project, &["--device", "openreg:1"]).success();
     assert_eq!(second.stdout, "tensor([1, 2, 3], device='openreg:1')\n");
@@ -68,12 +68,12 @@ fn the_line_in_the_manifest_is_all_that_brings_the_backend_along() {
 
     // Its standard output is the tensor alone.
     let mistyped = run(program(&project).args(device).env("DEVICE_BACKEND_DISABLE", "openrg")).success();
-    assert_eq!(mistyped.stdout, there.stdout);
+    assert_eq!(mistyped.stdout, with_backend.stdout);
     assert_eq!(
         mistyped.stderr,
         "note: the pattern `openrg` in DEVICE_BACKEND_DISABLE=openrg matches nothing\n"
     );
-    assert_eq!(there.stderr, "");
+    assert_eq!(with_backend.stderr, "");
 
     let list = quickstart(&project, &["--list"]).success();
     let row =

@@ -51,7 +51,7 @@ fn program_with_a_backend_for(name: &'static str, mut other: Vec<(String, String
         ]
         .map(|(path, text)| (path.to_owned(), text.to_owned())),
     );
-    // Goes on in `[workspace]`: else the other version would be part of this one, and inherit from it.
+    // Continues `[workspace]`. Otherwise the other version would be a member of this workspace, and inherit from it.
     let manifest = r#"
 exclude = ["other"]
 

@@ -43,7 +43,7 @@ device_registry::backend::entry_points! {
         Ok(Box::new(Steady))
     });
 
-    /// Loads, and panics when it is asked for anything.
+    /// Loads, and panics at every call.
     #[distributed_slice(BACKENDS)]
     static TREACHEROUS: BackendDescriptor = BackendDescriptor::new("treacherous", || Ok(Box::new(Treacherous)));
 

@@ -1,7 +1,7 @@
 //! Whether each failure was reported once.
 //!
-//! The rule is that of `Stream`, "Errors in queued work": the first failure of a stream is reported once, by whatever
-//! asks first; all that was enqueued before that report is skipped.
+//! The rule is that of `Stream`, "Errors in queued work". The first call that can report the first failure of a stream
+//! reports it, once. The stream skips all work that was enqueued before that report.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use crate::failure::{Identity, is_gone};
 use crate::journal::{Cause, Failing, Interval, Journal, Reporter, StreamKey};
 
-/// What the rules depend on.
+/// The conditions of a check.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
-    /// Devices were closed or lost, for which any work may have been skipped.
-    pub(crate) devices_went: bool,
-    /// It is not enough to log the error of a dropped stream.
+    /// Devices were closed or lost: any work may have been skipped, and a failure may have been logged only.
+    pub(crate) devices_ended: bool,
+    /// The error of a dropped stream has to be reported: a log of it is not enough.
     pub(crate) strict: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Verdict {
 }
 
 impl Journal {
-    /// Compares what failed with what was reported. All work is done, and all reports are in.
+    /// Compares the failures with the reports, once all work is done.
     pub(crate) fn check(&self, logged: &HashMap<Identity, usize>, rules: Rules) -> Verdict {
         let mut check = Check {
             journal: self,
@@ -53,7 +53,7 @@ impl Journal {
 
 /// Work that failed, or was skipped where it would have failed.
 struct Candidate {
-    /// Not known of a wait for an event of a device that is gone, which may have had an error.
+    /// `None` for a wait for an event of a device that was closed or lost: it may have had an error.
     identity: Option<Identity>,
     stream: StreamKey,
     device: usize,
@@ -190,7 +190,7 @@ impl Check<'_> {
         })
     }
 
-    /// What happened to a stream, in order.
+    /// The events of a stream, in order.
     fn history(&self, stream: StreamKey) -> String {
         let candidates = self.candidates.iter().filter(|candidate| candidate.stream == stream);
         let device = candidates.clone().next().map(|candidate| candidate.device);
@@ -216,7 +216,7 @@ impl Check<'_> {
         format!("the history of stream {stream:?}:{}", lines.collect::<String>())
     }
 
-    /// What failed and was not reported.
+    /// Looks for failures that were not reported.
     fn look_for_lost(&mut self, logged: &HashMap<Identity, usize>) {
         for surely_ran in [true, false] {
             for place in 0..self.candidates.len() {
@@ -224,7 +224,7 @@ impl Check<'_> {
                 if candidate.reported.is_some() || (candidate.ran == Some(true)) != surely_ran {
                     continue;
                 }
-                let skipped = self.rules.devices_went
+                let skipped = self.rules.devices_ended
                     || self.candidates.iter().any(|first| candidate.may_be_skipped_for(first));
                 if !surely_ran && skipped {
                     self.verdict.skipped += u64::from(!candidate.is_wait);
@@ -232,7 +232,7 @@ impl Check<'_> {
                 }
                 let dropped = self.journal.dropped.contains(&candidate.stream) && !self.rules.strict;
                 if candidate.ran != Some(false)
-                    && (dropped || self.rules.devices_went)
+                    && (dropped || self.rules.devices_ended)
                     && candidate.identity.is_some_and(|identity| logged.contains_key(&identity))
                 {
                     self.candidates[place].reported = Some(Interval::NEVER);
@@ -249,7 +249,7 @@ impl Check<'_> {
         }
     }
 
-    /// What was run although it had to be skipped.
+    /// Looks for work that ran although it had to be skipped.
     fn look_for_disorder(&mut self) {
         for late in self.candidates.iter().filter(|candidate| candidate.ran == Some(true)) {
             let known = |first: &&Candidate| first.reported.is_some_and(|at| at.end < u64::MAX);
@@ -307,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules { devices_went: false, strict: false };
+    const RULES: Rules = Rules { devices_ended: false, strict: false };
     const STREAM: StreamKey = (0, 1);
     const BY: Reporter = Reporter::Stream(STREAM);
 

@@ -11,14 +11,14 @@ use crate::worker::Worker;
 /// How long a child may take. It has a few hundred calls to make, all of which are errors.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the child does now, for the parent to see.
+/// The step that the child is at, which the parent reads.
 struct Progress(*mut libc::c_void);
 
 impl Progress {
     fn new() -> Result<Self, String> {
         const SHARED: (i32, i32) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: it asks for new memory, wherever there is some.
+        // SAFETY: it maps new memory at an address that the kernel chooses.
         let memory =
             unsafe { libc::mmap(std::ptr::null_mut(), size_of::<AtomicU32>(), SHARED.0, SHARED.1, -1, 0) };
         match memory {
@@ -91,7 +91,7 @@ fn ending(status: i32) -> String {
     match (libc::WIFSIGNALED(status), libc::WEXITSTATUS(status)) {
         (true, _) => format!("signal {}", libc::WTERMSIG(status)),
         (false, 101) => "a panic".into(),
-        (false, wrong) => format!("{wrong} answers that are not the error of a fork"),
+        (false, wrong) => format!("{wrong} results that are not the error of a fork"),
     }
 }
 
@@ -113,7 +113,7 @@ fn name_of(step: u32) -> &'static str {
     STEPS.get(step as usize).unwrap_or(&"unknown")
 }
 
-/// What the child does. Returns how many answers were not the error that is due.
+/// Runs in the child. Returns how many results are not the expected error.
 fn child(worker: &mut Worker<'_>, step: &AtomicU32) -> i32 {
     let mut wrong = 0;
     let mut forked =

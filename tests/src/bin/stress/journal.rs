@@ -1,4 +1,4 @@
-//! What may have failed and what was reported, and when.
+//! Possible failures, reports, and their times.
 //!
 //! Which of two calls on two threads came first is known only if one ended before the other began. Each entry therefore
 //! has an [`Interval`], and what overlaps may have come in either order.
@@ -57,7 +57,7 @@ pub(crate) enum Cause {
     Wait(Event),
 }
 
-/// What returned an error.
+/// The object that returned an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reporter {
     Stream(StreamKey),

@@ -1,4 +1,4 @@
-//! What a thread knows of its own streams, buffers and reads.
+//! A thread's model of its own streams, buffers and reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::scene::Scene;
 pub(crate) struct Order(AtomicU64);
 
 impl Order {
-    /// What a call that has this number does when it runs.
+    /// The effect of the call with this number when it runs.
     pub(crate) fn pass(&self, number: u64) -> Result<(), String> {
         match self.0.fetch_max(number, Ordering::SeqCst) {
             before if before < number => Ok(()),
@@ -69,12 +69,10 @@ impl Lane {
 
     /// Whether all calls have run that have to when the stream's work is done.
     pub(crate) fn has_passed(&self) -> Result<(), String> {
-        match self.order.has_passed(self.sure_call) {
-            true => Ok(()),
-            false => Err(format!(
-                "the work of {:?} is done, and its call {} has not run",
-                self.key, self.sure_call
-            )),
+        if self.order.has_passed(self.sure_call) {
+            Ok(())
+        } else {
+            Err(format!("the work of {:?} is done, but its call {} did not run", self.key, self.sure_call))
         }
     }
 }
@@ -91,9 +89,10 @@ pub(crate) struct Mark {
 
 impl Mark {
     pub(crate) fn has_passed(&self) -> Result<(), String> {
-        match self.behind.0.has_passed(self.behind.1) {
-            true => Ok(()),
-            false => Err(format!("an event is done, and call {} before it has not run", self.behind.1)),
+        if self.behind.0.has_passed(self.behind.1) {
+            Ok(())
+        } else {
+            Err(format!("an event is done, but call {} before it did not run", self.behind.1))
         }
     }
 }
@@ -102,7 +101,7 @@ impl Mark {
 pub(crate) struct Held {
     pub(crate) device: usize,
     pub(crate) buffer: Buffer,
-    /// What it holds when all work is done that was enqueued, if that is known.
+    /// Its contents when all enqueued work is done, if they are known.
     pub(crate) bytes: Option<Vec<u8>>,
     pub(crate) last: Last,
     /// Its last stream has come to it from another one since that last was known to be well: by a wait, which the
@@ -112,14 +111,14 @@ pub(crate) struct Held {
     pub(crate) spoiled: bool,
 }
 
-/// What the next use of a buffer has to come behind.
+/// The work that the next use of a buffer has to wait for.
 pub(crate) enum Last {
     Nothing,
     Lane(StreamKey),
     Mark(Mark),
 }
 
-/// What a read has to return.
+/// The expected result of a read.
 pub(crate) struct Expected {
     pub(crate) bytes: Option<Vec<u8>>,
     /// The failures for which it may have been skipped.

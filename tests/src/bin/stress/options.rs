@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The options of the command line.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ usage: stress [--seed N] [--round N] [--seconds N] [--threads N] [--devices cpu,
   --devices …   the devices to use; without it, all that are available
   --calm        no device is closed or lost, and the process is not forked
   --no-query    `Stream::synchronize` stands in for `Stream::query`
-  --strict      an error of a dropped stream has to be returned by `Device::synchronize`; to log it is not enough";
+  --strict      `Device::synchronize` has to report each error of a dropped stream; a log is not enough";
 
 pub(crate) struct Options {
     pub(crate) seed: u64,

@@ -1,4 +1,4 @@
-//! What a thread does with what it shares with the others: racing streams, whole devices, the process.
+//! Steps on shared objects: racing streams, whole devices, the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ impl Worker<'_> {
             Kind::RacingCall => Ok(self.racer(step)?.stream.host_call(|| ())?),
             Kind::RacingFailure => self.fail_racer(step),
             Kind::RacingEvent => self.record_or_wait(step),
-            Kind::RacingQuery | Kind::RacingSynchronize => self.ask_racer(step),
+            Kind::RacingQuery | Kind::RacingSynchronize => self.poll_racer(step),
             Kind::EmptyBin => self.empty_bin(),
             Kind::Statistics => {
                 let (_, device) = self.device(step);
@@ -169,17 +169,16 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn ask_racer(&mut self, step: Step) -> Done {
+    fn poll_racer(&mut self, step: Step) -> Done {
         let racer = self.racer(step)?;
         let queries = step.kind == Kind::RacingQuery && !self.scene.no_query;
-        let (when, outcome) = Interval::of(|| match queries {
-            true => racer.stream.query(),
-            false => racer.stream.synchronize().map(|()| true),
+        let (when, outcome) = Interval::of(|| {
+            if queries { racer.stream.query() } else { racer.stream.synchronize().map(|()| true) }
         });
         self.report(Reporter::Stream(racer.key), when, outcome)
     }
 
-    /// A stream or a device has said how its work is.
+    /// A stream or a device has returned the state of its work.
     fn report(&mut self, by: Reporter, when: Interval, outcome: Result<bool, DeviceError>) -> Done {
         match outcome {
             Ok(true) => self.journal.clear(by, when),

@@ -1,11 +1,11 @@
-//! What each thread does: a pure function of the seed.
+//! The plan of each thread: a pure function of the seed.
 
 use fastrand::Rng;
 
 /// How many pieces of work a thread does in a round. Between rounds all is dropped, waited for and checked.
 const STEPS: usize = 250;
 
-/// What disturbs a round, and so what can be said about it.
+/// The disturbances of a round, which decide what can be checked in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weather {
     /// Only the thread that enqueues work reports its errors: which work is done and which is skipped is known exactly.
@@ -67,7 +67,7 @@ pub(crate) enum Kind {
     RacingEvent,
     RacingQuery,
     RacingSynchronize,
-    // What one thread leaves to another.
+    // Objects that one thread hands to another.
     EmptyBin,
     // Whole devices, and the process.
     Statistics,
@@ -121,7 +121,7 @@ const WEIGHTS: &[(Kind, u32)] = &[
 
 pub(crate) struct Round {
     pub(crate) weather: Weather,
-    /// What each thread does, in this order.
+    /// The steps of each thread, in order.
     pub(crate) threads: Vec<Vec<Step>>,
 }
 

@@ -14,7 +14,7 @@ use crate::scene::{self, Discarded, Scene, found};
 use crate::watchdog;
 use crate::worker::{Stop, Worker};
 
-/// What was done in all rounds.
+/// The counts of all rounds.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) bad_rounds: u64,
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options, number: u64, totals: &mut Totals) -> Vec<St
     scene::findings()
 }
 
-/// What one thread does, to its last read.
+/// Runs one thread's part, up to its last read.
 fn work(scene: &Scene, thread: usize, steps: &[Step]) -> (Journal, u64) {
     let mut worker = Worker::new(scene, thread);
     for (number, step) in steps.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Worker<'_> {
 
     fn end_of(&mut self, outcome: Result<(), Stop>) {
         match outcome {
-            Err(Stop::Error(error)) if self.scene.expects(&error) => self.gone(&error),
+            Err(Stop::Error(error)) if self.scene.expects(&error) => self.device_ended(&error),
             Err(Stop::Error(error)) => {
                 found(format_args!("{}, at the end: unexpected error: {error}", self.place()))
             }
@@ -180,9 +180,9 @@ fn check_memory(devices: &[Device]) {
     }
 }
 
-/// What threads of streams that are gone log comes a little later.
+/// Checks the round. Threads of dropped streams may log a little later, so it tries again for a while.
 fn check(options: &Options, weather: Weather, journal: &mut Journal, totals: &mut Totals) {
-    let rules = Rules { devices_went: weather.takes_devices(), strict: options.strict };
+    let rules = Rules { devices_ended: weather.takes_devices(), strict: options.strict };
     let verdict = within_seconds(
         || {
             end_devices(&options.devices, weather, journal);
@@ -198,7 +198,7 @@ fn check(options: &Options, weather: Weather, journal: &mut Journal, totals: &mu
     verdict.wrong.iter().for_each(|wrong| found(format_args!("({weather:?}) {wrong}")));
 }
 
-/// What becomes so within two seconds, or what it is then.
+/// Repeats `look` until `is_so`, for at most two seconds. Returns the last result.
 fn within_seconds<T>(mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
     let start = Instant::now();
     loop {

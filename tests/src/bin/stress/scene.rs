@@ -1,4 +1,4 @@
-//! What the threads of a round share.
+//! The objects that the threads of a round share.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ pub(crate) struct Racer {
     pub(crate) may_fail: bool,
 }
 
-/// What is dropped, or finished, by another thread.
+/// Objects that another thread drops or finishes.
 #[expect(dead_code, reason = "most of it is only dropped")]
 pub(crate) enum Discarded {
     Stream(Stream),
@@ -54,7 +54,7 @@ pub(crate) fn found(wrong: impl fmt::Display) {
     }
 }
 
-/// What was found since the last call.
+/// The findings since the last call.
 pub(crate) fn findings() -> Vec<String> {
     std::mem::take(&mut lock(&FINDINGS))
 }
@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// Whether an error of a call is one that this round has to expect: a device is gone.
+    /// Whether this round has to expect an error, as it closes and loses devices.
     pub(crate) fn expects(&self, error: &DeviceError) -> bool {
         self.weather.takes_devices() && is_gone(error)
     }

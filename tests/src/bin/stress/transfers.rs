@@ -1,4 +1,4 @@
-//! What a thread does with its own buffers, in streams and by blocking calls, and what they hold then.
+//! Steps on a thread's own buffers, in streams and by blocking calls, and their expected contents.
 
 use std::time::Duration;
 
@@ -49,22 +49,20 @@ impl Worker<'_> {
 
     /// Ends the step if a failure was reported in it for which one of the buffers is not known any more.
     pub(crate) fn usable(&self, buffers: &[usize]) -> Done {
-        match buffers.iter().any(|&at| self.buffers[at].spoiled) {
-            true => Err(Stop::Nothing),
-            false => Ok(()),
-        }
+        if buffers.iter().any(|&at| self.buffers[at].spoiled) { Err(Stop::Nothing) } else { Ok(()) }
     }
 
-    /// What a buffer holds behind work in a stream that changes it.
+    /// Changes the expected contents of a buffer after work in a stream.
     pub(crate) fn change(&mut self, at: usize, buffer: usize, change: impl FnOnce(&mut Option<Vec<u8>>)) {
         let (lane, held) = (&self.lanes[at], &mut self.buffers[buffer]);
-        match lane.failed.is_empty() {
-            _ if !self.scene.weather.has_contents() => held.bytes = None,
-            true => change(&mut held.bytes),
-            // It is skipped.
-            false if self.scene.weather.is_private() => {}
-            false => held.bytes = None,
+        if !self.scene.weather.has_contents() {
+            held.bytes = None;
+        } else if lane.failed.is_empty() {
+            change(&mut held.bytes);
+        } else if !self.scene.weather.is_private() {
+            held.bytes = None;
         }
+        // Otherwise the stream skips it.
     }
 
     pub(crate) fn write(&mut self, step: Step) -> Done {
@@ -167,7 +165,7 @@ impl Worker<'_> {
     ) -> Done {
         expected.compare(read.as_deref(), self.scene).unwrap_or_else(found);
         match read {
-            // What is known of the device is for this thread to forget too.
+            // This thread's model of the device is invalid too.
             Err(error) if self.scene.expects(&error) => Err(Stop::Error(error)),
             _ => Ok(()),
         }

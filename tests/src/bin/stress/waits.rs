@@ -100,9 +100,11 @@ impl Worker<'_> {
         }
         // As programs that poll do: until all is done, be it that this takes too long.
         let polls = step.value % 2000;
-        let ask = || Interval::of(|| self.lanes[at].stream.query());
-        let (when, outcome) =
-            (0..polls).map(|_| ask()).find(|(_, outcome)| !matches!(outcome, Ok(false))).unwrap_or_else(ask);
+        let poll = || Interval::of(|| self.lanes[at].stream.query());
+        let (when, outcome) = (0..polls)
+            .map(|_| poll())
+            .find(|(_, outcome)| !matches!(outcome, Ok(false)))
+            .unwrap_or_else(poll);
         match outcome {
             Ok(false) => Ok(()),
             Ok(true) => {
@@ -147,7 +149,7 @@ impl Worker<'_> {
     /// A stream has returned an error of its work.
     pub(crate) fn reported(&mut self, at: usize, when: Interval, error: DeviceError) -> Done {
         let lane = &mut self.lanes[at];
-        // What they were to come behind may still be under way.
+        // The work before them may not be done.
         for held in &mut self.buffers {
             held.spoiled |= held.moved && matches!(held.last, Last::Lane(key) if key == lane.key);
         }

@@ -9,7 +9,7 @@ use crate::plan::Round;
 /// How far each thread is: a number that grows, from which the round and the step are known again.
 static THREADS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// What is done between the rounds.
+/// The stages between the rounds.
 static STAGE: AtomicU64 = AtomicU64::new(0);
 
 const STAGES: [&str; 5] = [
@@ -32,7 +32,7 @@ pub(crate) fn done(thread: usize, round: u64) {
     THREADS[thread].store((round + 1) * PER_ROUND - 1, Ordering::Relaxed);
 }
 
-/// What is done from now on, by its place in [`STAGES`].
+/// Sets the stage, by its place in [`STAGES`].
 pub(crate) fn stage(stage: u64) {
     STAGE.store(stage, Ordering::Relaxed);
 }

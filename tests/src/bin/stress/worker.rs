@@ -84,20 +84,20 @@ impl<'a> Worker<'a> {
         (place, self.scene.devices[place])
     }
 
-    /// A call returned an error that is no report: a device is gone, or something is wrong.
+    /// A call returned an error that is no report: a device was closed or lost, or something is wrong.
     fn failed(&mut self, error: &DeviceError, step: Step) {
         let out_of_memory = error
             .backend_error()
             .is_some_and(|error| matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }));
         if self.scene.expects(error) {
-            self.gone(error);
+            self.device_ended(error);
         } else if !(out_of_memory && self.scene.weather.takes_devices()) {
             found(format_args!("{}, {:?}: unexpected error: {error}", self.place(), step.kind));
         }
     }
 
-    /// A device is gone: drops what this thread has of it. What depended on it is not known any more.
-    pub(crate) fn gone(&mut self, error: &DeviceError) {
+    /// A device was closed or lost: drops what this thread has of it. The contents that depend on it are unknown now.
+    pub(crate) fn device_ended(&mut self, error: &DeviceError) {
         let device = match error {
             DeviceError::Closed { device, .. } | DeviceError::Call { device, .. } => *device,
             _ => return,
@@ -136,7 +136,7 @@ impl<'a> Worker<'a> {
             Kind::Call => self.call(step),
             Kind::FailingCall => {
                 self.call(step)?;
-                // Half of them are polled for at once: while one fails is when a wrong answer is likely.
+                // Polls at once for half of them: a wrong result is most likely while one fails.
                 if step.value.is_multiple_of(2) { self.query(step) } else { Ok(()) }
             }
             Kind::Kernel | Kind::FailingKernel => self.kernel(step),
