@@ -1,4 +1,4 @@
-//! Tells a process from its children by `fork`, which do not have the memory of its devices.
+//! Distinguishes a process from its children by `fork`, which do not have the memory of its devices.
 //!
 //! The core keeps every call of a child away from the driver, except three: the drop of memory, `OpenRegMemory::bytes`
 //! and `locate`. These must neither take a lock that a thread of the parent may have held, nor touch the pages, so they

@@ -26,7 +26,7 @@ fn count(folder: &str) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// What must not grow: memory in use on the devices, as they and as the core count it, open files and threads.
+/// Counters that must not grow: memory in use, by the devices and by the core, open files and threads.
 #[derive(Clone, Debug, PartialEq)]
 struct Counters {
     used: Vec<u64>,
@@ -81,7 +81,7 @@ fn leaves_nothing(test: &str, work: impl Fn([Device; 2])) {
     work(devices);
     assert_eq!(settled(&devices, &before), before);
     let grown = resident().saturating_sub(size);
-    // What is freed may keep its pages, but for so much on each device.
+    // Each device may keep the pages of this much freed memory.
     assert!(grown < 2 * (32 << 20) + SOME, "{} MiB are left", grown >> 20);
 }
 

@@ -183,7 +183,7 @@ impl<R: Rows, const N: usize> Rows for [R; N] {
     }
 }
 
-/// What lends another type of data and is no different from it.
+/// Implements the traits for types that dereference to other data.
 macro_rules! lenders {
     ($([$($generics:tt)*] $ty:ty => $lent:ty;)*) => {$(
         impl<$($generics)*> Rows for $ty {

@@ -105,7 +105,7 @@ mod tests {
         Tensor::new(data, Device::cpu()).unwrap().to_string()
     }
 
-    // What is printed in all detail is tested against PyTorch, in the tests of the whole.
+    // The workspace's tests compare the printed text with PyTorch's in detail.
 
     #[test]
     fn a_dtype_that_no_literal_has_by_itself_is_shown() {

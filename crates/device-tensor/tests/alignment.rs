@@ -10,7 +10,7 @@ use device_registry::backend::{
 use device_registry::{Device, backends, device};
 use device_tensor::{Element, Tensor, bf16, f16};
 
-/// What copies are multiples of, but at the end of a buffer.
+/// Copies are multiples of it, except at the end of a buffer.
 const BLOCK: usize = 64;
 
 /// Each device counts the bytes that are read from it, so that each test has one of its own.

@@ -1,4 +1,4 @@
-//! What tensors are made from and read back as: any nesting, any order in memory, and what is refused.
+//! Making tensors and reading them back: any nesting, any order in memory, and the errors.
 
 use device_registry::Device;
 use device_tensor::ndarray::{Array1, ArrayD, ArrayViewD, Axis, IxDyn, Slice};
@@ -6,7 +6,7 @@ use device_tensor::{Element, Tensor, TensorError, bf16, f16};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What is done to an array so that its elements lie in another order. Axes count in a circle.
+/// A change to the order of an array's elements in memory. Axes wrap around.
 #[derive(Clone, Debug)]
 enum Change {
     Swap(usize, usize),

@@ -98,7 +98,7 @@ fn check_list(list: &str) {
     }
 }
 
-/// What is printed is read again as the same.
+/// Printing and parsing again returns an equal value.
 fn check_identity<T: FromStr<Err: std::fmt::Display> + ToString + PartialEq>(text: &str) {
     match text.parse::<T>() {
         Ok(value) => {

@@ -115,7 +115,7 @@ fn check_verdicts(claims: &[(&'static Point, Claim)], reserved: bool, rules: &Ru
     }
 }
 
-/// What the variables say, read in another way than the crate does.
+/// The variables, parsed by a second implementation.
 #[derive(Clone)]
 struct Model {
     autoload: bool,

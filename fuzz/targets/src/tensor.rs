@@ -102,7 +102,7 @@ impl Case<'_> {
     fn check_broadcast<T: Number>(&self, lengths: &[usize]) {
         let element = self.numbers::<T>(1)[0];
         let one = ArrayD::from_elem(IxDyn(&[]), element);
-        // What `ndarray` has no shape for cannot get here.
+        // Shapes that `ndarray` does not support cannot get here.
         let Some(array) = one.broadcast(IxDyn(lengths)) else { return };
         let factors = lengths.iter().filter(|len| **len > 0);
         let bytes = factors.fold(size_of::<T>() as u128, |bytes, len| bytes.saturating_mul(*len as u128));

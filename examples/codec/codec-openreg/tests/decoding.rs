@@ -72,7 +72,7 @@ fn child() {
         Ok(tensor) => println!("decoded on {}", tensor.device()),
         Err(error) => println!("not decoded: {error:?}"),
     }
-    // What the error says is left to do.
+    // The way out that the error suggests.
     let moved = decode(SAMPLE, Device::cpu()).unwrap().to(device).unwrap();
     println!("moved to {}, {}", moved.device(), moved.to_vec::<u8>().unwrap() == on_cpu());
 }

@@ -13,7 +13,7 @@ const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 const MAX_PIXELS: u64 = 1 << 26;
 
 /// A PNG whose header has been read: decoders get no bytes that are something else, and none that are too large.
-/// What follows the header may still be damaged.
+/// The bytes after the header may still be damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
     bytes: &'a [u8],
@@ -94,7 +94,7 @@ fn damaged(error: png::DecodingError) -> DecodeError {
     DecodeError::Damaged(error.into())
 }
 
-/// What bytes are that are no PNG.
+/// Describes bytes that are not a PNG.
 fn describe(bytes: &[u8]) -> String {
     match bytes {
         [] => "no bytes at all".to_owned(),

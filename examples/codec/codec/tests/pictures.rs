@@ -1,4 +1,4 @@
-//! What is decoded, and what is refused: on the cpu, which is all that the crate itself brings along.
+//! Pictures and errors of the decoder for the cpu, which is built in.
 
 #![allow(missing_docs)]
 

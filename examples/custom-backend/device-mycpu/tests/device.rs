@@ -1,4 +1,4 @@
-//! What is true of this backend and not of every one.
+//! Tests of this backend alone.
 
 use device_registry::{Device, DeviceError, device, device_count};
 

@@ -20,7 +20,7 @@ use crate::memory::Place;
 /// A piece of work. Its argument is the error of earlier work, for which it skips its own.
 type Job = Box<dyn FnOnce(Result<(), BackendError>) -> Outcome + Send>;
 
-/// What became of a job.
+/// The outcome of a job.
 enum Outcome {
     /// It is done, or it was skipped.
     Done,
@@ -34,7 +34,7 @@ pub(crate) struct QueueStream(Arc<MyQueueStream>);
 
 /// The native handle of a stream: kernels enqueue work of their own through it.
 ///
-/// It is another type than the driver's: its safe functions are sound whenever they are called, by any code.
+/// It is a separate type from the driver: any code may call its safe functions at any time.
 pub struct MyQueueStream {
     jobs: Sender<Job>,
     progress: Arc<Progress>,

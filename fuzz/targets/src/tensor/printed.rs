@@ -8,7 +8,7 @@ use super::element::Number;
 const SUMMARIZE_ABOVE: usize = 1000;
 const EDGE: usize = 3;
 
-/// What is between the brackets of `tensor(…)`.
+/// The text between the parentheses of `tensor(…)`.
 pub(super) struct Printed<'a> {
     /// Brackets, commas, dots and elements, in their order.
     words: Vec<&'a str>,
