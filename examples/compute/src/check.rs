@@ -1,4 +1,4 @@
-//! Whether a device computes what the cpu does: to the bit, as the operands are such that nobody rounds (see
+//! Whether a device computes what the cpu does: to the bit, as no device rounds with these operands (see
 //! [`Work::operands`](crate::work::Work::operands)).
 
 use crate::error::Error;
@@ -13,7 +13,7 @@ pub(crate) fn compare(result: &[u8], expected: &[u8]) -> Result<(), Error> {
     if result.len() != expected.len() {
         return Err(Error::ResultLength { found: result.len(), expected: expected.len() });
     }
-    // What is not a number equals nothing.
+    // NaN equals no number.
     let pairs = elements(result).zip(elements(expected)).enumerate();
     let mut wrong = pairs.filter(|(_, (found, expected))| found != expected);
     match wrong.next() {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_wrong_element_is_told_and_how_many_there_are() {
+    fn the_error_has_the_first_wrong_element_and_how_many_there_are() {
         let (found, expected) = (bytes(&[1.0, 3.0, 2.0, 5.0]), bytes(&[1.0, 2.0, 2.0, 4.0]));
         let error = compare(&found, &expected).unwrap_err();
         assert!(matches!(error, Error::Wrong { index: 1, count: 2, len: 4, .. }), "{error}");

@@ -1,4 +1,4 @@
-//! What can go wrong, beside what the devices report.
+//! The errors of this program, beside those of the devices.
 
 use std::io;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) enum Error {
         #[source]
         error: Box<DeviceError>,
     },
-    /// Native handles of one device mean nothing to another.
+    /// Native handles of one device are invalid on another.
     #[error("the kernels were compiled for `{device}`, and the stream is of `{stream}`")]
     OtherDevice { device: Device, stream: Device },
     #[error("{what} have {found:?} bytes, and {expected:?} were expected")]

@@ -1,4 +1,4 @@
-//! Kernels: what they are, who has them, and how they are launched.
+//! Kernels: the group of their languages, compiled kernels, and the launch.
 //!
 //! ```text
 //! let kernels = Kernels::compile(device, None)?;          // once for a device
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each backend's kernels stand in a module of their own, and register in the group `compute.kernels` by the name of the
-//! backend: see the block `entry_points!` in main.rs. Nothing here asks for one by name.
+//! backend: see the block `entry_points!` in main.rs. Nothing here names one.
 
 #[cfg(test)]
 mod tests;
@@ -48,9 +48,9 @@ pub enum Form<'a> {
     Linked(Arc<dyn NativeKernels>),
     /// They are text, compiled for each device.
     Text {
-        /// What is compiled unless the user gives something else.
+        /// The text that is compiled by default.
         built_in: &'static str,
-        /// What compiles it.
+        /// The compiler.
         compiler: &'a dyn Compiler,
     },
 }
@@ -91,9 +91,9 @@ entry_points::group! {
 
 /// Kernels for one device, compiled.
 ///
-/// Whoever compiled them keeps them, and a launch that uses them keeps them until the device is done. The last one frees
-/// them. They are for the device as it is open: once it was closed or reset and is used again, they have to be compiled
-/// again. (A framework would keep those of each device in a map, and forget them then.)
+/// The caller owns them, and each launch keeps them until the device is done; the last drop frees them. They belong to the
+/// open device: after a close or a reset, compile them again. A framework would keep the kernels of each device in a map,
+/// and remove them then.
 pub(crate) struct Kernels {
     device: Device,
     language: &'static dyn Language,
@@ -110,7 +110,7 @@ impl Kernels {
     pub(crate) fn compile(device: Device, text: Option<Text>) -> Result<Self, Error> {
         // The current device may be another one later.
         let device = device.resolve();
-        // First, for why there is no such device is the better answer. Opens nothing.
+        // First, as the error for a device that does not exist is more helpful. It opens no device.
         device.properties()?;
         let language =
             kernel_sets().load(device.name()).map_err(|error| Error::NoKernels { device, error })?;
@@ -130,7 +130,7 @@ impl Kernels {
         Ok(Self { device, language, native })
     }
 
-    /// What they are written in.
+    /// Their language.
     pub(crate) fn language(&self) -> &'static str {
         self.language.name()
     }
@@ -219,13 +219,10 @@ pub(crate) fn bytes(len: u32) -> usize {
     (len as usize).saturating_mul(size_of::<f32>())
 }
 
-/// The only place that stands between a wrong length and a device that reads beyond its memory.
+/// The only check of lengths: a device may read beyond its memory if they are wrong.
 fn check_lengths(what: &'static str, buffers: [&Buffer; 3], expected: [usize; 3]) -> Result<(), Error> {
     let found = buffers.map(Buffer::len);
-    match found == expected {
-        true => Ok(()),
-        false => Err(Error::Lengths { what, found, expected }),
-    }
+    if found == expected { Ok(()) } else { Err(Error::Lengths { what, found, expected }) }
 }
 
 /// Kernels as they are written.
@@ -252,10 +249,11 @@ impl Text {
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 fn first_element(span: &Span) -> Result<usize, BackendError> {
     let offset = span.offset();
-    match offset.is_multiple_of(size_of::<f32>()) {
-        true => Ok(offset / size_of::<f32>()),
-        false => Err(BackendError::invalid(format_args!(
+    if offset.is_multiple_of(size_of::<f32>()) {
+        Ok(offset / size_of::<f32>())
+    } else {
+        Err(BackendError::invalid(format_args!(
             "an operand begins at byte {offset} of its memory, and a device reads `f32` at multiples of 4"
-        ))),
+        )))
     }
 }

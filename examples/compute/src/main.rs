@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    // A switch that was mistyped, say: without a logger nobody would see the warning.
+    // For example a mistyped switch. Its warning goes to `log`, and this program has no logger.
     for note in backends().report().notes().iter().chain(kernel_sets().report().notes()) {
         writeln!(io::stderr(), "note: {note}")?;
     }
@@ -69,14 +69,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let (device, passed_over) = choose(&arguments.device)?;
     let mut out = stdout();
     for (text, reason) in passed_over {
-        // In short; who asks for that device alone is told all.
+        // The first line only; `--device` with that device alone prints all of them.
         writeln!(out, "not {text}: {}", reason.to_string().lines().next().unwrap_or_default())?;
     }
     writeln!(out, "device {device}: {}", device.properties()?)?;
 
     let kernels = Kernels::compile(device, text)?;
     writeln!(out, "kernels: {}", kernels.language())?;
-    // What the results are compared with.
+    // The results are compared with the cpu's.
     let cpu = Kernels::compile(Device::cpu(), None)?;
     for work in [Work::Add { len: arguments.length }, Work::Matmul(arguments.size)] {
         writeln!(out, "{work}")?;

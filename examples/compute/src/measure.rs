@@ -15,10 +15,10 @@ pub(crate) struct Time {
     by_events: bool,
 }
 
-/// Runs `launch`, which puts work in `stream`, once to warm up and then `runs` times.
+/// Runs `launch`, which enqueues work in `stream`, once to warm up and then `runs` times.
 ///
-/// It is the kernel alone, by the device's clock, where events have a time; else by the host's clock, from the launch to
-/// the return of a wait for it. Only one of the two is ever used for a device.
+/// On a device with timed events it measures the kernel alone, by the device's clock. On others it measures from the launch
+/// to the end of a wait, by the host's clock.
 pub(crate) fn median(
     stream: &Stream,
     runs: u16,
@@ -27,16 +27,15 @@ pub(crate) fn median(
     launch()?;
     stream.synchronize()?;
     let by_events = stream.device().properties()?.timed_events;
-    let run = |_| match by_events {
-        true => {
+    let run = |_| {
+        if by_events {
             let start = stream.record_with(&EventOptions::new().timed())?;
             launch()?;
             let end = stream.record_with(&EventOptions::new().timed())?;
-            // The kernel's own failure, where the event only says that it was skipped.
+            // The stream has the kernel's error; the event's only says that it was skipped.
             stream.synchronize()?;
             Ok(end.elapsed_since(&start)?)
-        }
-        false => {
+        } else {
             let start = Instant::now();
             launch()?;
             stream.synchronize()?;
@@ -50,9 +49,10 @@ pub(crate) fn median(
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.by_events {
-            true => "the kernel alone, by timed events",
-            false => "launch and wait, by the host's clock",
+        let what = if self.by_events {
+            "the kernel alone, by timed events"
+        } else {
+            "launch and wait, by the host's clock"
         };
         write!(f, "{:.3} ms ({what}; median of {})", self.median.as_secs_f64() * 1e3, self.runs)
     }

@@ -1,4 +1,4 @@
-//! What is computed, and from what.
+//! The computations and their operands.
 
 use std::fmt;
 use std::time::Duration;
@@ -115,9 +115,10 @@ pub(crate) struct Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.time.is_zero() {
-            true => write!(f, "too short for a rate in {}", self.unit),
-            false => write!(f, "{:.3} {}", self.amount / self.time.as_secs_f64() / 1e9, self.unit),
+        if self.time.is_zero() {
+            write!(f, "too short for a rate in {}", self.unit)
+        } else {
+            write!(f, "{:.3} {}", self.amount / self.time.as_secs_f64() / 1e9, self.unit)
         }
     }
 }

@@ -137,7 +137,7 @@ struct Program {
 
 // SAFETY: modules and functions are no thread's own, and the driver's functions may be called from any.
 unsafe impl Send for Program {}
-// SAFETY: as above; a launch changes nothing in a function.
+// SAFETY: a shared reference only launches functions, which a launch does not change.
 unsafe impl Sync for Program {}
 
 impl NativeKernels for Program {

@@ -70,13 +70,13 @@ impl NativeKernels for Program {
 struct Kernel {
     name: &'static CStr,
     kernel: Mutex<cl_kernel>,
-    /// That of the device as it was opened then.
+    /// The context of the device when they were compiled.
     context: cl_context,
 }
 
-// SAFETY: a kernel may be used on any thread, by one at a time, which the lock sees to.
+// SAFETY: OpenCL allows a kernel on any thread, by one thread at a time; the lock ensures that.
 unsafe impl Send for Kernel {}
-// SAFETY: as above.
+// SAFETY: a shared reference reaches the kernel through the lock alone; the name and the context never change.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
@@ -91,24 +91,24 @@ impl Kernel {
         }
     }
 
-    /// Enqueues it with the buffers, each followed by the place of its first element, and the numbers, of which the first
-    /// is how many elements the result has.
+    /// Enqueues it with the buffers, each followed by the place of its first element, and the numbers. The first number is
+    /// how many elements the result has.
     ///
     /// # Safety
     ///
-    /// With these the kernel touches no other bytes than the spans', as the built-in ones; OpenCL checks no more than how
-    /// many arguments there are, and their sizes. What a user's kernel does is up to the user.
+    /// With these arguments the kernel accesses only the bytes of the spans, as the built-in kernels do. OpenCL checks the
+    /// number and the sizes of the arguments only. The author of a `--source` answers for it.
     unsafe fn enqueue<const N: usize>(
         &self,
         launch: &Launch<'_>,
         spans: [&Span; 3],
         numbers: [u32; N],
     ) -> Result<(), BackendError> {
-        // The device was closed or reset since, and opened again; OpenCL would say that the context is invalid, and that is
-        // what it says of a device that is lost. No new context can have the address of the old one: the kernel keeps its
-        // program, as OpenCL has it, and the program its context, so that it is still there.
+        // The device may have been closed or reset, and opened again. OpenCL would then say that the context is invalid,
+        // which it also says of a lost device. A new context cannot have the address of the old one: in OpenCL the kernel
+        // retains its program, and the program its context.
         if launch.driver_as::<OpenClDevice>()?.context() != self.context {
-            let message = "the kernels were compiled before the device was opened anew: compile them again";
+            let message = "the kernels were compiled before the device was opened again: compile them again";
             return Err(BackendError::invalid(message));
         }
         let queue = launch.stream_as::<OpenClStream>()?.command_queue();
@@ -122,7 +122,7 @@ impl Kernel {
             unsafe { arguments.add(&start) }?;
         }
         for number in numbers {
-            // SAFETY: as above.
+            // SAFETY: it is a number.
             unsafe { arguments.add(&number) }?;
         }
         let items = (numbers[0] as usize).next_multiple_of(MULTIPLE);
@@ -131,7 +131,7 @@ impl Kernel {
         let enqueued =
             unsafe { enqueue_nd_range_kernel(queue, *kernel, 1, none, &items, none, 0, ptr::null()) };
         let event = enqueued.map_err(|status| native_error("clEnqueueNDRangeKernel", status))?;
-        // SAFETY: it is the command's, and nobody else has it. The stream has events of its own.
+        // SAFETY: the event was made by the call above, is valid, and is released once. The stream has events of its own.
         unsafe { release_event(event) }.map_err(|status| native_error("clReleaseEvent", status))
     }
 }
@@ -139,21 +139,21 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         let kernel = self.kernel.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: it was made once, and is released once; what is enqueued keeps it alive. A release can fail only after
-        // a loss, when nobody can do anything about it.
+        // SAFETY: it was made once, and is released once; OpenCL retains it for enqueued launches. A release can fail only
+        // after a loss, when there is nothing left to do.
         let _: Result<(), cl_int> = unsafe { release_kernel(*kernel) };
     }
 }
 
 /// The kernels that a program has.
 fn names(program: &OpenClProgram) -> Result<String, BackendError> {
-    let ask = |what| {
+    let query = |what| {
         get_program_info(program.program(), what).map_err(|status| native_error("clGetProgramInfo", status))
     };
-    // The names of none are not written by every implementation.
-    Ok(match ask(CL_PROGRAM_NUM_KERNELS)?.into() {
+    // Without kernels, not every implementation writes the names.
+    Ok(match query(CL_PROGRAM_NUM_KERNELS)?.into() {
         0_usize => "none".to_owned(),
-        _ => String::from(ask(CL_PROGRAM_KERNEL_NAMES)?).replace(';', ", "),
+        _ => String::from(query(CL_PROGRAM_KERNEL_NAMES)?).replace(';', ", "),
     })
 }
 

@@ -223,7 +223,7 @@ fn kernels_of_another_device_are_refused() {
     }
 }
 
-/// What the backend said of a launch.
+/// The backend's error of a launch.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 fn kind(error: &Error) -> Option<BackendErrorKind> {
     match error {
@@ -232,7 +232,7 @@ fn kind(error: &Error) -> Option<BackendErrorKind> {
     }
 }
 
-/// Where the device has queues of its own, the kernel goes on when its launch has returned.
+/// On a device with queues, the kernel still runs when its launch has returned.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 fn kept_until_the_device_is_done(device: Device) {
     let kernels = Kernels::compile(device, None).unwrap();
@@ -242,9 +242,9 @@ fn kept_until_the_device_is_done(device: Device) {
     let result = device.allocate(4).unwrap();
     kernels.add(&stream, [&buffer, &buffer, &result]).unwrap();
     drop(kernels);
-    assert!(native.upgrade().is_some(), "nobody has waited for the launch");
+    assert!(native.upgrade().is_some(), "the kernel still runs");
     stream.synchronize().unwrap();
-    assert!(native.upgrade().is_none(), "and now somebody has");
+    assert!(native.upgrade().is_none(), "the kernel is done");
 }
 
 /// The last of the tests of a device, which takes it from all others.
@@ -303,7 +303,7 @@ fn more_than_a_binding_holds_is_refused(device: Device) {
     assert!(error.to_string().contains(&expected), "{error}");
 }
 
-/// A backend for which nobody wrote kernels.
+/// A backend without kernels.
 mod without_kernels {
     use device_registry::backend::{
         Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice,
@@ -325,7 +325,7 @@ mod without_kernels {
         }
 
         fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-            panic!("nothing is to be opened for a device without kernels")
+            panic!("a device without kernels must not be opened")
         }
     }
 
@@ -336,7 +336,7 @@ mod without_kernels {
     static BARE: BackendDescriptor = BackendDescriptor::new("bare", load);
 
     #[test]
-    fn a_device_without_kernels_is_told_which_there_are() {
+    fn a_device_without_kernels_is_an_error_with_the_kernel_sets_there_are() {
         backends().register(&BARE).unwrap();
         let error = Kernels::compile(device("bare").unwrap(), None).err().unwrap();
         let Error::NoKernels { error: cause, .. } = &error else { panic!("{error}") };

@@ -145,7 +145,7 @@ impl Program {
             drop(pass);
             encoder.finish()
         })?;
-        // What the commands use, wgpu keeps until they are done.
+        // wgpu keeps the resources of commands until they are done.
         launch.stream_as::<WgpuStream>()?.submit([commands])
     }
 

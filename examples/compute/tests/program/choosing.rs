@@ -64,7 +64,7 @@ fn the_list_shows_each_device_and_the_language_of_its_kernels() {
 }
 
 #[test]
-fn a_switch_that_means_nothing_is_noted() {
+fn a_switch_with_an_invalid_value_is_a_note() {
     let run = compute(&["--list"], &[("COMPUTE_KERNELS_DISABLE", "opnreg")]);
     assert!(run.stderr.starts_with("note: ") && run.stderr.contains("opnreg"), "{}", run.stderr);
 }

@@ -48,10 +48,8 @@ fn computes_on(backend: &str, language: &str) {
     run.prints(&format!("device {device}: {}", device.properties().unwrap().name));
     run.prints(&format!("kernels: {language}\n"));
     assert_eq!(run.stdout.matches("as on the cpu, in every bit").count(), 2, "{}", run.stdout);
-    let clock = match device.properties().unwrap().timed_events {
-        true => "by timed events",
-        false => "by the host's clock",
-    };
+    let by_events = device.properties().unwrap().timed_events;
+    let clock = if by_events { "by timed events" } else { "by the host's clock" };
     assert_eq!(run.stdout.matches(clock).count(), 2, "{}", run.stdout);
     // One element, some that no work-group divides, and more terms than a driver may run a loop for.
     for (size, length) in
@@ -79,7 +77,7 @@ fn more_than_the_device_has_is_out_of_memory() {
 }
 
 #[test]
-fn a_device_that_does_not_copy_is_its_own_error() {
+fn a_copy_that_fails_is_an_error_of_the_device() {
     compute(&["--device", "openreg"], &[("OPENREG_FAIL_COPY", "2")])
         .fails_with("`openreg:0` (device-openreg");
     compute(&["--device", "openreg"], &[("OPENREG_LOSE_DEVICE", "4")]).fails_with("device lost");

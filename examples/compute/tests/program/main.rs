@@ -9,10 +9,10 @@ mod usage;
 
 use std::process::{Command, Output};
 
-// So that the tests can ask which devices there are.
+// So that the tests see which devices there are.
 device_registry::autoload!();
 
-/// What became of a run.
+/// The outcome of a run.
 struct Run {
     code: Option<i32>,
     stdout: String,
@@ -20,7 +20,7 @@ struct Run {
 }
 
 impl Run {
-    /// It has failed as errors do, and not by a panic, and has not said that all is well.
+    /// Asserts that it failed with this error, without a panic, and without printing a success.
     #[track_caller]
     fn fails_with(&self, message: &str) {
         assert_eq!(self.code, Some(1), "{}{}", self.stdout, self.stderr);

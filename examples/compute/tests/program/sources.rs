@@ -23,7 +23,7 @@ fn changed(text: &str, (piece, other): (&str, &str)) -> String {
     text.replace(piece, other)
 }
 
-/// What every language does with the user's kernels.
+/// The tests of a user's kernels, in any language.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 struct Changes<'a> {
     backend: &'a str,
@@ -43,7 +43,7 @@ struct Changes<'a> {
 
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 impl Changes<'_> {
-    fn are_told(&self) {
+    fn are_reported(&self) {
         let Some(_) = device_conformance::device_or_skip(self.backend) else { return };
         let unchanged = with_source(self.backend, self.text);
         assert_eq!(
@@ -100,7 +100,7 @@ fn opencl_c() {
             ("[product_start + i] = sum", "[product_start + i] = INFINITY"),
         ],
     }
-    .are_told();
+    .are_reported();
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn wgsl() {
             ("= sum;", "= 3e38 * f32(arguments.inner);"),
         ],
     }
-    .are_told();
+    .are_reported();
 }
 
 #[test]
@@ -142,12 +142,12 @@ fn ptx() {
             ("st.global.f32   [%product], %total", "st.global.f32 [%product], 0f7F800000"),
         ],
     }
-    .are_told();
+    .are_reported();
 }
 
 #[test]
 #[cfg(feature = "opencl")]
-fn what_there_is_in_place_of_a_kernel_is_told() {
+fn a_missing_kernel_is_an_error_with_the_kernels_there_are() {
     let Some(_) = device_conformance::device_or_skip("opencl") else { return };
     let text = include_str!("../../src/kernels/opencl.cl");
     let run = with_source("opencl", &changed(text, ("void add", "void sum")));

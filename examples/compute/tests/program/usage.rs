@@ -1,9 +1,9 @@
-//! Arguments that mean nothing.
+//! Invalid arguments.
 
 use crate::compute;
 
 #[test]
-fn sizes_that_are_none_are_wrong_usage() {
+fn invalid_sizes_are_wrong_usage() {
     for (option, value, message) in [
         ("--size", "0", "it is to be at least 1"),
         ("--size", "3x0x3", "it is to be at least 1"),
@@ -27,13 +27,13 @@ fn sizes_that_are_none_are_wrong_usage() {
 }
 
 #[test]
-fn a_list_of_devices_is_not_asked_for_with_anything_else() {
+fn the_option_list_stands_alone() {
     let run = compute(&["--list", "--device", "cpu"], &[]);
     assert_eq!((run.code, &run.stdout[..]), (Some(2), ""), "{}", run.stderr);
 }
 
 #[test]
-fn a_reader_that_leaves_is_an_error_and_no_panic() {
+fn a_closed_pipe_is_an_error_and_no_panic() {
     use std::io::Read;
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_compute"))
