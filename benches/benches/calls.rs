@@ -1,4 +1,4 @@
-//! What a call costs that goes through the registry, and what look-ups cost when several threads make them.
+//! The cost of a call through the registry, and of look-ups on several threads.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -11,8 +11,8 @@ use device_registry::{Device, device, device_count};
 
 device_registry::autoload!();
 
-/// Counting devices, which takes openreg no time: through a plain reference, through the entry in the registry, and
-/// as a user does it, with panics caught and cycles seen.
+/// Counts devices, for which openreg returns a number: through a plain reference, through the entry in the registry, and
+/// by `device_count`, which catches panics and detects cycles.
 fn call(criterion: &mut Criterion) {
     let device = device("openreg").expect("it is linked");
     let entry = device.backend();
@@ -29,7 +29,7 @@ fn call(criterion: &mut Criterion) {
     });
 }
 
-/// One look-up each on so many threads at once.
+/// Look-ups on several threads at once.
 fn threads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parse on threads");
     for threads in [1, 2, 8] {
@@ -39,8 +39,8 @@ fn threads(criterion: &mut Criterion) {
     }
 }
 
-/// The time that the slowest of the threads takes for so many look-ups. Each has its own clock: this thread may well
-/// be the last to run again when all are let go, with fewer cores than threads.
+/// The time that the slowest of the threads takes for `times` look-ups. Each thread has its own clock: with fewer cores
+/// than threads, this thread may be the last to continue after the barrier.
 fn on_threads(threads: usize, times: u64) -> Duration {
     let start = Barrier::new(threads);
     let look_up = || {

@@ -1,4 +1,4 @@
-//! Copies that block, beside the same copies of slices of the host.
+//! Blocking copies, beside the same copies of host slices.
 
 use std::hint::black_box;
 
@@ -20,7 +20,7 @@ fn copies(criterion: &mut Criterion) {
 fn copies_of(criterion: &mut Criterion, device: Device, len: usize) {
     let mut group = criterion.benchmark_group(format!("copies/{}/{len}", device.name()));
     group.throughput(Throughput::Bytes(len as u64)).sample_size(if len > 16 << 20 { 20 } else { 100 });
-    // All of it written to: pages that nobody has written to are all one page.
+    // Write to all of it: pages that were never written to are one shared page.
     let (from, mut to) = (vec![1_u8; len], vec![2_u8; len]);
     let [buffer, copy] = [3, 4].map(|byte| {
         let buffer = device.allocate(len).expect("there is memory");

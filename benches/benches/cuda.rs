@@ -1,9 +1,8 @@
-//! The same work through device-registry and directly by `cudarc`, taking turns, so that whatever else the machine does
-//! meets both. For each the median of the ratios is printed, ours to the other: below 1.03 a copy has 0.97 of the direct
-//! speed.
+//! The same work through device-registry and directly by `cudarc`, in turns, so that other load affects both. It prints
+//! the median of the ratios, ours to the other: a copy below 1.03 has 0.97 of the direct speed.
 //!
 //! An empty operation is an event that is recorded in a stream and waited for. Opening is retaining the primary context
-//! and releasing it, when nobody else in the process has it. Without a GPU it says so and measures nothing.
+//! and releasing it, without other users in the process. Without a GPU it prints a line and measures nothing.
 
 use std::hint::black_box;
 
@@ -32,7 +31,7 @@ fn retain() -> sys::CUcontext {
 
 impl Direct {
     fn new() -> Self {
-        // SAFETY: the context is retained for good.
+        // SAFETY: the context is retained for the rest of the process.
         expect(unsafe { result::ctx::set_current(retain()) });
         Self {
             stream: expect(result::stream::create_with_priority(result::stream::StreamKind::NonBlocking, 0)),
@@ -74,7 +73,7 @@ fn copies_of(
     let len = source.len();
     let mut group = criterion.benchmark_group(format!("{}/{len}{kind}", device.name()));
     group.throughput(Throughput::Bytes(len as u64));
-    // All of it written to: pages that nobody has written to are all one page.
+    // Write to all of it: pages that were never written to are one shared page.
     for (number, bytes) in [&mut source, &mut ours, &mut theirs].into_iter().enumerate() {
         bytes.fill(number as u8 + 1);
     }
@@ -82,25 +81,25 @@ fn copies_of(
     let [plain, plain_other] = [0; 2].map(|_| direct.allocate(len));
     let stream = direct.stream;
     let write = || {
-        // SAFETY: here and below: it is as long, and waited for.
+        // SAFETY: the device's memory has the same length as `source`, and `finish` waits for the copy.
         expect(unsafe { result::memcpy_htod_async(plain, black_box(&source[..]), stream) });
         direct.finish();
     };
     beside(&mut group, "write", || buffer.write(0, black_box(&source)).expect("it is all of it"), write);
     let read = || {
-        // SAFETY: as above.
+        // SAFETY: the device's memory has the same length as `theirs`, and `finish` waits for the copy.
         expect(unsafe { result::memcpy_dtoh_async(black_box(&mut theirs[..]), plain, stream) });
         direct.finish();
     };
     beside(&mut group, "read", || buffer.read(0, black_box(&mut ours)).expect("it is all of it"), read);
     let copy = || {
-        // SAFETY: as above.
+        // SAFETY: both memories have `len` bytes, and `finish` waits for the copy.
         expect(unsafe { result::memcpy_dtod_async(plain_other, plain, len, stream) });
         direct.finish();
     };
     beside(&mut group, "copy", || other.copy_from(&buffer, 0..len, 0).expect("it is all of both"), copy);
     [plain, plain_other].into_iter().for_each(free);
-    // What the zeros of new memory cost: it is not done directly.
+    // The cost of zeroing new memory, which the direct side does not do.
     let allocate = || drop(black_box(device.allocate(len).expect("there is memory")));
     beside(&mut group, "allocate", allocate, || free(black_box(direct.allocate(len))));
 }

@@ -1,4 +1,4 @@
-//! What the first look-up costs: the switches are read, the entries sorted and judged, and the index is built.
+//! The cost of the first look-up, which reads the switches, evaluates the entries and builds the index.
 
 use std::any::TypeId;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ static POINTS: [BackendDescriptor; 8] = [
 
 struct Points;
 
-/// A group as `group!` declares them, and new: it has not been used.
+/// A new, unused group, as `group!` declares it.
 fn new_group() -> &'static Group<dyn Backend> {
     let group = Group::new("device.benches").switches("DEVICE_BENCHES");
     Box::leak(Box::new(group.collected(|| &POINTS, TypeId::of::<Points>)))
@@ -40,11 +40,10 @@ fn first_use(criterion: &mut Criterion) {
     });
 }
 
-/// Leaves the allocator with memory that the system has given already: every iteration leaks a group, and else half
-/// of the time would be that of page faults.
+/// Leaves touched memory in the allocator. Every iteration leaks a group, and page faults would take half of the time.
 fn touch_memory() {
     let memory: Vec<_> = (0..200_000).map(|_| Box::new([1_u8; 1000])).collect();
-    // Behind it, so that it is not given back.
+    // Above it, so that the allocator does not return the memory to the system.
     let _ = Box::leak(Box::new([0_u8; 1000]));
     drop(black_box(memory));
 }

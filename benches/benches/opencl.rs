@@ -81,7 +81,7 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
     for len in SIZES {
         let mut group = criterion.benchmark_group(format!("{}/{len}", device.name()));
         group.throughput(Throughput::Bytes(len as u64));
-        // All of it written to: pages that nobody has written to are all one page.
+        // Write to all of it: pages that were never written to are one shared page.
         let (source, destination) = (vec![1_u8; len], RefCell::new(vec![2_u8; len]));
         let [buffer, other] = [(), ()].map(|()| device.allocate(len).expect("there is memory"));
         let [plain, plain_other] = [&buffer, &other].map(memory);
@@ -98,7 +98,7 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         let read = || buffer.read(0, black_box(&mut destination.borrow_mut())).expect("it is all of it");
         let direct_read = || {
             let start = black_box(&mut destination.borrow_mut()).as_mut_ptr().cast();
-            // SAFETY: as above, for `destination`.
+            // SAFETY: `destination` is as long, and the call waits.
             release(expect(unsafe { enqueue_read_buffer(queue, plain, 1, 0, len, start, 0, ptr::null()) }));
         };
         beside(&mut group, "read", read, direct_read);
@@ -112,10 +112,10 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         };
         beside(&mut group, "copy", copy, direct_copy);
 
-        // What the zeros of new memory cost, which many drivers take only when a command uses it.
+        // The cost of zeroing new memory. It includes a use, as many drivers allocate at the first use.
         let allocate = || drop(black_box(device.allocate(len).expect("there is memory")));
         let direct_allocate = || {
-            // SAFETY: the memory is OpenCL's own; the pattern is copied; and nobody else has the buffer.
+            // SAFETY: the memory is OpenCL's own, the write waits, and there is no other handle of the buffer.
             unsafe {
                 let buffer = expect(create_buffer(direct.context, CL_MEM_READ_WRITE, len, ptr::null_mut()));
                 let zero = [0_u8].as_ptr().cast();
@@ -138,13 +138,13 @@ fn empty_operations(criterion: &mut Criterion, device: Device, direct: &Direct) 
     beside(&mut group, "marker and synchronize", ours, || direct.do_nothing());
 }
 
-/// What a program does that has no registry, from the beginning. It takes the first device that it finds.
+/// Opens the first device that it finds, without a registry.
 fn open_directly() {
     let platform = expect(get_platform_ids())[0];
     let device = expect(get_device_ids(platform, CL_DEVICE_TYPE_ALL))[0];
     let direct = Direct::open(device);
     direct.do_nothing();
-    // SAFETY: both were just made, and nobody has them any more.
+    // SAFETY: both were made above, are released once, and are not used afterwards.
     unsafe {
         expect(release_command_queue(direct.queue));
         expect(release_context(direct.context));

@@ -39,7 +39,7 @@ fn submissions(criterion: &mut Criterion) {
     }
 }
 
-/// What takes closures for another thread.
+/// A queue of closures for another thread.
 trait Submit {
     fn call(&self, call: impl FnOnce() + Send + 'static);
     fn synchronize(&self);
@@ -88,7 +88,7 @@ fn after_many(criterion: &mut Criterion) {
     }
 }
 
-/// What one would write without streams: closures for another thread, under one lock.
+/// The plain queue: closures for another thread, under one lock.
 struct PlainQueue(Arc<Shared>);
 
 #[derive(Default)]

@@ -21,7 +21,7 @@ device_registry::autoload!();
 
 const SIZES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
-/// What a program without a registry has: the handles.
+/// The handles that a program without a registry has.
 #[derive(Clone)]
 struct Native {
     adapter: Adapter,
@@ -30,7 +30,7 @@ struct Native {
 }
 
 impl Native {
-    /// Those of the device that is open.
+    /// The handles of the open device.
     fn of(device: Device) -> Self {
         let handles = |open: &WgpuDevice| {
             let (adapter, queue) = (open.adapter().clone(), open.queue().clone());
@@ -49,7 +49,7 @@ impl Native {
         self.wait(self.queue.submit([]));
     }
 
-    /// As wgpu's own belt does it: by a staging buffer that is mapped again when the device has read it.
+    /// Like wgpu's staging belt: by a staging buffer that is mapped again when the device has read it.
     fn write_staged(&self, buffer: &Buffer, staging: &Buffer, bytes: &[u8]) {
         staging.get_mapped_range_mut(..).expect("it is mapped").copy_from_slice(bytes);
         staging.unmap();

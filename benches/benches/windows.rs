@@ -14,7 +14,7 @@ fn copies(criterion: &mut Criterion) {
             bench.iter(|| black_box(&mut destination[..]).copy_from_slice(black_box(&source)));
         });
         let [source, destination] = [(); 2].map(|()| HostMemory::zeroed(len).expect("there is memory"));
-        // Pages that nobody has written to are all one page.
+        // Pages that were never written to are one shared page.
         source.write(0..len).expect("it is all of it").fill(1);
         group.bench_function("windows", |bench| {
             bench.iter(|| {

@@ -1,4 +1,4 @@
-//! Ratios of one run: two functions take turns, so that whatever else the machine does meets both.
+//! Ratios of one run: two functions run in turns, so that other load on the machine affects both.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub fn beside(
     rounds(group, name.into(), |times| time(times, &mut ours), |times| time(times, &mut other));
 }
 
-/// The same for functions that say themselves how long they took, as a part of them does not count.
+/// Measures like [`beside`], for functions that return how long they took because a part of them does not count.
 pub fn beside_timed(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: impl Into<String>,
@@ -40,7 +40,7 @@ fn rounds(
     group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
     group.bench_function(name, |bench| {
         bench.iter_custom(|times| {
-            // Neither comes sooner than the other, or meets more of what it leaves in the caches.
+            // In an order that favours neither in time or in the caches.
             let first = ours(times);
             let other = other(times) + other(times);
             let ours = first + ours(times);
@@ -51,7 +51,7 @@ fn rounds(
     report(&rounds);
 }
 
-/// What it took to do each of the two twice so many times.
+/// The times of one round, in which each side runs twice `times` times.
 struct Round {
     ours: Duration,
     other: Duration,

@@ -1,10 +1,9 @@
 //! Which core a thread runs on.
 //!
-//! A thread that wakes another one on its own core waits a few microseconds for it, and several times as long for a core
-//! that sleeps. The scheduler decides which of the two it is, in each run anew and in some runs several times: without a
-//! say in it, a ratio is that of two such decisions.
+//! Waking a thread on the same core takes a few microseconds, and several times as long on a core that sleeps. The
+//! scheduler chooses the core, differently in each run. Without pinning, a ratio compares two such choices.
 
-/// Where two threads run that wait for each other.
+/// The cores of two threads that wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub enum Cores {
     /// Both on one core.
@@ -14,10 +13,10 @@ pub enum Cores {
 }
 
 impl Cores {
-    /// Both ways, with what they are called in a benchmark.
+    /// Both choices, with their names in a benchmark.
     pub const BOTH: [(Self, &str); 2] = [(Self::One, "one core"), (Self::Two, "two cores")];
 
-    /// Keeps this thread on the first core, and sees to it by `call` that the other is kept where it belongs.
+    /// Pins this thread to the first core. The other thread has to run the function that `call` gets, which pins it.
     pub fn keep(self, call: impl FnOnce(fn())) {
         keep_on(0);
         match self {
@@ -27,8 +26,8 @@ impl Cores {
     }
 }
 
-/// Keeps this thread on the core of this number, and so the threads that it starts. Where there is no such core, or no
-/// way to do so, it runs anywhere.
+/// Pins this thread, and the threads that it starts, to the core of this number. If that fails, it prints a line and the
+/// thread runs on any core.
 #[cfg(target_os = "linux")]
 pub fn keep_on(core: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};
