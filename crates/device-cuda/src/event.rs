@@ -1,6 +1,5 @@
 //! Events: points in a stream that were recorded.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,9 +72,7 @@ impl EventDriver for CudaEvent {
     }
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
-        let start: &dyn Any = start;
-        let start: &Self =
-            start.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
+        let start = start.downcast_ref::<Self>()?;
         let current = self.context.enter()?;
         let mut milliseconds = 0.0;
         // SAFETY: both are there until they are dropped, and so is the place.

@@ -232,10 +232,7 @@ impl StreamDriver for Queue {
     }
 
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
-        let event: &dyn Any = event;
-        let event: &CudaEvent = event
-            .downcast_ref()
-            .ok_or_else(|| BackendError::unsupported("waiting for an event of another backend"))?;
+        let event = event.downcast_ref::<CudaEvent>()?;
         let current = self.enter()?;
         // SAFETY: both are there. The event may be another device's; only recording asks for the same context.
         Ok(unsafe { current.cuda().cuStreamWaitEvent(self.stream(), event.event(), 0) }?)

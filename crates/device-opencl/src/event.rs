@@ -1,6 +1,5 @@
 //! Points in a queue.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,9 +80,7 @@ impl EventDriver for OpenClEvent {
     }
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
-        let start: &dyn Any = start;
-        let start: &Self =
-            start.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
+        let start = start.downcast_ref::<Self>()?;
         let nanoseconds = self
             .time()?
             .checked_sub(start.time()?)

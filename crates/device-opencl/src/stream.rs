@@ -150,9 +150,7 @@ impl StreamDriver for Queue {
     }
 
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
-        let event: &dyn Any = event;
-        let event: &OpenClEvent =
-            event.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
+        let event = event.downcast_ref::<OpenClEvent>()?;
         if !event.is_of(&self.context) {
             return Err(BackendError::unsupported("waiting for an event of another context"));
         }

@@ -1,6 +1,5 @@
 //! A point in a stream: a submission, which may have left its time behind.
 
-use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -107,9 +106,7 @@ impl EventDriver for WgpuEvent {
     }
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
-        let start: &dyn Any = start;
-        let start: &Self =
-            start.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
+        let start = start.downcast_ref::<Self>()?;
         let (from, to) = (start.ticks()?, self.ticks()?);
         let ticks = to.checked_sub(from).ok_or_else(|| {
             BackendError::invalid(format_args!(

@@ -76,12 +76,12 @@ impl StreamDriver for Queue {
     }
 
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
-        let event: &dyn Any = event;
-        match event.downcast_ref::<WgpuEvent>() {
-            // What it stands for was submitted, and what comes now is behind it in the one queue.
-            Some(event) if event.is_of(&self.context) => self.context.check(),
-            _ => Err(BackendError::unsupported("waiting in the queue for an event of another device")),
+        let event = event.downcast_ref::<WgpuEvent>()?;
+        if !event.is_of(&self.context) {
+            return Err(BackendError::unsupported("waiting in the queue for an event of another device"));
         }
+        // The event's submission comes before all later work in the one queue.
+        self.context.check()
     }
 
     fn query(&self) -> Result<bool, BackendError> {
