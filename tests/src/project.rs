@@ -5,8 +5,9 @@ use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::{Mutex, PoisonError};
 use std::{env, fs, io};
+
+use parking_lot::Mutex;
 
 /// The rest of a `main.rs` below the `autoload!` line: prints the name of each backend that loads, one a line.
 pub const LIST: &str = "
@@ -59,10 +60,7 @@ impl Project {
     #[track_caller]
     pub fn new(name: &'static str, manifest: &str, files: &[(&str, &str)]) -> Self {
         static NAMES: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
-        assert!(
-            NAMES.lock().unwrap_or_else(PoisonError::into_inner).insert(name),
-            "two projects are called {name}"
-        );
+        assert!(NAMES.lock().insert(name), "two projects are called {name}");
         let project = Self { name, folder: base().join("projects").join(name) };
         // Resolves to the versions that the workspace was built with: those are there, offline.
         let lock = read(&workspace().join("Cargo.lock"));

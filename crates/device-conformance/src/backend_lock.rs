@@ -1,7 +1,8 @@
 //! A lock for each backend: any number of checks share it, and an exclusive check holds it alone.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The locks that one running check holds. Dropping this releases them.
 #[must_use = "dropping this releases the locks"]
@@ -29,9 +30,9 @@ impl Guard {
     fn acquire(backend: &str, exclusive: bool) -> Self {
         let lock = lock_of(backend);
         if exclusive {
-            Self::Exclusive { _guard: lock.write().unwrap_or_else(PoisonError::into_inner) }
+            Self::Exclusive { _guard: lock.write() }
         } else {
-            Self::Shared { _guard: lock.read().unwrap_or_else(PoisonError::into_inner) }
+            Self::Shared { _guard: lock.read() }
         }
     }
 }
@@ -39,7 +40,7 @@ impl Guard {
 /// The lock of a backend. Its devices share one, because they may share a driver.
 fn lock_of(backend: &str) -> &'static RwLock<()> {
     static LOCKS: Mutex<BTreeMap<String, &'static RwLock<()>>> = Mutex::new(BTreeMap::new());
-    let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut locks = LOCKS.lock();
     locks.entry(backend.to_owned()).or_insert_with(|| Box::leak(Box::default()))
 }
 

@@ -1,11 +1,12 @@
 //! Fault injection: what the checks of errors and of lost devices have in common.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Fault, Stream};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::context::all_devices;
 use crate::failure::{Failure, ensure};
@@ -72,7 +73,7 @@ pub(crate) fn is_lost_permanently(device: Device) -> bool {
 
 fn lost_permanently() -> MutexGuard<'static, BTreeSet<Device>> {
     static DEVICES: Mutex<BTreeSet<Device>> = Mutex::new(BTreeSet::new());
-    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+    DEVICES.lock()
 }
 
 /// Resets a lost device, so that the next call opens it afresh.

@@ -1,11 +1,12 @@
 //! One open device.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, Memory, MemoryInfo, Span,
     open_windows,
 };
+use parking_lot::Mutex;
 
 use crate::faults::{Faults, Operation};
 use crate::location;
@@ -28,7 +29,7 @@ impl OpenRegDevice {
     }
 
     fn pool(&self) -> Result<Arc<Pool>, BackendError> {
-        match &*self.pool.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.pool.lock() {
             Some(pool) => Ok(Arc::clone(pool)),
             // A device that was reset is lost, and `check` returns that error.
             None => self.faults.check().and(Err(BackendError::invalid("the device is closed"))),
@@ -37,7 +38,7 @@ impl OpenRegDevice {
 
     /// Returns the memory of the device to the system, once the program has dropped all buffers in it.
     fn release(&self) {
-        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let pool = self.pool.lock().take();
         // After the lock, as unmapping takes a while.
         drop(pool);
     }

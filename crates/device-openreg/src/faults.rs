@@ -1,11 +1,11 @@
 //! Fault injection: a device fails on purpose, so that a framework can test its error handling.
 
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// An operation that a device is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Faults {
         }
         let cleared = state.cleared;
         while stalls && state.ended.is_none() && state.cleared == cleared {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         state.check()?;
         let slow = state.slow;
@@ -130,8 +130,7 @@ impl Faults {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics while it changes the state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

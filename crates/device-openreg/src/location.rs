@@ -1,8 +1,9 @@
 //! Finds the memory that an address belongs to.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use device_registry::backend::BackendError;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::mapping::Process;
 use crate::pool::Pool;
@@ -73,6 +74,6 @@ struct Pools {
 
 impl Pools {
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, Weak<Pool>)>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pools.lock()
     }
 }

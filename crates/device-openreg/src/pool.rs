@@ -1,8 +1,9 @@
 //! The memory of one device: a capacity, blocks of it, and their bytes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use device_registry::backend::{BackendError, BackendErrorKind, HostMemory};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::allocator::Allocator;
 use crate::mapping::Mapping;
@@ -78,7 +79,7 @@ impl Pool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,12 +1,13 @@
 //! A device under test: its tests, and what they find out about it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use device_registry::Device;
 use libtest_mimic::{Completion, Failed, Trial};
+use parking_lot::Mutex;
 
-use super::{Suite, lock, one_line};
+use super::{Suite, one_line};
 use crate::availability::unavailable_reason;
 use crate::check::Check;
 use crate::environment::REQUIRE;
@@ -51,7 +52,7 @@ impl DeviceUnderTest {
     fn run(&self, check: &'static Check) -> Result<Completion, Failed> {
         let name = self.device.to_string();
         let skip = |reason: &str| {
-            lock(&self.summary).skip(&name, reason);
+            self.summary.lock().skip(&name, reason);
             Ok(Completion::ignored_with(one_line(reason)))
         };
         let verdict = match expectations::reason(&self.suite.unsupported, self.device, check.name()) {
@@ -70,7 +71,7 @@ impl DeviceUnderTest {
                 None => self.verdict(check),
             },
         };
-        lock(&self.summary).count(&name, &verdict);
+        self.summary.lock().count(&name, &verdict);
         match verdict {
             Verdict::Passed => Ok(Completion::Completed),
             Verdict::Failed(message) => Err(message.into()),

@@ -4,10 +4,11 @@ mod device_under_test;
 mod plan;
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, FormatSetting};
+use parking_lot::Mutex;
 
 use self::plan::Plan;
 use crate::check::DEFAULT_TIME_LIMIT;
@@ -120,17 +121,13 @@ impl Suite {
             return ExitCode::SUCCESS;
         }
         if arguments.format != Some(FormatSetting::Json) {
-            println!("{}", lock(&summary));
+            println!("{}", summary.lock());
         }
         for problem in &problems {
             eprintln!("error: {problem}");
         }
         if problems.is_empty() { conclusion.exit_code() } else { ExitCode::from(101) }
     }
-}
-
-fn lock(summary: &Mutex<Summary>) -> MutexGuard<'_, Summary> {
-    summary.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn one_line(text: &str) -> String {

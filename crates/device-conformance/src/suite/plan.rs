@@ -1,13 +1,14 @@
 //! The tests of a run: one for each device and check, and one for each backend that has no devices to test.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use device_registry::{Device, backends};
 use libtest_mimic::{Completion, Trial};
+use parking_lot::Mutex;
 
 use super::device_under_test::DeviceUnderTest;
-use super::{Suite, lock, one_line};
+use super::{Suite, one_line};
 use crate::availability::Availability;
 use crate::check::checks;
 use crate::environment::REQUIRE;
@@ -32,7 +33,7 @@ impl Plan {
             match Availability::of(&name) {
                 Availability::Available(found) => {
                     for &device in &found {
-                        lock(summary).add(device);
+                        summary.lock().add(device);
                         let device = DeviceUnderTest::new(device, is_required, Arc::clone(&suite), summary);
                         let device = Arc::new(device);
                         plan.trials.extend(checks().map(|check| device.trial(check)));
@@ -62,8 +63,8 @@ impl Plan {
 
     /// Adds an ignored test in place of the checks of a backend.
     fn skip_backend(&mut self, name: &str, reason: String, summary: &Mutex<Summary>) {
-        lock(summary).add(name);
-        lock(summary).skip(name, &reason);
+        summary.lock().add(name);
+        summary.lock().skip(name, &reason);
         let ignored = move || Ok(Completion::ignored_with(one_line(&reason)));
         self.trials.push(Trial::ignorable_test(format!("{name}::devices"), ignored));
     }
@@ -71,8 +72,8 @@ impl Plan {
     /// Adds a failing test in place of the checks of a backend. A required backend also fails the run, because a filter
     /// may not select that test.
     fn fail_backend(&mut self, name: &str, message: String, is_required: bool, summary: &Mutex<Summary>) {
-        lock(summary).add(name);
-        lock(summary).count(name, &Verdict::Failed(message.clone()));
+        summary.lock().add(name);
+        summary.lock().count(name, &Verdict::Failed(message.clone()));
         if is_required {
             self.problems.push(format!("{name}: {message}"));
         }
@@ -117,7 +118,7 @@ mod tests {
     fn planned(suite: Suite, required: &str) -> (Vec<String>, Vec<String>, String) {
         let summary = Arc::default();
         let Plan { trials, problems } = Plan::new(suite, &names(required), &summary);
-        let shown = lock(&summary).to_string();
+        let shown = summary.lock().to_string();
         (trials.iter().map(|trial| trial.name().to_owned()).collect(), problems, shown)
     }
 

@@ -1,16 +1,17 @@
 //! A device of a twin: its blocking calls.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, HostBuffer, Memory, MemoryInfo,
     Span, StreamDriver, StreamOptions,
 };
+use parking_lot::Mutex;
 
 use crate::defect::Defect::*;
 use crate::faults::{Faults, Operation};
-use crate::misallocate::{self, Opener, lock};
+use crate::misallocate::{self, Opener};
 use crate::pool::{Place, Pool, TwinMemory};
 use crate::stream::TwinStream;
 use crate::twin::{Queues, Twin};
@@ -32,7 +33,7 @@ impl TwinDevice {
     }
 
     fn pool(&self) -> Result<Arc<Pool>, BackendError> {
-        let pool = lock(&self.pool).clone();
+        let pool = self.pool.lock().clone();
         pool.ok_or_else(|| BackendError::invalid("the device is closed"))
     }
 
@@ -140,7 +141,7 @@ impl DeviceDriver for TwinDevice {
         // Ends the stalled operations of the old device.
         self.faults.lose();
         if !wrong(ResetKeepsTheMemory) {
-            *lock(&self.pool) = None;
+            *self.pool.lock() = None;
         }
         Ok(())
     }
@@ -148,7 +149,7 @@ impl DeviceDriver for TwinDevice {
     fn close(&self) -> Result<(), BackendError> {
         misallocate::close()?;
         if !wrong(CloseKeepsTheMemory) {
-            *lock(&self.pool) = None;
+            *self.pool.lock() = None;
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Events of a twin's queues.
 
 use std::any::Any;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device_registry::backend::{BackendError, EventDriver, EventOptions};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::defect::Defect::*;
 use crate::misqueue as wrongly;
@@ -19,13 +20,17 @@ pub(crate) struct Point {
 
 impl Point {
     fn reached(&self) -> MutexGuard<'_, Option<Result<Instant, BackendError>>> {
-        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reached.lock()
     }
 
     /// Marks the point as reached by the queue.
     pub(crate) fn reach(&self, work_before: Result<(), BackendError>) {
         *self.reached() = Some(work_before.map(|()| Instant::now()));
-        if wrong(EventsWakeOneWaiter) { self.changed.notify_one() } else { self.changed.notify_all() }
+        if wrong(EventsWakeOneWaiter) {
+            self.changed.notify_one();
+        } else {
+            self.changed.notify_all();
+        }
     }
 
     /// Marks the point as not reached.
@@ -43,7 +48,7 @@ impl Point {
         loop {
             match &*reached {
                 Some(time) => return time.clone(),
-                None => reached = self.changed.wait(reached).unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(&mut reached),
             }
         }
     }

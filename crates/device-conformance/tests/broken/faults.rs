@@ -1,11 +1,12 @@
 //! Fault injection, and whether the device is lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::defect::Defect::*;
 use crate::wrong::wrong;
@@ -83,7 +84,7 @@ impl Faults {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Fails if the device is lost.
@@ -128,7 +129,7 @@ impl Faults {
             if wrong(StallsEndByThemselves) {
                 break;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         state.stalled -= usize::from(stalls);
         drop(state);

@@ -2,21 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use device_registry::backend::{BackendError, BackendErrorKind, MemoryInfo};
+use parking_lot::Mutex;
 
 use crate::defect::Defect::*;
 use crate::mistransfer::{forget, wipe};
 use crate::pool::{CAPACITY, Pool, TwinMemory};
 use crate::wrong::wrong;
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Allocations that were made, and those that are not dropped.
 static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -33,7 +30,7 @@ static NEWEST: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 
 /// The memory of a device that is opened.
 pub(crate) fn pool() -> Result<Arc<Pool>, BackendError> {
-    let mut newest = lock(&NEWEST);
+    let mut newest = NEWEST.lock();
     let pool = match &*newest {
         Some(one) if wrong(EveryOrdinalIsOneDevice) => return Ok(Arc::clone(one)),
         Some(one) if wrong(DevicesShareTheirMemory) => Arc::new(Pool::over(Arc::clone(&one.bytes))),
@@ -82,7 +79,7 @@ pub(crate) fn before(pool: &Arc<Pool>, len: usize) -> Result<(), BackendError> {
         return Err(BackendError::other("there are no more handles"));
     }
     if wrong(FreesOnTheDeviceUsedLast) {
-        *lock(&LAST_USED) = Some(Arc::clone(pool));
+        *LAST_USED.lock() = Some(Arc::clone(pool));
     }
     if POISONED.load(Ordering::Relaxed) { Err(BackendError::other("a lock is poisoned")) } else { Ok(()) }
 }
@@ -134,7 +131,7 @@ pub(crate) fn look_at(memory: &TwinMemory) -> Result<(), BackendError> {
         return Err(BackendError::invalid("the memory is of another thread"));
     }
     if wrong(FreesOnTheDeviceUsedLast) {
-        *lock(&LAST_USED) = Some(Arc::clone(&memory.pool));
+        *LAST_USED.lock() = Some(Arc::clone(&memory.pool));
     }
     Ok(())
 }
@@ -160,7 +157,7 @@ pub(crate) fn freed(memory: &TwinMemory) -> bool {
         pool.give_back(start.saturating_sub(taken), taken);
         return true;
     } else if wrong(FreesOnTheDeviceUsedLast) {
-        let last = lock(&LAST_USED).clone();
+        let last = LAST_USED.lock().clone();
         last.as_ref().unwrap_or(pool).give_back(start, taken);
         return true;
     } else if wrong(WipesWhatItHasFreed) {
@@ -170,10 +167,10 @@ pub(crate) fn freed(memory: &TwinMemory) -> bool {
         return true;
     } else if wrong(WipesAtTheNextDrop) {
         static LAST: Mutex<Option<(Arc<Pool>, Range<usize>)>> = Mutex::new(None);
-        let last = lock(&LAST).replace((Arc::clone(pool), range));
+        let last = LAST.lock().replace((Arc::clone(pool), range));
         last.inspect(|(pool, range)| wipe(pool, range.clone(), 0xDD));
     } else if wrong(FreesOnTheNewDevice) {
-        let new = lock(&NEWEST).clone();
+        let new = NEWEST.lock().clone();
         wipe(new.as_ref().unwrap_or(pool), range, 0xDD);
     } else if wrong(PanicsPoison) && thread::panicking() {
         POISONED.store(true, Ordering::Relaxed);
@@ -210,7 +207,7 @@ pub(crate) fn enter(opened_by: &Opener) -> Result<(), BackendError> {
         thread_local! {
             static SLOT: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
         }
-        let mut seen = lock(&SEEN);
+        let mut seen = SEEN.lock();
         seen.insert(SLOT.with(|slot| *slot));
         if seen.len() > 200 {
             return Err(BackendError::other("there are no more slots for threads"));

@@ -1,22 +1,19 @@
 //! Defects of queues and events. Each function does nothing without one of its defects.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use device_registry::backend::{BackendError, Completion, EventOptions, HostBuffer, Priority, StreamOptions};
+use parking_lot::Mutex;
 
 use crate::defect::Defect::*;
 use crate::event::{Point, TwinEvent};
 use crate::progress::{Outcome, Progress, Work};
 use crate::wrong::{is_any_wrong, wrong};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The number of streams that were created, and of those that are not dropped.
 static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -79,7 +76,7 @@ impl Queue {
         }
         if wrong(OneQueueRunsAtATime) {
             return Some(Box::new(move |before| {
-                let _alone = lock(&ONE_AT_A_TIME);
+                let _alone = ONE_AT_A_TIME.lock();
                 work(before)
             }));
         }
@@ -191,7 +188,7 @@ pub(crate) fn complete(completion: Completion, mut read: Result<HostBuffer, Back
     if wrong(ReadsGetTheBytesBefore)
         && let Ok(bytes) = &mut read
     {
-        let before = std::mem::replace(&mut *lock(&LAST), bytes.to_vec());
+        let before = std::mem::replace(&mut *LAST.lock(), bytes.to_vec());
         let both = before.len().min(bytes.len());
         bytes[..both].copy_from_slice(&before[..both]);
     }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use device_registry::backend::{BackendError, FillPattern, Span, open_windows};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::defect::{Defect, Defect::*};
 use crate::pool::{Place, Pool};
@@ -14,10 +15,6 @@ use crate::wrong::wrong;
 
 /// Long enough for other threads to interfere, and short enough for a thousand repetitions.
 const A_MOMENT: Duration = Duration::from_micros(30);
-
-fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The place as if its offset were zero, if that is the defect.
 pub(crate) fn placed(place: &Place, defect: Defect) -> Place {
@@ -76,10 +73,10 @@ fn change_words(to: &Place, change: impl FnOnce(&mut [u8])) -> Result<(), Backen
 /// Through memory that all threads share.
 fn by_scratch(bytes: &[u8]) -> Vec<u8> {
     static SCRATCH: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-    *lock(&SCRATCH) = bytes.to_vec();
+    *SCRATCH.lock() = bytes.to_vec();
     thread::sleep(A_MOMENT);
     let mut bytes = bytes.to_vec();
-    let scratch = lock(&SCRATCH);
+    let scratch = SCRATCH.lock();
     let both = bytes.len().min(scratch.len());
     bytes[..both].copy_from_slice(&scratch[..both]);
     bytes
@@ -89,7 +86,7 @@ fn by_scratch(bytes: &[u8]) -> Vec<u8> {
 static DEFERRED: Mutex<Option<(Place, Place)>> = Mutex::new(None);
 
 fn copy_what_is_deferred() -> Result<(), BackendError> {
-    let deferred = lock(&DEFERRED).take();
+    let deferred = DEFERRED.lock().take();
     deferred.map_or(Ok(()), |(from, to)| just_copy(&from, &to))
 }
 
@@ -118,7 +115,7 @@ pub(crate) fn written(to: &Place, source: &[u8]) -> Result<bool, BackendError> {
     };
     let to_all = to.range.clone();
     if wrong(NewMemoryCannotBeRead) {
-        lock(&WRITTEN).insert(key(to));
+        WRITTEN.lock().insert(key(to));
     } else if wrong(SkipsZeros) {
         let mut bytes = to.pool.bytes.write(to_all)?;
         bytes.iter_mut().zip(source).filter(|(_, byte)| **byte != 0).for_each(|(to, byte)| *to = *byte);
@@ -135,7 +132,7 @@ pub(crate) fn written(to: &Place, source: &[u8]) -> Result<bool, BackendError> {
     } else if wrong(WritesOnceOnly) {
         static LAST: Mutex<Option<(Key, Range<usize>)>> = Mutex::new(None);
         let this = Some((key(to), to_all));
-        return Ok(std::mem::replace(&mut *lock(&LAST), this.clone()) == this);
+        return Ok(std::mem::replace(&mut *LAST.lock(), this.clone()) == this);
     } else if wrong(WritesInTheBackground) {
         let (to, source) = (to.clone(), source.to_vec());
         thread::spawn(move || {
@@ -158,7 +155,7 @@ pub(crate) fn written(to: &Place, source: &[u8]) -> Result<bool, BackendError> {
 
 /// Reads wrongly. Returns whether it did.
 pub(crate) fn read(from: &Place, destination: &mut [u8]) -> Result<bool, BackendError> {
-    if wrong(NewMemoryCannotBeRead) && !lock(&WRITTEN).contains(&key(from)) {
+    if wrong(NewMemoryCannotBeRead) && !WRITTEN.lock().contains(&key(from)) {
         return Err(BackendError::invalid("nothing was written to this memory"));
     } else if wrong(ReadsDestroy) {
         destination.copy_from_slice(&from.pool.bytes.read(from.range.clone())?[..destination.len()]);
@@ -177,10 +174,10 @@ pub(crate) fn read(from: &Place, destination: &mut [u8]) -> Result<bool, Backend
 /// Copies wrongly. Returns whether it did.
 pub(crate) fn copied(from: &Place, to: &Place) -> Result<bool, BackendError> {
     let touch = from.range.end == to.range.start || to.range.end == from.range.start;
-    if wrong(NewMemoryCannotBeRead) && !lock(&WRITTEN).contains(&key(from)) {
+    if wrong(NewMemoryCannotBeRead) && !WRITTEN.lock().contains(&key(from)) {
         return Err(BackendError::invalid("nothing was written to this memory"));
     } else if wrong(NewMemoryCannotBeRead) {
-        lock(&WRITTEN).insert(key(to));
+        WRITTEN.lock().insert(key(to));
     } else if wrong(NeighboursOverlap) && touch && key(from) != key(to) {
         return Err(BackendError::invalid("source and destination overlap"));
     } else if wrong(CopiesMove) {
@@ -189,7 +186,7 @@ pub(crate) fn copied(from: &Place, to: &Place) -> Result<bool, BackendError> {
         return Ok(true);
     } else if wrong(CopiesOnTheNextRead) {
         copy_what_is_deferred()?;
-        *lock(&DEFERRED) = Some((from.clone(), to.clone()));
+        *DEFERRED.lock() = Some((from.clone(), to.clone()));
         return Ok(true);
     } else if wrong(SharesAScratchBuffer) {
         let bytes = from.pool.bytes.read(from.range.clone())?.to_vec();
@@ -202,15 +199,15 @@ pub(crate) fn copied(from: &Place, to: &Place) -> Result<bool, BackendError> {
 /// The locks of the two memories, which right copies do not take.
 pub(crate) fn locked(from: &Place, to: &Place) -> Vec<MutexGuard<'static, ()>> {
     static LOCKS: Mutex<BTreeMap<Key, &'static Mutex<()>>> = Mutex::new(BTreeMap::new());
-    let of = |place| *lock(&LOCKS).entry(key(place)).or_insert_with(|| Box::leak(Box::default()));
+    let of = |place| *LOCKS.lock().entry(key(place)).or_insert_with(|| Box::leak(Box::default()));
     if wrong(LocksOneMemoryTwice) {
         let (low, high) = if key(from) < key(to) { (from, to) } else { (to, from) };
-        return vec![lock(of(low)), lock(of(high))];
+        return vec![of(low).lock(), of(high).lock()];
     }
     if wrong(LocksTheSourceFirst) && key(from) != key(to) {
-        let source = lock(of(from));
+        let source = of(from).lock();
         thread::sleep(A_MOMENT);
-        return vec![source, lock(of(to))];
+        return vec![source, of(to).lock()];
     }
     Vec::new()
 }
@@ -246,7 +243,7 @@ pub(crate) fn filled(to: &Place, pattern: &FillPattern) -> Result<bool, BackendE
         change_words(to, fill).map(|()| true)
     } else {
         if wrong(NewMemoryCannotBeRead) {
-            lock(&WRITTEN).insert(key(to));
+            WRITTEN.lock().insert(key(to));
         }
         Ok(false)
     }
@@ -254,7 +251,7 @@ pub(crate) fn filled(to: &Place, pattern: &FillPattern) -> Result<bool, BackendE
 
 /// Memory that was freed is new again.
 pub(crate) fn forget(pool: usize, memory: usize) {
-    lock(&WRITTEN).remove(&(pool, memory));
+    WRITTEN.lock().remove(&(pool, memory));
 }
 
 /// Writes without any defect: what other blunders need.
@@ -268,7 +265,7 @@ pub(crate) fn wipe(pool: &Pool, range: Range<usize>, value: u8) {
 pub(crate) fn keep(span: &Span) {
     static KEPT: Mutex<Vec<Span>> = Mutex::new(Vec::new());
     if wrong(SpansAreKept) {
-        lock(&KEPT).push(span.clone());
+        KEPT.lock().push(span.clone());
     }
 }
 

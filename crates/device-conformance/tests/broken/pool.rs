@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use device_registry::backend::{BackendError, HostMemory, Memory, Span};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::defect::Defect::*;
 use crate::misallocate::{self, Maker};
@@ -30,7 +31,7 @@ impl Pool {
     }
 
     fn gaps(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gaps.lock()
     }
 
     pub(crate) fn free(&self) -> usize {

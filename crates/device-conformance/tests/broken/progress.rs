@@ -1,9 +1,9 @@
 //! The progress of the work in a queue: how much is done, and the error if some has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use device_registry::backend::BackendError;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::defect::Defect::*;
 use crate::wrong::wrong;
@@ -46,7 +46,7 @@ struct Failure {
 
 impl Progress {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn submit(&self) {
@@ -122,7 +122,7 @@ impl Progress {
         let mut state = self.state();
         let all = state.submitted;
         while state.done < all {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         report(state)
     }

@@ -3,13 +3,14 @@
 
 use std::any::Any;
 use std::mem;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use device_registry::backend::{
     BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::defect::Defect::*;
 use crate::event::TwinEvent;
@@ -65,7 +66,7 @@ impl TwinStream {
     }
 
     fn gathered(&self) -> MutexGuard<'_, Vec<Work>> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gathered.lock()
     }
 
     /// Submits an operation of the device.

@@ -8,7 +8,7 @@ use device_registry::backend::{BackendError, HostMemory};
 use crate::failure::Identity;
 use crate::journal::{Cause, Failing, Interval};
 use crate::plan::{Kind, Step, Weather};
-use crate::scene::{found, lock};
+use crate::scene::found;
 use crate::worker::{Done, Worker};
 
 impl Worker<'_> {
@@ -70,7 +70,7 @@ impl Worker<'_> {
         let (order, number) = (Arc::clone(&lane.order), lane.calls + 1);
         let ran = Arc::new(AtomicBool::new(false));
         let runs = Arc::clone(&ran);
-        let kept = lock(&self.scene.bin).pop();
+        let kept = self.scene.bin.lock().pop();
         let (enqueued, outcome) = Interval::of(|| {
             lane.stream.launch(&[&self.buffers[buffer].buffer], move |launch| {
                 runs.store(true, Ordering::SeqCst);

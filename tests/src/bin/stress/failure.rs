@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use device_registry::DeviceError;
 use device_registry::backend::{BackendError, BackendErrorKind};
+use parking_lot::Mutex;
 
 /// Which failure it is: the round, the thread and the step in which it was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,11 +59,11 @@ fn cause(error: &BackendError) -> Option<&BackendError> {
 static LOGGED: Mutex<Option<HashMap<Identity, usize>>> = Mutex::new(None);
 
 pub(crate) fn logged() -> HashMap<Identity, usize> {
-    LOGGED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    LOGGED.lock().clone().unwrap_or_default()
 }
 
 pub(crate) fn forget_logged() {
-    LOGGED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    LOGGED.lock().take();
 }
 
 /// Looks for failures in what is logged.
@@ -82,7 +82,7 @@ impl log::Log for Logger {
             return;
         }
         if let Some(identity) = Identity::find(&record.args().to_string()) {
-            let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut logged = LOGGED.lock();
             *logged.get_or_insert_default().entry(identity).or_default() += 1;
         }
     }

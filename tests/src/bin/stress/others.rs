@@ -10,7 +10,7 @@ use device_registry::backend::{BackendError, Fault};
 use crate::failure::{Identity, is_gone};
 use crate::journal::{Cause, Failing, Interval, Reporter};
 use crate::plan::{Kind, Step, Weather};
-use crate::scene::{Discarded, Racer, found, lock};
+use crate::scene::{Discarded, Racer, found};
 use crate::worker::{Done, Stop, Worker, chosen};
 
 const RACERS: usize = 8;
@@ -51,7 +51,7 @@ impl Worker<'_> {
         let stream = if is_default { device.default_stream()? } else { device.create_stream()? };
         let buffers = [device.allocate(4096)?, device.allocate(4096)?];
         let racer = Racer { key: self.new_key(), device: place, stream, buffers, may_fail: !is_default };
-        let mut racers = lock(&self.scene.racers);
+        let mut racers = self.scene.racers.lock();
         let old = match racers.len() {
             RACERS.. => Some(std::mem::replace(&mut racers[step.pick[1] % RACERS], racer)),
             _ => {
@@ -65,7 +65,7 @@ impl Worker<'_> {
     }
 
     fn drop_racer(&mut self, step: Step) -> Done {
-        let mut racers = lock(&self.scene.racers);
+        let mut racers = self.scene.racers.lock();
         let at = chosen(step.pick[1], racers.len())?;
         let old = racers.swap_remove(at);
         drop(racers);
@@ -81,7 +81,7 @@ impl Worker<'_> {
     }
 
     fn racer(&self, step: Step) -> Result<Racer, Stop> {
-        let racers = lock(&self.scene.racers);
+        let racers = self.scene.racers.lock();
         Ok(racers[chosen(step.pick[1], racers.len())?].clone())
     }
 
@@ -145,7 +145,7 @@ impl Worker<'_> {
                 return Err(Stop::Nothing);
             }
             let event = racer.stream.record()?;
-            let mut events = lock(&self.scene.racing_events);
+            let mut events = self.scene.racing_events.lock();
             let old = match events.len() {
                 EVENTS.. => Some(std::mem::replace(&mut events[step.pick[2] % EVENTS], event)),
                 _ => {
@@ -157,7 +157,7 @@ impl Worker<'_> {
             drop(old);
             return Ok(());
         }
-        let events = lock(&self.scene.racing_events);
+        let events = self.scene.racing_events.lock();
         let event = events[chosen(step.pick[2], events.len())?].clone();
         drop(events);
         if racer.may_fail {
@@ -192,7 +192,7 @@ impl Worker<'_> {
     }
 
     fn empty_bin(&mut self) -> Done {
-        let discarded = lock(&self.scene.bin).pop();
+        let discarded = self.scene.bin.lock().pop();
         match discarded {
             Some(Discarded::Read(read, expected)) => self.finished(read.wait(), &expected),
             other => {

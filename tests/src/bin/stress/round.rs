@@ -121,13 +121,13 @@ impl Worker<'_> {
 
 /// Finishes the reads that no thread has taken, and has the racing streams say what failed.
 fn end_shared(scene: &Scene, journal: &mut Journal) {
-    let discarded = std::mem::take(&mut *scene::lock(&scene.bin));
+    let discarded = std::mem::take(&mut *scene.bin.lock());
     for discarded in discarded {
         if let Discarded::Read(read, expected) = discarded {
             expected.compare(read.wait().as_deref(), scene).unwrap_or_else(found);
         }
     }
-    let racers = std::mem::take(&mut *scene::lock(&scene.racers));
+    let racers = std::mem::take(&mut *scene.racers.lock());
     for racer in racers {
         let (when, outcome) = Interval::of(|| racer.stream.synchronize());
         match outcome {

@@ -1,9 +1,9 @@
 //! The objects that the threads of a round share.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use device_registry::{Buffer, Device, DeviceError, Event, Pending, Stream};
+use parking_lot::Mutex;
 
 use crate::failure::is_gone;
 use crate::journal::StreamKey;
@@ -47,7 +47,7 @@ static FINDINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Remembers what is wrong. It may be called anywhere, also in a host call.
 pub(crate) fn found(wrong: impl fmt::Display) {
     const MOST: usize = 20;
-    let mut findings = lock(&FINDINGS);
+    let mut findings = FINDINGS.lock();
     match findings.len() {
         MOST => {}
         _ => findings.push(wrong.to_string()),
@@ -56,12 +56,7 @@ pub(crate) fn found(wrong: impl fmt::Display) {
 
 /// The findings since the last call.
 pub(crate) fn findings() -> Vec<String> {
-    std::mem::take(&mut lock(&FINDINGS))
-}
-
-/// A lock that no panic leaves half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    std::mem::take(&mut FINDINGS.lock())
 }
 
 impl Scene {
@@ -85,6 +80,6 @@ impl Scene {
 
     /// Drops what is shared. Returns what is to be finished.
     pub(crate) fn into_discarded(self) -> Vec<Discarded> {
-        self.bin.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.bin.into_inner()
     }
 }

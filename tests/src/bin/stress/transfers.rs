@@ -8,7 +8,7 @@ use fastrand::Rng;
 use crate::journal::Interval;
 use crate::model::{Expected, Last};
 use crate::plan::{Kind, Step};
-use crate::scene::{Discarded, found, lock};
+use crate::scene::{Discarded, found};
 use crate::worker::{Done, Stop, Worker, chosen};
 
 /// How many reads a thread has under way.
@@ -125,7 +125,7 @@ impl Worker<'_> {
         let read = lane.stream.read(&held.buffer, range)?;
         match step.value % 8 {
             0 => drop(read),
-            1 => lock(&self.scene.bin).push(Discarded::Read(read, expected)),
+            1 => self.scene.bin.lock().push(Discarded::Read(read, expected)),
             _ => self.reads.push((read, expected)),
         }
         if self.reads.len() > READS { self.finish_read(step) } else { Ok(()) }

@@ -8,7 +8,7 @@ use crate::failure::{Identity, is_gone};
 use crate::journal::{Cause, Failing, Interval, Reporter};
 use crate::model::{Held, Last, Mark};
 use crate::plan::Step;
-use crate::scene::{Discarded, found, lock};
+use crate::scene::{Discarded, found};
 use crate::worker::{Done, Stop, Worker, chosen};
 
 /// How many events a thread keeps.
@@ -50,11 +50,11 @@ impl Worker<'_> {
             return Err(Stop::Nothing);
         }
         if step.value.is_multiple_of(2) {
-            lock(&self.scene.marks).push(mark.clone());
+            self.scene.marks.lock().push(mark.clone());
         }
         if self.marks.len() >= MARKS {
             let old = self.marks.swap_remove(step.pick[1] % MARKS);
-            lock(&self.scene.bin).push(Discarded::Mark(old));
+            self.scene.bin.lock().push(Discarded::Mark(old));
         }
         self.marks.push(mark);
         Ok(())
@@ -65,7 +65,7 @@ impl Worker<'_> {
         if step.value.is_multiple_of(2) {
             return Ok(self.marks[chosen(step.pick[1], self.marks.len())?].clone());
         }
-        let marks = lock(&self.scene.marks);
+        let marks = self.scene.marks.lock();
         Ok(marks[chosen(step.pick[1], marks.len())?].clone())
     }
 

@@ -6,7 +6,7 @@ use crate::failure::Identity;
 use crate::journal::{Journal, StreamKey};
 use crate::model::{Expected, Held, Lane, Last, Mark};
 use crate::plan::{Kind, Step};
-use crate::scene::{Discarded, Scene, found, lock};
+use crate::scene::{Discarded, Scene, found};
 
 /// How many of each a thread has, so that they are used more than once.
 const LANES: usize = 6;
@@ -198,7 +198,7 @@ impl<'a> Worker<'a> {
         }
         self.journal.dropped(lane.key);
         match step.value % 3 {
-            0 => lock(&self.scene.bin).push(Discarded::Stream(lane.stream)),
+            0 => self.scene.bin.lock().push(Discarded::Stream(lane.stream)),
             1 => self.drop_in_call(Discarded::Stream(lane.stream), step)?,
             _ => drop(lane),
         }
@@ -234,7 +234,7 @@ impl<'a> Worker<'a> {
         let at = chosen(step.pick[1], self.buffers.len())?;
         let held = self.buffers.swap_remove(at);
         match step.value % 3 {
-            0 => lock(&self.scene.bin).push(Discarded::Buffer(held.buffer)),
+            0 => self.scene.bin.lock().push(Discarded::Buffer(held.buffer)),
             1 => self.drop_in_call(Discarded::Buffer(held.buffer), step)?,
             _ => drop(held),
         }
