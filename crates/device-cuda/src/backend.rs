@@ -4,11 +4,11 @@ use device_registry::backend::{Backend, BackendError, DeviceProperties, LoadFail
 
 use crate::device::Driver;
 use crate::error::CudaError;
-use crate::library::{Functions, OLDEST_DRIVER, describe};
+use crate::library::{Library, OLDEST_DRIVER, describe};
 use crate::properties;
 
 pub(crate) struct Cuda {
-    cuda: &'static Functions,
+    library: Library,
     /// The driver's, as a text.
     version: String,
 }
@@ -16,30 +16,25 @@ pub(crate) struct Cuda {
 impl Cuda {
     /// Opens the driver's library and starts the driver. Makes no context, and takes nothing on any device.
     pub(crate) fn load() -> Result<Self, LoadFailure> {
-        let cuda = Functions::load()?;
+        let library = Library::open()?;
         // Here and not when devices are counted: a driver that does not start, or has no device, is one more reason to be
         // unavailable, and a child of `fork` is kept from using a backend that was loaded before.
-        // SAFETY: it takes no pointers, and may be called any number of times.
-        unsafe { cuda.cuInit(0) }.map_err(start_failure)?;
-        Ok(Self { cuda, version: properties::version(cuda)? })
+        library.start().map_err(start_failure)?;
+        Ok(Self { library, version: properties::version(library)? })
     }
 }
 
 impl Backend for Cuda {
     fn device_count(&self) -> Result<usize, BackendError> {
-        let mut count = 0;
-        // SAFETY: the place is there.
-        unsafe { self.cuda.cuDeviceGetCount(&mut count) }?;
-        usize::try_from(count)
-            .map_err(|_| BackendError::other(format_args!("the driver counts {count} devices")))
+        self.library.device_count()
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        properties::properties(self.cuda, ordinal, &self.version)
+        properties::properties(self.library, ordinal, &self.version)
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(Driver::open(self.cuda, ordinal)?))
+        Ok(OpenedDevice::new(Driver::open(self.library, ordinal)?))
     }
 }
 

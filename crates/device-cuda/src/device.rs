@@ -1,7 +1,7 @@
 //! One open device.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use device_registry::backend::{
     AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, FillPattern, HostBuffer, Memory,
     MemoryInfo, Span, StreamDriver, StreamOptions,
 };
+use parking_lot::Mutex;
 
 use crate::context::Context;
-use crate::library::Functions;
-use crate::memory::{CudaMemory, CudaPinned, same_length};
+use crate::library::{DeviceRange, Library, PinnedMemory};
+use crate::memory::CudaMemory;
 use crate::native::CudaDevice;
 use crate::stream::Queue;
 
@@ -24,21 +25,16 @@ pub(crate) struct Driver {
     idle: Mutex<Vec<Queue>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is half changed under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Driver {
-    pub(crate) fn open(cuda: &'static Functions, ordinal: usize) -> Result<Self, BackendError> {
-        let native = Arc::new(CudaDevice::new(ordinal, Context::retain(cuda, ordinal)?));
+    pub(crate) fn open(library: Library, ordinal: usize) -> Result<Self, BackendError> {
+        let native = Arc::new(CudaDevice::new(ordinal, Context::retain(library, ordinal)?));
         Ok(Self { native: Mutex::new(Some(native)), idle: Mutex::default() })
     }
 
-    fn shared(&self) -> Result<Arc<Context>, BackendError> {
-        let native = lock(&self.native);
+    fn context(&self) -> Result<Context, BackendError> {
+        let native = self.native.lock();
         let native = native.as_ref().ok_or_else(|| BackendError::invalid("the device is closed"))?;
-        Ok(Arc::clone(native.shared_context()))
+        Ok(native.shared_context().clone())
     }
 
     /// Submits work to a stream of the device's own, and waits for it.
@@ -46,15 +42,15 @@ impl Driver {
     /// The driver's functions that block work in the null stream, which waits for the streams of other libraries in the
     /// process and holds them up, and which the streams of this crate take no notice of.
     fn perform(&self, work: impl FnOnce(&Queue) -> Result<(), BackendError>) -> Result<(), BackendError> {
-        let lent = lock(&self.idle).pop();
+        let lent = self.idle.lock().pop();
         let stream = match lent {
             Some(stream) => stream,
-            None => Queue::create(&self.shared()?, &StreamOptions::new())?,
+            None => Queue::create(&self.context()?, &StreamOptions::new())?,
         };
         // What was submitted before something was refused may still be at work on bytes that are only borrowed.
         let submitted = work(&stream);
         let finished = finish(&stream)?;
-        lock(&self.idle).push(stream);
+        self.idle.lock().push(stream);
         submitted.and(finished)
     }
 }
@@ -89,36 +85,34 @@ fn finish(stream: &Queue) -> Result<Result<(), BackendError>, BackendError> {
 
 impl DeviceDriver for Driver {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        lock(&self.native).clone().map(|native| native as _)
+        self.native.lock().clone().map(|native| native as _)
     }
 
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
-        let context = self.shared()?;
-        let current = context.enter()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: the context is current, and the places are there.
-        unsafe { current.cuda().cuMemGetInfo_v2(&mut free, &mut total) }?;
+        let (free, total) = self.context()?.primary.memory_info()?;
         Ok(MemoryInfo::unknown().with_total(total as u64).with_free(free as u64))
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        let memory = CudaMemory::allocate(&self.shared()?, options.len)?;
+        let memory = CudaMemory::allocate(&self.context()?.primary, options.len)?;
         // The reference does not promise that new memory holds nothing of others: of another library in the process
         // which had it before, if not of another process.
-        self.perform(|stream| stream.clear(memory.pointer(), options.len))?;
+        // SAFETY: `perform` waits for the work or declares the device lost, and `memory` is dropped after that.
+        let all = unsafe { DeviceRange::new(memory.memory(), 0, options.len) }?;
+        self.perform(|stream| stream.stream().fill(all, &[0]))?;
         Ok(Arc::new(memory))
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        same_length(source.len(), destination.len())?;
-        // SAFETY: `perform` waits, and the bytes, which are as many, are borrowed until it returns.
-        self.perform(|stream| unsafe { stream.write_from(destination, source.as_ptr()) })
+        let destination = DeviceRange::of(destination)?;
+        // SAFETY: `perform` waits for the work, and the bytes are borrowed until it returns.
+        self.perform(|stream| unsafe { stream.stream().copy_from_host(source, destination) })
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        same_length(destination.len(), source.len())?;
-        // SAFETY: `perform` waits, and the bytes, which are as many, are borrowed for writing until it returns.
-        self.perform(|stream| unsafe { stream.read_into(source, destination.as_mut_ptr()) })
+        let source = DeviceRange::of(source)?;
+        // SAFETY: `perform` waits for the work, and the bytes are borrowed for writing until it returns.
+        self.perform(|stream| unsafe { stream.stream().copy_to_host(source, destination) })
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
@@ -134,17 +128,17 @@ impl DeviceDriver for Driver {
     }
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        Ok(Box::new(Queue::create(&self.shared()?, options)?))
+        Ok(Box::new(Queue::create(&self.context()?, options)?))
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
-        Ok(CudaPinned::allocate(&self.shared()?, len)?.into_host_buffer())
+        Ok(PinnedMemory::allocate(&self.context()?.primary, len)?.into_host_buffer())
     }
 
     /// The context is released when the last thing in it has been dropped, such as pinned memory that a program holds.
     fn close(&self) -> Result<(), BackendError> {
-        lock(&self.idle).clear();
-        lock(&self.native).take();
+        self.idle.lock().clear();
+        self.native.lock().take();
         Ok(())
     }
 }

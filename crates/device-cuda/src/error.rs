@@ -8,12 +8,12 @@ use device_registry::backend::BackendError;
 use crate::library::describe;
 
 pub(crate) const SUCCESS: u32 = 0;
-pub(crate) const OUT_OF_MEMORY: u32 = 2;
+const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const DEINITIALIZED: u32 = 4;
 pub(crate) const DEVICE_UNAVAILABLE: u32 = 46;
-pub(crate) const NOT_READY: u32 = 600;
-/// What a question is refused with while a stream is captured, this one or, in the global mode, any in the process.
-pub(crate) const CAPTURE: std::ops::RangeInclusive<u32> = 900..=908;
+const NOT_READY: u32 = 600;
+/// The driver refuses a query with these while a stream is captured: this one or, in the global mode, any in the process.
+const CAPTURE: std::ops::RangeInclusive<u32> = 900..=908;
 const CONTEXT_IS_DESTROYED: u32 = 709;
 
 /// Codes after which the process gets nothing more out of the device.
@@ -60,6 +60,27 @@ const UNSUPPORTED: [u32; 2] = [801, 217];
 pub(crate) struct CudaError {
     pub(crate) call: &'static str,
     pub(crate) code: u32,
+}
+
+impl CudaError {
+    /// Whether the device is lost.
+    pub(crate) fn is_loss(self) -> bool {
+        is_loss(self.code)
+    }
+
+    pub(crate) fn is_out_of_memory(self) -> bool {
+        self.code == OUT_OF_MEMORY
+    }
+
+    /// Whether it is the answer that work is not done yet.
+    pub(crate) fn is_not_ready(self) -> bool {
+        self.code == NOT_READY
+    }
+
+    /// Whether a capture of a stream is the reason.
+    pub(crate) fn is_of_capture(self) -> bool {
+        CAPTURE.contains(&self.code)
+    }
 }
 
 impl fmt::Display for CudaError {

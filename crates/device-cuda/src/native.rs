@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUcontext, CUstream};
 use device_registry::backend::BackendError;
 
 use crate::context::Context;
-use crate::stream::Handle;
+use crate::library::Stream;
 
 /// A device `cuda:…` that is open: what a program gets from
 /// [`Device::with_driver`](device_registry::Device::with_driver), and a kernel from
@@ -21,15 +21,15 @@ use crate::stream::Handle;
 /// ```
 pub struct CudaDevice {
     ordinal: usize,
-    context: Arc<Context>,
+    context: Context,
 }
 
 impl CudaDevice {
     pub(crate) fn new(ordinal: usize, context: Context) -> Self {
-        Self { ordinal, context: Arc::new(context) }
+        Self { ordinal, context }
     }
 
-    pub(crate) fn shared_context(&self) -> &Arc<Context> {
+    pub(crate) fn shared_context(&self) -> &Context {
         &self.context
     }
 
@@ -43,7 +43,7 @@ impl CudaDevice {
     /// libraries above it use as well.
     #[must_use]
     pub fn context(&self) -> CUcontext {
-        self.context.handle()
+        self.context.primary.handle()
     }
 
     /// Makes the context current to this thread and leaves it so, as functions of the driver want it that a kernel
@@ -53,7 +53,7 @@ impl CudaDevice {
     ///
     /// If the device is lost.
     pub fn make_current(&self) -> Result<(), BackendError> {
-        self.context.make_current()
+        Ok(self.context.primary.make_current()?)
     }
 }
 
@@ -66,20 +66,20 @@ impl CudaDevice {
 /// fn is_driver<D: device_registry::backend::StreamDriver>() {}
 /// is_driver::<device_cuda::CudaStream>();
 /// ```
-pub struct CudaStream(Arc<Handle>);
+pub struct CudaStream(Arc<Stream>);
 
 impl CudaStream {
-    pub(crate) fn new(handle: Arc<Handle>) -> Self {
-        Self(handle)
+    pub(crate) fn new(stream: Arc<Stream>) -> Self {
+        Self(stream)
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
+    pub(crate) fn shared_stream(&self) -> &Arc<Stream> {
         &self.0
     }
 
     /// The driver's handle. Work that a kernel submits to it is in the stream's order.
     #[must_use]
     pub fn stream(&self) -> CUstream {
-        self.0.stream()
+        self.0.handle()
     }
 }

@@ -5,17 +5,15 @@
 //! then, for as long as there are open reads.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use cudarc::driver::sys::CUstreamCaptureMode;
 use device_registry::backend::{BackendError, BackendErrorKind, Completion, HostBuffer};
+use parking_lot::Mutex;
 
 use crate::error::{CudaError, DEINITIALIZED};
-use crate::library::Functions;
-use crate::stream::Handle;
+use crate::library::{HostFunction, Library, Stream};
 
 /// How long after a failure a read is told of it, if nobody else finds out before.
 const TICK: Duration = Duration::from_millis(20);
@@ -23,10 +21,6 @@ const TICK: Duration = Duration::from_millis(20);
 /// How many times in a row a stream may answer with an error that is no loss, before its reads are told of it. Others in
 /// the process can have such a one returned, which says nothing of the reads: while somebody captures a stream, say.
 const PATIENCE: u32 = 100;
-
-/// What [`cuThreadExchangeStreamCaptureMode`](Functions::cuThreadExchangeStreamCaptureMode) has to be told for a thread
-/// whose calls neither fail because of captures on other threads nor spoil them.
-const CAPTURE_MODE_RELAXED: u32 = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
 
 /// The open reads of a context.
 ///
@@ -45,17 +39,12 @@ struct Open {
 
 /// A stream with open reads, or one that had some at the last tick.
 struct Watched {
-    handle: Arc<Handle>,
+    stream: Arc<Stream>,
     completions: BTreeMap<u64, Completion>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is half changed under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What a host function gets: the bytes that are read into, until they are.
-pub(crate) struct Reading {
+pub(crate) struct PendingRead {
     entry: Entry,
     destination: HostBuffer,
 }
@@ -75,25 +64,25 @@ impl Entry {
     }
 
     fn take(&self) -> Option<Completion> {
-        lock(&self.reads.0).streams.get_mut(&self.stream)?.completions.remove(&self.number)
+        self.reads.0.lock().streams.get_mut(&self.stream)?.completions.remove(&self.number)
     }
 }
 
-impl Reading {
+impl PendingRead {
     /// Opens a read, of which somebody is told from now on whatever becomes of it.
     pub(crate) fn open(
-        handle: &Arc<Handle>,
+        reads: &Arc<Reads>,
+        stream: &Arc<Stream>,
         destination: HostBuffer,
         completion: Completion,
     ) -> Result<Self, BackendError> {
-        let reads = Arc::clone(handle.context().reads());
-        let mut open = lock(&reads.0);
+        let mut open = reads.0.lock();
         if !open.has_thread {
-            let (reads, cuda) = (Arc::clone(&reads), handle.context().cuda());
+            let (reads, library) = (Arc::clone(reads), stream.context().library());
             thread::Builder::new()
                 .name("cuda reads".to_owned())
                 .spawn(move || {
-                    relax(cuda);
+                    relax(library);
                     reads.watch();
                 })
                 .map_err(|error| {
@@ -102,13 +91,13 @@ impl Reading {
             open.has_thread = true;
         }
         open.last += 1;
-        let (stream, number) = (handle.address(), open.last);
-        let watched = open.streams.entry(stream);
+        let (address, number) = (stream.address(), open.last);
+        let watched = open.streams.entry(address);
         let watched =
-            watched.or_insert_with(|| Watched { handle: Arc::clone(handle), completions: BTreeMap::new() });
+            watched.or_insert_with(|| Watched { stream: Arc::clone(stream), completions: BTreeMap::new() });
         watched.completions.insert(number, completion);
         drop(open);
-        Ok(Self { entry: Entry { reads, stream, number }, destination })
+        Ok(Self { entry: Entry { reads: Arc::clone(reads), stream: address, number }, destination })
     }
 
     pub(crate) fn entry(&self) -> Entry {
@@ -116,8 +105,8 @@ impl Reading {
     }
 
     /// Where the bytes go. They stay where they are when this is moved.
-    pub(crate) fn start(&mut self) -> *mut u8 {
-        self.destination.as_mut_ptr()
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.destination
     }
 
     /// Gives up a read that was refused, and whose caller is told.
@@ -132,29 +121,22 @@ impl Reading {
     }
 }
 
-/// What the driver calls, on a thread of its own, when a read is done; not if the context has failed.
-///
-/// # Safety
-///
-/// `reading` is a box of a [`Reading`], of which nobody else knows any more.
-pub(crate) unsafe extern "C" fn finish_read(reading: *mut c_void) {
-    // SAFETY: the caller's.
-    let Reading { entry, destination } = *unsafe { Box::from_raw(reading.cast::<Reading>()) };
-    match entry.take() {
-        // It calls nothing of CUDA, which is not allowed here: the core frees later what is to be freed. It does not unwind.
-        Some(completion) => {
-            completion.finish(Ok(destination));
+impl HostFunction for PendingRead {
+    /// The driver calls this when the bytes are there, but not after the context has failed.
+    fn run(self) {
+        let Self { entry, destination } = self;
+        match entry.take() {
+            // It calls nothing of CUDA: the core frees later what is to be freed. It does not unwind.
+            Some(completion) => completion.finish(Ok(destination)),
+            // The read has returned an error already. Freeing the bytes may call CUDA.
+            None => std::mem::forget(destination),
         }
-        // It was told of an error already. To free the bytes may call CUDA.
-        None => std::mem::forget(destination),
     }
 }
 
 /// Has this thread neither spoil captures on others nor fail because of them.
-fn relax(cuda: &Functions) {
-    let mut mode = CAPTURE_MODE_RELAXED;
-    // SAFETY: the place is there, with a mode in it.
-    match unsafe { cuda.cuThreadExchangeStreamCaptureMode(&mut mode) } {
+fn relax(library: Library) {
+    match library.relax_capture_mode() {
         Ok(()) | Err(CudaError { code: DEINITIALIZED, .. }) => {}
         Err(error) => log::warn!("captures of streams may fail while reads are open: {error}"),
     }
@@ -168,11 +150,11 @@ impl Reads {
         loop {
             thread::sleep(TICK);
             let Some(streams) = self.watched() else { return };
-            refusals.retain(|stream, _| streams.contains_key(stream));
-            for (&stream, handle) in &streams {
-                let error = match handle.ask() {
-                    Ok(()) => {
-                        refusals.remove(&stream);
+            refusals.retain(|address, _| streams.contains_key(address));
+            for (&address, stream) in &streams {
+                let error = match stream.is_done() {
+                    Ok(_) => {
+                        refusals.remove(&address);
                         continue;
                     }
                     // The process ends, and the driver with it. Who waits for a read ends too, and is told nothing.
@@ -181,28 +163,28 @@ impl Reads {
                 };
                 if error.kind() == BackendErrorKind::Lost {
                     // The context is, and so are the other streams.
-                    streams.keys().for_each(|&stream| self.answer(stream, &error));
+                    streams.keys().for_each(|&address| self.answer(address, &error));
                     break;
                 }
-                let refused = refusals.entry(stream).or_insert(0);
+                let refused = refusals.entry(address).or_insert(0);
                 *refused += 1;
                 if *refused == PATIENCE {
-                    refusals.remove(&stream);
-                    self.answer(stream, &error);
+                    refusals.remove(&address);
+                    self.answer(address, &error);
                 }
             }
         }
     }
 
     /// The streams with open reads; none if there are no such, and then this thread is not there any more for others.
-    fn watched(&self) -> Option<BTreeMap<usize, Arc<Handle>>> {
-        let mut open = lock(&self.0);
+    fn watched(&self) -> Option<BTreeMap<usize, Arc<Stream>>> {
+        let mut open = self.0.lock();
         let streams = std::mem::take(&mut open.streams);
         let (busy, idle): (BTreeMap<_, _>, BTreeMap<_, _>) =
             streams.into_iter().partition(|(_, watched)| !watched.completions.is_empty());
         open.streams = busy;
         let busy: BTreeMap<_, _> =
-            open.streams.iter().map(|(&stream, watched)| (stream, Arc::clone(&watched.handle))).collect();
+            open.streams.iter().map(|(&stream, watched)| (stream, Arc::clone(&watched.stream))).collect();
         open.has_thread = !busy.is_empty();
         drop(open);
         // Streams may be destroyed by this, and the context released.
@@ -212,7 +194,7 @@ impl Reads {
 
     /// Tells all who wait for reads in a stream of an error. The bytes are the host function's, if it is ever called.
     fn answer(&self, stream: usize, error: &BackendError) {
-        let mut open = lock(&self.0);
+        let mut open = self.0.lock();
         let completions =
             open.streams.get_mut(&stream).map(|watched| std::mem::take(&mut watched.completions));
         drop(open);

@@ -122,7 +122,7 @@ fn a_device_that_another_process_has_for_itself_is_unavailable() {
     let kind = error.backend_error().map(|error| error.kind());
     assert_eq!(kind, Some(BackendErrorKind::Unavailable), "{error}");
     for part in
-        ["another process has the device", "CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "nvidia-smi -c DEFAULT"]
+        ["another process has exclusive use", "CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "nvidia-smi -c DEFAULT"]
     {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }

@@ -8,8 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use device_conformance::process::{self, threads};
-use device_cuda::cudarc::driver::sys::cuLaunchHostFunc;
+use device_cuda::cudarc::driver::sys::{
+    CUstream, CUstreamCaptureMode, cuLaunchHostFunc, cuStreamBeginCapture_v2, cuStreamEndCapture,
+};
 use device_cuda::{CudaDevice, CudaStream, check};
+use device_registry::backend::BackendError;
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Pending, Stream, device};
 
 mod child;
@@ -138,6 +141,49 @@ fn captures_of_others_are_left_alone() {
     thread::sleep(SOME_TICKS);
     go_on();
     assert_eq!(*read.wait().unwrap(), [7; 16]);
+}
+
+/// Calls the driver with the native stream.
+fn with_native(
+    stream: &Stream,
+    call: impl FnOnce(CUstream) -> Result<(), BackendError> + Send + 'static,
+) -> Result<(), DeviceError> {
+    stream.launch(&[], |launch| {
+        launch.driver_as::<CudaDevice>()?.make_current()?;
+        call(launch.stream_as::<CudaStream>()?.stream())
+    })
+}
+
+/// The driver's queries would end the capture. The simulated driver takes them for misuse.
+#[test]
+fn a_captured_stream_and_its_events_are_not_queried() {
+    const TEST: &str = "a_captured_stream_and_its_events_are_not_queried";
+    if !process::is_child() {
+        return child::passes(TEST, Some(&child::simulated()), &[]);
+    }
+    let (device, buffer, stream) = held();
+    let event = stream.record().unwrap();
+    let read = read(device, &buffer, &stream).unwrap();
+    let begun = with_native(&stream, |stream| {
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the driver gave the stream, and its context is current.
+        check("cuStreamBeginCapture", unsafe { cuStreamBeginCapture_v2(stream, mode) })
+    });
+    begun.unwrap();
+    go_on();
+    // The thread that watches reads queries the stream meanwhile.
+    thread::sleep(SOME_TICKS);
+    assert_eq!([stream.query().unwrap(), event.query().unwrap()], [false; 2], "it was queried");
+    let ended = with_native(&stream, |stream| {
+        let mut graph = ptr::null_mut();
+        // SAFETY: the driver gave the stream, its context is current, and `graph` is a place for one pointer.
+        check("cuStreamEndCapture", unsafe { cuStreamEndCapture(stream, &mut graph) })
+    });
+    ended.unwrap();
+    assert_eq!(*read.wait().unwrap(), [7; 16]);
+    event.synchronize().unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!([stream.query().unwrap(), event.query().unwrap()], [true; 2]);
 }
 
 #[test]

@@ -160,6 +160,15 @@ const MISUSES: &[Misuse] = &[
     ("over itself", "over itself", |parts| unsafe {
         ok(cuMemcpyDtoDAsync_v2(parts.memory, parts.memory + 4, 8, parts.stream));
     }),
+    ("query a captured stream", "it ends the capture of the stream", |parts| unsafe {
+        ok(cuStreamBeginCapture_v2(parts.stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED));
+        let _ = cuStreamQuery(parts.stream);
+    }),
+    ("query an event of a captured stream", "it ends the capture of the stream", |parts| unsafe {
+        ok(cuEventRecord(parts.event, parts.stream));
+        ok(cuStreamBeginCapture_v2(parts.stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED));
+        let _ = cuEventQuery(parts.event);
+    }),
     ("destroy an event twice", "was destroyed before", |parts| unsafe {
         ok(cuEventDestroy_v2(parts.event));
         ok(cuEventDestroy_v2(parts.event));
@@ -194,6 +203,11 @@ unsafe fn use_well(parts: &Parts) {
         ok(cuEventSynchronize(parts.timed));
         assert_eq!(parts.pinned.cast::<[u8; 5]>().read(), [1, 2, 3, 4, 1]);
         elapsed(parts.timed, parts.timed);
+        let is_capturing = || out(|place| cuStreamIsCapturing(parts.stream, place));
+        assert_eq!(is_capturing(), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
+        ok(cuStreamBeginCapture_v2(parts.stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED));
+        assert_eq!(is_capturing(), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        out(|place| cuStreamEndCapture(parts.stream, place));
         ok(cuMemFree_v2(parts.memory));
         ok(cuMemFreeHost(parts.pinned));
         ok(cuStreamDestroy_v2(parts.stream));

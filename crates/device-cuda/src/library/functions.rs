@@ -1,62 +1,52 @@
-//! The driver's library, and all of its functions that are called here.
+//! The raw table of the driver's functions, looked up by name.
 //!
-//! `cudarc` opens it, and has a function for each of the driver's. They are not used for two reasons. A symbol that an
-//! older driver lacks is a panic at the first call, where it should be a reason why the backend is unavailable. And the
-//! results are a Rust enum of the codes that one version of CUDA knows, so that a newer driver with a newer code is
-//! undefined behaviour. Here each symbol is looked up before anything is called, and results are numbers.
+//! `cudarc` has a function for each of these as well. This crate does not call them, for two reasons. A symbol that an
+//! older driver lacks is a panic at the first call, where it should be a reason why the backend is unavailable. And
+//! their results are a Rust enum of the codes that one version of CUDA knows, so that a newer driver with a newer code
+//! is undefined behaviour. Here each symbol is looked up before the first call, and results are numbers.
 
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
-use std::ptr;
-use std::sync::OnceLock;
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUresult, CUstream, CUuuid,
 };
-use device_registry::backend::LoadFailure;
 
 use crate::error::{CudaError, SUCCESS};
 
-/// The oldest driver that has all of [`Functions`]. `cuDeviceGetUuid_v2` is the youngest of them.
-pub(crate) const OLDEST_DRIVER: &str = "470 (CUDA 11.4)";
-
-/// Names under which `cudarc` looks for the library; it tries some more spellings of them, with versions.
-pub(crate) const LIBRARY_NAMES: &str =
-    if cfg!(windows) { "nvcuda.dll, cuda.dll" } else { "libcuda.so.1, libcuda.so" };
-
-/// A table of functions: their pointers, and a method for each that turns its result into an error with its name.
+/// A table of function pointers, with a method for each. The method makes an error of a result, with the function's name.
 macro_rules! functions {
     (
         $(fn $name:ident($($argument:ident: $type:ty),*);)*
-        // What `cudarc` has not in all of its versions, or not with numbers for what it returns.
+        // Functions that not all versions of `cudarc` have, or that write an enum where this table has a number.
         unchecked: $(fn $other:ident($($other_argument:ident: $other_type:ty),*);)*
     ) => {
         #[allow(non_snake_case, reason = "the names are the driver's")]
-        pub(crate) struct Functions {
+        pub(super) struct Functions {
             $($name: unsafe extern "C" fn($($type),*) -> u32,)*
             $($other: unsafe extern "C" fn($($other_type),*) -> u32,)*
         }
 
-        // That the arguments are the driver's: it does not compile else. All that differs is the result, which is a
-        // number here and an enum of the same size there.
+        // Arguments that differ from the driver's do not compile. Only the result differs: it is a number here and an enum
+        // of the same size there.
         $(const _: unsafe fn($($type),*) -> CUresult = sys::$name;)*
 
         #[allow(non_snake_case, reason = "the names are the driver's")]
-        #[allow(clippy::too_many_arguments, reason = "as the driver has them")]
+        #[allow(clippy::too_many_arguments, reason = "the arguments are the driver's")]
         impl Functions {
-            /// Looks for all of them in the library, which is there; the name of the first that is not.
-            fn look_up() -> Result<Self, &'static str> {
-                // SAFETY: the library is opened once and never closed. To open it runs its initialisers, which a program
-                // that asks for the backend `cuda` wants.
+            /// Looks all functions up in the library, which can be opened. The error is the name of the first that is missing.
+            pub(super) fn look_up() -> Result<Self, &'static str> {
+                // SAFETY: opening the library runs its initialisers, which are the NVIDIA driver's own and make no demands
+                // of the program. The library is never closed.
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($name: {
-                        // SAFETY: the type is that of the driver's function, as is checked above.
+                        // SAFETY: the constants above compare this type with that of the driver's function.
                         *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }
                             .map_err(|_| stringify!($name))?
                     },)*
                     $($other: {
-                        // SAFETY: the type is that of the driver's function in the reference.
+                        // SAFETY: the CUDA driver API reference gives the function this type.
                         *unsafe { library.get(concat!(stringify!($other), "\0").as_bytes()) }
                             .map_err(|_| stringify!($other))?
                     },)*
@@ -66,18 +56,18 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// That of the driver's function.
-                pub(crate) unsafe fn $name(&self $(, $argument: $type)*) -> Result<(), CudaError> {
-                    // SAFETY: the caller's.
+                /// The arguments are what the CUDA driver API reference asks for.
+                pub(super) unsafe fn $name(&self $(, $argument: $type)*) -> Result<(), CudaError> {
+                    // SAFETY: the caller passes arguments that the reference allows, and the pointer is of this function.
                     outcome(stringify!($name), unsafe { (self.$name)($($argument),*) })
                 }
             )*
             $(
                 /// # Safety
                 ///
-                /// That of the driver's function.
-                pub(crate) unsafe fn $other(&self $(, $other_argument: $other_type)*) -> Result<(), CudaError> {
-                    // SAFETY: the caller's.
+                /// The arguments are what the CUDA driver API reference asks for.
+                pub(super) unsafe fn $other(&self $(, $other_argument: $other_type)*) -> Result<(), CudaError> {
+                    // SAFETY: the caller passes arguments that the reference allows, and the pointer is of this function.
                     outcome(stringify!($other), unsafe { (self.$other)($($other_argument),*) })
                 }
             )*
@@ -132,10 +122,12 @@ functions! {
     fn cuEventQuery(event: CUevent);
     fn cuEventSynchronize(event: CUevent);
     unchecked:
-    // The first version of it, which every driver has; those of CUDA 12.8 and later have a second as well.
+    // The first version, which every driver has. Drivers of CUDA 12.8 and later have a second one as well.
     fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
-    // CUDA 10.1. The mode that was there is written over the one that is given.
+    // CUDA 10.1. The driver writes the thread's former mode over the new one.
     fn cuThreadExchangeStreamCaptureMode(mode: *mut u32);
+    // CUDA 10.0. The status is an enum there.
+    fn cuStreamIsCapturing(stream: CUstream, status: *mut u32);
     fn cuGetErrorName(error: u32, text: *mut *const c_char);
     fn cuGetErrorString(error: u32, text: *mut *const c_char);
 }
@@ -144,49 +136,5 @@ fn outcome(call: &'static str, code: u32) -> Result<(), CudaError> {
     match code {
         SUCCESS => Ok(()),
         code => Err(CudaError { call, code }),
-    }
-}
-
-static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
-
-impl Functions {
-    /// Opens the library, if that has not been done, and looks for all functions. Calls none.
-    pub(crate) fn load() -> Result<&'static Self, LoadFailure> {
-        if let Some(functions) = FUNCTIONS.get() {
-            return Ok(functions);
-        }
-        // SAFETY: it opens the library and closes it, with the initialisers that `look_up` speaks of.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(LoadFailure::unavailable(format_args!(
-                "no NVIDIA driver: none of its libraries could be opened (tried {LIBRARY_NAMES} and other spellings); \
-                 install the NVIDIA driver, {OLDEST_DRIVER} or newer (the CUDA toolkit is not needed)"
-            )));
-        }
-        let functions = Self::look_up().map_err(|missing| {
-            LoadFailure::unavailable(format_args!(
-                "the NVIDIA driver is too old: its library has no `{missing}`; install {OLDEST_DRIVER} or newer"
-            ))
-        })?;
-        Ok(FUNCTIONS.get_or_init(|| functions))
-    }
-
-    /// What the driver calls a code, and says of it.
-    fn describe(&self, code: u32) -> Option<(String, String)> {
-        let text = |get: unsafe fn(&Self, u32, *mut *const c_char) -> Result<(), CudaError>| {
-            let mut text = ptr::null();
-            // SAFETY: it takes any number, and a place for a pointer.
-            let found = unsafe { get(self, code, &mut text) }.is_ok() && !text.is_null();
-            // SAFETY: the driver returns a text of its own, which ends with a zero and stays as it is.
-            found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-        };
-        Some((text(Self::cuGetErrorName)?, text(Self::cuGetErrorString)?))
-    }
-}
-
-/// A code as errors show it: `CUDA_ERROR_OUT_OF_MEMORY (2): out of memory`.
-pub(crate) fn describe(code: u32) -> String {
-    match FUNCTIONS.get().and_then(|functions| functions.describe(code)) {
-        Some((name, text)) => format!("{name} ({code}): {text}"),
-        None => format!("error {code}, which this driver has no name for"),
     }
 }

@@ -31,8 +31,8 @@ use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 use std::slice;
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUjit_option, CUmodule,
-    CUresult, CUstream, CUstreamCaptureMode, CUuuid,
+    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUgraph, CUhostFn, CUjit_option,
+    CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, CUuuid,
 };
 
 use crate::memory::Place;
@@ -335,9 +335,34 @@ driver! {
         stream::exchange_capture_mode(mode)
     }
 
+    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) {
+        if mode != CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED {
+            misuse(format_args!("a capture in the mode {mode:?}, which is not simulated"));
+        }
+        Stream::of(stream)?.set_captured(true);
+        Ok(())
+    }
+
+    fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) {
+        Stream::of(stream)?.set_captured(false);
+        put(graph, std::ptr::null_mut());
+        Ok(())
+    }
+
+    fn cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus) {
+        let is_captured = Stream::of(stream)?.is_captured();
+        put(status, if is_captured {
+            CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
+        } else {
+            CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE
+        });
+        Ok(())
+    }
+
     fn cuStreamQuery(stream: CUstream) {
         stream::leave_captures_alone();
         let stream = Stream::of(stream)?;
+        stream.expect_no_capture();
         let done = stream.is_done();
         if done && orders::is_set("SIMULATED_CUDA_IDLE") {
             misuse("a stream with nothing in it is asked");
@@ -388,13 +413,14 @@ driver! {
         if event.device() != stream.device() {
             misuse("an event is recorded in a stream of another context");
         }
-        stream.submit(Work::Record(event.record()));
+        stream.submit(Work::Record(event.record(&stream)));
         Ok(())
     }
 
     fn cuEventQuery(event: CUevent) {
         state::current()?;
         let event = Event::of(event);
+        event.expect_no_capture();
         let done = event.recorded().is_none_or(|record| record.is_done());
         // An error of earlier work is returned here too.
         state::alive(event.device())?;

@@ -2,10 +2,11 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use cudarc::driver::sys::CUdeviceptr;
+use parking_lot::RwLock;
 
 use crate::state::{MEMORY, State, misuse, state};
 
@@ -45,7 +46,7 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     fn len(&self) -> usize {
-        self.bytes.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.bytes.read().len()
     }
 }
 
@@ -162,12 +163,12 @@ impl Place {
     }
 
     pub(crate) fn read(&self) -> Vec<u8> {
-        let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.bytes.read();
         bytes[self.start..self.start + self.len].to_vec()
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut [u8])) {
-        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.write();
         change(&mut bytes[self.start..self.start + self.len]);
     }
 }

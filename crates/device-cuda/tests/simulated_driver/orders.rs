@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 /// What becomes of a call.
 #[derive(Clone, Copy)]
@@ -38,7 +40,7 @@ fn ordered(variable: &str, order: impl Fn(u32) -> Order) -> Option<Ordered> {
 pub(crate) fn next(function: &str) -> Option<Order> {
     static CALLS: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
     let ordered = ORDERED.iter().find(|ordered| ordered.function == function)?;
-    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut calls = CALLS.lock();
     let call = calls.get_or_insert_default().entry(function.to_owned()).or_default();
     *call += 1;
     ordered.calls.contains(call).then_some(ordered.order)

@@ -6,9 +6,10 @@ use std::fmt::Display;
 use std::process::abort;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use cudarc::driver::sys::{CUcontext, CUdeviceptr};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::memory::{Allocation, Pinned};
 use crate::stream::{Event, Stream};
@@ -58,7 +59,7 @@ thread_local! {
 }
 
 pub(crate) fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 /// What the reference forbids, or leaves undefined: it is said, and the process ends.

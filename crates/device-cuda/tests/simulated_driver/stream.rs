@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream, CUstreamCaptureMode};
+use parking_lot::{Condvar, Mutex};
 
 use crate::memory::{Place, Uses};
 use crate::orders::is_set;
@@ -52,6 +53,8 @@ pub(crate) struct Stream {
     priority: i32,
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Whether the program captures the stream. The graph itself is not simulated.
+    captured: AtomicBool,
 }
 
 #[derive(Default)]
@@ -105,13 +108,15 @@ static FAULT: LazyLock<Option<(u32, AtomicU64)>> = LazyLock::new(|| {
     Some((code.parse().expect("a code"), AtomicU64::new(nth.parse().expect("a number"))))
 });
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Stream {
     pub(crate) fn create(device: usize, priority: i32) -> CUstream {
-        let stream = Arc::new(Self { device, priority, queue: Mutex::default(), changed: Condvar::new() });
+        let stream = Arc::new(Self {
+            device,
+            priority,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            captured: AtomicBool::new(false),
+        });
         let works = Arc::clone(&stream);
         thread::Builder::new()
             .name("simulated".to_owned())
@@ -139,7 +144,7 @@ impl Stream {
     pub(crate) fn destroy(handle: CUstream) -> Answer {
         let stream = Self::of(handle)?;
         state().streams.remove(&handle.addr());
-        lock(&stream.queue).destroyed = true;
+        stream.queue.lock().destroyed = true;
         stream.changed.notify_all();
         Ok(())
     }
@@ -152,8 +157,28 @@ impl Stream {
         self.priority
     }
 
+    pub(crate) fn is_captured(&self) -> bool {
+        self.captured.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_captured(&self, captured: bool) {
+        if self.captured.swap(captured, Ordering::SeqCst) == captured {
+            misuse("a capture begins or ends twice");
+        }
+    }
+
+    /// For queries, which end the capture of the stream.
+    pub(crate) fn expect_no_capture(&self) {
+        if self.is_captured() {
+            misuse("it ends the capture of the stream");
+        }
+    }
+
     pub(crate) fn submit(&self, work: Work) {
-        let mut queue = lock(&self.queue);
+        if self.is_captured() {
+            misuse("work for a graph is not simulated");
+        }
+        let mut queue = self.queue.lock();
         queue.work.push_back(work);
         queue.submitted += 1;
         drop(queue);
@@ -161,34 +186,34 @@ impl Stream {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         queue.finished == queue.submitted
     }
 
     pub(crate) fn synchronize(&self) -> Answer {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let all = queue.submitted;
         while queue.finished < all {
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut queue);
         }
         drop(queue);
         alive(self.device)
     }
 
     fn work(&self) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         loop {
             match queue.work.pop_front() {
                 Some(work) => {
                     drop(queue);
                     // What it uses is let go in it, and before anybody can know that it is done.
                     self.execute(work);
-                    queue = lock(&self.queue);
+                    queue = self.queue.lock();
                     queue.finished += 1;
                     self.changed.notify_all();
                 }
                 None if queue.destroyed => return,
-                None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(&mut queue),
             }
         }
     }
@@ -241,7 +266,7 @@ impl Stream {
                 _ => bytes.chunks_exact_mut(pattern.len()).for_each(|to| to.copy_from_slice(&pattern)),
             }),
             Work::Host { function, data } => {
-                let _turn = lock(&HOST_FUNCTIONS);
+                let _turn = HOST_FUNCTIONS.lock();
                 IN_HOST_FUNCTION.set(true);
                 // SAFETY: who submitted it said that it can be called with this, once.
                 unsafe { function(ptr::with_exposed_provenance_mut(data)) };
@@ -272,18 +297,18 @@ pub(crate) struct Record {
 
 impl Record {
     fn reach(&self) {
-        *lock(&self.reached) = Some(Instant::now());
+        *self.reached.lock() = Some(Instant::now());
         self.changed.notify_all();
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        lock(&self.reached).is_some()
+        self.reached.lock().is_some()
     }
 
     pub(crate) fn wait(&self) {
-        let mut reached = lock(&self.reached);
+        let mut reached = self.reached.lock();
         while reached.is_none() {
-            reached = self.changed.wait(reached).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut reached);
         }
     }
 }
@@ -292,13 +317,18 @@ pub(crate) struct Event {
     device: usize,
     timed: bool,
     recorded: Mutex<Option<Arc<Record>>>,
+    /// The stream that recorded it last.
+    stream: Mutex<Weak<Stream>>,
 }
 
 impl Event {
     pub(crate) fn create(device: usize, timed: bool) -> CUevent {
         let mut state = state();
         let handle = state.new_handle();
-        state.events.insert(handle, Arc::new(Self { device, timed, recorded: Mutex::default() }));
+        state.events.insert(
+            handle,
+            Arc::new(Self { device, timed, recorded: Mutex::default(), stream: Mutex::default() }),
+        );
         ptr::without_provenance_mut(handle)
     }
 
@@ -319,14 +349,23 @@ impl Event {
         self.device
     }
 
+    /// For queries, which end the capture of the stream that has recorded the event.
+    pub(crate) fn expect_no_capture(&self) {
+        let stream = self.stream.lock().upgrade();
+        if let Some(stream) = stream {
+            stream.expect_no_capture();
+        }
+    }
+
     pub(crate) fn recorded(&self) -> Option<Arc<Record>> {
-        lock(&self.recorded).clone()
+        self.recorded.lock().clone()
     }
 
     /// What it is from now on.
-    pub(crate) fn record(&self) -> Arc<Record> {
+    pub(crate) fn record(&self, stream: &Arc<Stream>) -> Arc<Record> {
+        *self.stream.lock() = Arc::downgrade(stream);
         let record = Arc::new(Record::default());
-        *lock(&self.recorded) = Some(Arc::clone(&record));
+        *self.recorded.lock() = Some(Arc::clone(&record));
         record
     }
 
@@ -338,7 +377,7 @@ impl Event {
             }
             let record =
                 event.recorded().unwrap_or_else(|| misuse("the time of an event that was not recorded"));
-            let time = *lock(&record.reached);
+            let time = *record.reached.lock();
             time.unwrap_or_else(|| misuse("the time of an event that is not done"))
         });
         if start.device != end.device {
