@@ -1,35 +1,36 @@
 //! The backend: which devices there are, and how one is opened.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use cl3::device::{CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
 use cl3::types::{cl_device_id, cl_device_type, cl_platform_id};
 use device_registry::backend::{Backend, BackendError, DeviceProperties, OpenedDevice};
+use parking_lot::Mutex;
 
 use crate::device::Driver;
 use crate::error::call_error;
 use crate::properties::{self, Facts, Version};
 
-/// All that programs can be compiled for. Custom devices have built-in kernels only.
+/// The kinds of devices that programs can be compiled for. Custom devices only have built-in kernels.
 const KINDS: cl_device_type = CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
 
-/// For fills, markers and barriers.
+/// The first version with fills, markers and barriers.
 const OLDEST: Version = (1, 2);
 
 pub(crate) struct OpenCl {
     /// In the loader's order.
     platforms: Vec<Platform>,
-    /// In the order of their ordinals. Listed when somebody first asks, until there are some; from then on an ordinal is
-    /// one device.
+    /// In the order of their ordinals. Each query lists the devices until one finds any; from then on an ordinal is one
+    /// device.
     devices: OnceLock<Vec<Found>>,
-    /// Held while they are listed: PoCL has no devices for a thread that asks while another one's question is its first.
+    /// Held while devices are listed: PoCL returns no devices to a thread whose query overlaps with another thread's first.
     listing: Mutex<()>,
 }
 
 struct Platform(cl_platform_id);
 
-/// A device that is there, and not open.
+/// A device that was listed. It is not open.
 struct Found {
     id: DeviceId,
     platform: cl_platform_id,
@@ -40,8 +41,7 @@ struct Found {
 #[derive(Clone, Copy)]
 struct DeviceId(cl_device_id);
 
-// SAFETY: platforms are never freed; and as all of OpenCL's functions, those that they are given to may be called from any
-// thread.
+// SAFETY: platforms are never freed, and OpenCL's functions take a platform on any thread.
 unsafe impl Send for Platform {}
 // SAFETY: OpenCL's functions may be called for one platform from several threads at once.
 unsafe impl Sync for Platform {}
@@ -60,7 +60,7 @@ impl OpenCl {
         if let Some(devices) = self.devices.get() {
             return Ok(devices);
         }
-        let _listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _listing = self.listing.lock();
         match self.devices.get() {
             Some(devices) => Ok(devices),
             None => {
@@ -71,11 +71,8 @@ impl OpenCl {
     }
 
     fn device(&self, ordinal: usize) -> Result<&Found, BackendError> {
-        let devices = self.devices()?;
-        let count = devices.len();
-        devices.get(ordinal).ok_or_else(|| {
-            BackendError::invalid(format_args!("device {ordinal} was asked for, and there are {count}"))
-        })
+        // The core has compared the ordinal with the count.
+        Ok(&self.devices()?[ordinal])
     }
 }
 
@@ -85,12 +82,12 @@ fn list(platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
     let mut listed = Vec::new();
     let mut failure = None;
     for &Platform(platform) in platforms {
-        let ask = |what| properties::platform_text(platform, what).unwrap_or_default();
-        let order = [CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION].map(ask);
+        let text = |what| properties::platform_text(platform, what).unwrap_or_default();
+        let order = [CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION].map(text);
         match cl3::device::get_device_ids(platform, KINDS) {
             Ok(devices) => listed.push((order, platform, devices)),
             Err(status) => {
-                // A driver that is broken is no reason to do without the others.
+                // One broken driver does not hide the others.
                 let error = call_error("clGetDeviceIDs", status);
                 log::warn!("the OpenCL platform `{}` does not list its devices: {error}", order[0]);
                 failure = Some(error);
@@ -115,13 +112,12 @@ fn list(platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
     }
 }
 
-/// None at all is not what somebody has installed an OpenCL for.
+/// The error where there are platforms, but none has a device. A setting is the likely cause.
 fn no_device<'a>(platforms: impl Iterator<Item = &'a str>) -> BackendError {
     let platforms: Vec<_> = platforms.map(|name| format!("`{name}`")).collect();
     BackendError::unavailable(format_args!(
-        "no platform of OpenCL has a device that programs can be compiled for: {}; a variable of their own, such as \
-         POCL_DEVICES or RUSTICL_ENABLE, a device file that may not be opened, or a cache folder that cannot be written may \
-         be the cause",
+        "no OpenCL platform has a device that programs can be compiled for: found {}; check the platform's own variables, \
+         such as POCL_DEVICES or RUSTICL_ENABLE, the permissions of device files, and that its cache folder is writable",
         platforms.join(", ")
     ))
 }
@@ -131,7 +127,7 @@ impl Found {
         if let Some(facts) = self.facts.get() {
             return Ok(facts);
         }
-        let facts = Facts::ask(&self.platform_name, self.id.0)
+        let facts = Facts::query(&self.platform_name, self.id.0)
             .map_err(|status| call_error("clGetDeviceInfo", status))?;
         Ok(self.facts.get_or_init(|| facts))
     }
@@ -152,14 +148,12 @@ impl Backend for OpenCl {
         let (major, minor) = facts.version;
         if facts.version < OLDEST {
             return Err(BackendError::unsupported(format_args!(
-                "a device of OpenCL {major}.{minor}: fills, markers and barriers need 1.2"
+                "expected OpenCL 1.2 or newer, found OpenCL {major}.{minor}: fills, markers and barriers need 1.2"
             )));
         }
         match properties::is_available(found.id.0) {
             Ok(true) => Ok(OpenedDevice::new(Driver::open(ordinal, found.platform, found.id.0, facts)?)),
-            Ok(false) => {
-                Err(BackendError::unavailable("the driver says that the device is not available now"))
-            }
+            Ok(false) => Err(BackendError::unavailable("the driver reports the device as not available now")),
             Err(status) => Err(call_error("clGetDeviceInfo", status)),
         }
     }

@@ -1,15 +1,17 @@
-//! The commands of one queue that may not be done, and what became of those that failed.
+//! The commands of one queue that may not be done, and the errors of those that failed.
 //!
-//! `clFinish` waits for commands and does not tell how they went; their events do. So each is kept until it is done,
-//! and asked then. As the queue is in order, a command that is done says that all before it are.
+//! `clFinish` waits for commands and does not return their errors; only their events have them. So this keeps each
+//! command's event until the command is done, and queries it then. The queue is in order: when a command is done, all
+//! before it are.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cl3::event::CL_COMPLETE;
 use cl3::types::cl_int;
 use device_registry::backend::BackendError;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::call_error;
 use crate::event;
@@ -20,28 +22,30 @@ pub(crate) struct Commands(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// How many commands there were: each has the number of those up to it. What a kernel has enqueued counts as one.
+    /// How many commands were submitted. A command's number is that count after it. All that one kernel enqueues counts as
+    /// one command.
     submitted: u64,
-    /// All up to this number are done.
+    /// All commands up to this number are done.
     done: u64,
     /// Oldest first.
     pending: VecDeque<Command>,
-    /// The first failure that the stream was not told of.
+    /// The first failure that the stream has not reported.
     failure: Option<BackendError>,
-    /// The latest failure of a read. Its answer tells the stream; events that are recorded before that have to know.
+    /// The latest failure of a read, and whether its completion has reported it to the stream. Events that are recorded
+    /// before that need it.
     read_failure: Option<(BackendError, Arc<AtomicBool>)>,
-    /// The markers of the events that are there, and what failed before each. An event says the same whenever it is
-    /// asked, whatever the stream was told since, and whatever else has failed.
+    /// The markers of the existing events, and the first failure before each. An event returns the same error each time,
+    /// whatever the stream has reported since, and whatever else has failed.
     events: BTreeMap<u64, Option<BackendError>>,
 }
 
 struct Command {
     number: u64,
-    /// What it is, for its error.
+    /// The function that enqueued it, for its error.
     call: &'static str,
-    /// Of a read: whether its answer was given, which tells the stream.
+    /// Of a read: whether its completion is finished, which reports an error to the stream.
     answered: Option<Arc<AtomicBool>>,
-    /// Shared with the stream's event, if it is a marker of one.
+    /// Shared with the stream's event, if the command is the marker of one.
     event: Arc<Handle>,
 }
 
@@ -51,12 +55,12 @@ impl Commands {
         self.lock().add(call, event, None)
     }
 
-    /// Adds a read, of whose failure the stream is told by its answer, once that is given.
+    /// Adds a read. Its completion reports its failure to the stream.
     pub(crate) fn add_read(&self, event: Arc<Handle>, answered: Arc<AtomicBool>) {
         self.lock().add("clEnqueueReadBuffer", event, Some(answered));
     }
 
-    /// Adds the marker of an event, which gives its number [back](Self::forget).
+    /// Adds the marker of an event, which [removes](Self::forget) its number when it is dropped.
     pub(crate) fn add_event(&self, event: Arc<Handle>) -> u64 {
         let mut state = self.lock();
         let number = state.add("a marker", event, None);
@@ -66,30 +70,30 @@ impl Commands {
         number
     }
 
-    /// The event of this number is gone.
+    /// Removes the event of this number.
     pub(crate) fn forget(&self, number: u64) {
         self.lock().events.remove(&number);
     }
 
-    /// Counts what a kernel has enqueued, of which no event is known.
+    /// Counts what a kernel has enqueued. The kernel keeps its commands' events to itself.
     pub(crate) fn add_unknown(&self) {
         self.lock().submitted += 1;
     }
 
-    /// How many there were.
+    /// How many commands were submitted.
     pub(crate) fn submitted(&self) -> u64 {
         self.lock().submitted
     }
 
-    /// The queue was waited for: all up to this number are done.
+    /// Notes that the queue was waited for, so that all commands up to this number are done. Returns the unreported failure.
     pub(crate) fn finish(&self, number: u64) -> Result<(), BackendError> {
         let mut state = self.lock();
         state.collect();
         state.done = state.done.max(number);
-        state.tell()
+        state.report()
     }
 
-    /// Whether all are done. If only an event behind the last one can tell, `mark` enqueues it.
+    /// Whether all commands are done. Calls `mark` for a marker behind the last one, if its event is not known.
     pub(crate) fn query(
         &self,
         mark: impl FnOnce() -> Result<Arc<Handle>, BackendError>,
@@ -102,11 +106,11 @@ impl Commands {
             state.pending.push_back(Command { number, call: "a marker", answered: None, event });
             state.collect();
         }
-        state.tell()?;
+        state.report()?;
         Ok(state.done >= state.submitted)
     }
 
-    /// What went wrong before the event of this number, whose marker is done.
+    /// The failure before the event of this number, whose marker is done.
     pub(crate) fn outcome_before(&self, number: u64) -> Result<(), BackendError> {
         let mut state = self.lock();
         state.collect();
@@ -114,20 +118,20 @@ impl Commands {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
 impl State {
     fn add(&mut self, call: &'static str, event: Arc<Handle>, answered: Option<Arc<AtomicBool>>) -> u64 {
-        // So that they do not pile up in a stream that nobody waits for.
+        // Keeps the list short in a stream that no thread waits for.
         self.collect();
         self.submitted += 1;
         self.pending.push_back(Command { number: self.submitted, call, answered, event });
         self.submitted
     }
 
-    /// Lets go of the commands that are done.
+    /// Removes the commands that are done.
     fn collect(&mut self) {
         while let Some(oldest) = self.pending.front() {
             let failure: Option<cl_int> = match event::status(&oldest.event) {
@@ -143,7 +147,7 @@ impl State {
         }
     }
 
-    /// The stream is told of the first failure only; and each event of the first before it.
+    /// Keeps a failure for the stream, which reports the first only, and for each event behind it without one.
     fn fail(&mut self, number: u64, error: BackendError, answered: Option<Arc<AtomicBool>>) {
         for (_, failure) in self.events.range_mut(number + 1..) {
             failure.get_or_insert_with(|| error.clone());
@@ -154,8 +158,8 @@ impl State {
         }
     }
 
-    /// The failure, once.
-    fn tell(&mut self) -> Result<(), BackendError> {
+    /// The failure of the stream, once.
+    fn report(&mut self) -> Result<(), BackendError> {
         self.failure.take().map_or(Ok(()), Err)
     }
 }

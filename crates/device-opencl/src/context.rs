@@ -1,4 +1,4 @@
-//! A context: what everything on an open device belongs to.
+//! The context that everything on an open device belongs to.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
@@ -10,15 +10,15 @@ use device_registry::backend::BackendError;
 
 use crate::error::{Status, call_error};
 
-/// The context of one device, released with the last that uses it.
+/// The context of one device. Dropping it releases the context.
 pub(crate) struct Context {
     context: cl_context,
     device: cl_device_id,
 }
 
-// SAFETY: OpenCL's functions may be called from any thread, all that are given a context or a device among them.
+// SAFETY: OpenCL's functions take a context and a device on any thread.
 unsafe impl Send for Context {}
-// SAFETY: a shared reference gives two pointers, to functions of which several threads may call at once.
+// SAFETY: a shared reference gives two handles, and OpenCL's functions take these on several threads at once.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -28,7 +28,7 @@ impl Context {
         device: cl_device_id,
     ) -> Result<Self, BackendError> {
         let properties = [CL_CONTEXT_PLATFORM, platform as cl_context_properties, 0];
-        // The number itself, as nobody can say when the last call comes.
+        // The number itself in place of a pointer: the last call may come at any time, so that nothing can be freed after it.
         let ordinal = ptr::without_provenance_mut(ordinal);
         let context = cl3::context::create_context(&[device], properties.as_ptr(), Some(notify), ordinal)
             .map_err(|status| call_error("clCreateContext", status))?;
@@ -46,23 +46,23 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the reference is this value's own, and given back once. OpenCL keeps the context as long as buffers, queues
-        // and events in it are left.
+        // SAFETY: `create_context` gave this value its reference, which is released here once. OpenCL keeps the context until
+        // the buffers, queues and events in it are released.
         if let Err(status) = unsafe { cl3::context::release_context(self.context) } {
             log::warn!("clReleaseContext: {}", Status(status));
         }
     }
 }
 
-/// What an implementation reports beside the statuses that it returns, in its own words and on any thread.
+/// Logs what an implementation reports besides the statuses that it returns: texts of its own, on any thread.
 unsafe extern "C" fn notify(message: *const c_char, _: *const c_void, _: usize, ordinal: *mut c_void) {
     let ordinal = ordinal.addr();
-    // A logger is somebody else's code, and nothing may unwind into a driver.
+    // The program's logger may panic, and a panic must not unwind into a driver.
     let logged = catch_unwind(|| {
         if message.is_null() {
             log::warn!("`opencl:{ordinal}` reports something without a message")
         } else {
-            // SAFETY: OpenCL gives a text that ends with a zero, valid for the call.
+            // SAFETY: OpenCL passes a text that ends with a zero and is valid for the call.
             let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
             log::warn!("`opencl:{ordinal}` reports: {}", message.trim_end());
         }

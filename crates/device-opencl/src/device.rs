@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cl3::command_queue::*;
 use cl3::error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE;
@@ -16,12 +16,13 @@ use device_registry::backend::{
     AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FillPattern, HostBuffer,
     Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
 };
+use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::error::{allocation_error, call_error, error_of};
 use crate::event;
 use crate::handle::Handle;
-use crate::memory::{OpenClMemory, Pinned, same_length};
+use crate::memory::{DeviceRange, OpenClMemory, PinnedMemory, same_length};
 use crate::native::OpenClDevice;
 use crate::properties::Facts;
 use crate::stream::Queue;
@@ -31,10 +32,10 @@ pub(crate) struct Driver {
     facts: Facts,
     /// What programs and kernels get; `None` once the device is closed.
     native: Mutex<Option<Arc<OpenClDevice>>>,
-    /// Queues for the functions that block, for as many as are called at the same time. None of them waits for another,
-    /// or for a stream.
+    /// Idle queues for blocking calls. Each running call has a queue to itself, so that it waits for no other call and for
+    /// no stream.
     idle: Mutex<Vec<Handle>>,
-    /// The queue in which pinned memory is mapped, once there is any.
+    /// The queue that maps pinned memory. `None` before the first allocation.
     mapping: Mutex<Option<Arc<Handle>>>,
 }
 
@@ -51,7 +52,7 @@ impl Driver {
     }
 
     fn device(&self) -> Result<Arc<OpenClDevice>, BackendError> {
-        let native = lock(&self.native).clone();
+        let native = self.native.lock().clone();
         native.ok_or_else(|| BackendError::invalid("the device is closed"))
     }
 
@@ -70,9 +71,10 @@ impl Driver {
             hint.into_iter().flat_map(|hint| [CL_QUEUE_PRIORITY_KHR as cl_queue_properties, hint.into()]),
         );
         list.push(0);
-        // SAFETY: the device is the context's, and `native` keeps that.
+        // SAFETY: `native` keeps the context, and the device is the one that the context was made for.
         let without_hints = || unsafe { create_command_queue(context, device, profiling) };
         let created = if self.facts.version >= (2, 0) {
+            // SAFETY: `native` keeps the context, the device is the one that the context was made for, and `list` ends with 0.
             match unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) } {
                 // The loader may be older than the device.
                 Err(DLOPEN_FUNCTION_NOT_AVAILABLE) => without_hints(),
@@ -82,11 +84,11 @@ impl Driver {
             without_hints()
         };
         let queue = created.map_err(|status| call_error("clCreateCommandQueue", status))?;
-        // SAFETY: it was just made, with one reference.
+        // SAFETY: the call above made the queue and gave its one reference to this function.
         Ok(unsafe { Handle::queue(queue) })
     }
 
-    /// Enqueues a command where nothing else is, and waits for it.
+    /// Enqueues a command to an idle queue, and waits for it.
     ///
     /// # Safety
     ///
@@ -104,13 +106,13 @@ impl Driver {
         unsafe { self.block_in(queue, call, len, enqueue) }
     }
 
-    /// A queue in which nothing is.
+    /// A queue without commands.
     fn idle_queue(&self) -> Result<Handle, BackendError> {
-        let idle = lock(&self.idle).pop();
+        let idle = self.idle.lock().pop();
         idle.map_or_else(|| self.queue(Priority::Normal), Ok)
     }
 
-    /// The same in this queue, which is kept for the next.
+    /// Enqueues a command to this queue, waits for it, and keeps the queue for the next blocking call.
     ///
     /// # Safety
     ///
@@ -124,36 +126,36 @@ impl Driver {
         enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
     ) -> Result<(), BackendError> {
         let done = enqueue(queue.get()).and_then(|event| {
-            // SAFETY: the event is of the command, with one reference.
+            // SAFETY: `enqueue` returned the event of its command, with one reference that this function owns.
             event::wait(&unsafe { Handle::event(event) })
         });
-        // Whatever failed: nothing may touch the caller's bytes when this returns.
+        // After a failure too, no command may touch the caller's bytes when this returns.
         if done.is_err()
             && let Err(status) = finish(queue.get())
         {
-            let message = "a command on memory of the caller failed, and its queue cannot be waited for";
+            let message = "a command on memory of the caller failed, and waiting for its queue failed too";
             return Err(BackendError::lost(message).with_source(call_error("clFinish", status)));
         }
-        lock(&self.idle).push(queue);
+        self.idle.lock().push(queue);
         done.map_err(|status| error_of(call, status, len))
     }
 
-    /// The error of an allocation, with the largest that is possible if it is larger.
+    /// The error of an allocation. It names the largest possible one where the length is beyond that.
     fn too_large(&self, error: BackendError, len: usize) -> BackendError {
         match self.facts.properties.largest_allocation {
             Some(largest) if len as u64 > largest && is_out_of_memory(&error) => {
-                let message = format_args!("{len} bytes asked for, at most {largest} in one allocation");
+                let message = format_args!("expected at most {largest} bytes in one allocation, found {len}");
                 BackendError::new(error.kind(), message).with_source(error)
             }
             _ => error,
         }
     }
 
-    /// Where memory is to lie.
+    /// The flag that says where memory lies.
     fn placement(&self) -> cl_mem_flags {
         match self.facts.properties.kind {
-            // It is the host's anyway, and asked for like this PoCL takes it at once: it aborts the process if there is
-            // too little when a command first uses it.
+            // The memory is the host's anyway. With this flag PoCL allocates it at once; without it PoCL aborts the process if
+            // memory runs out when a command first uses the buffer.
             DeviceKind::Cpu => CL_MEM_ALLOC_HOST_PTR,
             _ => 0,
         }
@@ -162,11 +164,6 @@ impl Driver {
 
 fn is_out_of_memory(error: &BackendError) -> bool {
     matches!(error.kind(), BackendErrorKind::OutOfMemory { .. })
-}
-
-/// Nothing that is held here can be left half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DeviceDriver for Driver {
@@ -182,16 +179,16 @@ impl DeviceDriver for Driver {
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let len = options.len;
         let native = self.device()?;
-        // First, as its error is not that of the memory.
+        // Before the memory: an error of the queue is not one of the allocation.
         let queue = self.idle_queue()?;
         let flags = CL_MEM_READ_WRITE | self.placement();
-        // SAFETY: the context is there as long as `native`, and the memory is OpenCL's own.
+        // SAFETY: `native` keeps the context, and no host pointer is passed: OpenCL allocates the memory.
         let buffer = unsafe { create_buffer(native.context(), flags, len, ptr::null_mut()) }
             .map_err(|status| allocation_error("clCreateBuffer", status, len))?;
-        // SAFETY: it was just made, with one reference.
+        // SAFETY: the call above made the buffer and gave its one reference to this function.
         let memory = OpenClMemory::new(unsafe { Handle::buffer(buffer) }, len);
-        // OpenCL promises nothing about what new memory holds, and many implementations take it at its first use only:
-        // that it is not there is to be said here, and not by work in a stream.
+        // OpenCL does not specify what new memory holds. And many implementations allocate it at its first use: this fill
+        // makes the allocation fail here, and not in a stream's later work.
         // SAFETY: the pattern is copied by the call, and the buffer outlives the command, which is waited for.
         unsafe {
             self.block_in(queue, "clEnqueueFillBuffer", len, |queue| {
@@ -203,9 +200,9 @@ impl DeviceDriver for Driver {
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        let (to, offset, len) = OpenClMemory::place(destination)?;
+        let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
-        // SAFETY: the range lies inside of the buffer, `source` is as long, and lives until this returns.
+        // SAFETY: a span lies inside its buffer, `source` has the same length, and both live until `block` returns.
         unsafe {
             self.block("clEnqueueWriteBuffer", len, |queue| {
                 let source = source.as_ptr().cast();
@@ -215,9 +212,9 @@ impl DeviceDriver for Driver {
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        let (from, offset, len) = OpenClMemory::place(source)?;
+        let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
-        // SAFETY: the range lies inside of the buffer, `destination` is as long, and is borrowed for writing until this
+        // SAFETY: a span lies inside its buffer, `destination` has the same length, and is borrowed for writing until `block`
         // returns.
         unsafe {
             self.block("clEnqueueReadBuffer", len, |queue| {
@@ -228,21 +225,32 @@ impl DeviceDriver for Driver {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let (from, from_offset, len) = OpenClMemory::place(source)?;
-        let (to, to_offset, _) = OpenClMemory::place(destination)?;
-        // SAFETY: the core has checked that the ranges lie inside, are as long, and do not overlap.
+        let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
+        same_length(from.len, to.len)?;
+        // SAFETY: spans lie inside their buffers and live until `block` returns, the lengths are equal, and the core passes no
+        // ranges that overlap.
         unsafe {
-            self.block("clEnqueueCopyBuffer", len, |queue| {
-                enqueue_copy_buffer(queue, from, to, from_offset, to_offset, len, 0, ptr::null())
+            self.block("clEnqueueCopyBuffer", to.len, |queue| {
+                let (from_offset, to_offset) = (from.offset, to.offset);
+                enqueue_copy_buffer(
+                    queue,
+                    from.buffer,
+                    to.buffer,
+                    from_offset,
+                    to_offset,
+                    to.len,
+                    0,
+                    ptr::null(),
+                )
             })
         }
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
-        let (to, offset, len) = OpenClMemory::place(destination)?;
+        let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
-        // SAFETY: the core has checked that the range lies inside and consists of whole patterns, and the pattern is
-        // copied by the call.
+        // SAFETY: a span lies inside its buffer and lives until `block` returns. The core passes whole patterns only, and the
+        // call copies the pattern.
         unsafe {
             self.block("clEnqueueFillBuffer", len, |queue| {
                 let start: *const c_void = pattern.as_ptr().cast();
@@ -257,27 +265,27 @@ impl DeviceDriver for Driver {
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
-        let mut mapping = lock(&self.mapping);
+        let mut mapping = self.mapping.lock();
         let queue = match &*mapping {
             Some(queue) => Arc::clone(queue),
             None => Arc::clone(mapping.insert(Arc::new(self.queue(Priority::Normal)?))),
         };
         drop(mapping);
-        let pinned = Pinned::map(self.device()?.shared_context(), queue, len);
-        pinned.map(Pinned::into_host_buffer).map_err(|error| self.too_large(error, len))
+        let pinned = PinnedMemory::map(self.device()?.shared_context(), queue, len);
+        pinned.map(PinnedMemory::into_host_buffer).map_err(|error| self.too_large(error, len))
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        // The next open makes a context of its own, which shares nothing with this one; or fails, if the device is not
-        // back. This one is not released: other threads may be in calls that were given it.
+        // The next open makes a new context that shares nothing with this one, or fails if the device is not back. This
+        // context is not released: other threads may be in calls that use it.
         Ok(())
     }
 
     fn close(&self) -> Result<(), BackendError> {
-        lock(&self.idle).clear();
-        lock(&self.mapping).take();
-        // The context is released with the last stream, event or memory that is left of it.
-        lock(&self.native).take();
+        self.idle.lock().clear();
+        self.mapping.lock().take();
+        // The context is released with the last stream, event or memory of it.
+        self.native.lock().take();
         Ok(())
     }
 }

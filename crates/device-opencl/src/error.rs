@@ -1,4 +1,4 @@
-//! Errors of OpenCL as errors of a backend, in one place.
+//! Errors of OpenCL as errors of a backend.
 
 use std::error::Error;
 use std::fmt;
@@ -7,10 +7,10 @@ use cl3::error_codes::*;
 use cl3::types::cl_int;
 use device_registry::backend::{BackendError, BackendErrorKind};
 
-/// What a call to OpenCL that was refused, or a command that failed, is to a program: for kernels, which make calls of
-/// their own.
+/// The error of a call to OpenCL that returned `status`, or of a command whose event has this negative status. It is for
+/// kernels, which call OpenCL themselves.
 ///
-/// `call` is the function's name, and `status` what it returned, or the negative status of a command's event.
+/// `call` is the function's name.
 ///
 /// | status | kind |
 /// |---|---|
@@ -19,9 +19,9 @@ use device_registry::backend::{BackendError, BackendErrorKind};
 /// | arguments that are invalid, a program that does not build | [`Invalid`](BackendErrorKind::Invalid) |
 /// | anything else | [`Other`](BackendErrorKind::Other) |
 ///
-/// `CL_INVALID_CONTEXT` is an argument like any other here: so says a launch whose program was built before the device was
-/// closed, or for another device. The backend's own calls, which mix nothing up, take it for a loss, and also that a
-/// device or queue is invalid.
+/// `CL_INVALID_CONTEXT` is an invalid argument here: a launch returns it if its program was built before the device was
+/// closed, or for another device. In the backend's own calls, whose arguments belong together, an invalid context, device
+/// or queue is a loss.
 ///
 /// ```
 /// use device_opencl::cl3::error_codes::{CL_DEVICE_NOT_AVAILABLE, CL_INVALID_KERNEL_ARGS};
@@ -42,7 +42,7 @@ fn of_kind(kind: BackendErrorKind, call: &str, status: cl_int) -> BackendError {
     BackendError::new(kind, format_args!("{call}: {}", Status(status))).with_source(Status(status))
 }
 
-/// The same for the backend's own calls, whose device, context and queue are valid for as long as the device is there.
+/// The error of one of the backend's own calls. Their device, context and queue are valid unless the device is lost.
 pub(crate) fn call_error(call: &str, status: cl_int) -> BackendError {
     match status {
         CL_INVALID_DEVICE | CL_INVALID_CONTEXT | CL_INVALID_COMMAND_QUEUE => {
@@ -52,7 +52,7 @@ pub(crate) fn call_error(call: &str, status: cl_int) -> BackendError {
     }
 }
 
-/// The same for a call that needs `len` bytes of memory, of which there may be too little.
+/// The error of an own call that needs `len` bytes of memory.
 pub(crate) fn error_of(call: &str, status: cl_int, len: usize) -> BackendError {
     match status {
         CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY => out_of_memory(call, status, len),
@@ -60,8 +60,8 @@ pub(crate) fn error_of(call: &str, status: cl_int, len: usize) -> BackendError {
     }
 }
 
-/// The same for an allocation. What a kernel may fail of as well, and a size that no device has, are want of memory
-/// here.
+/// The error of an allocation of `len` bytes. `CL_OUT_OF_RESOURCES`, which kernels may return as well, and a size that no
+/// device has, are *out of memory* here.
 pub(crate) fn allocation_error(call: &str, status: cl_int, len: usize) -> BackendError {
     match status {
         CL_OUT_OF_RESOURCES | CL_INVALID_BUFFER_SIZE => out_of_memory(call, status, len),
@@ -88,7 +88,7 @@ fn kind(status: cl_int) -> BackendErrorKind {
     }
 }
 
-/// A status as the headers of OpenCL call it, with its number.
+/// A status. It is shown as its name in the headers of OpenCL, with its number.
 #[derive(Debug)]
 pub(crate) struct Status(pub(crate) cl_int);
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_what_callers_act_on() {
+    fn each_status_has_the_kind_that_callers_act_on() {
         for (status, kind) in [
             (CL_DEVICE_NOT_AVAILABLE, BackendErrorKind::Lost),
             (CL_CONTEXT_TERMINATED_KHR, BackendErrorKind::Lost),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_backends_own_is_invalid_when_the_device_is_lost() {
+    fn an_invalid_handle_of_the_backend_is_a_loss() {
         for status in [CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_COMMAND_QUEUE] {
             for error in [
                 call_error("clFinish", status),
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn want_of_memory_names_what_was_asked_for() {
+    fn an_out_of_memory_error_names_the_length() {
         let asked = |asked| BackendErrorKind::OutOfMemory { asked, free: None };
         for status in [CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY] {
             assert_eq!(error_of("clEnqueueFillBuffer", status, 7).kind(), asked(7));
             assert_eq!(allocation_error("clCreateBuffer", status, 7).kind(), asked(7));
         }
-        // Of a queued command it may be anything.
+        // A queued command may return it for any reason.
         assert_eq!(error_of("clEnqueueFillBuffer", CL_OUT_OF_RESOURCES, 7).kind(), BackendErrorKind::Other);
         assert_eq!(allocation_error("clCreateBuffer", CL_OUT_OF_RESOURCES, 7).kind(), asked(7));
         assert_eq!(

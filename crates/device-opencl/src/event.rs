@@ -1,4 +1,4 @@
-//! Points in a queue.
+//! Events: points in a queue that were recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,16 +39,18 @@ impl OpenClEvent {
         self.marker.get()
     }
 
-    /// Whether it is of this context, and so can be waited for in its queues.
+    /// Whether queues of this context can wait for the event.
     pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.context, context)
     }
 
-    /// The device's time at which it was reached, in nanoseconds.
+    /// The timestamp at which the device reached the event, in nanoseconds.
     fn time(&self) -> Result<u64, BackendError> {
         match get_event_profiling_info(self.get(), CL_PROFILING_COMMAND_END) {
             Ok(InfoType::Ulong(time)) => Ok(time),
-            Ok(_) => Err(BackendError::other("clGetEventProfilingInfo: the time is no number")),
+            Ok(_) => Err(BackendError::other(
+                "clGetEventProfilingInfo: expected a number of 64 bits, found another type",
+            )),
             Err(status) => Err(call_error("clGetEventProfilingInfo", status)),
         }
     }
@@ -58,7 +60,7 @@ impl EventDriver for OpenClEvent {
     fn query(&self) -> Result<bool, BackendError> {
         match status(&self.marker) {
             Ok(status) if status > CL_COMPLETE => Ok(false),
-            // What has failed before it comes first, as a marker may fail of that only.
+            // A failure before the marker comes first, because it may be the only reason why the marker failed.
             reached => self
                 .commands
                 .outcome_before(self.number)
@@ -67,7 +69,7 @@ impl EventDriver for OpenClEvent {
         }
     }
 
-    /// A queue is in order: what is before a marker that is over is over.
+    /// A queue is in order: when its marker is over, all work before it is over.
     fn is_over(&self) -> Result<bool, BackendError> {
         let status = status(&self.marker).map_err(|status| call_error("clGetEventInfo", status))?;
         Ok(status <= CL_COMPLETE)
@@ -84,7 +86,7 @@ impl EventDriver for OpenClEvent {
         let nanoseconds = self
             .time()?
             .checked_sub(start.time()?)
-            .ok_or_else(|| BackendError::invalid("the start was reached after the end"))?;
+            .ok_or_else(|| BackendError::invalid("the event was reached before the start"))?;
         Ok(Duration::from_nanos(nanoseconds))
     }
 }
@@ -95,7 +97,7 @@ impl Drop for OpenClEvent {
     }
 }
 
-/// The status of an event's command: complete, positive while it is not, or the command's error.
+/// The status of an event's command: `CL_COMPLETE`, positive before that, or the command's error.
 pub(crate) fn status(event: &Handle) -> Result<cl_int, cl_int> {
     match get_event_info(event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS)? {
         InfoType::Int(status) => Ok(status),
@@ -103,13 +105,13 @@ pub(crate) fn status(event: &Handle) -> Result<cl_int, cl_int> {
     }
 }
 
-/// Waits for an event's command, which may be done. The error is the command's own.
+/// Waits for an event's command. The error is the command's own.
 pub(crate) fn wait(event: &Handle) -> Result<(), cl_int> {
     match status(event)? {
         status if status > CL_COMPLETE => {}
         status => return succeeded(status),
     }
-    // It says only that something has failed.
+    // This result only says that a command has failed.
     let waited = wait_for_events(&[event.get()]);
     match status(event)? {
         status if status > CL_COMPLETE => waited,
@@ -117,7 +119,7 @@ pub(crate) fn wait(event: &Handle) -> Result<(), cl_int> {
     }
 }
 
-/// What became of a command that is over.
+/// The outcome of a command that is over.
 fn succeeded(status: cl_int) -> Result<(), cl_int> {
     if status < CL_COMPLETE { Err(status) } else { Ok(()) }
 }

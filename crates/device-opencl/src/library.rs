@@ -1,4 +1,4 @@
-//! The ICD loader, which is opened at run time, and its platforms.
+//! The ICD loader, opened at run time, and its platforms.
 
 use std::env;
 
@@ -11,10 +11,10 @@ use crate::error::{Status, call_error};
 /// Libraries to try before the system's, with `;` between them.
 const PATHS: &str = "OPENCL_DYLIB_PATH";
 const UNSET: &str = "unset it, or name a loader";
-/// Where Linux' loaders look for drivers, in place of `/etc/OpenCL/vendors`: ocl-icd and Khronos'.
+/// Where the loaders of Linux look for drivers, in place of `/etc/OpenCL/vendors`: that of ocl-icd, and that of Khronos.
 const VENDORS: [&str; 2] = ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"];
 
-/// What `cl3` opens.
+/// The library that `cl3` opens.
 const LIBRARY: &str = if cfg!(windows) {
     "OpenCL.dll"
 } else if cfg!(target_os = "macos") {
@@ -31,10 +31,10 @@ const INSTALL: &str = if cfg!(windows) {
     "install ocl-icd-libopencl1 (Debian) or ocl-icd (Fedora)"
 };
 
-/// Opens the loader, for good.
+/// Opens the loader permanently.
 pub(crate) fn open() -> Result<(), LoadFailure> {
     if cfg!(all(windows, target_arch = "x86")) {
-        // There OpenCL's functions clear their own arguments away, and `cl3` calls them as if they did not.
+        // OpenCL's functions there remove their own arguments from the stack, and `cl3` calls them as if they did not.
         return Err(LoadFailure::unavailable("OpenCL cannot be called on Windows with 32 bits"));
     }
     open_named()?;
@@ -47,23 +47,24 @@ pub(crate) fn open() -> Result<(), LoadFailure> {
     }
 }
 
-/// If a library is asked for by name, one of them has to open: `cl3` would go on with the system's without a word.
+/// Fails if the variable names libraries and none of them opens. `cl3` would silently open the system's.
 fn open_named() -> Result<(), LoadFailure> {
     let Some(paths) = env::var_os(PATHS) else { return Ok(()) };
     let Some(paths) = paths.to_str() else {
-        let reason = format!("no OpenCL loader: {PATHS} is set, and not to a text; {UNSET}");
+        let reason = format!("no OpenCL loader: {PATHS} is set to a value that is not UTF-8; {UNSET}");
         return Err(LoadFailure::unavailable(reason));
     };
     if paths.split(';').any(str::is_empty) {
-        // The empty name is the program itself, which would open.
-        let reason = format!("no OpenCL loader: {PATHS} is set to `{paths}`, where a name is empty; {UNSET}");
+        // The empty name stands for the program itself, which would open.
+        let reason =
+            format!("no OpenCL loader: {PATHS} is set to `{paths}`, which has an empty name; {UNSET}");
         return Err(LoadFailure::unavailable(reason));
     }
-    let mut reason = format!("no OpenCL loader: {PATHS} is set, and none of it opens");
+    let mut reason = format!("no OpenCL loader: {PATHS} is set, and none of its libraries opens");
     for path in paths.split(';') {
         match dlopen2::raw::Library::open(path) {
             Ok(library) => {
-                // It stays open for `cl3`, which opens it once more.
+                // The library stays open for `cl3`, which opens it again.
                 std::mem::forget(library);
                 return Ok(());
             }
@@ -79,7 +80,8 @@ pub(crate) fn platforms() -> Result<Vec<cl_platform_id>, LoadFailure> {
         Ok(platforms) if !platforms.is_empty() => Ok(platforms),
         Ok(_) | Err(CL_PLATFORM_NOT_FOUND_KHR) => Err(LoadFailure::unavailable(no_platform())),
         Err(status @ DLOPEN_FUNCTION_NOT_AVAILABLE) => {
-            let mut reason = format!("the library that opens is no OpenCL loader: {}", Status(status));
+            let mut reason =
+                format!("the library that was opened is not an OpenCL loader: {}", Status(status));
             if let Some(paths) = env::var_os(PATHS) {
                 reason += &format!("; {PATHS} is set to `{}`; {UNSET}", paths.display());
             }
@@ -90,7 +92,7 @@ pub(crate) fn platforms() -> Result<Vec<cl_platform_id>, LoadFailure> {
 }
 
 fn no_platform() -> String {
-    let mut reason = String::from("the OpenCL loader is there, but no platform (ICD)");
+    let mut reason = String::from("the OpenCL loader was opened, and it has no platform (ICD)");
     for name in VENDORS {
         if let Some(value) = env::var_os(name) {
             reason += &format!("; {name} is set to `{}`", value.display());

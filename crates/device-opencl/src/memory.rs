@@ -1,4 +1,4 @@
-//! Memory on the device, and memory of the host that the device reaches well.
+//! Memory on the device, and pinned memory of the host.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::handle::Handle;
 /// The memory behind a buffer on a device of `opencl`.
 ///
 /// A kernel gets it by [`Span::memory_as`](device_registry::backend::Span::memory_as), and finds its bytes
-/// [`offset`](device_registry::backend::Span::offset) bytes into the [`buffer`](Self::buffer). Buffers have no address that could
-/// be added to: a kernel takes the offset as an argument beside the buffer.
+/// [`offset`](device_registry::backend::Span::offset) bytes into the [`buffer`](Self::buffer). Buffers do not have an address
+/// to add the offset to: a kernel takes it as a second argument.
 pub struct OpenClMemory {
     buffer: Handle,
     len: usize,
@@ -31,18 +31,13 @@ impl OpenClMemory {
         Self { buffer, len }
     }
 
-    /// The buffer, valid for as long as this is there.
+    /// The buffer. It is valid for as long as `self`.
     #[must_use]
     pub fn buffer(&self) -> cl_mem {
         self.buffer.get()
     }
 
-    /// What a command is told of a span: buffer, offset, length.
-    pub(crate) fn place(span: &Span) -> Result<(cl_mem, usize, usize), BackendError> {
-        Ok((span.memory_as::<Self>()?.buffer(), span.offset(), span.len()))
-    }
-
-    /// The error of an allocation that turns out not to be there at its first use.
+    /// The error of an allocation whose first use failed.
     pub(crate) fn refused(&self, error: BackendError) -> BackendError {
         match error.kind() {
             BackendErrorKind::Other | BackendErrorKind::OutOfMemory { .. } => {
@@ -59,41 +54,57 @@ impl fmt::Debug for OpenClMemory {
     }
 }
 
-/// Two lengths that an unsafe block relies on to be one.
+/// The bytes of a span, as commands take them.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceRange {
+    /// Valid for as long as the span.
+    pub(crate) buffer: cl_mem,
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+}
+
+impl DeviceRange {
+    pub(crate) fn of(span: &Span) -> Result<Self, BackendError> {
+        let buffer = span.memory_as::<OpenClMemory>()?.buffer();
+        Ok(Self { buffer, offset: span.offset(), len: span.len() })
+    }
+}
+
+/// Compares two lengths that an unsafe block relies on to be equal.
 pub(crate) fn same_length(host: usize, device: usize) -> Result<(), BackendError> {
     if host == device {
         return Ok(());
     }
-    Err(BackendError::invalid(format_args!("{host} bytes on the host for {device} on the device")))
+    Err(BackendError::invalid(format_args!("expected {device} bytes, found {host}")))
 }
 
-/// A buffer in memory of the host that stays mapped for as long as this is there. No command uses the buffer, so that
-/// the mapping is host memory like any other; implementations lock it in place, and copy from and to it directly.
-pub(crate) struct Pinned {
+/// A buffer in memory of the host that stays mapped until this is dropped. No command uses the buffer, so that the mapping
+/// is host memory like any other; implementations pin it, and copy from and to it directly.
+pub(crate) struct PinnedMemory {
     start: NonNull<u8>,
     len: usize,
     buffer: Handle,
-    /// It is there when the mapping ends, also after the device was closed.
+    /// Kept for the end of the mapping, which may come after the device is closed.
     queue: Arc<Handle>,
 }
 
-// SAFETY: it is an address and two handles, which are used from any thread; only the `HostBuffer` that owns this value
-// reaches the bytes.
-unsafe impl Send for Pinned {}
-// SAFETY: nothing is done through a shared reference to it.
-unsafe impl Sync for Pinned {}
+// SAFETY: it is an address and two handles that may be used from any thread. Only the `HostBuffer` that owns this value
+// reads and writes the bytes.
+unsafe impl Send for PinnedMemory {}
+// SAFETY: a shared reference to it gives access to nothing.
+unsafe impl Sync for PinnedMemory {}
 
-impl Pinned {
+impl PinnedMemory {
     pub(crate) fn map(context: &Context, queue: Arc<Handle>, len: usize) -> Result<Self, BackendError> {
         let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
-        // SAFETY: the memory is OpenCL's own.
+        // SAFETY: `context` is valid, and no host pointer is passed: OpenCL allocates the memory.
         let buffer = unsafe { create_buffer(context.get(), flags, len, ptr::null_mut()) }
             .map_err(|status| allocation_error("clCreateBuffer", status, len))?;
-        // SAFETY: it was just made, with one reference.
+        // SAFETY: the call above made the buffer and gave its one reference to this function.
         let buffer = unsafe { Handle::buffer(buffer) };
         let mut start: *mut c_void = ptr::null_mut();
         let access = CL_MAP_READ | CL_MAP_WRITE;
-        // SAFETY: all of the buffer is mapped, which nobody else knows.
+        // SAFETY: queue and buffer are of this context, the range is the whole buffer, and no other code has the buffer.
         let mapped = unsafe {
             enqueue_map_buffer(
                 queue.get(),
@@ -108,32 +119,35 @@ impl Pinned {
             )
         };
         let event = mapped.map_err(|status| allocation_error("clEnqueueMapBuffer", status, len))?;
-        // SAFETY: the event is of that command, with one reference.
+        // SAFETY: the call above returned the event of its command, with one reference that this function owns.
         drop(unsafe { Handle::event(event) });
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| {
-            BackendError::out_of_memory(len as u64, None).with_source("it was mapped nowhere")
+            BackendError::out_of_memory(len as u64, None)
+                .with_source("`clEnqueueMapBuffer` returned the address 0")
         })?;
-        // SAFETY: `len` bytes from there are mapped for writing. What they hold is not specified.
+        // SAFETY: OpenCL has mapped `len` bytes at `start` for writing, and no other code has the address.
         unsafe { start.write_bytes(0, len) };
         Ok(Self { start, len, buffer, queue })
     }
 
     pub(crate) fn into_host_buffer(self) -> HostBuffer {
         let (start, len) = (self.start, self.len);
-        // SAFETY: `len` bytes are mapped there and initialised, until `self` is dropped, and only the result knows them.
+        // SAFETY: `map` has initialised `len` bytes at `start`. They stay mapped until `self` is dropped, which the buffer owns,
+        // and no other code has their address.
         unsafe { HostBuffer::from_raw_parts(start, len, self) }
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedMemory {
     fn drop(&mut self) {
         let start = self.start.as_ptr().cast();
-        // SAFETY: it is mapped there, and nobody has the bytes any more.
+        // SAFETY: `map` mapped the buffer at `start`, and the `HostBuffer` that used the bytes is being dropped. The event's one
+        // reference is given to the handle.
         let unmapped = unsafe {
             enqueue_unmap_mem_object(self.queue.get(), self.buffer.get(), start, 0, ptr::null())
                 .map(|event| drop(Handle::event(event)))
         };
-        // The releases that follow take effect when that is done.
+        // The releases that follow take effect when the command is done.
         if let Err(status) = unmapped.and_then(|()| flush(self.queue.get())) {
             log::warn!("clEnqueueUnmapMemObject: {}", Status(status));
         }

@@ -1,5 +1,5 @@
-//! What programs and kernels get of a device and of its streams: native handles, and nothing that the core's contract
-//! protects.
+//! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract protects can be
+//! reached through them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::program::OpenClProgram;
 /// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
 /// [`Launch::driver_as`](device_registry::backend::Launch::driver_as).
 ///
-/// It is not the driver: the functions that rely on the checks of the core are out of reach.
+/// It is not the driver: functions that rely on the core's checks cannot be called through it.
 ///
 /// ```compile_fail,E0277
 /// fn is_driver<D: device_registry::backend::DeviceDriver>() {}
@@ -33,7 +33,7 @@ impl OpenClDevice {
         &self.0
     }
 
-    /// The context, which is this device's alone. It is valid for as long as the device is open.
+    /// The context, which has only this device. It is valid for as long as the device is open.
     #[must_use]
     pub fn context(&self) -> cl_context {
         self.0.get()
@@ -45,12 +45,12 @@ impl OpenClDevice {
         self.0.device()
     }
 
-    /// Compiles OpenCL C for the device, with options of `clBuildProgram`. It blocks, which may take seconds.
+    /// Compiles OpenCL C for the device, with options of `clBuildProgram`. The call blocks, perhaps for seconds.
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] with the compiler's log if the source is no program, [`BackendError::unsupported`] if the
-    /// device has no compiler.
+    /// [`BackendError::invalid`] with the compiler's log if the source does not compile, [`BackendError::unsupported`] if the
+    /// device does not have a compiler.
     pub fn build(&self, source: &str, options: &str) -> Result<OpenClProgram, BackendError> {
         OpenClProgram::build(&self.0, source, options)
     }
@@ -62,7 +62,7 @@ impl fmt::Debug for OpenClDevice {
     }
 }
 
-/// A stream of a device.
+/// A stream of an open device.
 ///
 /// A kernel gets it by [`Launch::stream_as`](device_registry::backend::Launch::stream_as), and enqueues to its
 /// [queue](Self::command_queue).
@@ -80,10 +80,10 @@ impl OpenClStream {
         Self(queue)
     }
 
-    /// The queue, which is in order, and valid for as long as this is there.
+    /// The queue, which is in order, and valid for as long as `self`.
     ///
-    /// What a kernel enqueues to it, within a [launch](device_registry::Stream::launch), is work of the stream like any
-    /// other. What is enqueued later is not noticed by the stream.
+    /// Commands that a kernel enqueues to it within a [launch](device_registry::Stream::launch) are work of the stream like
+    /// any other. The stream does not notice commands that are enqueued later.
     #[must_use]
     pub fn command_queue(&self) -> cl_command_queue {
         self.0.get()

@@ -1,16 +1,16 @@
-//! What OpenCL says of a device.
+//! Properties of a device, which OpenCL knows without opening it.
 
 use cl3::device::*;
 use cl3::types::{cl_device_id, cl_device_info, cl_int, cl_platform_id, cl_platform_info};
 use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
 
-// Of `cl_nv_device_attribute_query`, in NVIDIA's headers only.
+// Of `cl_nv_device_attribute_query`. Only NVIDIA's headers have it.
 const CL_DEVICE_PCI_DOMAIN_ID_NV: cl_device_info = 0x400a;
 
 /// A version of OpenCL: major and minor number.
 pub(crate) type Version = (u32, u32);
 
-/// What is known of a device without opening it.
+/// A device's properties, and what opening it depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) properties: DeviceProperties,
@@ -19,8 +19,8 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Asks the device. What it does not know is left out; only without a name it is none.
-    pub(crate) fn ask(platform: &str, device: cl_device_id) -> Result<Self, cl_int> {
+    /// Queries the device. Leaves out what it does not know, but for the name, without which this fails.
+    pub(crate) fn query(platform: &str, device: cl_device_id) -> Result<Self, cl_int> {
         let device = Device(device);
         let name = text(&device.bytes(CL_DEVICE_NAME)?);
         let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
@@ -49,7 +49,7 @@ impl Facts {
     }
 }
 
-/// What a platform says of itself, if it does.
+/// A text about a platform.
 pub(crate) fn platform_text(platform: cl_platform_id, what: cl_platform_info) -> Result<String, cl_int> {
     cl3::platform::get_platform_data(platform, what).map(|bytes| text(&bytes))
 }
@@ -61,14 +61,14 @@ pub(crate) fn is_available(device: cl_device_id) -> Result<bool, cl_int> {
 
 struct Device(cl_device_id);
 
-/// Sizes are looked at here, as drivers differ from the specification, and from each other, in those of numbers; what
-/// has another than is expected is unknown.
+/// Each query compares sizes, because drivers return numbers of other sizes than the specification says. A value of an
+/// unexpected size counts as unknown.
 impl Device {
     fn bytes(&self, what: cl_device_info) -> Result<Vec<u8>, cl_int> {
         cl3::device::get_device_data(self.0, what)
     }
 
-    /// A text, unless it is empty.
+    /// A text that is not empty.
     fn text(&self, what: cl_device_info) -> Option<String> {
         self.bytes(what).ok().map(|bytes| text(&bytes)).filter(|text| !text.is_empty())
     }
@@ -95,10 +95,10 @@ impl Device {
 
     fn uuid(&self) -> Option<DeviceUuid> {
         let mut bytes = [0; CL_UUID_SIZE_KHR];
-        // A size of its own is not asked for: it is always the same.
+        // The size is not queried: it is always the same.
         let known = self.bytes(CL_DEVICE_UUID_KHR).ok()?;
         bytes.copy_from_slice(known.get(..CL_UUID_SIZE_KHR)?);
-        // Of a driver that has none to give.
+        // A driver without a UUID returns zeros.
         (bytes != [0; CL_UUID_SIZE_KHR]).then(|| DeviceUuid::from_bytes(bytes))
     }
 
@@ -128,7 +128,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u32::from_ne_bytes).map(u64::from)
 }
 
-/// `OpenCL 1.2 and what the vendor adds`, as the specification has it.
+/// Parses `OpenCL 1.2 and what the vendor adds`, the form of the specification.
 fn version(text: &str) -> Option<Version> {
     let (major, minor) = text.strip_prefix("OpenCL ")?.split_whitespace().next()?.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -148,7 +148,7 @@ fn pci_of_nv(domain: u64, bus: u64, slot: u64) -> Option<PciAddress> {
     PciAddress::new(u32::try_from(domain).ok()?, bus, slot >> 3, slot & 7)
 }
 
-/// A number that is 1 for PCI, 17 bytes of nothing, then bus, device, function.
+/// A number that is 1 for PCI, 17 unused bytes, then bus, device and function.
 fn pci_of_amd(bytes: &[u8]) -> Option<PciAddress> {
     let (kind, place) = bytes.split_first_chunk()?;
     match (u32::from_ne_bytes(*kind), place) {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn pci_addresses_are_read_in_the_three_ways_there_are() {
+    fn pci_addresses_are_read_in_three_forms() {
         let expected = PciAddress::new(0, 0x3b, 2, 1);
         let khr: Vec<u8> = [0u32, 0x3b, 2, 1].into_iter().flat_map(u32::to_ne_bytes).collect();
         assert_eq!(pci_of_khr(&khr), expected);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pci_address_is_none() {
+    fn anything_else_is_not_a_pci_address() {
         assert_eq!(pci_of_khr(&[0; 15]), None);
         let large: Vec<u8> = [0u32, 256, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
         assert_eq!(pci_of_khr(&large), None);

@@ -1,4 +1,4 @@
-//! A queue of the device: in order, and fed from the caller's thread.
+//! Streams: in-order queues of the device, fed from the caller's thread.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::error::{call_error, error_of};
 use crate::event::{self, OpenClEvent};
 use crate::handle::Handle;
-use crate::memory::{OpenClMemory, same_length};
+use crate::memory::{DeviceRange, same_length};
 use crate::native::OpenClStream;
 
 /// The driver's side of a stream.
@@ -43,7 +43,7 @@ impl Queue {
     ///
     /// # Safety
     ///
-    /// The event is of a command of this queue, and its reference is given away.
+    /// The event is of a command of this queue, and the caller gives its one reference away.
     unsafe fn add(
         &self,
         call: &'static str,
@@ -51,15 +51,15 @@ impl Queue {
         enqueued: Result<cl_event, cl_int>,
     ) -> Result<u64, BackendError> {
         let event = enqueued.map_err(|status| error_of(call, status, len))?;
-        // SAFETY: the caller promises that the event is a command's of this queue, and gives its reference away.
+        // SAFETY: the caller gives the event's one reference away.
         Ok(self.commands.add(call, Arc::new(unsafe { Handle::event(event) })))
     }
 
     fn mark(&self) -> Result<Handle, BackendError> {
-        // SAFETY: no list of events is given.
+        // SAFETY: `self` owns the queue, and a length of 0 goes with the null list of events.
         let marker = unsafe { enqueue_marker_with_wait_list(self.command_queue(), 0, ptr::null()) };
         let marker = marker.map_err(|status| call_error("clEnqueueMarkerWithWaitList", status))?;
-        // SAFETY: it was just made, with one reference.
+        // SAFETY: the call above returned the marker's event, with one reference that this function owns.
         Ok(unsafe { Handle::event(marker) })
     }
 }
@@ -70,11 +70,12 @@ impl StreamDriver for Queue {
     }
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
-        let (to, offset, len) = OpenClMemory::place(destination)?;
+        let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
         let (queue, bytes) = (self.command_queue(), source.as_ptr().cast());
-        // SAFETY: the range lies inside of the buffer, and `source` is as long. The core, which alone calls this, keeps both
-        // until an event behind this is done, and nothing writes to the bytes of a shared `HostBuffer`.
+        // SAFETY: a span lies inside its buffer, and `source` has the same length. The core alone calls this, and keeps both
+        // until an event behind the command is done. The bytes of a shared `HostBuffer` do not change. The event that is
+        // added is the command's.
         unsafe {
             let written =
                 enqueue_write_buffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null());
@@ -89,51 +90,60 @@ impl StreamDriver for Queue {
         destination: HostBuffer,
         completion: Completion,
     ) -> Result<(), BackendError> {
-        let (from, offset, len) = OpenClMemory::place(source)?;
+        let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
         let answered = Arc::new(AtomicBool::new(false));
-        let mut reading = Box::new(Reading { destination, completion, answered: Arc::clone(&answered) });
-        let (queue, bytes) = (self.command_queue(), reading.destination.as_mut_ptr().cast());
-        // SAFETY: the range lies inside of the buffer, `destination` is as long, and the core keeps the memory; the bytes
-        // stay where they are when their owner moves, and are freed only when the command is done.
+        let mut pending = Box::new(PendingRead { destination, completion, answered: Arc::clone(&answered) });
+        let (queue, bytes) = (self.command_queue(), pending.destination.as_mut_ptr().cast());
+        // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the memory. The bytes
+        // of a `HostBuffer` stay where they are when it is moved, and are freed only when the command is done.
         let read =
             unsafe { enqueue_read_buffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null()) };
-        // Refused: nothing was enqueued, and the completion goes with the error.
+        // After a refusal nothing is enqueued. The completion is dropped, and the caller gets the error.
         let event = read.map_err(|status| error_of("clEnqueueReadBuffer", status, len))?;
-        // SAFETY: it is the command's, with one reference.
+        // SAFETY: the call above returned the command's event, with one reference that this function owns.
         let event = unsafe { Handle::event(event) };
-        let reading = Box::into_raw(reading);
-        if let Err(status) = set_event_callback(event.get(), CL_COMPLETE, Reading::done, reading.cast()) {
-            // Then it is waited for here; what cannot be waited for keeps its bytes for ever.
+        let pending = Box::into_raw(pending);
+        if let Err(status) = set_event_callback(event.get(), CL_COMPLETE, PendingRead::done, pending.cast()) {
+            // Without a callback this waits for the command. If it cannot, the bytes are leaked.
             if event::wait(&event).is_ok() {
-                // SAFETY: it was made by `into_raw` above, and no callback has it.
-                drop(unsafe { Box::from_raw(reading) });
+                // SAFETY: `into_raw` made the pointer above, and the refused callback does not have it.
+                drop(unsafe { Box::from_raw(pending) });
             }
             return Err(call_error("clSetEventCallback", status));
         }
-        // Its failure is the completion's to tell, but for the events behind it.
+        // The completion reports a failure to the stream; this reports it to the events behind the read.
         self.commands.add_read(Arc::new(event), answered);
         Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let (from, from_offset, len) = OpenClMemory::place(source)?;
-        let (to, to_offset, _) = OpenClMemory::place(destination)?;
-        // SAFETY: the core has checked that the ranges lie inside, are as long, and do not overlap, and keeps the memory.
+        let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
+        same_length(from.len, to.len)?;
+        // SAFETY: spans lie inside their buffers, and the lengths are equal. The core passes no ranges that overlap, and keeps
+        // the memory until an event behind the command is done. The event that is added is the command's.
         unsafe {
-            let queue = self.command_queue();
-            let copied = enqueue_copy_buffer(queue, from, to, from_offset, to_offset, len, 0, ptr::null());
-            self.add("clEnqueueCopyBuffer", len, copied)?;
+            let copied = enqueue_copy_buffer(
+                self.command_queue(),
+                from.buffer,
+                to.buffer,
+                from.offset,
+                to.offset,
+                to.len,
+                0,
+                ptr::null(),
+            );
+            self.add("clEnqueueCopyBuffer", to.len, copied)?;
         }
         Ok(())
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
-        let (to, offset, len) = OpenClMemory::place(destination)?;
+        let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
         let start: *const c_void = pattern.as_ptr().cast();
-        // SAFETY: the core has checked that the range lies inside and consists of whole patterns, and keeps the memory;
-        // the pattern is copied by the call.
+        // SAFETY: a span lies inside its buffer. The core passes whole patterns only, and keeps the memory until an event
+        // behind the command is done; the call copies the pattern. The event that is added is the command's.
         unsafe {
             let queue = self.command_queue();
             let filled = enqueue_fill_buffer(queue, to, start, pattern.len(), offset, len, 0, ptr::null());
@@ -142,7 +152,7 @@ impl StreamDriver for Queue {
         Ok(())
     }
 
-    /// Every event has a time where the queue has them: it is the queue that is made for it.
+    /// Every event has a timestamp if the queue was made with timestamps.
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         let marker = Arc::new(self.mark()?);
         let number = self.commands.add_event(Arc::clone(&marker));
@@ -152,10 +162,11 @@ impl StreamDriver for Queue {
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let event = event.downcast_ref::<OpenClEvent>()?;
         if !event.is_of(&self.context) {
-            return Err(BackendError::unsupported("waiting for an event of another context"));
+            return Err(BackendError::unsupported("waiting in the queue for an event of another device"));
         }
         let list = [event.get()];
-        // SAFETY: the list has one event, of this context.
+        // SAFETY: the list has one event, which `event` owns and which is of this context. The event that is added is the
+        // command's.
         unsafe {
             let barrier = enqueue_barrier_with_wait_list(self.command_queue(), 1, list.as_ptr());
             self.add("clEnqueueBarrierWithWaitList", 0, barrier)?;
@@ -186,21 +197,20 @@ impl StreamDriver for Queue {
     }
 }
 
-/// A read in the queue, which its callback owns.
-struct Reading {
+/// A read in the queue. Its callback owns it.
+struct PendingRead {
     destination: HostBuffer,
     completion: Completion,
     answered: Arc<AtomicBool>,
 }
 
-impl Reading {
-    /// Called once, on any thread, when the command is done or has failed. Nothing of OpenCL is called here.
-    extern "C" fn done(_event: cl_event, status: cl_int, reading: *mut c_void) {
-        // SAFETY: it was made by `into_raw` of a box, which is given to this call alone.
-        let Self { destination, completion, answered } = *unsafe { Box::from_raw(reading.cast::<Self>()) };
+impl PendingRead {
+    /// OpenCL calls this once, on any thread, when the command is done or has failed. It does not call OpenCL.
+    extern "C" fn done(_event: cl_event, status: cl_int, pending: *mut c_void) {
+        // SAFETY: `into_raw` made the pointer from a box, and this call alone gets it.
+        let Self { destination, completion, answered } = *unsafe { Box::from_raw(pending.cast::<Self>()) };
         let result = if status < CL_COMPLETE {
-            // Nobody can say when a device that has failed no longer writes there; and pinned memory must not be freed
-            // on this thread.
+            // A device that has failed may still write to the bytes. And pinned memory must not be freed on this thread.
             mem::forget(destination);
             Err(call_error("clEnqueueReadBuffer", status))
         } else {

@@ -65,7 +65,7 @@ fn without_a_platform_the_reason_names_the_folder_and_what_to_install() {
     if is_here("without_a_platform_the_reason_names_the_folder_and_what_to_install", &variables)
         && cl3_is_there()
     {
-        let parts = ["but no platform", "OCL_ICD_VENDORS is set to `/nonexistent`", "pocl-opencl-icd"];
+        let parts = ["it has no platform", "OCL_ICD_VENDORS is set to `/nonexistent`", "pocl-opencl-icd"];
         expect(&reason(), &parts);
     }
 }
@@ -74,7 +74,7 @@ fn without_a_platform_the_reason_names_the_folder_and_what_to_install() {
 fn cl3_is_there() -> bool {
     let there = device_opencl::cl3::is_opencl_runtime_available();
     if !there {
-        eprintln!("skipped: there is no OpenCL loader here");
+        eprintln!("skipped: there is not an OpenCL loader here");
     }
     there
 }
@@ -84,7 +84,7 @@ fn a_driver_that_is_not_there_is_no_platform() {
     const NAME: &str = "a_driver_that_is_not_there_is_no_platform";
     let folder = folder(NAME, "gone.icd", "/nonexistent/libgone.so\n");
     if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && cl3_is_there() {
-        expect(&reason(), &["but no platform", NAME, "pocl-opencl-icd"]);
+        expect(&reason(), &["it has no platform", NAME, "pocl-opencl-icd"]);
     }
 }
 
@@ -94,7 +94,7 @@ fn a_driver_that_is_no_library_is_no_platform() {
     let driver = folder(NAME, "libtext.so", "this is text").join("libtext.so");
     let folder = folder(NAME, "text.icd", &format!("{}\n", driver.display()));
     if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && cl3_is_there() {
-        expect(&reason(), &["but no platform", NAME]);
+        expect(&reason(), &["it has no platform", NAME]);
     }
 }
 
@@ -120,7 +120,7 @@ fn an_empty_name_of_a_loader_is_refused_and_not_the_program_itself() {
         return;
     }
     let paths = std::env::var("OPENCL_DYLIB_PATH").unwrap();
-    let set = format!("OPENCL_DYLIB_PATH is set to `{paths}`, where a name is empty; unset it");
+    let set = format!("OPENCL_DYLIB_PATH is set to `{paths}`, which has an empty name; unset it");
     expect(&reason(), &["no OpenCL loader", &set]);
 }
 
@@ -138,7 +138,7 @@ fn a_loader_that_is_no_library_is_said_with_what_to_install() {
 fn a_library_that_is_no_loader_is_said() {
     // Any library will do that is there on every Linux.
     if is_here("a_library_that_is_no_loader_is_said", &[("OPENCL_DYLIB_PATH", "libc.so.6")]) {
-        expect(&reason(), &["is no OpenCL loader", "OPENCL_DYLIB_PATH is set to `libc.so.6`; unset it"]);
+        expect(&reason(), &["is not an OpenCL loader", "OPENCL_DYLIB_PATH is set to `libc.so.6`; unset it"]);
     }
 }
 

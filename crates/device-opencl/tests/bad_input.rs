@@ -471,7 +471,7 @@ fn pinned_memory_that_is_too_large_names_the_limit() {
     let large = device.allocate_host(limit as usize + 1).unwrap_err();
     let small = device.allocate_host(4).unwrap_err();
     standin::order("refuses", "");
-    assert!(large.to_string().contains(&format!("at most {limit} in one allocation")), "{large}");
+    assert!(large.to_string().contains(&format!("at most {limit} bytes in one allocation")), "{large}");
     let expected = BackendErrorKind::OutOfMemory { asked: limit + 1, free: None };
     assert_eq!(large.kind(), Some(expected));
     assert!(!small.to_string().contains(&limit.to_string()), "{small}");
