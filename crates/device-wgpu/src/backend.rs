@@ -18,30 +18,25 @@ impl Wgpu {
                 (adapter, facts)
             })
             .collect();
-        devices.sort_by_key(|(_, facts)| facts.place());
+        devices.sort_by_key(|(_, facts)| facts.order());
         Self { devices }
-    }
-
-    fn device(&self, ordinal: usize) -> Result<&(wgpu::Adapter, Facts), BackendError> {
-        self.devices.get(ordinal).ok_or_else(|| {
-            BackendError::invalid(format_args!("there are {} adapters, and no {ordinal}", self.devices.len()))
-        })
     }
 }
 
 impl Backend for Wgpu {
-    /// Those that there were when the backend was loaded.
+    /// The adapters that were listed when the backend was loaded.
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(self.devices.len())
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        let (adapter, facts) = self.device(ordinal)?;
+        // The core has compared the ordinal with the count.
+        let (adapter, facts) = &self.devices[ordinal];
         Ok(properties::of(adapter, facts))
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        let (adapter, _) = self.device(ordinal)?;
+        let (adapter, _) = &self.devices[ordinal];
         Ok(OpenedDevice::new(Driver::open(adapter, ordinal)?))
     }
 }

@@ -1,9 +1,10 @@
-//! A device of wgpu that is open, with its one queue: calls whose errors are caught, and waits that end.
+//! An open device of wgpu with its one queue: calls that return their errors, and waits that end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use device_registry::backend::BackendError;
+use parking_lot::Mutex;
 use wgpu::{
     CommandEncoder, CommandEncoderDescriptor, DeviceDescriptor, ErrorFilter, Features, PollError, PollType,
 };
@@ -15,11 +16,11 @@ use crate::ready::ready;
 use crate::staging::Staging;
 use crate::submission::Submission;
 
-/// What makes a timestamp between two submissions.
+/// The features that a timestamp between two submissions needs.
 pub(crate) const TIMESTAMPS: Features =
     Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
-/// Asked for where the adapter has it, so that kernels can use it. What is only for drawing is left out.
+/// The features that kernels can use, requested where the adapter has them. Those only for drawing are left out.
 const FOR_KERNELS: Features = Features::SHADER_F16
     .union(Features::SHADER_F64)
     .union(Features::SHADER_I16)
@@ -39,7 +40,7 @@ pub(crate) struct Context {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) staging: Staging,
-    /// What copies within one buffer go through. The queue's order lets all streams share it.
+    /// The buffer that copies within one buffer go through. All streams share it, which is safe in the order of one queue.
     pub(crate) between: Mutex<Option<wgpu::Buffer>>,
     pub(crate) loss: Arc<Loss>,
 }
@@ -54,32 +55,32 @@ impl Context {
             ..DeviceDescriptor::default()
         };
         let (device, queue) = ready(adapter.request_device(&descriptor))
-            .ok_or_else(|| BackendError::other("wgpu has not opened the device when it returned"))?
-            .map_err(|error| BackendError::other("the adapter gives no device").with_source(error))?;
+            .ok_or_else(|| BackendError::other("wgpu returned before the device was open"))?
+            .map_err(|error| BackendError::other("the adapter did not open a device").with_source(error))?;
         let loss = Arc::new(Loss::default());
-        let told = Arc::clone(&loss);
-        device.set_device_lost_callback(move |reason, message| told.set(reason, &message));
-        // Without it, what no scope has caught ends in a panic: the mistakes of a kernel that makes its calls outside.
+        let reported = Arc::clone(&loss);
+        device.set_device_lost_callback(move |reason, message| reported.set(reason, &message));
+        // The default panics on an error outside any scope, such as one of a kernel that does not use `checked`.
         device.on_uncaptured_error(Arc::new(|error| log::error!("wgpu: {error}")));
         let (staging, between) = Default::default();
         Ok(Self { adapter: adapter.clone(), device, queue, staging, between, loss })
     }
 
-    /// Whether it is not known to be lost.
+    /// Fails if the device is known to be lost.
     pub(crate) fn check(&self) -> Result<(), BackendError> {
         self.loss.check()
     }
 
-    /// Looks whether it was destroyed by its native handle, of which wgpu speaks to nobody who does not poll.
-    pub(crate) fn look(&self) -> Result<(), BackendError> {
+    /// Polls, then fails if the device is lost. wgpu reports a device that its native handle has destroyed only in a poll.
+    pub(crate) fn poll_loss(&self) -> Result<(), BackendError> {
         self.poll(PollType::Poll)?;
         self.loss.check()
     }
 
-    /// Runs calls of wgpu, and returns the first error that they leave behind.
+    /// Runs calls of wgpu in error scopes, and returns the first error.
     pub(crate) fn checked<T>(&self, run: impl FnOnce(&wgpu::Device) -> T) -> Result<T, BackendError> {
         self.loss.check()?;
-        // Scopes are the thread's own, and one that is dropped while a panic unwinds is taken down too.
+        // Scopes belong to the thread. One that a panic drops is removed too.
         let out_of_memory = self.device.push_error_scope(ErrorFilter::OutOfMemory);
         let internal = self.device.push_error_scope(ErrorFilter::Internal);
         let validation = self.device.push_error_scope(ErrorFilter::Validation);
@@ -89,9 +90,9 @@ impl Context {
             ready(internal.pop()).flatten(),
             ready(out_of_memory.pop()).flatten(),
         ];
-        // What made the others is the last: a buffer that there was no memory for is also an invalid one.
+        // The outermost scope has the cause of the others: a buffer that ran out of memory is also an invalid one.
         let error = errors.into_iter().flatten().last();
-        // A loss is no error of wgpu's; it is told by the callback.
+        // wgpu reports a loss to the callback only, and not as an error.
         self.loss.check()?;
         error.map_or(Ok(value), |error| Err(error::caught(error)))
     }
@@ -104,7 +105,7 @@ impl Context {
         self.checked(|_| self.queue.submit(commands)).map(Submission::new)
     }
 
-    /// Submits what is encoded by `encode`.
+    /// Submits the commands that `encode` encodes.
     pub(crate) fn encode(
         &self,
         encode: impl FnOnce(&mut CommandEncoder),
@@ -112,7 +113,7 @@ impl Context {
         self.encode_then(encode, || ()).map(|(submission, ())| submission)
     }
 
-    /// The same, and makes the calls that come behind it, in the same scopes: to take others costs time.
+    /// Submits the commands that `encode` encodes, then calls `then` in the same error scopes, which are costly.
     pub(crate) fn encode_then<T>(
         &self,
         encode: impl FnOnce(&mut CommandEncoder),
@@ -129,43 +130,43 @@ impl Context {
     /// Whether a submission is done. Does not wait.
     pub(crate) fn is_done(&self, submission: &Submission) -> Result<bool, BackendError> {
         if !submission.is_done() {
-            submission.ask(&self.queue);
-            // Not a wait that lasts no time. It looks at the device and then at wgpu's list, and panics if another thread
-            // has cleared the list in between; gfx-rs/wgpu#9958, which 30.0.1 does not have.
+            submission.track(&self.queue);
+            // Not a wait with the time limit 0. Such a wait reads the device and then wgpu's list, and panics if another
+            // thread has cleared the list in between. gfx-rs/wgpu#9958 fixes that, which 30.0.1 does not have.
             self.poll(PollType::Poll)?;
         }
         Ok(submission.is_done())
     }
 
-    /// Waits for a submission. Any number of threads may do so at once; each is woken by the device itself.
+    /// Waits for a submission. Any number of threads may wait at once; the device itself wakes each.
     ///
-    /// When the device is lost the wait ends, which all of the interfaces promise.
+    /// The wait ends when the device is lost, which all interfaces promise.
     pub(crate) fn wait(&self, submission: &Submission) -> Result<(), BackendError> {
         let index = submission.index().clone();
-        // OpenGL gives up after some seconds.
+        // On OpenGL a wait ends after some seconds.
         while !self.poll(PollType::Wait { submission_index: Some(index.clone()), timeout: None })? {}
         submission.set_done();
         Ok(())
     }
 
-    /// Waits for bytes that `submission` copies and that are mapped then.
+    /// Waits for bytes that `submission` copies, and for their mapping.
     pub(crate) fn wait_mapped(&self, submission: &Submission, mapping: &Mapping) -> Result<(), BackendError> {
         self.wait(submission)?;
-        // The callback was called by this poll, or is being called by another thread's.
+        // This poll has called the callback, or another thread's poll is calling it.
         mapping.wait(&self.loss)
     }
 
-    /// Returns whether what was waited for is done.
+    /// Polls wgpu. Returns whether the awaited work is done.
     fn poll(&self, poll: PollType) -> Result<bool, BackendError> {
         self.loss.check()?;
-        // On a device that turns out to be lost it panics, once it has told the callback.
+        // A poll that finds the device lost calls the callback, then panics.
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
             Ok(Ok(_)) => Ok(true),
             Ok(Err(PollError::Timeout)) => Ok(false),
-            // What was submitted without an error, and yet was not, met a loss: the one failure that no scope catches.
+            // wgpu returned an index for a submission that it did not make. The cause is a loss, which no scope catches.
             Ok(Err(PollError::WrongSubmissionIndex(..))) => {
-                self.look_once_more();
-                Err(self.loss.infer("it takes no work any more"))
+                self.poll_again();
+                Err(self.loss.infer("it no longer accepts work"))
             }
             Err(_) => {
                 self.loss.check().and(Err(BackendError::other("a callback panicked while wgpu was polled")))
@@ -173,9 +174,9 @@ impl Context {
         }
     }
 
-    /// Has the callback of the loss called, which knows the reason.
-    fn look_once_more(&self) {
-        // What it returns or panics with is the loss.
+    /// Polls, so that wgpu calls the callback of the loss, which gets the reason.
+    fn poll_again(&self) {
+        // The result or panic of this poll is the loss itself.
         let _ = catch_unwind(AssertUnwindSafe(|| self.device.poll(PollType::Poll)));
     }
 }

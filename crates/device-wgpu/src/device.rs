@@ -1,12 +1,13 @@
 //! One open device.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, FillPattern, Memory, MemoryInfo, Span, StreamDriver,
     StreamOptions,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::context::Context;
 use crate::memory::WgpuMemory;
@@ -17,7 +18,7 @@ use crate::stream::Queue;
 /// The driver of an open device.
 pub(crate) struct Driver(Mutex<Option<Open>>);
 
-/// What it has until it is closed or reset.
+/// The parts of an open device, until it is closed or reset.
 #[derive(Clone)]
 struct Open {
     /// What programs and kernels get.
@@ -33,8 +34,7 @@ impl Driver {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        // Nothing is half changed under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn get(&self) -> Result<Open, BackendError> {
@@ -47,7 +47,7 @@ impl Driver {
         Ok(Arc::clone(open.native.context()))
     }
 
-    /// Takes everything out, ends the thread that finishes reads, and frees what is kept for the next copy.
+    /// Takes everything out, ends the thread that finishes reads, and frees the kept staging buffers.
     fn end(&self) -> Option<Open> {
         let open = self.lock().take()?;
         open.reads.close();
@@ -61,7 +61,7 @@ impl DeviceDriver for Driver {
         self.lock().as_ref().map(|open| Arc::clone(&open.native) as _)
     }
 
-    /// wgpu does not tell.
+    /// wgpu has no query for memory.
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.context()?.check()?;
         Ok(MemoryInfo::unknown())
@@ -90,7 +90,7 @@ impl DeviceDriver for Driver {
         context.wait(&*context.fill(destination, pattern)?)
     }
 
-    /// They take no priority.
+    /// Streams share one queue, which has no priorities.
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let Open { native, reads } = self.get()?;
         native.context().check()?;
@@ -98,7 +98,7 @@ impl DeviceDriver for Driver {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        // Not destroyed, if it was not: calls of other threads may still copy from what is mapped, which that frees.
+        // This does not destroy the device: calls of other threads may still copy from mapped memory, which that would free.
         self.end();
         Ok(())
     }
@@ -107,8 +107,8 @@ impl DeviceDriver for Driver {
         if let Some(open) = self.end() {
             let context = open.native.context();
             context.device.destroy();
-            // All work is done, so that this frees what the device has. What it returns is the end of the device.
-            let _ = context.look();
+            // All work is done, so that this poll frees the memory of the device. It returns the destruction as a loss.
+            let _ = context.poll_loss();
         }
         Ok(())
     }

@@ -1,63 +1,64 @@
-//! A point in a stream: a submission, which may have left its time behind.
+//! Events: points in a stream, each a submission that may have written a timestamp.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use device_registry::backend::{BackendError, EventDriver};
+use parking_lot::Mutex;
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, MapMode, QuerySetDescriptor, QueryType};
 
 use crate::context::Context;
 use crate::mapping::Mapping;
 use crate::submission::Submission;
 
-/// The size of a time, in ticks of the device.
-const TIME: u64 = 8;
+/// The size of a timestamp in bytes.
+const TIMESTAMP_LEN: u64 = 8;
 
 pub(crate) struct WgpuEvent {
     context: Arc<Context>,
-    /// The last one before it. `None` if there was nothing.
+    /// The last submission before the event. `None` if there was none.
     submission: Option<Arc<Submission>>,
-    time: Option<Mutex<Time>>,
+    timestamp: Option<Mutex<Timestamp>>,
 }
 
-enum Time {
+enum Timestamp {
     /// In a buffer that can be mapped.
-    There(Buffer),
-    /// Fetched, or why it cannot be.
-    Here(Result<u64, BackendError>),
+    OnDevice(Buffer),
+    /// Fetched, in ticks of the device, or the error of fetching it.
+    Fetched(Result<u64, BackendError>),
 }
 
 impl WgpuEvent {
     pub(crate) fn new(context: &Arc<Context>, submission: Option<Arc<Submission>>) -> Self {
-        // Now, before others submit more.
+        // Now, before other streams submit more.
         if let Some(submission) = &submission {
-            submission.ask(&context.queue);
+            submission.track(&context.queue);
         }
-        Self { context: Arc::clone(context), submission, time: None }
+        Self { context: Arc::clone(context), submission, timestamp: None }
     }
 
-    /// An event that is a submission of its own, which writes the time.
+    /// An event with a submission of its own, which writes the timestamp.
     pub(crate) fn timed(context: &Arc<Context>) -> Result<Self, BackendError> {
         let buffer = |label, usage| {
-            let (size, mapped_at_creation) = (TIME, false);
+            let (size, mapped_at_creation) = (TIMESTAMP_LEN, false);
             context.create_buffer(&BufferDescriptor { label: Some(label), size, usage, mapped_at_creation })
         };
         let set = context.checked(|device| {
-            let (label, ty) = (Some("time"), QueryType::Timestamp);
+            let (label, ty) = (Some("timestamp"), QueryType::Timestamp);
             device.create_query_set(&QuerySetDescriptor { label, ty, count: 1 })
         })?;
-        let resolved = buffer("resolved time", BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC)?;
-        let there = buffer("time", BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        let resolved = buffer("resolved timestamp", BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC)?;
+        let on_device = buffer("timestamp", BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
         let submission = context.encode(|encoder| {
             encoder.write_timestamp(&set, 0);
             encoder.resolve_query_set(&set, 0..1, &resolved, 0);
-            encoder.copy_buffer_to_buffer(&resolved, 0, &there, 0, TIME);
+            encoder.copy_buffer_to_buffer(&resolved, 0, &on_device, 0, TIMESTAMP_LEN);
         })?;
-        let time = Some(Mutex::new(Time::There(there)));
-        Ok(Self { time, ..Self::new(context, Some(submission)) })
+        let timestamp = Some(Mutex::new(Timestamp::OnDevice(on_device)));
+        Ok(Self { timestamp, ..Self::new(context, Some(submission)) })
     }
 
-    /// The submission to which its stream has come. `None` if there is none.
+    /// The submission after which the event is reached. `None` if there is none.
     pub(crate) fn submission(&self) -> Option<&Arc<Submission>> {
         self.submission.as_ref()
     }
@@ -66,27 +67,29 @@ impl WgpuEvent {
         Arc::ptr_eq(&self.context, context)
     }
 
-    /// The time, in ticks.
+    /// The timestamp, in ticks of the device.
     fn ticks(&self) -> Result<u64, BackendError> {
-        let (Some(time), Some(submission)) = (&self.time, &self.submission) else {
-            return Err(BackendError::invalid("the event has no time"));
+        let (Some(timestamp), Some(submission)) = (&self.timestamp, &self.submission) else {
+            return Err(BackendError::invalid("expected a timed event, found one without a timestamp"));
         };
-        let mut time = time.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Time::There(buffer) = &*time {
+        let mut timestamp = timestamp.lock();
+        if let Timestamp::OnDevice(buffer) = &*timestamp {
             let fetched = self.fetch(buffer, submission);
-            *time = Time::Here(fetched);
+            *timestamp = Timestamp::Fetched(fetched);
         }
-        match &*time {
-            Time::Here(ticks) => ticks.clone(),
-            Time::There(_) => Err(BackendError::other("the time is not there")),
+        match &*timestamp {
+            Timestamp::Fetched(ticks) => ticks.clone(),
+            Timestamp::OnDevice(_) => Err(BackendError::other("the timestamp was not fetched")),
         }
     }
 
     fn fetch(&self, buffer: &Buffer, submission: &Submission) -> Result<u64, BackendError> {
-        let mapping = self.context.checked(|_| Mapping::begin(buffer, MapMode::Read, TIME))?;
+        let mapping = self.context.checked(|_| Mapping::begin(buffer, MapMode::Read, TIMESTAMP_LEN))?;
         self.context.wait_mapped(submission, &mapping)?;
         let view = buffer.get_mapped_range(..).map_err(|error| self.context.loss.unmapped(error))?;
-        let bytes = view.first_chunk().ok_or_else(|| BackendError::other("the time is too short"))?;
+        let bytes = view
+            .first_chunk()
+            .ok_or_else(|| BackendError::other("expected a timestamp of 8 bytes, found fewer"))?;
         Ok(u64::from_le_bytes(*bytes))
     }
 }
@@ -109,19 +112,16 @@ impl EventDriver for WgpuEvent {
         let start = start.downcast_ref::<Self>()?;
         let (from, to) = (start.ticks()?, self.ticks()?);
         let ticks = to.checked_sub(from).ok_or_else(|| {
-            BackendError::invalid(format_args!(
-                "the first event was reached {} ticks after the second",
-                from - to
-            ))
+            BackendError::invalid(format_args!("the event was reached {} ticks before the start", from - to))
         })?;
         duration(ticks, self.context.queue.get_timestamp_period())
     }
 }
 
-/// So many ticks of `period` nanoseconds. Both are the driver's word.
+/// The duration of `ticks` of `period` nanoseconds. The driver gives both numbers, which may be nonsense.
 fn duration(ticks: u64, period: f32) -> Result<Duration, BackendError> {
     Duration::try_from_secs_f64(ticks as f64 * f64::from(period) / 1e9).map_err(|error| {
-        let message = format_args!("the device says that {ticks} ticks of {period} ns each have passed");
+        let message = format_args!("expected a duration, found {ticks} ticks of {period} ns each");
         BackendError::other(message).with_source(error)
     })
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_a_time_and_nonsense_is_an_error() {
+    fn ticks_become_a_duration_and_nonsense_an_error() {
         assert_eq!(duration(3, 500.0).unwrap(), Duration::from_nanos(1500));
         assert_eq!(duration(0, 1.0).unwrap(), Duration::ZERO);
         for period in [f32::NAN, f32::INFINITY, -1.0, f32::MAX] {

@@ -20,7 +20,7 @@ mod transfer;
 
 use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
-/// The crate that all native handles are of.
+/// The crate of all native handles.
 pub use wgpu;
 
 pub use crate::memory::WgpuMemory;
@@ -35,8 +35,8 @@ device_registry::backend::entry_points! {
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     let chosen = apis::Apis::from_env()?;
     let adapters = chosen.adapters();
-    match adapters.is_empty() {
-        true => Err(LoadFailure::unavailable(chosen.why_there_is_none())),
-        false => Ok(Box::new(backend::Wgpu::new(adapters))),
+    if adapters.is_empty() {
+        return Err(LoadFailure::unavailable(chosen.why_there_is_none()));
     }
+    Ok(Box::new(backend::Wgpu::new(adapters)))
 }

@@ -7,8 +7,8 @@ use wgpu::DeviceLostReason;
 
 const DESTROYED: &str = "it was destroyed by its native handle";
 
-/// Set once, by wgpu's callback, which may come on any thread that calls wgpu, and under wgpu's locks: so nothing is
-/// done here but to keep it. Whoever waits looks at it from time to time.
+/// The loss of a device, set once. wgpu's callback may run on any thread that calls wgpu, under wgpu's locks: so it only
+/// stores the loss, and waiting threads check it from time to time.
 #[derive(Default)]
 pub(crate) struct Loss(OnceLock<BackendError>);
 
@@ -17,19 +17,19 @@ impl Loss {
         self.0.get_or_init(|| {
             BackendError::lost(match (reason, message) {
                 (DeviceLostReason::Destroyed, _) => DESTROYED,
-                (_, "") => "wgpu does not say why",
+                (_, "") => "wgpu gives no reason",
                 (_, message) => message,
             })
         });
     }
 
-    /// For what wgpu tells by the way.
+    /// Sets a loss that another result of wgpu shows, unless one is set. Returns the loss.
     pub(crate) fn infer(&self, message: &str) -> BackendError {
         self.0.get_or_init(|| BackendError::lost(message)).clone()
     }
 
-    /// What was mapped is mapped no more, of which nobody but wgpu can be the cause: it frees the buffers of a device that
-    /// was destroyed, before it calls the callback.
+    /// Sets the loss after which mapped memory is not mapped any more. Only wgpu unmaps it: it frees the buffers of a
+    /// destroyed device before it calls the callback.
     pub(crate) fn unmapped(&self, error: wgpu::MapRangeError) -> BackendError {
         self.0.get_or_init(|| BackendError::lost(DESTROYED).with_source(error)).clone()
     }

@@ -1,27 +1,28 @@
-//! A buffer that is being mapped, and whoever waits for it.
+//! A buffer that is being mapped, and the wait for that.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use device_registry::backend::BackendError;
+use parking_lot::{Condvar, Mutex};
 
 use crate::loss::Loss;
 
-/// How often those who wait look whether the device is lost. After a loss wgpu may forget its callbacks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a waiting thread checks whether the device is lost. After a loss wgpu may never call its callbacks.
+const LOSS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The first bytes of a buffer on their way to being mapped.
+/// A mapping of the first bytes of a buffer, requested or done.
 pub(crate) struct Mapping {
     outcome: Mutex<Option<Result<(), BackendError>>>,
     known: Condvar,
 }
 
-/// wgpu's end of it. If wgpu drops its callback uncalled, that is an outcome as well.
+/// wgpu's end of a mapping. A callback that wgpu drops uncalled is an error of the mapping.
 struct Callback(Arc<Mapping>);
 
 impl Callback {
-    fn tell(&self, outcome: Result<(), BackendError>) {
-        let mut known = self.0.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+    fn finish(&self, outcome: Result<(), BackendError>) {
+        let mut known = self.0.outcome.lock();
         if known.is_none() {
             *known = Some(outcome);
             drop(known);
@@ -32,40 +33,40 @@ impl Callback {
 
 impl Drop for Callback {
     fn drop(&mut self) {
-        self.tell(Err(BackendError::other("wgpu gave up a mapping without a word")));
+        self.finish(Err(BackendError::other("wgpu dropped the callback of a mapping")));
     }
 }
 
 impl Mapping {
-    /// Asks for the first `len` bytes of `buffer`. They are mapped when what was submitted is done with them, and
-    /// somebody polls.
+    /// Requests the first `len` bytes of `buffer`. They are mapped once submitted work no longer uses them and a thread
+    /// polls.
     pub(crate) fn begin(buffer: &wgpu::Buffer, mode: wgpu::MapMode, len: u64) -> Arc<Self> {
         let mapping = Arc::new(Self { outcome: Mutex::default(), known: Condvar::new() });
         let callback = Callback(Arc::clone(&mapping));
-        // It runs on whichever thread polls or submits at that moment: so it keeps the outcome and does no more.
+        // The callback runs on any thread that polls or submits, so it only stores the outcome.
         buffer.map_async(mode, 0..len, move |outcome| {
             callback
-                .tell(outcome.map_err(|error| BackendError::other("a mapping failed").with_source(error)));
+                .finish(outcome.map_err(|error| BackendError::other("a mapping failed").with_source(error)));
         });
         mapping
     }
 
-    /// Whether it is done, well or not. Does not wait.
+    /// The outcome, once there is one. Does not wait.
     pub(crate) fn outcome(&self) -> Option<Result<(), BackendError>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.outcome.lock().clone()
     }
 
     /// Waits for a callback that another thread is about to call.
     pub(crate) fn wait(&self, loss: &Loss) -> Result<(), BackendError> {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = self.outcome.lock();
         loop {
             match &*outcome {
                 Some(Ok(())) => return Ok(()),
-                // A loss is the reason of all that fails after it.
+                // A loss is the cause of every later failure.
                 Some(Err(error)) => return loss.check().and(Err(error.clone())),
                 None => loss.check()?,
             }
-            outcome = self.known.wait_timeout(outcome, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            self.known.wait_for(&mut outcome, LOSS_CHECK_INTERVAL);
         }
     }
 }

@@ -3,7 +3,7 @@
 use device_registry::backend::{BackendError, Memory, Span};
 use wgpu::{BufferUsages, COPY_BUFFER_ALIGNMENT};
 
-/// What a kernel may use memory for, besides copies.
+/// The uses of memory: those of kernels, and copies.
 pub(crate) const USES: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::UNIFORM)
     .union(BufferUsages::INDIRECT)
@@ -27,34 +27,34 @@ impl WgpuMemory {
     /// [`INDIRECT`](BufferUsages::INDIRECT), [`COPY_SRC`](BufferUsages::COPY_SRC) and
     /// [`COPY_DST`](BufferUsages::COPY_DST). The bytes of a [`Span`] begin at its [`offset`](Span::offset).
     ///
-    /// It is as long as the allocation, rounded up to a multiple of 4 bytes. To destroy it breaks every use of it.
+    /// Its length is that of the allocation, rounded up to a multiple of 4 bytes. Destroying it breaks every use of it.
     #[must_use]
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }
 }
 
-/// Rounded up to whole words, which is what wgpu copies. No memory ends within one.
+/// A length rounded up to whole words. wgpu only copies whole words, and all memory consists of them.
 pub(crate) fn whole_words(len: usize) -> u64 {
     (len as u64).next_multiple_of(COPY_BUFFER_ALIGNMENT)
 }
 
-/// The bytes of a span, in whole words.
+/// The bytes of a span, in whole words, as commands take them.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct DeviceRange<'a> {
     pub(crate) buffer: &'a wgpu::Buffer,
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> DeviceRange<'a> {
     pub(crate) fn of(span: &'a Span) -> Result<Self, BackendError> {
         let memory: &WgpuMemory = span.memory_as()?;
-        // A length that is no multiple reaches the end of its memory, which is whole words.
+        // A length that is not a multiple of a word reaches the end of its memory, which has whole words.
         Ok(Self { buffer: memory.buffer(), offset: span.offset() as u64, len: whole_words(span.len()) })
     }
 
-    /// The part of it from `start` on, of `len` bytes.
+    /// The part of `len` bytes that begins at `start`.
     pub(crate) fn part(self, start: u64, len: u64) -> Self {
         Self { buffer: self.buffer, offset: self.offset + start, len }
     }

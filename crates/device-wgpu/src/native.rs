@@ -1,17 +1,18 @@
-//! What programs and kernels get of a device and of its streams: native handles, and nothing that the core's contract
-//! protects.
+//! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract protects can be
+//! reached through them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use device_registry::backend::BackendError;
+use parking_lot::{Mutex, MutexGuard};
 use wgpu::CommandBuffer;
 
 use crate::context::Context;
 use crate::submission::Submission;
 
-/// A device of `wgpu` that is open, for kernels: the native handles.
+/// An open device of `wgpu`, with its native handles: for programs and kernels.
 ///
-/// It is not the driver: the functions that rely on the checks of the core are out of reach.
+/// It is not the driver: functions that rely on the core's checks cannot be called through it.
 ///
 /// ```compile_fail,E0277
 /// fn is_driver<D: device_registry::backend::DeviceDriver>() {}
@@ -28,7 +29,7 @@ impl WgpuDevice {
         &self.0
     }
 
-    /// What the device was asked of.
+    /// The adapter that opened the device.
     #[must_use]
     pub fn adapter(&self) -> &wgpu::Adapter {
         &self.0.adapter
@@ -36,8 +37,8 @@ impl WgpuDevice {
 
     /// The native handle, with the limits of the adapter, and of its features those that kernels use.
     ///
-    /// Its callbacks for errors and for the loss of the device are in use. To destroy it loses the device; not while other
-    /// threads copy, as wgpu frees memory then that they copy from.
+    /// This crate has set its callbacks for errors and for the loss of the device. Destroying it loses the device. Do not
+    /// destroy it while other threads copy: wgpu then frees memory that they copy from.
     #[must_use]
     pub fn device(&self) -> &wgpu::Device {
         &self.0.device
@@ -49,8 +50,8 @@ impl WgpuDevice {
         &self.0.queue
     }
 
-    /// Runs calls of wgpu, on this thread, and returns the first error that they leave behind, which wgpu itself does
-    /// not: those of a shader that does not compile have the compiler's message.
+    /// Runs calls of wgpu on this thread, and returns their first error, which wgpu itself passes to a callback only. The
+    /// error of a shader that does not compile has the compiler's message.
     ///
     /// ```no_run
     /// # use device_registry::backend::BackendError;
@@ -64,8 +65,8 @@ impl WgpuDevice {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] for what wgpu refuses, out of memory, and [`BackendError::lost`] if the device is known
-    /// to be lost.
+    /// [`BackendError::invalid`] for calls that wgpu's validation refuses, out of memory, and [`BackendError::lost`] if the
+    /// device is known to be lost.
     pub fn checked<T>(&self, run: impl FnOnce(&wgpu::Device) -> T) -> Result<T, BackendError> {
         self.0.checked(run)
     }
@@ -73,8 +74,8 @@ impl WgpuDevice {
 
 /// A stream on a device of `wgpu`, for kernels that submit to it.
 ///
-/// All streams of a device share its one queue, and their work is done in the order of the submissions; but each waits
-/// for its own only.
+/// All streams of a device share its one queue, which does their work in the order of submission. Each stream only waits for
+/// its own work.
 ///
 /// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
 ///
@@ -92,15 +93,15 @@ impl WgpuStream {
         Self { context: Arc::clone(context), last: Mutex::default() }
     }
 
-    /// Submits commands as the work of this stream, so that events and waits of the stream know of them. What is
-    /// submitted by [`WgpuDevice::queue`](crate::WgpuDevice::queue) runs in its order too, and the stream does not wait for it.
+    /// Submits commands as work of this stream, so that its events and waits include them. Commands that are submitted to
+    /// [`WgpuDevice::queue`](crate::WgpuDevice::queue) also run in that queue's order, but the stream does not wait for them.
     ///
-    /// Does not wait. It may be called from any thread.
+    /// Does not wait. Any thread may call it.
     ///
     /// # Errors
     ///
-    /// What wgpu has against the commands; none of them runs then. [`BackendError::lost`] if the device is known to be
-    /// lost.
+    /// [`BackendError::invalid`] if wgpu's validation refuses the commands, of which none runs then.
+    /// [`BackendError::lost`] if the device is known to be lost.
     pub fn submit(&self, commands: impl IntoIterator<Item = CommandBuffer>) -> Result<(), BackendError> {
         let mut last = self.last();
         *last = Some(self.context.submit(commands)?);
@@ -108,6 +109,6 @@ impl WgpuStream {
     }
 
     pub(crate) fn last(&self) -> MutexGuard<'_, Option<Arc<Submission>>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 }

@@ -1,11 +1,11 @@
-//! What an adapter is.
+//! Properties of an adapter, which it has without being opened.
 
 use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
 use wgpu::{AdapterInfo, Backend, COPY_BUFFER_ALIGNMENT, DeviceType};
 
 use crate::context::TIMESTAMPS;
 
-/// What an adapter says of itself without being opened.
+/// An adapter's properties that decide the order of devices.
 pub(crate) struct Facts {
     info: AdapterInfo,
     uuid: Option<DeviceUuid>,
@@ -15,14 +15,14 @@ pub(crate) struct Facts {
 impl Facts {
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         let info = adapter.get_info();
-        // Empty where it is not known.
+        // The text is empty where the address is unknown.
         let pci = info.device_pci_bus_id.parse().ok();
         Self { uuid: uuid(adapter), pci, info }
     }
 
-    /// Its place in the order of devices, which does not depend on the order in which a driver lists them: cards before
-    /// what is part of a processor, an interface before another, and then the place in the machine.
-    pub(crate) fn place(&self) -> impl Ord + use<> {
+    /// The key that devices are sorted by. It does not depend on the order in which a driver lists adapters: first the kind,
+    /// then the interface, then the place in the machine.
+    pub(crate) fn order(&self) -> impl Ord + use<> {
         let kind = match self.info.device_type {
             DeviceType::DiscreteGpu => 0,
             DeviceType::IntegratedGpu => 1,
@@ -36,7 +36,7 @@ impl Facts {
             Backend::Dx12 => 2,
             _ => 3,
         };
-        // What has no address comes last.
+        // Adapters without an address come last.
         let place = (self.pci.is_none(), self.pci, self.info.name.clone(), self.uuid);
         (kind, api, place)
     }
@@ -67,7 +67,7 @@ fn kind(kind: DeviceType) -> DeviceKind {
     }
 }
 
-/// With the interface, as one card has a driver for each.
+/// The driver, with its interface: one card has a driver for each.
 fn driver(info: &AdapterInfo) -> String {
     let api = match info.backend {
         Backend::Vulkan => "Vulkan",
@@ -81,7 +81,7 @@ fn driver(info: &AdapterInfo) -> String {
     parts.join(" ")
 }
 
-/// By PCI's numbers, and those that Vulkan gives to makers without one. `None` for none.
+/// The maker, by its PCI number, or the number that Vulkan gives to makers without one. `None` for 0.
 fn vendor(id: u32) -> Option<String> {
     let name = match id {
         0 => return None,
@@ -110,26 +110,26 @@ fn vendor(id: u32) -> Option<String> {
     Some(name.into())
 }
 
-/// Of Vulkan only: the others have none.
+/// The UUID of a Vulkan device. The other interfaces have none.
 #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn uuid(adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
     use ash::vk;
 
-    // SAFETY: what it gives is not destroyed here, and not used beyond this function.
+    // SAFETY: the handles of the result are neither destroyed here nor used beyond this function.
     let adapter = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
     let instance = adapter.shared_instance();
     let device = adapter.raw_physical_device();
-    // SAFETY: the device is one of this instance's, and both live as long as `adapter`.
+    // SAFETY: the physical device belongs to this instance, and both live as long as `adapter`.
     let version = unsafe { instance.raw_instance().get_physical_device_properties(device) }.api_version;
     if instance.instance_api_version().min(version) < vk::API_VERSION_1_1 {
         return None;
     }
     let mut ids = vk::PhysicalDeviceIDProperties::default();
     let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
-    // SAFETY: the device is one of this instance's, both live as long as `adapter`, and both are of Vulkan 1.1, which has the
-    // function and the structure.
+    // SAFETY: the physical device belongs to this instance, and both live as long as `adapter`. Both have Vulkan 1.1, which
+    // has the function and the structure.
     unsafe { instance.raw_instance().get_physical_device_properties2(device, &mut properties) };
-    // No device has this one.
+    // A driver without a UUID returns zeros.
     (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid))
 }
 
@@ -163,13 +163,13 @@ mod tests {
         ];
         for (place, left) in ordered.iter().enumerate() {
             for right in &ordered[place + 1..] {
-                assert!(left.place() < right.place(), "{:?} before {:?}", left.info, right.info);
+                assert!(left.order() < right.order(), "{:?} before {:?}", left.info, right.info);
             }
         }
     }
 
     #[test]
-    fn makers_are_named_and_those_that_are_not_known_have_a_number() {
+    fn known_makers_have_a_name_and_others_a_number() {
         assert_eq!(vendor(0x10de).as_deref(), Some("NVIDIA"));
         assert_eq!(vendor(0x1_0005).as_deref(), Some("Mesa"));
         assert_eq!(vendor(0xbeef).as_deref(), Some("vendor 0xbeef"));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_is_told_with_its_interface_and_without_what_is_not_known() {
+    fn the_driver_is_named_with_its_interface_and_without_empty_parts() {
         let driver = |driver: &str, version: &str| {
             let info = AdapterInfo::new(DeviceType::Other, Backend::Dx12);
             super::driver(&AdapterInfo { driver: driver.into(), driver_info: version.into(), ..info })

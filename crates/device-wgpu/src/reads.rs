@@ -1,22 +1,23 @@
 //! Queued reads, and the one thread that finishes them.
 //!
-//! wgpu tells that a buffer is mapped on whichever thread polls or submits next, if any does. So there is one that polls
-//! for as long as a read is under way, and it alone copies the bytes and says that they are there: what a program runs
-//! then, such as the waker of a task, never runs in the middle of another thread's call.
+//! wgpu reports that a buffer is mapped on any thread that polls or submits next, if there is one. So one thread polls
+//! while reads are pending. It alone copies the bytes and finishes the reads: code of the program that runs then, such as
+//! the waker of a task, never runs within another thread's call.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use device_registry::backend::{BackendError, Completion, HostBuffer};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::context::Context;
-use crate::transfer::Reading;
+use crate::transfer::StagedRead;
 
 /// A read that was submitted.
-pub(crate) struct Read {
-    pub(crate) reading: Reading,
+pub(crate) struct PendingRead {
+    pub(crate) staged: StagedRead,
     pub(crate) destination: HostBuffer,
     pub(crate) completion: Completion,
 }
@@ -35,17 +36,17 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    reads: VecDeque<Read>,
+    reads: VecDeque<PendingRead>,
     closed: bool,
 }
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    /// The next read. `None` when there will be none any more.
-    fn next(&self) -> Option<Read> {
+    /// Waits for the next read. `None` after the last one.
+    fn next(&self) -> Option<PendingRead> {
         let mut state = self.lock();
         loop {
             if let Some(read) = state.reads.pop_front() {
@@ -54,7 +55,7 @@ impl Queue {
             if state.closed {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 }
@@ -75,7 +76,7 @@ impl Reads {
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    pub(crate) fn add(&self, read: Read) -> Result<(), BackendError> {
+    pub(crate) fn add(&self, read: PendingRead) -> Result<(), BackendError> {
         let mut state = self.queue.lock();
         if state.closed {
             return Err(BackendError::invalid("the device is closed"));
@@ -91,34 +92,31 @@ impl Reads {
         self.queue.changed.notify_one();
     }
 
-    /// Ends the thread, when it has finished what there is. Waits for it.
+    /// Ends the thread after it has finished all reads. Waits for it.
     pub(crate) fn close(&self) {
         self.end();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
-            log::error!("the polling thread has panicked");
+            log::error!("the polling thread panicked");
         }
     }
 }
 
 impl Drop for Reads {
-    /// Without a wait: what is dropped last may be a stream.
+    /// Does not wait: a stream may hold the last reference.
     fn drop(&mut self) {
         self.end();
     }
 }
 
-fn finish(context: &Context, read: Read) {
-    let Read { reading, mut destination, completion } = read;
-    let read = || context.finish_read(reading, &mut destination);
-    // Nothing is above this thread that would catch it, and the reads behind this one are to be finished too.
+fn finish(context: &Context, read: PendingRead) {
+    let PendingRead { staged, mut destination, completion } = read;
+    let read = || context.finish_read(staged, &mut destination);
+    // A panic must not end the thread, which has the other reads to finish.
     let finished = catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(BackendError::other("wgpu panicked while a read was finished")));
-    // After a failure the destination is just dropped: only the thread itself writes to it.
-    let told = AssertUnwindSafe(|| completion.finish(finished.map(|()| destination)));
-    if catch_unwind(told).is_err() {
-        log::error!("a panic where a read was finished");
-    }
+    // After a failure the destination is dropped: only this thread writes to it.
+    completion.finish(finished.map(|()| destination));
 }

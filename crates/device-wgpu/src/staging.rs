@@ -1,25 +1,26 @@
-//! Buffers between the host and the device, kept for the next copy: what is new has to be found, mapped and zeroed.
+//! Buffers between the host and the device, kept for the next copy: a new one has to be allocated, mapped and zeroed.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use device_registry::backend::BackendError;
+use parking_lot::Mutex;
 use wgpu::{BufferDescriptor, BufferUsages, MapMode};
 
 use crate::context::Context;
 use crate::mapping::Mapping;
 use crate::memory::whole_words;
 
-/// Longer copies go in pieces, so that the host copies one while the device copies another.
+/// The length of the pieces of a longer copy: the host copies one piece while the device copies another.
 pub(crate) const PIECE: usize = 4 << 20;
 
 /// The shortest buffer. The others are powers of two up to a piece.
 const SHORTEST: u64 = 4 << 10;
 
-/// So many bytes of each kind are kept while nobody needs them.
+/// How many unused bytes of each kind are kept.
 const KEPT: u64 = 32 << 20;
 
-/// What is kept of one kind, by length. All are looked at in an instant, however many there are.
+/// The kept buffers of one kind, by length.
 struct Kept<T> {
     by_class: BTreeMap<u64, VecDeque<T>>,
     bytes: u64,
@@ -32,9 +33,9 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// The oldest of a length, if it is fit for use.
-    fn take(&mut self, class: u64, is_fit: impl FnOnce(&T) -> bool) -> Option<T> {
-        let taken = self.by_class.get_mut(&class)?.pop_front_if(|oldest| is_fit(oldest))?;
+    /// The oldest of a length, if it is ready.
+    fn take(&mut self, class: u64, is_ready: impl FnOnce(&T) -> bool) -> Option<T> {
+        let taken = self.by_class.get_mut(&class)?.pop_front_if(|oldest| is_ready(oldest))?;
         self.bytes -= class;
         Some(taken)
     }
@@ -57,13 +58,9 @@ pub(crate) struct Staging {
     down: Mutex<Kept<wgpu::Buffer>>,
 }
 
-/// The length of the buffer for so many bytes.
+/// The length of the buffer for `len` bytes.
 fn class(len: usize) -> u64 {
     whole_words(len).next_power_of_two().max(SHORTEST)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Context {
@@ -88,21 +85,21 @@ impl Context {
 
     /// A buffer for the device to write `len` bytes to, at most a [`PIECE`].
     pub(crate) fn landing(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
-        let kept = lock(&self.staging.down).take(class(len), |_| true);
+        let kept = self.staging.down.lock().take(class(len), |_| true);
         match kept {
             Some(buffer) => Ok(buffer),
             None => self.create_staging(class(len), BufferUsages::MAP_READ | BufferUsages::COPY_DST),
         }
     }
 
-    /// Copies what has landed in a mapped buffer, and keeps that.
+    /// Copies the bytes of a mapped buffer, and keeps the buffer.
     pub(crate) fn unload(&self, buffer: wgpu::Buffer, destination: &mut [u8]) -> Result<(), BackendError> {
         let len = whole_words(destination.len());
         let view = buffer.get_mapped_range(0..len).map_err(|error| self.loss.unmapped(error))?;
         destination.copy_from_slice(&view[..destination.len()]);
         drop(view);
         buffer.unmap();
-        let mut down = lock(&self.staging.down);
+        let mut down = self.staging.down.lock();
         if down.has_room(buffer.size()) {
             down.put(buffer.size(), buffer);
         }
@@ -117,27 +114,27 @@ impl Context {
 }
 
 impl Staging {
-    /// Lets go of what is kept.
+    /// Drops all kept buffers.
     pub(crate) fn clear(&self) {
-        *lock(&self.up) = Kept::default();
-        *lock(&self.down) = Kept::default();
+        *self.up.lock() = Kept::default();
+        *self.down.lock() = Kept::default();
     }
 
-    /// Keeps a buffer that [`stage`](Context::stage) gave, for when what was submitted has read it.
+    /// Keeps a buffer of [`stage`](Context::stage) for reuse after submitted work has read it.
     pub(crate) fn keep_up(&self, buffer: &wgpu::Buffer) {
-        let mut up = lock(&self.up);
-        // With those that the device has not read yet: there is no use for more than are in use at once.
+        let mut up = self.up.lock();
+        // The limit counts buffers that the device has not read yet: more than are in use at once are of no use.
         if up.has_room(buffer.size()) {
             let mapping = Mapping::begin(buffer, MapMode::Write, buffer.size());
             up.put(buffer.size(), (buffer.clone(), mapping));
         }
     }
 
-    /// One that the device has read, and that is mapped.
+    /// A buffer that the device has read and that is mapped again.
     fn take_up(&self, class: u64) -> Option<wgpu::Buffer> {
         loop {
-            let (buffer, mapping) = lock(&self.up).take(class, |(_, mapping)| mapping.outcome().is_some())?;
-            // What could not be mapped is dropped.
+            let (buffer, mapping) = self.up.lock().take(class, |(_, mapping)| mapping.outcome().is_some())?;
+            // A buffer whose mapping failed is dropped.
             if let Some(Ok(())) = mapping.outcome() {
                 return Some(buffer);
             }

@@ -1,16 +1,17 @@
-//! A stream: its own place in the one queue of its device.
+//! Streams: each has its own place in the one queue of its device.
 
 use std::any::Any;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use device_registry::backend::{
     BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
+use parking_lot::MutexGuard;
 
 use crate::context::Context;
 use crate::event::WgpuEvent;
 use crate::native::WgpuStream;
-use crate::reads::{Read, Reads};
+use crate::reads::{PendingRead, Reads};
 use crate::submission::Submission;
 
 /// The driver's side of a stream.
@@ -30,7 +31,7 @@ impl Queue {
         self.native.last()
     }
 
-    /// Keeps the submission of an operation as the last one.
+    /// Keeps the submission of an operation as the stream's last one.
     fn submitted(&self, submission: Result<Arc<Submission>, BackendError>) -> Result<(), BackendError> {
         *self.last() = Some(submission?);
         Ok(())
@@ -52,9 +53,9 @@ impl StreamDriver for Queue {
         destination: HostBuffer,
         completion: Completion,
     ) -> Result<(), BackendError> {
-        let reading = self.context.begin_read_of(source)?;
-        *self.last() = Some(Arc::clone(reading.submission()));
-        self.reads.add(Read { reading, destination, completion })
+        let staged = self.context.begin_read_of(source)?;
+        *self.last() = Some(Arc::clone(staged.submission()));
+        self.reads.add(PendingRead { staged, destination, completion })
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {

@@ -1,21 +1,21 @@
-//! What was submitted, and whether it is done.
+//! Submissions, and whether they are done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use wgpu::SubmissionIndex;
 
-/// A place in the order of the queue.
+/// A submission: a place in the order of the queue.
 pub(crate) struct Submission {
     index: SubmissionIndex,
     done: Arc<AtomicBool>,
-    /// wgpu was asked to say when it is done.
-    asked: AtomicBool,
+    /// Whether the callback is registered that sets `done`.
+    tracked: AtomicBool,
 }
 
 impl Submission {
     pub(crate) fn new(index: SubmissionIndex) -> Arc<Self> {
-        Arc::new(Self { index, done: Arc::default(), asked: AtomicBool::new(false) })
+        Arc::new(Self { index, done: Arc::default(), tracked: AtomicBool::new(false) })
     }
 
     pub(crate) fn index(&self) -> &SubmissionIndex {
@@ -27,14 +27,15 @@ impl Submission {
         self.done.load(Ordering::Acquire)
     }
 
-    /// It was waited for.
+    /// Notes that a wait for it has ended.
     pub(crate) fn set_done(&self) {
         self.done.store(true, Ordering::Release);
     }
 
-    /// Has wgpu say when it is done, to whoever polls then. It may say so later, as it counts what was submitted since.
-    pub(crate) fn ask(&self, queue: &wgpu::Queue) {
-        if !self.asked.swap(true, Ordering::AcqRel) {
+    /// Registers a callback that a later poll calls once this is done. It may come later than that, because it also waits for
+    /// work that was submitted since.
+    pub(crate) fn track(&self, queue: &wgpu::Queue) {
+        if !self.tracked.swap(true, Ordering::AcqRel) {
             let done = Arc::clone(&self.done);
             queue.on_submitted_work_done(move || done.store(true, Ordering::Release));
         }

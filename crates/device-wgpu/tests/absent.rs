@@ -60,7 +60,7 @@ fn without_a_driver_it_is_unavailable_and_says_what_was_tried_and_what_to_instal
         );
         assert!(told.starts_with("unavailable: "), "{told}");
         for part in [
-            "no adapter was found by `vulkan`",
+            "no adapter was found through `vulkan`",
             "`mesa-vulkan-drivers`",
             &format!("{name} is `/nonexistent`"),
         ] {
@@ -111,10 +111,7 @@ fn an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are() {
         &[("WGPU_BACKEND", "nonsense")],
     );
     assert!(told.starts_with("broken: "), "{told}");
-    assert!(
-        told.contains("`nonsense` means nothing") && told.contains("`vulkan`, `metal`, `dx12`, `gl`"),
-        "{told}"
-    );
+    assert!(told.contains("found `nonsense`") && told.contains("`vulkan`, `metal`, `dx12`, `gl`"), "{told}");
 }
 
 #[test]
@@ -125,7 +122,10 @@ fn an_empty_choice_of_interfaces_is_none() {
     let test = "an_empty_choice_of_interfaces_is_none";
     let nowhere = ["VK_ICD_FILENAMES", "VK_DRIVER_FILES"].map(|name| (name, "/nonexistent"));
     let told = told(test, &[("WGPU_BACKEND", ""), nowhere[0], nowhere[1]]);
-    assert!(told.starts_with("unavailable: ") && told.contains("no adapter was found by `vulkan`"), "{told}");
+    assert!(
+        told.starts_with("unavailable: ") && told.contains("no adapter was found through `vulkan`"),
+        "{told}"
+    );
     assert!(!told.contains("WGPU_BACKEND"), "it asks for nothing: {told}");
 }
 
@@ -135,7 +135,7 @@ fn an_interface_of_another_system_is_unavailable() {
         return tell();
     }
     let told = told("an_interface_of_another_system_is_unavailable", &[("WGPU_BACKEND", "metal,dx12")]);
-    assert!(told.starts_with("unavailable: ") && told.contains("it has `vulkan`, `gl`"), "{told}");
+    assert!(told.starts_with("unavailable: ") && told.contains("expected one of `vulkan`, `gl`"), "{told}");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn opengl_is_there_when_it_is_asked_for_and_only_then() {
     // Whether the machine has it is not known here.
     assert!(
         asked.contains("OpenGL")
-            || asked.contains("no adapter was found by `gl`, which WGPU_BACKEND asks for"),
+            || asked.contains("no adapter was found through `gl`, which WGPU_BACKEND chooses"),
         "{asked}"
     );
     assert!(!asked.contains("Vulkan"), "{asked}");

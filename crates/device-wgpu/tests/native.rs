@@ -126,9 +126,12 @@ fn an_event_behind_a_kernel_waits_for_it_and_has_its_time() {
     let Some((device, stream)) = stream() else { return };
     let buffer = numbers(device, &vec![1; 1 << 20]);
     let timed = device.properties().unwrap().timed_events;
-    let record = || match timed {
-        true => stream.record_with(&EventOptions::new().timed()).unwrap(),
-        false => stream.record().unwrap(),
+    let record = || {
+        if timed {
+            stream.record_with(&EventOptions::new().timed()).unwrap()
+        } else {
+            stream.record().unwrap()
+        }
     };
     let before = record();
     for _ in 0..20 {
@@ -296,9 +299,10 @@ fn what_runs_is_not_done_and_what_was_waited_for_is() {
         assert!(!event.query().unwrap() && !stream.query().unwrap());
         // There is nothing in it.
         assert!(other.query().unwrap());
-        match by_event {
-            true => event.synchronize().unwrap(),
-            false => stream.synchronize().unwrap(),
+        if by_event {
+            event.synchronize().unwrap();
+        } else {
+            stream.synchronize().unwrap();
         }
         assert!(event.query().unwrap() && stream.query().unwrap());
     }
