@@ -19,9 +19,9 @@ use crate::stream::Queue;
 
 /// The driver of an open device.
 pub(crate) struct Driver {
-    /// What programs and kernels get; `None` once the device is closed.
+    /// The native handle for programs and kernels. `None` once the device is closed.
     native: Mutex<Option<Arc<CudaDevice>>>,
-    /// Streams for the functions that block, of which each is lent to one of them at a time.
+    /// Idle streams for blocking calls. Each running call has a stream to itself.
     idle: Mutex<Vec<Queue>>,
 }
 
@@ -39,15 +39,15 @@ impl Driver {
 
     /// Submits work to a stream of the device's own, and waits for it.
     ///
-    /// The driver's functions that block work in the null stream, which waits for the streams of other libraries in the
-    /// process and holds them up, and which the streams of this crate take no notice of.
+    /// The driver's own blocking functions work in the null stream. That stream waits for the streams of other libraries in
+    /// the process and holds them back, and is not ordered with the streams of this crate.
     fn perform(&self, work: impl FnOnce(&Queue) -> Result<(), BackendError>) -> Result<(), BackendError> {
         let lent = self.idle.lock().pop();
         let stream = match lent {
             Some(stream) => stream,
             None => Queue::create(&self.context()?, &StreamOptions::new())?,
         };
-        // What was submitted before something was refused may still be at work on bytes that are only borrowed.
+        // After a refusal too, earlier work may still use borrowed bytes.
         let submitted = work(&stream);
         let finished = finish(&stream)?;
         self.idle.lock().push(stream);
@@ -55,18 +55,18 @@ impl Driver {
     }
 }
 
-/// Waits until a stream has nothing to do. The inner result is that of the work.
+/// Waits until all work of a stream is done. The inner result is that of the work.
 ///
 /// # Errors
 ///
-/// If it cannot be waited for: then what the work uses may still be in use, and the device counts as lost.
+/// [`BackendError::lost`] if the wait itself fails: the work may still use its memory.
 fn finish(stream: &Queue) -> Result<Result<(), BackendError>, BackendError> {
     const TRIES: u32 = 1000;
 
     let mut tried = 0;
     loop {
         match stream.synchronize() {
-            // Others in the process, such as those who capture a stream, can have the wait refused for a while.
+            // Other code in the process can make the driver refuse the wait for a while, such as by capturing a stream.
             Err(error) if error.kind() != BackendErrorKind::Lost && tried < TRIES => {
                 tried += 1;
                 thread::sleep(Duration::from_millis(1));
@@ -75,7 +75,7 @@ fn finish(stream: &Queue) -> Result<Result<(), BackendError>, BackendError> {
                 }
             }
             Err(error) if error.kind() != BackendErrorKind::Lost => {
-                let message = format_args!("work on memory of the caller cannot be waited for: {error}");
+                let message = format_args!("waiting for work on memory of the caller failed: {error}");
                 return Err(BackendError::lost(message).with_source(error));
             }
             outcome => return Ok(outcome),
@@ -95,9 +95,9 @@ impl DeviceDriver for Driver {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let memory = CudaMemory::allocate(&self.context()?.primary, options.len)?;
-        // The reference does not promise that new memory holds nothing of others: of another library in the process
-        // which had it before, if not of another process.
-        // SAFETY: `perform` waits for the work or declares the device lost, and `memory` is dropped after that.
+        // The reference does not specify what new memory holds. It may be data of another library in the process, if not of
+        // another process.
+        // SAFETY: `perform` waits for the work, or returns that the device is lost. `memory` is dropped after that.
         let all = unsafe { DeviceRange::new(memory.memory(), 0, options.len) }?;
         self.perform(|stream| stream.stream().fill(all, &[0]))?;
         Ok(Arc::new(memory))

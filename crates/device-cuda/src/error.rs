@@ -1,4 +1,4 @@
-//! What becomes of the driver's result codes.
+//! The driver's result codes as errors of a backend.
 
 use std::fmt;
 
@@ -16,46 +16,45 @@ const NOT_READY: u32 = 600;
 const CAPTURE: std::ops::RangeInclusive<u32> = 900..=908;
 const CONTEXT_IS_DESTROYED: u32 = 709;
 
-/// Codes after which the process gets nothing more out of the device.
+/// Codes after which the process cannot use the device any more.
 ///
-/// The CUDA driver API reference (enum `CUresult`, 13.0) says of those that are marked that they leave the process in an
-/// inconsistent state, that all further work returns the same error, and that the process has to be ended and started again.
-/// Of the others it says the rest of the line.
+/// The CUDA driver API reference (enum `CUresult`, 13.0) documents those marked *inconsistent* in one way: they leave the
+/// process in an inconsistent state, all further work returns the same error, and the process has to be terminated and
+/// relaunched. Of the others it says what the rest of the line says.
 const LOST: [(u32, &str); 19] = [
     (4, "DEINITIALIZED: the driver is shutting down, at the end of the process"),
-    (214, "ECC_UNCORRECTABLE: memory is broken; contexts that had it do not go on"),
-    (220, "NVLINK_UNCORRECTABLE: as 214, for a link"),
-    (226, "CONTAINED: marked"),
-    (700, "ILLEGAL_ADDRESS: marked"),
-    (702, "LAUNCH_TIMEOUT: marked"),
-    (709, "CONTEXT_IS_DESTROYED: somebody in the process has reset the primary context"),
+    (214, "ECC_UNCORRECTABLE: memory is broken; contexts that had it cannot be used any more"),
+    (220, "NVLINK_UNCORRECTABLE: a link is broken; contexts that had it cannot be used any more"),
+    (226, "CONTAINED: inconsistent"),
+    (700, "ILLEGAL_ADDRESS: inconsistent"),
+    (702, "LAUNCH_TIMEOUT: inconsistent"),
+    (709, "CONTEXT_IS_DESTROYED: other code in the process has reset the primary context"),
     (710, "ASSERT: the context cannot be used any more, and its memory is invalid"),
-    (714, "HARDWARE_STACK_ERROR: marked"),
-    (715, "ILLEGAL_INSTRUCTION: marked"),
-    (716, "MISALIGNED_ADDRESS: marked"),
-    (717, "INVALID_ADDRESS_SPACE: marked"),
-    (718, "INVALID_PC: marked"),
-    (719, "LAUNCH_FAILED: marked"),
-    (721, "TENSOR_MEMORY_LEAK: marked"),
-    (806, "MPS_RPC_FAILURE: the server that has the context is gone"),
+    (714, "HARDWARE_STACK_ERROR: inconsistent"),
+    (715, "ILLEGAL_INSTRUCTION: inconsistent"),
+    (716, "MISALIGNED_ADDRESS: inconsistent"),
+    (717, "INVALID_ADDRESS_SPACE: inconsistent"),
+    (718, "INVALID_PC: inconsistent"),
+    (719, "LAUNCH_FAILED: inconsistent"),
+    (721, "TENSOR_MEMORY_LEAK: inconsistent"),
+    (806, "MPS_RPC_FAILURE: the server that has the context has ended"),
     (810, "MPS_CLIENT_TERMINATED: the server has ended this client"),
-    (911, "EXTERNAL_DEVICE: marked"),
+    (911, "EXTERNAL_DEVICE: inconsistent"),
     (999, "UNKNOWN: an internal error of the driver, after which nothing is certain"),
 ];
 
-/// Codes among which a newer driver's would be one of an exception in a kernel. Not to take that for a loss would leave
-/// those waiting who wait for work behind it.
+/// Codes that newer drivers may use for exceptions in a kernel. Each counts as a loss: otherwise threads that wait for later
+/// work would wait forever.
 const LATER_EXCEPTIONS: std::ops::RangeInclusive<u32> = 722..=799;
 
 fn is_loss(code: u32) -> bool {
     LOST.iter().any(|&(lost, _)| lost == code) || LATER_EXCEPTIONS.contains(&code)
 }
 
-/// Codes by which the driver says that what it was asked for cannot be done here at all: NOT_SUPPORTED,
-/// PEER_ACCESS_UNSUPPORTED.
+/// Codes for calls that this system does not support: NOT_SUPPORTED, PEER_ACCESS_UNSUPPORTED.
 const UNSUPPORTED: [u32; 2] = [801, 217];
 
-/// A function of the driver's has returned something else than success.
+/// A function of the driver that has returned another code than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CudaError {
     pub(crate) call: &'static str,
@@ -72,7 +71,7 @@ impl CudaError {
         self.code == OUT_OF_MEMORY
     }
 
-    /// Whether it is the answer that work is not done yet.
+    /// Whether it means that work is not done yet.
     pub(crate) fn is_not_ready(self) -> bool {
         self.code == NOT_READY
     }
@@ -101,11 +100,11 @@ impl From<CudaError> for BackendError {
     }
 }
 
-/// The result of a function of [`cudarc::driver::sys`] that a kernel has called, as an error of a backend: lost where
-/// the driver does not go on after it. `call` is the function's name.
+/// The result of a function of [`cudarc::driver::sys`] that a kernel has called, as an error of a backend. It is a loss if
+/// the driver cannot continue after it. `call` is the function's name.
 ///
-/// That the context is destroyed (709) is no loss here, as it is where the backend is told so: it may be any context that
-/// the thread has, one of before the device was closed and opened again, say.
+/// A destroyed context (709) is invalid here, and a loss only in the backend's own calls. A kernel may have another context
+/// current to its thread, such as one from before the device was closed and opened again.
 ///
 /// ```
 /// use device_cuda::cudarc::driver::sys::CUresult;
@@ -118,12 +117,12 @@ impl From<CudaError> for BackendError {
 ///
 /// # Errors
 ///
-/// Unless the result is success.
+/// For any result but success.
 pub fn check(call: &'static str, result: CUresult) -> Result<(), BackendError> {
     match result as u32 {
         SUCCESS => Ok(()),
         code @ CONTEXT_IS_DESTROYED => Err(BackendError::invalid(format_args!(
-            "{}; a context of before is current to the thread: `CudaDevice::make_current` has the device's take its place",
+            "{}; a former context may be current to the thread: call `CudaDevice::make_current` first",
             CudaError { call, code }
         ))),
         code => Err(CudaError { call, code }.into()),
@@ -140,13 +139,13 @@ mod tests {
         check("cuSomething", code).unwrap_err().kind()
     }
 
-    /// Of a call of the backend's own.
+    /// The kind of an error in one of the backend's own calls.
     fn own(code: CUresult) -> BackendErrorKind {
         BackendError::from(CudaError { call: "cuSomething", code: code as u32 }).kind()
     }
 
     #[test]
-    fn what_the_reference_calls_the_end_of_the_process_is_a_loss_and_nothing_else_is() {
+    fn codes_that_end_the_process_are_losses_and_no_others() {
         use CUresult::*;
         for lost in [
             CUDA_ERROR_DEINITIALIZED,
@@ -170,7 +169,7 @@ mod tests {
         ] {
             assert_eq!([kind(lost), own(lost)], [BackendErrorKind::Lost; 2], "{lost:?}");
         }
-        for goes_on in [
+        for continues in [
             CUDA_ERROR_INVALID_VALUE,
             CUDA_ERROR_OUT_OF_MEMORY,
             CUDA_ERROR_INVALID_PTX,
@@ -180,7 +179,7 @@ mod tests {
             CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
             CUDA_ERROR_NOT_PERMITTED,
         ] {
-            assert_eq!(kind(goes_on), BackendErrorKind::Other, "{goes_on:?}");
+            assert_eq!(kind(continues), BackendErrorKind::Other, "{continues:?}");
         }
         assert_eq!(kind(CUDA_ERROR_NOT_SUPPORTED), BackendErrorKind::Unsupported);
         assert_eq!(LOST.len(), 18 + 1, "each is tested above, and one below");
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destroyed_context_is_a_loss_where_it_is_the_devices_and_else_the_callers_mistake() {
+    fn a_destroyed_context_is_a_loss_in_own_calls_and_invalid_in_those_of_kernels() {
         let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
         assert_eq!([kind(code), own(code)], [BackendErrorKind::Invalid, BackendErrorKind::Lost]);
         let error = check("cuSomething", code).unwrap_err().to_string();

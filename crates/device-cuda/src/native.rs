@@ -1,5 +1,5 @@
-//! What programs and kernels get of a device and of its streams: native handles, and nothing that the core's contract
-//! protects.
+//! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract protects can be
+//! reached through them.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use device_registry::backend::BackendError;
 use crate::context::Context;
 use crate::library::Stream;
 
-/// A device `cuda:…` that is open: what a program gets from
-/// [`Device::with_driver`](device_registry::Device::with_driver), and a kernel from
+/// An open device `cuda:…`.
+///
+/// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
 /// [`Launch::driver_as`](device_registry::backend::Launch::driver_as).
 ///
-/// It is not the driver: the functions that rely on the checks of the core are out of reach.
+/// It is not the driver: functions that rely on the core's checks cannot be called through it.
 ///
 /// ```compile_fail,E0277
 /// fn is_driver<D: device_registry::backend::DeviceDriver>() {}
@@ -39,15 +40,15 @@ impl CudaDevice {
         self.ordinal
     }
 
-    /// The primary context of the device. Modules are loaded into it; it is the one that the CUDA runtime and the
-    /// libraries above it use as well.
+    /// The primary context of the device, into which modules are loaded. The CUDA runtime and the libraries above it use the
+    /// same context.
     #[must_use]
     pub fn context(&self) -> CUcontext {
         self.context.primary.handle()
     }
 
-    /// Makes the context current to this thread and leaves it so, as functions of the driver want it that a kernel
-    /// calls. What else is current on a thread is left alone here: all other functions put back what they find.
+    /// Makes the context current to this thread, and leaves it current, for functions of the driver that a kernel calls. All
+    /// other functions of this crate restore the context that they find.
     ///
     /// # Errors
     ///
@@ -57,8 +58,9 @@ impl CudaDevice {
     }
 }
 
-/// A queue of a device `cuda:…`: what a kernel gets from
-/// [`Launch::stream_as`](device_registry::backend::Launch::stream_as).
+/// A queue of a device `cuda:…`.
+///
+/// A kernel gets it by [`Launch::stream_as`](device_registry::backend::Launch::stream_as).
 ///
 /// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
 ///

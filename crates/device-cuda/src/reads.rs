@@ -1,8 +1,8 @@
-//! Reads that are not done yet, and who answers them.
+//! Pending reads, and the thread that finishes those of a failed context.
 //!
-//! When a read is done, the driver calls a host function behind it. When the context has failed it does not, and says so
-//! only to those who ask: a program that waits for nothing but the read would wait for ever. So a thread asks, now and
-//! then, for as long as there are open reads.
+//! When a read is done, the driver calls a host function behind it. After the context has failed it does not, and returns
+//! the failure only to other calls: a program that waits for the read alone would wait forever. So a thread queries the
+//! streams with pending reads from time to time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,41 +15,41 @@ use parking_lot::Mutex;
 use crate::error::{CudaError, DEINITIALIZED};
 use crate::library::{HostFunction, Library, Stream};
 
-/// How long after a failure a read is told of it, if nobody else finds out before.
+/// How often the thread queries streams: a read returns a failure at most about this much later.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How many times in a row a stream may answer with an error that is no loss, before its reads are told of it. Others in
-/// the process can have such a one returned, which says nothing of the reads: while somebody captures a stream, say.
+/// How many queries of a stream in a row have to return an error that is not a loss, before its reads return it. Other code
+/// in the process can cause such an error, which says nothing about the reads, such as by capturing a stream.
 const PATIENCE: u32 = 100;
 
-/// The open reads of a context.
+/// The pending reads of a context.
 ///
-/// The driver's own thread looks into it, so that nothing of CUDA's may be waited for or dropped under its lock. What it has
-/// of CUDA's, streams, the watching thread takes out and drops.
+/// The driver's own thread takes this lock in host functions. So no call of CUDA may be made under it, and no stream dropped:
+/// the watching thread takes streams out and drops them.
 #[derive(Default)]
 pub(crate) struct Reads(Mutex<Open>);
 
 #[derive(Default)]
 struct Open {
-    /// By the streams' addresses, which are nobody else's as long as the streams are here.
+    /// By the streams' addresses, which are unique while the streams are in here.
     streams: BTreeMap<usize, Watched>,
     last: u64,
     has_thread: bool,
 }
 
-/// A stream with open reads, or one that had some at the last tick.
+/// A stream with pending reads, or one that had some at the last tick.
 struct Watched {
     stream: Arc<Stream>,
     completions: BTreeMap<u64, Completion>,
 }
 
-/// What a host function gets: the bytes that are read into, until they are.
+/// A read in a stream, which the host function behind it owns: the bytes that the driver writes to.
 pub(crate) struct PendingRead {
     entry: Entry,
     destination: HostBuffer,
 }
 
-/// Where the other end of an open read is.
+/// The place of a pending read's completion.
 #[derive(Clone)]
 pub(crate) struct Entry {
     reads: Arc<Reads>,
@@ -58,7 +58,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Forgets a read that was refused, and whose caller is told.
+    /// Drops the completion of a refused read, whose caller gets the error.
     pub(crate) fn close(&self) {
         drop(self.take());
     }
@@ -69,7 +69,7 @@ impl Entry {
 }
 
 impl PendingRead {
-    /// Opens a read, of which somebody is told from now on whatever becomes of it.
+    /// Adds a read. From now on its completion is finished, whatever becomes of the read.
     pub(crate) fn open(
         reads: &Arc<Reads>,
         stream: &Arc<Stream>,
@@ -86,7 +86,7 @@ impl PendingRead {
                     reads.watch();
                 })
                 .map_err(|error| {
-                    BackendError::other("the thread that watches reads does not start").with_source(error)
+                    BackendError::other("the thread that watches reads did not start").with_source(error)
                 })?;
             open.has_thread = true;
         }
@@ -104,17 +104,17 @@ impl PendingRead {
         self.entry.clone()
     }
 
-    /// Where the bytes go. They stay where they are when this is moved.
+    /// The bytes that the driver writes to. They stay where they are when `self` is moved.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.destination
     }
 
-    /// Gives up a read that was refused, and whose caller is told.
+    /// Drops a refused read, whose caller gets the error.
     pub(crate) fn refuse(self) {
         self.entry.close();
     }
 
-    /// The same, where the device may still write to the bytes: they stay for good.
+    /// Drops a refused read and leaks its bytes, to which the device may still write.
     pub(crate) fn leak(self) {
         self.entry.close();
         std::mem::forget(self.destination);
@@ -134,18 +134,18 @@ impl HostFunction for PendingRead {
     }
 }
 
-/// Has this thread neither spoil captures on others nor fail because of them.
+/// Keeps this thread from ending captures on other threads, and from failing because of them.
 fn relax(library: Library) {
     match library.relax_capture_mode() {
         Ok(()) | Err(CudaError { code: DEINITIALIZED, .. }) => {}
-        Err(error) => log::warn!("captures of streams may fail while reads are open: {error}"),
+        Err(error) => log::warn!("captures of streams may fail while reads are pending: {error}"),
     }
 }
 
 impl Reads {
-    /// What the thread does, until there are no open reads.
+    /// Runs the thread until there are no pending reads.
     fn watch(&self) {
-        // How many times in a row a stream has answered with an error.
+        // How many queries of each stream in a row have returned an error.
         let mut refusals = BTreeMap::new();
         loop {
             thread::sleep(TICK);
@@ -157,26 +157,26 @@ impl Reads {
                         refusals.remove(&address);
                         continue;
                     }
-                    // The process ends, and the driver with it. Who waits for a read ends too, and is told nothing.
+                    // The process ends, and the driver and all waiting threads with it.
                     Err(CudaError { code: DEINITIALIZED, .. }) => return,
                     Err(error) => BackendError::from(error),
                 };
                 if error.kind() == BackendErrorKind::Lost {
-                    // The context is, and so are the other streams.
-                    streams.keys().for_each(|&address| self.answer(address, &error));
+                    // The context is lost, and so are the other streams.
+                    streams.keys().for_each(|&address| self.fail(address, &error));
                     break;
                 }
                 let refused = refusals.entry(address).or_insert(0);
                 *refused += 1;
                 if *refused == PATIENCE {
                     refusals.remove(&address);
-                    self.answer(address, &error);
+                    self.fail(address, &error);
                 }
             }
         }
     }
 
-    /// The streams with open reads; none if there are no such, and then this thread is not there any more for others.
+    /// The streams with pending reads. `None` if there are none; then this thread has to end, and the next read starts another.
     fn watched(&self) -> Option<BTreeMap<usize, Arc<Stream>>> {
         let mut open = self.0.lock();
         let streams = std::mem::take(&mut open.streams);
@@ -187,13 +187,13 @@ impl Reads {
             open.streams.iter().map(|(&stream, watched)| (stream, Arc::clone(&watched.stream))).collect();
         open.has_thread = !busy.is_empty();
         drop(open);
-        // Streams may be destroyed by this, and the context released.
+        // This may destroy streams and release the context.
         drop(idle);
         (!busy.is_empty()).then_some(busy)
     }
 
-    /// Tells all who wait for reads in a stream of an error. The bytes are the host function's, if it is ever called.
-    fn answer(&self, stream: usize, error: &BackendError) {
+    /// Finishes all pending reads of a stream with an error. Their bytes stay with their host functions.
+    fn fail(&self, stream: usize, error: &BackendError) {
         let mut open = self.0.lock();
         let completions =
             open.streams.get_mut(&stream).map(|watched| std::mem::take(&mut watched.completions));

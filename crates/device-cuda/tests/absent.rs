@@ -66,12 +66,12 @@ fn a_driver_that_is_too_old_is_named_with_what_it_lacks() {
 fn a_driver_that_cannot_be_used_here_says_what_to_do() {
     const TEST: &str = "a_driver_that_cannot_be_used_here_says_what_to_do";
     for (code, name, advice) in [
-        ("34", "CUDA_ERROR_STUB_LIBRARY", "the stub of the CUDA toolkit; install the NVIDIA driver"),
-        ("46", "CUDA_ERROR_DEVICE_UNAVAILABLE", "taken by another process"),
-        ("100", "CUDA_ERROR_NO_DEVICE", "the NVIDIA driver is installed and shows no device"),
-        ("101", "CUDA_ERROR_INVALID_DEVICE", "takes no device for usable"),
+        ("34", "CUDA_ERROR_STUB_LIBRARY", "the stub of the CUDA toolkit in place of"),
+        ("46", "CUDA_ERROR_DEVICE_UNAVAILABLE", "another process has exclusive use"),
+        ("100", "CUDA_ERROR_NO_DEVICE", "the NVIDIA driver is installed and finds no device"),
+        ("101", "CUDA_ERROR_INVALID_DEVICE", "finds no usable device"),
         ("802", "CUDA_ERROR_SYSTEM_NOT_READY", "a service that the driver needs is not running"),
-        ("803", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "start the machine again"),
+        ("803", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "restart the machine"),
         ("804", "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility"),
         ("805", "CUDA_ERROR_MPS_CONNECTION_FAILED", "MPS"),
     ] {
@@ -100,7 +100,7 @@ fn a_driver_that_does_not_start_is_broken_whatever_its_code() {
         ("2", "does not start: `cuInit` returned CUDA_ERROR_OUT_OF_MEMORY (2)"),
         (
             "999",
-            "the kernel module nvidia-uvm loaded, and /dev/nvidia-uvm there?: `cuInit` returned error 999",
+            "the kernel module nvidia-uvm is loaded, and that /dev/nvidia-uvm exists: `cuInit` returned error 999",
         ),
         ("54321", "does not start: `cuInit` returned error 54321, which this driver has no name for"),
     ] {

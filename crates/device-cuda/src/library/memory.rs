@@ -35,7 +35,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: `allocate` allocated it once for this value. Whoever made a `DeviceRange` of it promised that no queued
+        // SAFETY: `allocate` allocated it once for this value. The makers of its `DeviceRange`s promised that no queued
         // work uses it any more.
         self.context.dispose(|cuda| unsafe { cuda.cuMemFree_v2(self.pointer) });
     }
