@@ -1,4 +1,4 @@
-//! Reads that are open while something else goes wrong, on the simulated driver.
+//! Pending reads while something else fails, on the simulated driver.
 #![cfg(target_os = "linux")]
 
 use std::ffi::c_void;
@@ -19,20 +19,20 @@ mod child;
 
 device_registry::autoload!();
 
-/// Whether work that is held goes on.
-static GOES_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// Whether held work is released.
+static RELEASED: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
-/// Time for the thread that watches reads to ask a few times.
+/// Time for a few queries by the thread that watches reads.
 const SOME_TICKS: Duration = Duration::from_millis(200);
 
 unsafe extern "C" fn hold(_: *mut c_void) {
-    let (goes_on, changed) = &GOES_ON;
-    drop(changed.wait_while(goes_on.lock().unwrap(), |goes_on| !*goes_on).unwrap());
+    let (released, changed) = &RELEASED;
+    drop(changed.wait_while(released.lock().unwrap(), |released| !*released).unwrap());
 }
 
-fn go_on() {
-    *GOES_ON.0.lock().unwrap() = true;
-    GOES_ON.1.notify_all();
+fn release() {
+    *RELEASED.0.lock().unwrap() = true;
+    RELEASED.1.notify_all();
 }
 
 /// A device, memory that holds sevens, and a stream whose work is held.
@@ -65,10 +65,10 @@ fn watches() -> bool {
     threads().iter().any(|name| name == "cuda reads")
 }
 
-/// Of captures in the process, of a busy driver, and of one that ends with the process.
+/// The errors of captures in the process, of a busy driver, and of one that ends with the process.
 #[test]
-fn an_error_that_passes_fails_no_read() {
-    const TEST: &str = "an_error_that_passes_fails_no_read";
+fn a_transient_error_fails_no_read() {
+    const TEST: &str = "a_transient_error_fails_no_read";
     if !process::is_child() {
         for order in
             ["cuStreamQuery:900@1", "cuStreamQuery:906@2-4", "cuStreamQuery:1@1-3", "cuStreamQuery:4@1"]
@@ -81,15 +81,15 @@ fn an_error_that_passes_fails_no_read() {
     let read = read(device, &buffer, &stream).unwrap();
     thread::sleep(SOME_TICKS);
     assert!(!read.is_ready(), "{:?}", read.wait().map(drop));
-    go_on();
+    release();
     assert_eq!(*read.wait().unwrap(), [7; 16]);
     stream.synchronize().unwrap();
     is_well(device, &buffer);
 }
 
 #[test]
-fn a_driver_that_ends_is_not_asked_again() {
-    const TEST: &str = "a_driver_that_ends_is_not_asked_again";
+fn a_driver_that_has_ended_is_not_queried_again() {
+    const TEST: &str = "a_driver_that_has_ended_is_not_queried_again";
     if !process::is_child() {
         child::passes(TEST, Some(&child::simulated()), &[]);
         let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:4@1")];
@@ -101,15 +101,15 @@ fn a_driver_that_ends_is_not_asked_again() {
     thread::sleep(SOME_TICKS);
     assert_eq!(watches(), !ends, "{:?}", threads());
     assert!(!read.is_ready());
-    go_on();
+    release();
     read.wait().unwrap();
 }
 
-/// Who waits is told in the end, and of what it was. The bytes are the driver's until then: pinned memory that is freed in
-/// use or in a host function ends this process.
+/// The read returns the error after some time. The driver uses the bytes until then: freeing pinned memory in use, or in a
+/// host function, ends this process.
 #[test]
-fn an_error_that_stays_is_told_and_the_device_is_not_lost() {
-    const TEST: &str = "an_error_that_stays_is_told_and_the_device_is_not_lost";
+fn a_permanent_error_is_returned_and_the_device_is_not_lost() {
+    const TEST: &str = "a_permanent_error_is_returned_and_the_device_is_not_lost";
     if !process::is_child() {
         let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:900@1-100")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
@@ -123,23 +123,23 @@ fn an_error_that_stays_is_told_and_the_device_is_not_lost() {
         error.to_string().contains("`cuStreamQuery` returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"),
         "{error}"
     );
-    go_on();
-    // The host function is called now, for a read that nobody waits for any more.
+    release();
+    // The driver calls the host function now, for a read that has already failed.
     assert_eq!(stream.synchronize().unwrap_err().kind(), Some(BackendErrorKind::Other));
     stream.synchronize().unwrap();
     is_well(device, &buffer);
 }
 
 #[test]
-fn captures_of_others_are_left_alone() {
-    const TEST: &str = "captures_of_others_are_left_alone";
+fn captures_on_other_threads_continue() {
+    const TEST: &str = "captures_on_other_threads_continue";
     if !process::is_child() {
         return child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_CAPTURE", "1")]);
     }
     let (device, buffer, stream) = held();
     let read = read(device, &buffer, &stream).unwrap();
     thread::sleep(SOME_TICKS);
-    go_on();
+    release();
     assert_eq!(*read.wait().unwrap(), [7; 16]);
 }
 
@@ -170,7 +170,7 @@ fn a_captured_stream_and_its_events_are_not_queried() {
         check("cuStreamBeginCapture", unsafe { cuStreamBeginCapture_v2(stream, mode) })
     });
     begun.unwrap();
-    go_on();
+    release();
     // The thread that watches reads queries the stream meanwhile.
     thread::sleep(SOME_TICKS);
     assert_eq!([stream.query().unwrap(), event.query().unwrap()], [false; 2], "it was queried");
@@ -187,8 +187,8 @@ fn a_captured_stream_and_its_events_are_not_queried() {
 }
 
 #[test]
-fn streams_without_open_reads_are_not_asked() {
-    const TEST: &str = "streams_without_open_reads_are_not_asked";
+fn streams_without_pending_reads_are_not_queried() {
+    const TEST: &str = "streams_without_pending_reads_are_not_queried";
     if !process::is_child() {
         return child::passes(TEST, Some(&child::simulated()), &[("SIMULATED_CUDA_IDLE", "1")]);
     }
@@ -202,10 +202,10 @@ fn streams_without_open_reads_are_not_asked() {
     std::process::exit(0);
 }
 
-/// A capture in the process refuses the question, which says nothing of the work.
+/// A capture in the process makes the driver refuse the query, which says nothing about the work.
 #[test]
-fn a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet() {
-    const TEST: &str = "a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet";
+fn a_stream_whose_query_a_capture_refuses_is_not_done_yet() {
+    const TEST: &str = "a_stream_whose_query_a_capture_refuses_is_not_done_yet";
     if !process::is_child() {
         let variables = [("SIMULATED_CUDA_REFUSE", "cuStreamQuery:900@1")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
@@ -220,8 +220,8 @@ fn a_stream_that_cannot_be_asked_during_a_capture_is_not_done_yet() {
 
 /// Of earlier work, returned when the host function behind a read was submitted: the driver may call it or not.
 #[test]
-fn what_a_host_function_gets_stays_after_a_loss() {
-    const TEST: &str = "what_a_host_function_gets_stays_after_a_loss";
+fn the_argument_of_a_host_function_is_kept_after_a_loss() {
+    const TEST: &str = "the_argument_of_a_host_function_is_kept_after_a_loss";
     if !process::is_child() {
         let variables = [("SIMULATED_CUDA_TELL", "cuLaunchHostFunc:700@2")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
@@ -229,7 +229,7 @@ fn what_a_host_function_gets_stays_after_a_loss() {
     let (device, buffer, stream) = held();
     thread::spawn(|| {
         thread::sleep(SOME_TICKS);
-        go_on();
+        release();
     });
     let error = read(device, &buffer, &stream).unwrap_err();
     assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
@@ -238,10 +238,10 @@ fn what_a_host_function_gets_stays_after_a_loss() {
     std::mem::forget((buffer, stream));
 }
 
-/// The same of the copy: what was submitted is done, into bytes that the driver has pinned.
+/// The copy returns an error of earlier work, and is still done, into bytes that the driver has pinned.
 #[test]
-fn bytes_that_a_read_may_still_write_to_stay_after_a_loss() {
-    const TEST: &str = "bytes_that_a_read_may_still_write_to_stay_after_a_loss";
+fn bytes_that_a_read_may_still_write_to_are_kept_after_a_loss() {
+    const TEST: &str = "bytes_that_a_read_may_still_write_to_are_kept_after_a_loss";
     if !process::is_child() {
         let variables = [("SIMULATED_CUDA_TELL", "cuMemcpyDtoHAsync_v2:700@1")];
         return child::passes(TEST, Some(&child::simulated()), &variables);
@@ -253,7 +253,7 @@ fn bytes_that_a_read_may_still_write_to_stay_after_a_loss() {
     std::mem::forget((buffer, stream));
 }
 
-/// Nobody says when the copy before it is done then, so that it is waited for before the bytes are freed.
+/// No host function says when the copy is done, so that the backend waits for it before it frees the bytes.
 #[test]
 fn a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use() {
     const TEST: &str = "a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use";
@@ -264,7 +264,7 @@ fn a_host_function_that_is_refused_is_an_error_and_frees_nothing_in_use() {
     let (device, buffer, stream) = held();
     thread::spawn(|| {
         thread::sleep(SOME_TICKS);
-        go_on();
+        release();
     });
     let error = read(device, &buffer, &stream).unwrap_err();
     assert_eq!(error.kind(), Some(BackendErrorKind::Other), "{error}");

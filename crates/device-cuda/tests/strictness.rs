@@ -14,7 +14,7 @@ mod child;
 
 const LEN: usize = 1024;
 
-/// What misuses are made of. All of it is in the context of the first device, which is current.
+/// The parts of misuses. All belong to the context of the first device, which is current.
 struct Parts {
     context: CUcontext,
     other_context: CUcontext,
@@ -75,14 +75,14 @@ unsafe extern "C" fn ask(_: *mut c_void) {
 }
 
 impl Parts {
-    /// Has work in the stream wait.
+    /// Holds later work of the stream back for a while.
     fn hold(&self) {
         // SAFETY: the function takes anything, and the simulated driver stops at what is wrong.
         ok(unsafe { cuLaunchHostFunc(self.stream, Some(sleep), ptr::null_mut()) });
     }
 }
 
-/// A misuse, and a part of what is said of it.
+/// A misuse, and a part of its message.
 type Misuse = (&'static str, &'static str, unsafe fn(&Parts));
 
 #[expect(clippy::undocumented_unsafe_blocks, reason = "each is a misuse, for the simulated driver only")]
@@ -184,14 +184,14 @@ const MISUSES: &[Misuse] = &[
 
 /// # Safety
 ///
-/// As that of the driver's function, which is looked up: `cudarc` has not this one for all versions.
+/// The events are valid. (The function is looked up: `cudarc` does not have it for all versions.)
 unsafe fn elapsed(start: CUevent, end: CUevent) {
     type Elapsed = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
     // SAFETY: the type is the function's, and the rest is the caller's.
     out(|place| unsafe { culib().get::<Elapsed>(b"cuEventElapsedTime\0").unwrap()(place, start, end) });
 }
 
-/// What is no misuse, with the same parts.
+/// Correct use of the same parts.
 unsafe fn use_well(parts: &Parts) {
     // SAFETY: it is what the reference asks for.
     unsafe {
@@ -222,8 +222,8 @@ unsafe fn use_well(parts: &Parts) {
 }
 
 #[test]
-fn every_misuse_ends_the_process_and_says_what_it_was() {
-    const TEST: &str = "every_misuse_ends_the_process_and_says_what_it_was";
+fn every_misuse_ends_the_process_with_a_message() {
+    const TEST: &str = "every_misuse_ends_the_process_with_a_message";
     if process::is_child() {
         let name = env::var("MISUSE").unwrap();
         let (.., misuse) = MISUSES.iter().find(|(other, ..)| *other == name).unwrap();
@@ -241,8 +241,8 @@ fn every_misuse_ends_the_process_and_says_what_it_was() {
 }
 
 #[test]
-fn what_is_no_misuse_is_done() {
-    const TEST: &str = "what_is_no_misuse_is_done";
+fn correct_use_is_allowed() {
+    const TEST: &str = "correct_use_is_allowed";
     if process::is_child() {
         // SAFETY: the child runs on the simulated driver.
         return unsafe { use_well(&parts()) };

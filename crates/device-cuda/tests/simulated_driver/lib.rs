@@ -4,10 +4,10 @@
 //!
 //! It is a library with the driver's file name and the functions that the backend calls, so that tests go the whole way
 //! from a `Buffer` through `cudarc`'s loading and a C call to bytes and back. It has two devices of 256 MiB, whose
-//! memory has addresses that mean nothing to the host. A stream is a thread with a queue. It runs no kernels.
+//! memory has addresses that are invalid on the host. A stream is a thread with a queue. It runs no kernels.
 //!
-//! It is **strict**: what the reference forbids or leaves undefined ends the process with a message, where hardware may
-//! go on, or write into memory of others. See `misuse` and who calls it.
+//! It is **strict**: a call that the reference forbids or leaves undefined ends the process with a message, where hardware may
+//! continue, or write into memory of others. See the callers of `misuse`.
 //!
 //! | variable | what it does |
 //! |---|---|
@@ -15,9 +15,9 @@
 //! | `SIMULATED_CUDA_FAULT=700@5` | the fifth copy or memset that is executed fails with this code, and from then on everything in its context |
 //! | `SIMULATED_CUDA_REFUSE=cuStreamQuery:900@3` | the third call of this function returns this code and does nothing; `@3-5` the third to the fifth |
 //! | `SIMULATED_CUDA_TELL=cuLaunchHostFunc:700@3` | that call does what it does, and returns the code as one of earlier work |
-//! | `SIMULATED_CUDA_CAPTURE=1` | as if somebody captured a stream in the global mode all the time: to ask a stream is a misuse, unless the thread's mode is relaxed |
-//! | `SIMULATED_CUDA_IDLE=1` | to ask a stream with nothing in it is a misuse |
-//! | `SIMULATED_CUDA_UNTIMED=1` | an event that takes the time is a misuse |
+//! | `SIMULATED_CUDA_CAPTURE=1` | as if another thread captured a stream in the global mode all the time: querying a stream is a misuse, unless the thread's mode is relaxed |
+//! | `SIMULATED_CUDA_IDLE=1` | querying a stream without work is a misuse |
+//! | `SIMULATED_CUDA_UNTIMED=1` | a timed event is a misuse |
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
@@ -99,7 +99,7 @@ macro_rules! driver {
         $(
             /// # Safety
             ///
-            /// As the driver's.
+            /// The arguments are what the CUDA driver API reference asks for.
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
                 call(stringify!($name), || $body)
@@ -447,9 +447,9 @@ driver! {
         state::current()?;
         // SAFETY: the caller vouches for a text with a zero at its end.
         let text = unsafe { CStr::from_ptr(image.cast()) };
-        // SAFETY: the caller vouches for so many of both.
+        // SAFETY: the caller vouches for `count` options.
         let options = unsafe { slice::from_raw_parts(options, count as usize) };
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `count` values.
         let values = unsafe { slice::from_raw_parts(values, count as usize) };
         let value = |wanted| options.iter().position(|&option| option == wanted).map(|place| values[place]);
         // It looks at the first line, and compiles nothing.
@@ -472,7 +472,7 @@ driver! {
 
 /// # Safety
 ///
-/// As the driver's.
+/// The arguments are what the CUDA driver API reference asks for.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> u32 {
     call("cuEventElapsedTime", || {
@@ -484,7 +484,7 @@ unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, 
 
 /// # Safety
 ///
-/// As the driver's.
+/// The arguments are what the CUDA driver API reference asks for.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorName(error: u32, text: *mut *const c_char) -> u32 {
     call("cuGetErrorName", || errors::find(error, text, |(_, name, _)| name))
@@ -492,7 +492,7 @@ unsafe extern "C" fn cuGetErrorName(error: u32, text: *mut *const c_char) -> u32
 
 /// # Safety
 ///
-/// As the driver's.
+/// The arguments are what the CUDA driver API reference asks for.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: u32, text: *mut *const c_char) -> u32 {
     call("cuGetErrorString", || errors::find(error, text, |(_, _, text)| text))

@@ -1,4 +1,4 @@
-//! Memory of devices, by addresses that mean nothing to the host, and pinned memory of the host.
+//! Memory of devices, at addresses that are invalid on the host, and pinned memory of the host.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
@@ -61,7 +61,7 @@ impl State {
         if len > MEMORY || len.next_multiple_of(BLOCK) > self.free_memory(device) {
             return Err(OUT_OF_MEMORY);
         }
-        // No address is given twice, so that what was freed is known for good.
+        // No address is given twice, so that freed memory is known permanently.
         let blocks = len.next_multiple_of(BLOCK);
         let start = self.next_address;
         self.next_address += (blocks + BLOCK) as CUdeviceptr;

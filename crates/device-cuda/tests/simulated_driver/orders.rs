@@ -1,4 +1,4 @@
-//! Results to order: which call of which function returns which code.
+//! Injected results: which call of which function returns which code.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
-/// What becomes of a call.
+/// The injected result of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
     /// It does nothing, and returns the code.
@@ -36,7 +36,7 @@ fn ordered(variable: &str, order: impl Fn(u32) -> Order) -> Option<Ordered> {
     Some(Ordered { function: function.to_owned(), calls: first..=last, order })
 }
 
-/// Counts a call of a function that something is ordered of.
+/// Counts a call of a function that has injected results.
 pub(crate) fn next(function: &str) -> Option<Order> {
     static CALLS: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
     let ordered = ORDERED.iter().find(|ordered| ordered.function == function)?;

@@ -1,4 +1,4 @@
-//! What the driver knows: contexts, memory, streams and events, and which context is current to a thread.
+//! The driver's state: contexts, memory, streams and events, and the context that is current to a thread.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +36,7 @@ pub(crate) struct State {
 pub(crate) struct Context {
     retained: usize,
     pub(crate) used: usize,
-    /// What everything returns from now on.
+    /// The code that every call returns from now on.
     failed: Option<u32>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn state() -> MutexGuard<'static, State> {
     STATE.lock()
 }
 
-/// What the reference forbids, or leaves undefined: it is said, and the process ends.
+/// Ends the process with a message, for a call that the reference forbids or leaves undefined.
 pub(crate) fn misuse(what: impl Display) -> ! {
     let call = CALL.try_with(|call| call.borrow().clone()).unwrap_or_default();
     eprintln!("simulated CUDA driver: misuse in `{call}`: {what}");
@@ -87,7 +87,7 @@ pub(crate) fn started() -> Answer {
     if STARTED.load(Ordering::SeqCst) { Ok(()) } else { Err(NOT_INITIALIZED) }
 }
 
-/// The device whose context is current to this thread, and goes on.
+/// The device whose context is current to this thread. An error if the context has failed.
 pub(crate) fn current() -> Result<usize, u32> {
     started()?;
     let Some(device) = CURRENT.with_borrow(|stack| stack.last().copied().flatten()) else {
@@ -97,7 +97,7 @@ pub(crate) fn current() -> Result<usize, u32> {
     Ok(device)
 }
 
-/// What everything returns in a context that has failed.
+/// The code of a context that has failed, as the error.
 pub(crate) fn alive(device: usize) -> Answer {
     state().contexts[device].failed.map_or(Ok(()), Err)
 }
@@ -152,7 +152,7 @@ impl State {
         if retained > 0 || context.failed.is_some() {
             return;
         }
-        // It is destroyed now, with all that is in it, and each handle means nothing any more.
+        // It is destroyed now, with all that is in it, and each handle is invalid.
         let left = [
             self.allocations.values().filter(|of| of.device == device).count(),
             self.pinned.values().filter(|of| of.device == device).count(),

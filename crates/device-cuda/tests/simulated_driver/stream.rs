@@ -93,7 +93,7 @@ pub(crate) fn exchange_capture_mode(place: *mut CUstreamCaptureMode) -> Answer {
     Ok(())
 }
 
-/// What calls do that a capture does not stand: on a thread of another mode they fail, and so does the capture.
+/// For calls that are unsafe during a capture: on a thread of another mode the driver refuses them and ends the capture.
 pub(crate) fn leave_captures_alone() {
     let is_relaxed = CAPTURE_MODE.get() == CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     if !is_relaxed && is_set("SIMULATED_CUDA_CAPTURE") {
@@ -206,7 +206,7 @@ impl Stream {
             match queue.work.pop_front() {
                 Some(work) => {
                     drop(queue);
-                    // What it uses is let go in it, and before anybody can know that it is done.
+                    // `execute` releases the memory that the work uses before the work counts as done.
                     self.execute(work);
                     queue = self.queue.lock();
                     queue.finished += 1;
@@ -220,7 +220,7 @@ impl Stream {
 
     fn execute(&self, work: Work) {
         static EXECUTED: AtomicU64 = AtomicU64::new(0);
-        // Late now and then, so that those who do not wait are found out.
+        // Late from time to time, so that callers that do not wait are found.
         if EXECUTED.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
             thread::sleep(Duration::from_micros(300));
         }
@@ -234,10 +234,10 @@ impl Stream {
         let failed = alive(self.device).is_err();
         match work {
             Work::Record(record) => record.reach(),
-            // Nothing is done any more, and no host function is called.
+            // After a failure no work is done, and no host function is called.
             _ if failed => {}
             Work::Write { from, to } => to.change(|bytes| {
-                // SAFETY: who submitted it keeps the bytes until it is done.
+                // SAFETY: the caller that submitted the write keeps the bytes until it is done.
                 unsafe {
                     ptr::copy_nonoverlapping(
                         ptr::with_exposed_provenance(from.start),
@@ -248,7 +248,7 @@ impl Stream {
             }),
             Work::Read { from, to } => {
                 let bytes = from.read();
-                // SAFETY: as above, to write to.
+                // SAFETY: the caller that submitted the read keeps the bytes and leaves them alone until it is done.
                 unsafe {
                     ptr::copy_nonoverlapping(
                         bytes.as_ptr(),
@@ -268,7 +268,7 @@ impl Stream {
             Work::Host { function, data } => {
                 let _turn = HOST_FUNCTIONS.lock();
                 IN_HOST_FUNCTION.set(true);
-                // SAFETY: who submitted it said that it can be called with this, once.
+                // SAFETY: the caller that submitted the function promised that it can be called once with this argument.
                 unsafe { function(ptr::with_exposed_provenance_mut(data)) };
                 IN_HOST_FUNCTION.set(false);
             }
@@ -337,7 +337,7 @@ impl Event {
         found.unwrap_or_else(|| misuse(format_args!("{handle:?} is no event, or was destroyed")))
     }
 
-    /// Whoever waits for it goes on waiting.
+    /// Waits for the event continue.
     pub(crate) fn destroy(handle: CUevent) {
         let destroyed = state().events.remove(&handle.addr());
         if destroyed.is_none() {
@@ -361,7 +361,7 @@ impl Event {
         self.recorded.lock().clone()
     }
 
-    /// What it is from now on.
+    /// Replaces the recorded point.
     pub(crate) fn record(&self, stream: &Arc<Stream>) -> Arc<Record> {
         *self.stream.lock() = Arc::downgrade(stream);
         let record = Arc::new(Record::default());
