@@ -97,7 +97,7 @@ fn a_stream_is_not_done_before_what_a_kernel_has_enqueued() {
             let kernel = create_kernel(program.program(), c"spin")?;
             set(kernel, 0, &memory)?;
             set(kernel, 1, &rounds)?;
-            // SAFETY: as above.
+            // SAFETY: the arguments are those of the source, and the program and the buffer outlive the launch.
             unsafe {
                 let none = ptr::null();
                 let event = enqueue_nd_range_kernel(queue, kernel, 1, none, &1, none, 0, ptr::null())?;
