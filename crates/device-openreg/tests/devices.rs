@@ -20,7 +20,7 @@ fn current() -> Device {
 }
 
 #[test]
-fn there_are_two_devices_however_often_it_is_asked() {
+fn there_are_two_devices_at_every_count() {
     for _ in 0..3 {
         assert_eq!(device_count("openreg").unwrap(), 2);
         let (_, found) = devices().find(|(backend, _)| backend.name() == "openreg").unwrap();

@@ -146,7 +146,7 @@ fn the_time_between_two_events_is_that_of_the_work_between_them() {
 }
 
 #[test]
-fn times_are_of_events_that_have_one_and_of_one_device() {
+fn elapsed_time_needs_timed_events_of_one_device() {
     let (here, there) = (stream(0), stream(1));
     let (start, end, untimed, elsewhere) =
         (timed(&here), timed(&here), here.record().unwrap(), timed(&there));
@@ -165,7 +165,7 @@ fn times_are_of_events_that_have_one_and_of_one_device() {
 }
 
 #[test]
-fn an_event_outlives_its_stream_and_whoever_waits_for_it_outlives_the_event() {
+fn an_event_outlives_its_stream_and_a_wait_outlives_the_event() {
     let (produces, waits) = (stream(0), stream(1));
     let held = hold(&produces);
     let event = produces.record().unwrap();
@@ -179,7 +179,7 @@ fn an_event_outlives_its_stream_and_whoever_waits_for_it_outlives_the_event() {
 }
 
 #[test]
-fn a_thread_records_while_another_puts_in_work() {
+fn a_thread_records_while_another_enqueues_work() {
     let stream = stream(1);
     thread::scope(|scope| {
         scope.spawn(|| (0..500).for_each(|_| stream.host_call(|| ()).unwrap()));

@@ -92,7 +92,7 @@ fn an_address_leads_back_to_its_device_and_allocation() {
 }
 
 #[test]
-fn addresses_of_the_host_and_of_freed_memory_are_nobodys() {
+fn addresses_of_the_host_and_of_freed_memory_have_no_location() {
     let (_alone, device) = alone("openreg:1");
     for address in
         [std::ptr::null(), std::ptr::without_provenance(usize::MAX), [0_u8].as_ptr(), vec![1_u8].as_ptr()]

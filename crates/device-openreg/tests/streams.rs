@@ -149,7 +149,7 @@ fn streams_run_beside_each_other_and_beside_the_host() {
 }
 
 #[test]
-fn the_priority_of_a_stream_is_what_was_asked_for() {
+fn a_stream_has_the_requested_priority() {
     for priority in [Priority::Low, Priority::Normal, Priority::High] {
         let options = StreamOptions::new().with_priority(priority);
         let stream = openreg(0).create_stream_with(&options).unwrap();
@@ -194,7 +194,7 @@ fn dropping_a_stream_waits_for_nothing_and_its_work_is_still_done() {
 }
 
 #[test]
-fn many_threads_put_work_into_one_stream() {
+fn many_threads_enqueue_work_in_one_stream() {
     let (device, counter) = (openreg(1), Arc::new(AtomicUsize::new(0)));
     let (stream, buffer) = (device.create_stream().unwrap(), filled(device, 0));
     thread::scope(|scope| {
@@ -273,9 +273,9 @@ fn ranges_outside_and_buffers_of_another_device_are_refused_at_once() {
 }
 
 #[test]
-fn a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped() {
+fn an_asynchronous_failure_is_reported_once_and_later_work_is_skipped() {
     if !process::is_child() {
-        return CHILD.passes("a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped", &[]);
+        return CHILD.passes("an_asynchronous_failure_is_reported_once_and_later_work_is_skipped", &[]);
     }
     let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
     let buffer = filled(device, 1);
@@ -296,9 +296,9 @@ fn a_copy_that_fails_later_is_told_once_and_what_comes_behind_it_is_skipped() {
 }
 
 #[test]
-fn an_error_that_nobody_asked_the_stream_for_is_told_by_the_device() {
+fn the_device_reports_the_error_of_a_dropped_stream() {
     if !process::is_child() {
-        return CHILD.passes("an_error_that_nobody_asked_the_stream_for_is_told_by_the_device", &[]);
+        return CHILD.passes("the_device_reports_the_error_of_a_dropped_stream", &[]);
     }
     let device = openreg(1);
     let buffer = filled(device, 1);

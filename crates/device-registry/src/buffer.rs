@@ -17,17 +17,16 @@ use crate::runtime::{table, transfer};
 
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
 ///
-/// It is written and read by copies that block until they are done; they may be called from any thread. Copies beside
-/// the host are put in a [`Stream`](crate::Stream). A function that blocks comes behind the work of this thread's
-/// [current stream](Device::current_stream) of the device, for which it waits, and whose errors it returns; of other
-/// streams it knows nothing.
+/// Its functions block until the bytes are copied, and may be called from any thread. A [`Stream`](crate::Stream) copies
+/// asynchronously. A blocking call first waits for this thread's [current stream](Device::current_stream) of the device, and
+/// returns its errors; it does not wait for other streams.
 ///
-/// Two copies at the same time that touch the same bytes, one of them writing, leave those bytes unspecified, and are
-/// never undefined behaviour.
+/// Two copies at the same time that touch the same bytes, one of them writing, leave those bytes unspecified. They are never
+/// undefined behaviour.
 ///
-/// All offsets and lengths are in bytes. A range that lies outside is an error, and so is one whose end
-/// overflows; an empty one is fine everywhere up to the end. Copies and fills are aligned as the device's
-/// [properties](crate::DeviceProperties::copy_alignment) say; whole buffers of any length always are.
+/// All offsets and lengths are in bytes. A range outside of the buffer is an error, also if its end overflows. An empty range
+/// is valid anywhere up to the end. Copies and fills must be aligned as the device's
+/// [properties](crate::DeviceProperties::copy_alignment) require; whole buffers of any length always are.
 ///
 /// ```
 /// use device_registry::device;
@@ -55,7 +54,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If the backend does not load, has no such device or cannot open it, or if there is not enough memory.
+    /// If the backend does not load, does not have the device or cannot open it, or if there is not enough memory.
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = table::open(self)?;
         device.check("allocate")?;
@@ -68,8 +67,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As [`allocate`](Self::allocate). Where the device has no such memory, an error of kind
-    /// [`Unsupported`](BackendErrorKind::Unsupported): [`HostBuffer::zeroed`] is there always.
+    /// If the device cannot be opened, or the host does not have enough memory. A device without pinned memory returns an error
+    /// of kind [`Unsupported`](BackendErrorKind::Unsupported); [`HostBuffer::zeroed`] works for every device.
     pub fn allocate_host(self, len: usize) -> Result<HostBuffer, DeviceError> {
         const CALL: &str = "allocate pinned host memory";
         let device = table::open(self)?;
@@ -85,7 +84,7 @@ impl Device {
                     let is = memory.len();
                     drop_isolated(device.device(), memory);
                     return Err(fail(BackendError::other(format_args!(
-                        "the backend gave {is} bytes of host memory, and {len} were asked for"
+                        "the backend returned {is} bytes of host memory: expected {len}"
                     ))));
                 }
                 Ok(memory.pinned_by(device))
@@ -96,7 +95,7 @@ impl Device {
 
 fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
     let fail = |error| Err(DeviceError::Call { device: device.device(), call: "allocate", error });
-    // As for every allocation in Rust; so an offset and a length can be added without a second thought.
+    // Rust's own limit: an offset and a length within a buffer can be added without overflow.
     if len > isize::MAX as usize {
         return fail(BackendError::out_of_memory(len as u64, None));
     }
@@ -113,8 +112,8 @@ fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, 
             if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }))
     };
     let mut memory = attempt();
-    // Memory of buffers that were dropped may still be kept for work that is done. (Streams of other devices may keep some
-    // too. To look at those as well would make the outcome here depend on them.)
+    // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices are not queried: the
+    // outcome here would depend on them.)
     if is_full(&memory) && device.collect() {
         memory = attempt();
     }
@@ -168,8 +167,7 @@ impl Buffer {
         Ok(Self { device: self.device, allocation: Arc::clone(&self.allocation), range })
     }
 
-    /// The backend's own memory behind it and the place in it, for kernels that know that backend; `None` if it has no
-    /// bytes.
+    /// The backend's own memory and the range in it, for kernels that know the backend; `None` if the buffer has no bytes.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         Span::new(&self.allocation, self.range.clone())
@@ -179,8 +177,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or what the backend
-    /// reports.
+    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or the error that the backend
+    /// returns.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(source.len());
         let Some(span) = self.checked(BufferRole::Destination, range)? else {
@@ -194,8 +192,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is read, or what the backend
-    /// reports; `destination` then holds anything.
+    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is read, or the error that the backend
+    /// returns; the bytes of `destination` are then unspecified.
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(destination.len());
         let Some(span) = self.checked(BufferRole::Source, range)? else {
@@ -207,13 +205,13 @@ impl Buffer {
 
     /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in this one. Blocks.
     ///
-    /// Within a device, and between two of a backend that can do so, it is one copy. Otherwise the bytes go through
-    /// the host, in pieces.
+    /// Within a device it is one copy, and between two devices of one backend if the backend can copy directly. Otherwise the
+    /// bytes go through the host, in pieces.
     ///
     /// # Errors
     ///
     /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`] or [`DeviceError::Overlap`], before anything is copied,
-    /// or what a backend reports; the bytes written to are then unspecified.
+    /// or the error that a backend returns; the bytes written to are then unspecified.
     pub fn copy_from(
         &self,
         source: &Buffer,
@@ -235,8 +233,8 @@ impl Buffer {
     /// # Errors
     ///
     /// [`DeviceError::Pattern`] if the pattern has another length or the range does not begin and end at multiples of
-    /// it, [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or what the backend
-    /// reports.
+    /// it, [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or the error that the backend
+    /// returns.
     pub fn fill(&self, range: impl RangeBounds<usize>, pattern: &[u8]) -> Result<(), DeviceError> {
         let Some((destination, pattern)) = checked_fill(self, range, pattern)? else {
             return Ok(());
@@ -245,7 +243,7 @@ impl Buffer {
         transfer::fill(self.device, &destination, &pattern)
     }
 
-    /// A range as it was given, such as `..` or `2..=3`, by its two ends. What overflows is outside.
+    /// The two ends of a range such as `..` or `2..=3`. An end that overflows lies outside of every buffer.
     pub(crate) fn range_of(&self, range: impl RangeBounds<usize>) -> Range<usize> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -403,23 +401,23 @@ mod tests {
     #[test]
     fn a_range_outside_is_told_with_the_buffer_that_it_is_outside_of() {
         let (small, large) = (fake(Some(1)).allocate(8).unwrap(), Device::cpu().allocate(16).unwrap());
-        let told = |result: Result<(), DeviceError>| result.unwrap_err().to_string();
+        let error_text = |result: Result<(), DeviceError>| result.unwrap_err().to_string();
         assert_eq!(
-            told(large.copy_from(&small, 4..12, 0)),
+            error_text(large.copy_from(&small, 4..12, 0)),
             "bytes 4..12 are not inside of the source, a buffer of 8 bytes on `fake:1`"
         );
         assert_eq!(
-            told(small.copy_from(&large, 0..8, 4)),
+            error_text(small.copy_from(&large, 0..8, 4)),
             "bytes 4..12 are not inside of the destination, a buffer of 8 bytes on `fake:1`"
         );
         assert_eq!(
-            told(large.write(usize::MAX, b"ab")),
+            error_text(large.write(usize::MAX, b"ab")),
             "bytes from 18446744073709551615 on, more than can be addressed, are not inside of the destination, a \
              buffer of 16 bytes on `cpu`"
         );
         #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
         let reversed = large.copy_from(&small, 5..2, 0);
-        assert!(told(reversed).starts_with("bytes 5..2, which end before they start, are not"));
+        assert!(error_text(reversed).starts_with("bytes 5..2, which end before they start, are not"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::backend::{
 ///   that copies whole words rounds its memory up.
 /// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one memory.
 /// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
-/// - *Lengths are never zero*: the core answers those itself.
+/// - *Lengths are never zero*: the core handles those itself.
 /// - *New memory holds anything, but is initialised*, and nothing that another user of the device wrote in secret.
 /// - *A failed operation leaves its destination unspecified*, and nothing else.
 /// - *Two operations at once on the same bytes*, one of them writing, leave them unspecified, and are never undefined
@@ -63,9 +63,9 @@ use crate::backend::{
 ///
 /// # Loss
 ///
-/// A driver that finds its device gone, or in a state that its interface cannot leave, answers with
-/// [`BackendError::lost`]. From then on the core calls nothing of it but [`reset`](Self::reset),
-/// [`FaultInjector::clear`] and the `drop`s, and answers everything else with that error.
+/// A driver that finds its device gone, or in a state that its interface cannot leave, returns [`BackendError::lost`]. From
+/// then on the core calls only [`reset`](Self::reset), [`FaultInjector::clear`] and the `drop`s, and returns that error for
+/// everything else.
 ///
 /// # The end of the process
 ///
@@ -202,7 +202,7 @@ pub trait DeviceDriver: Send + Sync {
         Ok(())
     }
 
-    /// The driver as something that fails to order, for tests; `None`, the default, if it cannot.
+    /// Fault injection, for tests; `None`, the default, if the driver offers none.
     fn faults(&self) -> Option<&dyn FaultInjector> {
         None
     }

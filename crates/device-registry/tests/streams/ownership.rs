@@ -177,7 +177,7 @@ fn pinned_memory_of_the_wrong_length_is_refused() {
     let (device, control) = plain();
     assert!(
         error_text(device.allocate_host(13))
-            .ends_with("the backend gave 12 bytes of host memory, and 13 were asked for")
+            .ends_with("the backend returned 12 bytes of host memory: expected 13")
     );
     assert_eq!(control.live.load(Ordering::SeqCst), 0);
     assert_eq!(kind(&Device::cpu().allocate_host(1).unwrap_err()), BackendErrorKind::Unsupported);

@@ -1,4 +1,4 @@
-//! The streams of an open device: their queues, what those keep, and failures that nobody has seen yet.
+//! The streams of an open device: their queues, what those keep, and failures that are not reported yet.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use crate::runtime::queue::{Queue, QueueHandle};
 use crate::sync::lock;
 
 impl OpenDevice {
-    /// The queues of its streams, also of those that are gone while their work is not done.
+    /// The queues of its streams, and of dropped streams whose work is not done.
     pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
         lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
     }
@@ -24,20 +24,20 @@ impl OpenDevice {
         queues.push(Arc::downgrade(queue));
     }
 
-    /// Keeps a queue whose stream is gone until the driver has done its work.
+    /// Keeps the queue of a dropped stream until the driver has done its work.
     pub(crate) fn keep_closed(&self, queue: Arc<Queue>) {
         lock(&self.closed).push(queue);
     }
 
-    /// Releases all that finished work has used: memory, host buffers and streams that were dropped. Does not wait. Returns
-    /// whether there was any.
+    /// Releases what finished work has used: memory, host buffers and dropped streams. Does not wait. Returns whether there was
+    /// any.
     ///
-    /// It asks each queue of the driver's that has something in flight, which may cost a command.
+    /// It queries each driver queue that has work in flight, which may cost a command.
     pub(crate) fn collect(&self) -> bool {
         self.collect_by(Queue::collect)
     }
 
-    /// The same as far as events show what is finished.
+    /// Releases what events show to be finished, and queries no queue. Returns whether there was any.
     pub(crate) fn collect_marked(&self) -> bool {
         self.collect_by(Queue::collect_marked)
     }
@@ -56,15 +56,15 @@ impl OpenDevice {
         any |= !done.is_empty();
         drop_isolated(self.device, done);
         if self.settled.load(Ordering::Acquire) {
-            // It was closed meanwhile, and does not look at them again.
+            // The device was closed meanwhile, and `close` has looked at them for the last time.
             let closed = std::mem::take(&mut *lock(&self.closed));
             drop_isolated(self.device, closed);
         }
         any
     }
 
-    /// Called before memory is allocated: releases what finished work has used, once for every so many bytes. A program
-    /// that allocates, enqueues and drops, and waits for nothing, then keeps no more than that of what is done.
+    /// Called before an allocation: releases what finished work has used, once every 64 MiB. Without it, a program that
+    /// allocates, enqueues and drops, and never waits, would keep all of its memory.
     pub(crate) fn collect_for(&self, len: usize) {
         const EVERY: usize = 64 << 20;
 
@@ -76,9 +76,9 @@ impl OpenDevice {
     }
 
     /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The caller logs it,
-    /// without a lock, as the device may be lost and never be asked.
+    /// without a lock, as a lost device may never be synchronized.
     pub(crate) fn report_later(&self, error: DeviceError) {
-        /// In a program that never synchronizes a device, they are logged and not kept without end.
+        /// A program that never synchronizes the device finds the others in its log: without a limit, memory would grow.
         const MOST: usize = 1000;
 
         let mut unreported = lock(&self.unreported);
@@ -92,8 +92,8 @@ impl OpenDevice {
         self.check("synchronize")?;
         let mut queues = self.queues();
         queues.retain(|queue| !queue.is_internal());
-        // All of them, whatever becomes of one: the caller is told of the first error, and the next call, or that
-        // stream's own, of the next.
+        // All of them, whether or not one fails: this call returns the first error, and the next call, or that stream's own,
+        // the next.
         queues.iter().for_each(|queue| queue.settle());
         queues.iter().try_for_each(|queue| queue.take_failure())?;
         self.collect_marked();
@@ -128,22 +128,22 @@ impl OpenDevice {
         }
     }
 
-    /// The default stream, if there is one.
+    /// The default stream, if the device has one by now.
     pub(crate) fn default_stream(&self) -> Option<Arc<QueueHandle>> {
-        // A thread of the parent may have held the lock when this process was forked; the call that follows is refused.
+        // In a fork, a thread of the parent may have held the lock. The call that follows returns the error.
         if !self.has_default_stream.load(Ordering::Acquire) || !self.is_of_this_process() {
             return None;
         }
         lock(&self.default_stream).clone()
     }
 
-    /// The default stream: the one that is there, or else this one.
+    /// The default stream: the one that another thread made first, or else `stream`.
     pub(crate) fn default_stream_or(&self, stream: Arc<QueueHandle>) -> Arc<QueueHandle> {
         let mut default = lock(&self.default_stream);
         let chosen = default.get_or_insert_with(|| Arc::clone(&stream)).clone();
         self.has_default_stream.store(true, Ordering::Release);
         drop(default);
-        // It may be its last handle, whose `drop` is not for under a lock.
+        // It may be the last handle of a stream, whose `drop` calls the driver: not under the lock.
         drop(stream);
         chosen
     }
