@@ -6,12 +6,12 @@ use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, Memory, MemoryInfo, Span,
     open_windows,
 };
-use parking_lot::Mutex;
 
 use crate::faults::{Faults, Operation};
 use crate::location;
 use crate::memory::OpenRegMemory;
 use crate::pool::Pool;
+use crate::sync::{Mutex, lock};
 
 pub(crate) struct OpenRegDevice {
     ordinal: usize,
@@ -29,7 +29,7 @@ impl OpenRegDevice {
     }
 
     fn pool(&self) -> Result<Arc<Pool>, BackendError> {
-        match &*self.pool.lock() {
+        match &*lock(&self.pool) {
             Some(pool) => Ok(Arc::clone(pool)),
             // A device that was reset is lost, and `check` returns that error.
             None => self.faults.check().and(Err(BackendError::invalid("the device is closed"))),
@@ -38,7 +38,7 @@ impl OpenRegDevice {
 
     /// Returns the memory of the device to the system, once the program has dropped all buffers in it.
     fn release(&self) {
-        let pool = self.pool.lock().take();
+        let pool = lock(&self.pool).take();
         // After the lock, as unmapping takes a while.
         drop(pool);
     }

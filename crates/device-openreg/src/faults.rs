@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
 /// An operation that a device is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl Faults {
         }
         let cleared = state.cleared;
         while stalls && state.ended.is_none() && state.cleared == cleared {
-            self.changed.wait(&mut state);
+            state = wait(&self.changed, state);
         }
         state.check()?;
         let slow = state.slow;
@@ -130,7 +131,7 @@ impl Faults {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        lock(&self.state)
     }
 }
 

@@ -27,6 +27,7 @@ mod plain;
 #[allow(unsafe_code)]
 mod pool;
 mod settings;
+mod sync;
 
 use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 

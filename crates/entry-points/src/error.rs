@@ -1,4 +1,5 @@
-//! The errors of looking up, loading, registering and configuring.
+//! The errors of looking up, loading, registering and configuring, in any group. For devices, `DeviceError` of the crate
+//! `device-registry` has the message for an unknown backend.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,6 @@
 //! Which checks catch which defect, on which twin.
+//!
+//! The rows stand in the folder `table`, by the theme of the defect: search it for `GROUP::CHECK`.
 
 mod devices;
 mod failures;

@@ -1,4 +1,5 @@
-//! A lock on ranges of bytes: any number of readers of a byte, or one writer.
+//! A lock on ranges of bytes: any number of readers of a byte, or one writer. The windows of a
+//! [`HostMemory`](crate::backend::HostMemory) take it (`windows.rs`).
 //!
 //! Conflicting requests are served in their order of arrival, so that readers do not starve a writer. A thread that already
 //! holds ranges does not wait for more, since two such threads could wait for each other.

@@ -1,6 +1,7 @@
 //! The backend `myqueue`: two devices with queues of their own, as hardware has them. Each queue is a thread here.
 //!
-//! Read `device-mycpu` first: it explains the parts that every backend has. README.md says what to change in a real one.
+//! Read `device-mycpu` first: it explains the parts that every backend has. docs/new-backend.md says what to change in a real
+//! one, such as where to look for a driver.
 
 #![forbid(unsafe_code)]
 
