@@ -6,7 +6,7 @@ use std::sync::Arc;
 use device_registry::backend::{BackendError, HostMemory, Memory};
 
 use crate::faults::Faults;
-use crate::pool::Block;
+use crate::pool::Region;
 
 /// The memory behind a buffer on a device of `openreg`.
 ///
@@ -54,7 +54,7 @@ use crate::pool::Block;
 /// # }
 /// ```
 pub struct OpenRegMemory {
-    block: Block,
+    region: Region,
     ordinal: usize,
     faults: Arc<Faults>,
 }
@@ -62,8 +62,8 @@ pub struct OpenRegMemory {
 impl Memory for OpenRegMemory {}
 
 impl OpenRegMemory {
-    pub(crate) fn new(block: Block, ordinal: usize, faults: Arc<Faults>) -> Self {
-        Self { block, ordinal, faults }
+    pub(crate) fn new(region: Region, ordinal: usize, faults: Arc<Faults>) -> Self {
+        Self { region, ordinal, faults }
     }
 
     /// The bytes, to be read and written through windows.
@@ -79,7 +79,7 @@ impl OpenRegMemory {
     /// - [`BackendError::invalid`] in a child of `fork`, which does not have the memory of its parent's devices.
     pub fn bytes(&self) -> Result<&HostMemory, BackendError> {
         // Before the faults: a child of `fork` must not take a lock that a thread of its parent may have held.
-        let bytes = self.block.bytes()?;
+        let bytes = self.region.bytes()?;
         self.faults.check()?;
         Ok(bytes)
     }
@@ -98,7 +98,7 @@ impl OpenRegMemory {
     /// writes there ends the process, by SIGSEGV on Linux.
     #[must_use]
     pub fn address(&self) -> *mut u8 {
-        std::ptr::with_exposed_provenance_mut(self.block.address())
+        std::ptr::with_exposed_provenance_mut(self.region.address())
     }
 }
 
@@ -107,7 +107,7 @@ impl fmt::Debug for OpenRegMemory {
         f.debug_struct("OpenRegMemory")
             .field("ordinal", &self.ordinal)
             .field("address", &self.address())
-            .field("len", &self.block.len())
+            .field("len", &self.region.len())
             .finish_non_exhaustive()
     }
 }

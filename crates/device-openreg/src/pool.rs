@@ -41,7 +41,7 @@ impl Pool {
         self.state().allocator.free()
     }
 
-    pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Block, BackendError> {
+    pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Region, BackendError> {
         let mut state = self.state();
         let offset = state.allocator.allocate(len).ok_or_else(|| out_of_memory(len, &state.allocator))?;
         drop(state);
@@ -49,7 +49,7 @@ impl Pool {
         // SAFETY: the allocator gives this range to no other place until this place is dropped, which happens after its
         // bytes are dropped. Pages are discarded only where no place is.
         let bytes = unsafe { self.mapping.bytes(offset..offset + len) }?;
-        Ok(Block { bytes, place })
+        Ok(Region { bytes, place })
     }
 
     /// The address at which the block begins that `address` lies in, and the block's length.
@@ -95,7 +95,7 @@ fn out_of_memory(len: usize, allocator: &Allocator) -> BackendError {
 }
 
 /// One allocation in a device's memory. Dropping it frees it.
-pub(crate) struct Block {
+pub(crate) struct Region {
     // Dropped in this order.
     bytes: HostMemory,
     place: Place,
@@ -106,7 +106,7 @@ struct Place {
     offset: usize,
 }
 
-impl Block {
+impl Region {
     /// The bytes, to be reached through windows.
     ///
     /// # Errors

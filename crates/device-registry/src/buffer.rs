@@ -277,7 +277,7 @@ impl Buffer {
         Ok(self.range.start + range.start..self.range.start + range.end)
     }
 
-    /// Checks what the device asks of a range in the memory: it begins at a multiple of the alignment, and ends at one
+    /// Checks what the device requires of a range in the memory: it begins at a multiple of the alignment, and ends at one
     /// or with the memory.
     fn aligned(&self, role: BufferRole, range: &Range<usize>) -> Result<(), DeviceError> {
         let alignment = self.open_device().properties().copy_alignment;

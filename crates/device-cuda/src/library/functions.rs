@@ -56,7 +56,7 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// The arguments are what the CUDA driver API reference asks for.
+                /// The arguments are as the CUDA driver API reference requires.
                 pub(super) unsafe fn $name(&self $(, $argument: $type)*) -> Result<(), CudaError> {
                     // SAFETY: the caller passes arguments that the reference allows, and the pointer is of this function.
                     outcome(stringify!($name), unsafe { (self.$name)($($argument),*) })
@@ -65,7 +65,7 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// The arguments are what the CUDA driver API reference asks for.
+                /// The arguments are as the CUDA driver API reference requires.
                 pub(super) unsafe fn $other(&self $(, $other_argument: $other_type)*) -> Result<(), CudaError> {
                     // SAFETY: the caller passes arguments that the reference allows, and the pointer is of this function.
                     outcome(stringify!($other), unsafe { (self.$other)($($other_argument),*) })
