@@ -50,7 +50,7 @@ pub struct Buffer {
 impl Device {
     /// Allocates `len` bytes of memory. Opens the device at the first use.
     ///
-    /// The bytes hold anything, but are initialised. A length of zero is fine and allocates nothing.
+    /// The content is unspecified, but initialised. A length of zero is valid, and allocates nothing.
     ///
     /// # Errors
     ///

@@ -2,7 +2,8 @@
 //!
 //! rustc links a crate of Cargo.toml only if some path names it (the rustc book, "--extern"; rust-lang/cargo#9391).
 //! Only this list has the dependencies of the target, with features, target tables, renames and dev-dependencies
-//! applied. No one guarantees that a procedural macro may read rustc's arguments, hence [`Externs::Unknown`] and
+//! applied: a renamed dependency has its new name, an optional one is there if its feature is on, and a build-dependency is
+//! never there. Crates of the compiler and those marked `noprelude` are skipped. No one guarantees that a procedural macro may read rustc's arguments, hence [`Externs::Unknown`] and
 //! `autoload!(only …)`.
 
 use std::collections::BTreeSet;

@@ -2,9 +2,9 @@
 //!
 //! The rows stand in the folder `table`, by the theme of the defect: search it for `GROUP::CHECK`.
 
+mod allocations;
 mod devices;
 mod failures;
-mod memory;
 mod queues;
 mod transfers;
 
@@ -30,5 +30,5 @@ const fn hangs(defect: Defect, twin: &'static Twin, checks: &'static [&'static s
 
 /// All rows, in the order of the defects.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    [devices::ROWS, memory::ROWS, transfers::ROWS, queues::ROWS, failures::ROWS].into_iter().flatten()
+    [devices::ROWS, allocations::ROWS, transfers::ROWS, queues::ROWS, failures::ROWS].into_iter().flatten()
 }

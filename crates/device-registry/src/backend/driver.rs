@@ -1,8 +1,8 @@
 //! What a backend implements for a device that is open, and the values that the core hands to it.
 //!
-//! A driver sees arguments that have been checked already: ranges lie inside their memory, are aligned as its properties
-//! ask, are not empty and match, and every [`Span`] belongs to the device that it is given to. It need not check again,
-//! and it need not fear for others: an error or a panic in it becomes an error of the one call.
+//! The core has checked all arguments: ranges lie inside their memory, are aligned as the properties require, are not empty,
+//! and have matching lengths. Each [`Span`] belongs to this driver's device. An error or a panic in a driver becomes an error
+//! of that one call.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::backend::{
 ///
 /// - *Blocking calls*: [`write`](Self::write), [`read`](Self::read) and [`copy`](Self::copy). The core runs a thread for each
 ///   stream, which calls them.
-/// - *Queues*: [`create_stream`](Self::create_stream). The core makes blocking calls of it: it enqueues the work in a stream of
-///   its own and waits. A driver that copies faster when the caller waits implements the blocking calls as well; through a
+/// - *Queues*: [`create_stream`](Self::create_stream). The core builds blocking calls on top of it: it enqueues the work in a
+///   stream of its own and waits. A driver that copies faster when the caller waits implements the blocking calls as well; through a
 ///   queue, the bytes of a write or a read are copied on the host once more.
 ///
-/// All else has a default that returns *unsupported*, for which the core has its own way where there is one, so that a first
-/// backend is short and still offers streams, events, fills and copies between devices.
+/// Every other function that does work returns *unsupported* by default, and the core then does the work itself where it can.
+/// So a first backend is short, and still offers streams, events, fills and copies between devices.
 ///
 /// Each function blocks until its work is done, and may be called from any thread while others run. The functions know
-/// nothing of streams: the core calls them when the work before is done.
+/// nothing of streams: the core calls them after all earlier work of the stream is done.
 ///
 /// # The contract of memory
 ///
@@ -40,15 +40,15 @@ use crate::backend::{
 /// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one memory.
 /// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
 /// - *Lengths are never zero*: the core handles those itself.
-/// - *New memory holds anything, but is initialised*, and nothing that another user of the device wrote in secret.
+/// - *New memory is initialised, with unspecified content.* It must not reveal what another user of the device wrote.
 /// - *A failed operation leaves its destination unspecified*, and nothing else.
 /// - *Two operations at once on the same bytes*, one of them writing, leave them unspecified, and are never undefined
 ///   behaviour.
 ///
 /// # Soundness
 ///
-/// Safe code of any crate, that of another backend included, must not be able to cause undefined behaviour in a driver's
-/// `unsafe` blocks. What such a block relies on is one of two things:
+/// Safe code of any crate, including another backend, must not be able to cause undefined behaviour in a driver's
+/// `unsafe` blocks. Such a block may rely on two things only:
 ///
 /// - *The driver has checked it*, or its own types guarantee it.
 /// - *The core guarantees it*: the contract of memory above, one length for source and destination, and that what queued
@@ -63,7 +63,7 @@ use crate::backend::{
 ///
 /// # Loss
 ///
-/// A driver that finds its device gone, or in a state that its interface cannot leave, returns [`BackendError::lost`]. From
+/// A driver that finds its device gone, or stuck in an unrecoverable state, returns [`BackendError::lost`]. From
 /// then on the core calls only [`reset`](Self::reset), [`FaultInjector::clear`] and the `drop`s, and returns that error for
 /// everything else.
 ///
@@ -85,7 +85,7 @@ pub trait DeviceDriver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the device cannot say. What is only unknown is `None` in [`MemoryInfo`].
+    /// If the query fails. A value that the driver does not know is `None` in [`MemoryInfo`], not an error.
     fn memory_info(&self) -> Result<MemoryInfo, BackendError>;
 
     /// Allocates memory of `options.len` bytes, which is never zero. Dropping the result frees it.
@@ -120,9 +120,9 @@ pub trait DeviceDriver: Send + Sync {
         Err(BackendError::unsupported("blocking reads"))
     }
 
-    /// Copies within the device. Both have one length, and they do not overlap. They may be parts of one memory, which
-    /// is not to be locked twice then; and copies in opposite directions may run at the same time, which are not to
-    /// wait for each other. [`open_windows`](crate::backend::open_windows) sees to both.
+    /// Copies within the device. Source and destination have the same length and do not overlap. They may be parts of one
+    /// memory, so do not lock it twice. Copies in opposite directions may run at once and must not deadlock.
+    /// [`open_windows`](crate::backend::open_windows) handles both.
     ///
     /// # Errors
     ///
@@ -144,8 +144,8 @@ pub trait DeviceDriver: Send + Sync {
         Err(BackendError::unsupported("filling"))
     }
 
-    /// Copies to this device from another device of the same backend, with no way through the host. Both have
-    /// one length. `source` is memory that the other device's driver allocated.
+    /// Copies to this device from another device of the same backend, without passing through the host. Both have
+    /// the same length. `source` is memory that the other device's driver allocated.
     ///
     /// # Errors
     ///
@@ -156,12 +156,12 @@ pub trait DeviceDriver: Send + Sync {
         Err(BackendError::unsupported("copying from a peer"))
     }
 
-    /// Makes a queue of the device's own. It must not block behind the work of others.
+    /// Creates a queue on the device. Must not wait for other work.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`], which is the default, gives streams of the core's: a thread for each, which calls
-    /// the functions above one after the other. Any other error is the outcome.
+    /// With [`BackendError::unsupported`], the default, the core runs each stream on a thread of its own, which calls the
+    /// functions above one after the other. Any other error is the outcome.
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let _ = options;
         Err(BackendError::unsupported("streams of its own"))
@@ -178,19 +178,19 @@ pub trait DeviceDriver: Send + Sync {
         Err(BackendError::unsupported("pinned host memory"))
     }
 
-    /// Lets the device be opened afresh after its loss; this driver is not used any more, but for calls that other threads
-    /// were in when the loss was seen. Called at most once at a time.
+    /// Prepares a lost device to be opened again. Afterwards the core makes no new calls to this driver; calls that already run
+    /// on other threads may still finish. Called at most once at a time.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`], which is the default, says that only a new process has the device again.
+    /// [`BackendError::unsupported`], which is the default, says that only a new process can use the device again.
     fn reset(&self) -> Result<(), BackendError> {
         Err(BackendError::unsupported("resetting the device; the process has to be started again"))
     }
 
-    /// Gives the device back: the context, its threads, what is locked. Called at most once, when the work of its streams is
-    /// done and no call is under way; of this driver nothing is called after it. A stream of another device may still copy
-    /// from its memory.
+    /// Releases the device: its context, its threads, its locked memory. Called at most once, when the work of its streams is
+    /// done and no call is under way. No function of this driver is called afterwards. A stream of another device may still
+    /// copy from its memory.
     ///
     /// Memory, events and streams that a program still holds are dropped later or never, and so is pinned host memory,
     /// whose bytes stay valid until then.

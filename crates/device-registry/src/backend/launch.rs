@@ -59,8 +59,8 @@ impl<'a> Launch<'a> {
 
     /// The backend's handle of the stream, for submitting native work to it.
     ///
-    /// Where the device has queues of its own, the core calls the kernel when its turn to submit comes. Elsewhere the
-    /// core calls it when all work before it is done, and its work must be done when it returns.
+    /// For a driver with queues, the core calls the kernel when the stream is ready to submit it. Otherwise it calls the kernel
+    /// after all earlier work is done, and the kernel must finish its own work before it returns.
     ///
     /// # Errors
     ///

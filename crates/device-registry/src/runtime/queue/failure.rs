@@ -2,6 +2,10 @@
 //!
 //! A failure is reported once, by the first call that can return it. Work that was enqueued before that call is skipped, as its
 //! caller did not know of the failure; work that is enqueued after it is done.
+//!
+//! `Queue::fail` and the thread of the stream set a failure. What a failed or skipped operation wrote to is unspecified. Skipped
+//! reads and events get the same error (`Operation::skip`). If the stream is dropped first, the device reports the failure
+//! (`Queue::leave_unreported`).
 
 use crate::error::DeviceError;
 
