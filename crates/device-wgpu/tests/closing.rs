@@ -61,7 +61,9 @@ fn a_device_that_is_lost_and_reset_leaves_no_thread() {
             first = process::threads().len();
         }
     }
-    assert_eq!(threads(first), first);
+    // Fewer if one of the third round was ending when they were counted.
+    let last = threads(first);
+    assert!(last <= first, "{first} threads after 3 rounds, {last} after 20");
 }
 
 #[test]

@@ -37,11 +37,12 @@ impl Queue {
         };
         let mut kept = Vec::new();
         let left_to_host = operation.submit(self.device, driver, &mut kept);
+        // Before the lock, under which no other is taken.
+        let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);
         let collects = in_flight.keep(kept);
         // A program's event covers the values in flight, as one of the core does.
         let reached = in_flight.reached();
-        let event = event.and_then(|event| event.submitted());
         let needless = event.and_then(|event| in_flight.mark(reached, event));
         let unmarked = in_flight.is_unmarked();
         drop(in_flight);
