@@ -3,7 +3,7 @@
 //! | Way | Mechanism | Where it works |
 //! |---|---|---|
 //! | linkme | an entry in a linker section for each element | where linkme builds, if rustc and the linker keep the element's crate |
-//! | inventory | a constructor that runs before `main` | wasm, Miri, windows-gnu; elsewhere with the feature `inventory` |
+//! | inventory | a constructor that runs before `main` | targets that linkme does not support, such as wasm, Miri and windows-gnu; elsewhere with the feature `inventory` |
 //! | `autoload!` | one element of the *calling* crate, with typed references to those of its dependencies | everywhere, even if the linker drops the sections of other crates |
 //! | `register` | a function call | everywhere |
 //!

@@ -5,7 +5,7 @@
 //! A driver's queue uses memory after the submission has returned, and owns no handles of it. So the core keeps the values
 //! of each piece of work ([`InFlight`]). It drops them when the driver reports the work as done: an event behind it
 //! [is over](crate::backend::EventDriver::is_over), or a query or a wait for the whole queue succeeds. The core records
-//! such an event after every 64 values, and uses a program's own events too.
+//! such an event after every 64 values or 16 MiB of host memory, and uses a program's own events too.
 
 use std::sync::Arc;
 
