@@ -181,7 +181,7 @@ fn each_call_that_finds_the_device_lost_says_so() {
             assert_eq!(
                 error_kind(buffer.write(0, &[1])),
                 Some(BackendErrorKind::Lost),
-                "{function}: it is for good"
+                "{function}: the loss is permanent"
             );
             device.reset().unwrap();
             device.allocate(4).unwrap();
@@ -220,7 +220,7 @@ fn commands_that_fail_are_told_by_what_is_behind_them() {
         }
         let error = stream.synchronize().unwrap_err();
         assert!(error.to_string().contains(&expected), "{error}");
-        // Once told, it is over; but for the event that was behind it.
+        // Once reported, it is over, except for the event behind it.
         stream.synchronize().unwrap();
         assert!(stream.query().unwrap());
         stream.record().unwrap().synchronize().unwrap();
@@ -256,8 +256,8 @@ fn an_event_says_the_same_whatever_fails_and_is_told_later() {
         behind.push((stream.record().unwrap(), status));
         assert!(stream.query().unwrap_err().to_string().contains(&format!("({status})")));
         assert!(stream.query().unwrap());
-        let told = stream.record().unwrap();
-        assert!(before.query().unwrap() && told.query().unwrap());
+        let after = stream.record().unwrap();
+        assert!(before.query().unwrap() && after.query().unwrap());
         for (event, status) in &behind {
             for error in [event.query().unwrap_err(), event.synchronize().unwrap_err()] {
                 assert!(error.to_string().contains(&format!("({status})")), "{error}, and not {status}");
@@ -631,7 +631,7 @@ fn what_is_behind_a_failure_is_let_go_while_nobody_waits_for_the_stream() {
     standin::order("fails", "clEnqueueWriteBuffer:-9999");
     stream.write(&buffer, 0, [1]).unwrap();
     standin::order("fails", "");
-    // Behind it there are marks of the core's before anybody is told.
+    // Behind it there are marks of the core's before the failure is reported.
     for _ in 0..200 {
         stream.write(&buffer, 0, [1]).unwrap();
     }

@@ -31,14 +31,14 @@ fn tell() {
 }
 
 /// What the child of this test prints of its error, or else of its device.
-fn told(test: &str, variables: &[(&str, &str)]) -> String {
+fn reason(test: &str, variables: &[(&str, &str)]) -> String {
     let output = CHILD.again(test, variables);
     let (printed, complaints) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}: {printed} {complaints}", output.status);
     assert!(!complaints.contains("panicked"), "{complaints}");
     let line = printed.lines().find_map(|line| line.split_once(ERROR).or(line.split_once("opened: ")));
-    line.unwrap_or_else(|| panic!("it told nothing: {printed}")).1.to_owned()
+    line.unwrap_or_else(|| panic!("it printed nothing: {printed}")).1.to_owned()
 }
 
 fn directory(name: &str) -> PathBuf {
@@ -53,20 +53,20 @@ fn without_a_driver_it_is_unavailable_and_says_what_was_tried_and_what_to_instal
         return tell();
     }
     for name in ["VK_ICD_FILENAMES", "VK_DRIVER_FILES"] {
-        let told = told(
+        let reason = reason(
             "without_a_driver_it_is_unavailable_and_says_what_was_tried_and_what_to_install",
             // An older loader knows the first name only, and a newer one prefers the second.
             &[("VK_ICD_FILENAMES", "/nonexistent"), (name, "/nonexistent")],
         );
-        assert!(told.starts_with("unavailable: "), "{told}");
+        assert!(reason.starts_with("unavailable: "), "{reason}");
         for part in [
             "no adapter was found through `vulkan`",
             "`mesa-vulkan-drivers`",
             &format!("{name} is `/nonexistent`"),
         ] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(reason.contains(part), "{part}: {reason}");
         }
-        assert!(!told.contains("WGPU_BACKEND"), "it is not set: {told}");
+        assert!(!reason.contains("WGPU_BACKEND"), "it is not set: {reason}");
     }
 }
 
@@ -79,11 +79,11 @@ fn a_driver_that_names_a_library_that_does_not_exist_is_none() {
     let icd = r#"{ "library_path": "/nonexistent/libvulkan_none.so", "api_version": "1.3.0" }"#;
     fs::write(&manifest, format!(r#"{{ "file_format_version": "1.0.0", "ICD": {icd} }}"#)).unwrap();
     let manifest = manifest.to_str().unwrap();
-    let told = told(
+    let reason = reason(
         "a_driver_that_names_a_library_that_does_not_exist_is_none",
         &[("VK_ICD_FILENAMES", manifest), ("VK_DRIVER_FILES", manifest)],
     );
-    assert!(told.starts_with("unavailable: ") && told.contains(manifest), "{told}");
+    assert!(reason.starts_with("unavailable: ") && reason.contains(manifest), "{reason}");
 }
 
 #[test]
@@ -95,10 +95,15 @@ fn a_loader_that_cannot_be_opened_is_named() {
     for name in ["libvulkan.so.1", "libvulkan.so"] {
         fs::write(directory.join(name), "no library").unwrap();
     }
-    let told =
-        told("a_loader_that_cannot_be_opened_is_named", &[("LD_LIBRARY_PATH", directory.to_str().unwrap())]);
-    assert!(told.starts_with("unavailable: "), "{told}");
-    assert!(told.contains("Vulkan's loader cannot be opened (") && told.contains("libvulkan.so"), "{told}");
+    let reason = reason(
+        "a_loader_that_cannot_be_opened_is_named",
+        &[("LD_LIBRARY_PATH", directory.to_str().unwrap())],
+    );
+    assert!(reason.starts_with("unavailable: "), "{reason}");
+    assert!(
+        reason.contains("Vulkan's loader cannot be opened (") && reason.contains("libvulkan.so"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -106,12 +111,15 @@ fn an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are() {
     if process::is_child() {
         return tell();
     }
-    let told = told(
+    let reason = reason(
         "an_interface_that_nobody_knows_is_an_error_that_lists_those_there_are",
         &[("WGPU_BACKEND", "nonsense")],
     );
-    assert!(told.starts_with("broken: "), "{told}");
-    assert!(told.contains("found `nonsense`") && told.contains("`vulkan`, `metal`, `dx12`, `gl`"), "{told}");
+    assert!(reason.starts_with("broken: "), "{reason}");
+    assert!(
+        reason.contains("found `nonsense`") && reason.contains("`vulkan`, `metal`, `dx12`, `gl`"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -121,12 +129,12 @@ fn an_empty_choice_of_interfaces_is_none() {
     }
     let test = "an_empty_choice_of_interfaces_is_none";
     let nowhere = ["VK_ICD_FILENAMES", "VK_DRIVER_FILES"].map(|name| (name, "/nonexistent"));
-    let told = told(test, &[("WGPU_BACKEND", ""), nowhere[0], nowhere[1]]);
+    let reason = reason(test, &[("WGPU_BACKEND", ""), nowhere[0], nowhere[1]]);
     assert!(
-        told.starts_with("unavailable: ") && told.contains("no adapter was found through `vulkan`"),
-        "{told}"
+        reason.starts_with("unavailable: ") && reason.contains("no adapter was found through `vulkan`"),
+        "{reason}"
     );
-    assert!(!told.contains("WGPU_BACKEND"), "it asks for nothing: {told}");
+    assert!(!reason.contains("WGPU_BACKEND"), "no variable is set: {reason}");
 }
 
 #[test]
@@ -134,8 +142,11 @@ fn an_interface_of_another_system_is_unavailable() {
     if process::is_child() {
         return tell();
     }
-    let told = told("an_interface_of_another_system_is_unavailable", &[("WGPU_BACKEND", "metal,dx12")]);
-    assert!(told.starts_with("unavailable: ") && told.contains("expected one of `vulkan`, `gl`"), "{told}");
+    let reason = reason("an_interface_of_another_system_is_unavailable", &[("WGPU_BACKEND", "metal,dx12")]);
+    assert!(
+        reason.starts_with("unavailable: ") && reason.contains("expected one of `vulkan`, `gl`"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -144,7 +155,7 @@ fn opengl_is_there_when_it_is_asked_for_and_only_then() {
         return tell();
     }
     let test = "opengl_is_there_when_it_is_asked_for_and_only_then";
-    let asked = told(test, &[("WGPU_BACKEND", "gl")]);
+    let asked = reason(test, &[("WGPU_BACKEND", "gl")]);
     // Whether the machine has it is not known here.
     assert!(
         asked.contains("OpenGL")
@@ -152,5 +163,5 @@ fn opengl_is_there_when_it_is_asked_for_and_only_then() {
         "{asked}"
     );
     assert!(!asked.contains("Vulkan"), "{asked}");
-    assert!(!told(test, &[]).contains("OpenGL"));
+    assert!(!reason(test, &[]).contains("OpenGL"));
 }

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use entry_points::isolate;
 use entry_points::message::panic_message;
 
 use crate::backend::BackendError;
@@ -17,10 +18,10 @@ pub(crate) fn isolated<T>(
     call: &'static str,
     run: impl FnOnce() -> Result<T, BackendError>,
 ) -> Result<T, DeviceError> {
-    // Unwind-safe: the closures only borrow the core's state, and leave none of it half changed.
-    match catch_unwind(AssertUnwindSafe(run)) {
+    // `isolate` asserts unwind safety: the closures only borrow the core's state, and leave none of it half changed.
+    match isolate(run) {
         Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
-        Err(panic) => Err(panicked(device, call, &panic_message(panic))),
+        Err(panic) => Err(panicked(device, call, panic.message())),
     }
 }
 

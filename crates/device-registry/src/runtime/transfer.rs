@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::{BackendErrorKind, FillPattern, HostBuffer, Span};
 use crate::error::DeviceError;
+use crate::runtime::device_use;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
@@ -110,7 +111,10 @@ fn by_queue(
     queue.settle();
     let _ = queue.take_failure();
     drop(handle);
-    device.collect();
+    // The `drop` of a plug-in's memory could wait for the stream whose thread this is.
+    if !device_use::is_stream_thread() {
+        device.collect();
+    }
     Err(match error {
         // Not the call that has waited for the work.
         DeviceError::Call { device, error, .. } => DeviceError::Call { device, call, error },
