@@ -6,11 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cl3::event::CL_COMPLETE;
 use cl3::types::cl_int;
-use device_registry::backend::BackendError;
+use device_registry::backend::{BackendError, CompletionWatch};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::call_error;
@@ -31,9 +30,9 @@ struct State {
     pending: VecDeque<Command>,
     /// The first failure that the stream has not reported.
     failure: Option<BackendError>,
-    /// The latest failure of a read, and whether its completion has reported it to the stream. Events that are recorded
-    /// before that need it.
-    read_failure: Option<(BackendError, Arc<AtomicBool>)>,
+    /// The failures of reads whose completions are not finished, and perhaps of some that are finished by now. Events behind
+    /// such a read need its failure; once the completion is finished, the core has it.
+    read_failures: Vec<(BackendError, CompletionWatch)>,
     /// The markers of the existing events, and the first failure before each. An event returns the same error each time,
     /// whatever the stream has reported since, and whatever else has failed.
     events: BTreeMap<u64, Option<BackendError>>,
@@ -43,8 +42,8 @@ struct Command {
     number: u64,
     /// The function that enqueued it, for its error.
     call: &'static str,
-    /// Of a read: whether its completion is finished, which reports an error to the stream.
-    answered: Option<Arc<AtomicBool>>,
+    /// Of a read: its completion, which reports an error to the stream.
+    completion: Option<CompletionWatch>,
     /// Shared with the stream's event, if the command is the marker of one.
     event: Arc<Handle>,
 }
@@ -56,16 +55,17 @@ impl Commands {
     }
 
     /// Adds a read. Its completion reports its failure to the stream.
-    pub(crate) fn add_read(&self, event: Arc<Handle>, answered: Arc<AtomicBool>) {
-        self.lock().add("clEnqueueReadBuffer", event, Some(answered));
+    pub(crate) fn add_read(&self, event: Arc<Handle>, completion: CompletionWatch) {
+        self.lock().add("clEnqueueReadBuffer", event, Some(completion));
     }
 
     /// Adds the marker of an event, which [removes](Self::forget) its number when it is dropped.
     pub(crate) fn add_event(&self, event: Arc<Handle>) -> u64 {
         let mut state = self.lock();
         let number = state.add("a marker", event, None);
-        let of_a_read = state.read_failure.as_ref().filter(|(_, answered)| !answered.load(Ordering::Acquire));
-        let failure = state.failure.as_ref().or(of_a_read.map(|(error, _)| error)).cloned();
+        state.read_failures.retain(|(_, completion)| !completion.is_finished());
+        let of_a_read = state.read_failures.first().map(|(error, _)| error);
+        let failure = state.failure.as_ref().or(of_a_read).cloned();
         state.events.insert(number, failure);
         number
     }
@@ -103,7 +103,7 @@ impl Commands {
         let last = state.pending.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
             let (number, event) = (state.submitted, mark()?);
-            state.pending.push_back(Command { number, call: "a marker", answered: None, event });
+            state.pending.push_back(Command { number, call: "a marker", completion: None, event });
             state.collect();
         }
         state.report()?;
@@ -123,11 +123,11 @@ impl Commands {
 }
 
 impl State {
-    fn add(&mut self, call: &'static str, event: Arc<Handle>, answered: Option<Arc<AtomicBool>>) -> u64 {
+    fn add(&mut self, call: &'static str, event: Arc<Handle>, completion: Option<CompletionWatch>) -> u64 {
         // Keeps the list short in a stream that no thread waits for.
         self.collect();
         self.submitted += 1;
-        self.pending.push_back(Command { number: self.submitted, call, answered, event });
+        self.pending.push_back(Command { number: self.submitted, call, completion, event });
         self.submitted
     }
 
@@ -139,22 +139,25 @@ impl State {
                 Ok(CL_COMPLETE) => None,
                 Ok(status) | Err(status) => Some(status),
             };
-            let Some(Command { number, call, answered, .. }) = self.pending.pop_front() else { return };
+            let Some(Command { number, call, completion, .. }) = self.pending.pop_front() else { return };
             self.done = self.done.max(number);
             if let Some(status) = failure {
-                self.fail(number, call_error(call, status), answered);
+                self.fail(number, call_error(call, status), completion);
             }
         }
     }
 
     /// Keeps a failure for the stream, which reports the first only, and for each event behind it without one.
-    fn fail(&mut self, number: u64, error: BackendError, answered: Option<Arc<AtomicBool>>) {
+    fn fail(&mut self, number: u64, error: BackendError, completion: Option<CompletionWatch>) {
         for (_, failure) in self.events.range_mut(number + 1..) {
             failure.get_or_insert_with(|| error.clone());
         }
-        match answered {
+        match completion {
             None => _ = self.failure.get_or_insert(error),
-            Some(answered) => self.read_failure = Some((error, answered)),
+            Some(completion) => {
+                self.read_failures.retain(|(_, completion)| !completion.is_finished());
+                self.read_failures.push((error, completion));
+            }
         }
     }
 

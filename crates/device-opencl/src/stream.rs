@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use std::mem;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cl3::command_queue::*;
 use cl3::event::{CL_COMPLETE, set_event_callback};
@@ -92,8 +91,8 @@ impl StreamDriver for Queue {
     ) -> Result<(), BackendError> {
         let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
-        let answered = Arc::new(AtomicBool::new(false));
-        let mut pending = Box::new(PendingRead { destination, completion, answered: Arc::clone(&answered) });
+        let finished = completion.watch();
+        let mut pending = Box::new(PendingRead { destination, completion });
         let (queue, bytes) = (self.command_queue(), pending.destination.as_mut_ptr().cast());
         // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the memory. The bytes
         // of a `HostBuffer` stay where they are when it is moved, and are freed only when the command is done.
@@ -113,7 +112,7 @@ impl StreamDriver for Queue {
             return Err(call_error("clSetEventCallback", status));
         }
         // The completion reports a failure to the stream; this reports it to the events behind the read.
-        self.commands.add_read(Arc::new(event), answered);
+        self.commands.add_read(Arc::new(event), finished);
         Ok(())
     }
 
@@ -201,14 +200,13 @@ impl StreamDriver for Queue {
 struct PendingRead {
     destination: HostBuffer,
     completion: Completion,
-    answered: Arc<AtomicBool>,
 }
 
 impl PendingRead {
     /// OpenCL calls this once, on any thread, when the command is done or has failed. It does not call OpenCL.
     extern "C" fn done(_event: cl_event, status: cl_int, pending: *mut c_void) {
         // SAFETY: `into_raw` made the pointer from a box, and this call alone gets it.
-        let Self { destination, completion, answered } = *unsafe { Box::from_raw(pending.cast::<Self>()) };
+        let Self { destination, completion } = *unsafe { Box::from_raw(pending.cast::<Self>()) };
         let result = if status < CL_COMPLETE {
             // A device that has failed may still write to the bytes. And pinned memory must not be freed on this thread.
             mem::forget(destination);
@@ -217,6 +215,5 @@ impl PendingRead {
             Ok(destination)
         };
         completion.finish(result);
-        answered.store(true, Ordering::Release);
     }
 }

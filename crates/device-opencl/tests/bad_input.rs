@@ -4,7 +4,10 @@ mod child;
 #[allow(dead_code, reason = "not every test program needs all of it")]
 mod standin;
 
-use std::sync::Mutex;
+use std::pin::pin;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -298,6 +301,45 @@ fn an_event_behind_a_read_that_failed_says_so_before_the_read_does() {
     stream.synchronize().unwrap();
     assert!(event.query().is_err());
     stream.record().unwrap().synchronize().unwrap();
+}
+
+#[test]
+fn an_event_behind_a_reported_failure_of_a_read_does_not_fail_while_the_reads_task_is_woken() {
+    const NAME: &str =
+        "an_event_behind_a_reported_failure_of_a_read_does_not_fail_while_the_reads_task_is_woken";
+    /// It keeps the driver's callback in `Completion::finish`.
+    struct WakesSlowly(Mutex<Receiver<()>>);
+
+    impl Wake for WakesSlowly {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().unwrap().recv().unwrap();
+        }
+    }
+
+    if !standin::is_here(NAME) {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    standin::order("delays", "clEnqueueReadBuffer:200");
+    standin::order("fails", "clEnqueueReadBuffer:-9999");
+    let mut read = pin!(stream.read(&buffer, ..).unwrap());
+    standin::order("delays", "");
+    let (release, released) = channel();
+    let waker = Waker::from(Arc::new(WakesSlowly(Mutex::new(released))));
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "the test comes too late");
+    let before = stream.record().unwrap();
+    let error = loop {
+        match stream.query() {
+            Ok(_) => thread::yield_now(),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("(-9999)"), "{error}");
+    stream.record().unwrap().synchronize().unwrap();
+    assert!(before.query().is_err());
+    release.send(()).unwrap();
+    assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
 #[test]

@@ -16,8 +16,8 @@ use std::time::Duration;
 use shuttle::thread;
 
 use crate::backend::{
-    AllocateOptions, BackendError, Completion, DeviceDriver, DeviceProperties, EventDriver, EventOptions,
-    HostBuffer, Memory, MemoryInfo, Span, StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, Completion, CompletionWatch, DeviceDriver, DeviceProperties, EventDriver,
+    EventOptions, HostBuffer, Memory, MemoryInfo, Span, StreamDriver, StreamOptions,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -25,6 +25,7 @@ use crate::pending::Pending;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
+use crate::runtime::point::Point;
 use crate::runtime::queue::Queue;
 use crate::sync::{Mutex, lock};
 
@@ -42,6 +43,8 @@ struct Seen {
     calls: Mutex<Vec<&'static str>>,
     /// Reads that were accepted and are not finished.
     reads: Mutex<Vec<Completion>>,
+    /// Reads that have failed, whether or not they are finished.
+    failed: Mutex<Vec<CompletionWatch>>,
     /// The sources of queued writes, until the queue is synchronized.
     sources: Mutex<Vec<Weak<HostBuffer>>>,
     closed: Mutex<bool>,
@@ -115,7 +118,8 @@ impl StreamDriver for Driver {
 
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         self.0.note("queue record");
-        Ok(Box::new(Done))
+        let failed = lock(&self.0.failed).iter().any(|read| !read.is_finished());
+        Ok(Box::new(Recorded { failed }))
     }
 
     fn flush(&self) -> Result<(), BackendError> {
@@ -136,15 +140,18 @@ impl StreamDriver for Driver {
     }
 }
 
-struct Done;
+/// An event whose work has ended.
+struct Recorded {
+    failed: bool,
+}
 
-impl EventDriver for Done {
+impl EventDriver for Recorded {
     fn query(&self) -> Result<bool, BackendError> {
-        Ok(true)
+        self.synchronize().map(|()| true)
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        Ok(())
+        if self.failed { Err(BackendError::other("the read failed")) } else { Ok(()) }
     }
 
     fn elapsed_since(&self, _start: &dyn EventDriver) -> Result<Duration, BackendError> {
@@ -195,6 +202,14 @@ fn enqueue_read(queue: &Arc<Queue>) -> Pending {
     let (destination, read) = (HostBuffer::from(vec![0]), QueuedRead::new(&outcome));
     queue.accept(Operation::Read { source: span(queue.device()), destination, read }).unwrap();
     Pending::new(outcome)
+}
+
+/// Records an event and waits for it.
+fn record(queue: &Arc<Queue>) -> Result<(), DeviceError> {
+    let event = Point::queued(queue.device(), false);
+    let options = EventOptions::new();
+    queue.accept(Operation::Record { event: Arc::clone(&event), options }).unwrap();
+    event.synchronize()
 }
 
 /// Polls a queue until it is done or fails.
@@ -292,6 +307,27 @@ fn a_read_that_fails_at_any_time_is_reported_once_besides_its_own_error() {
             reported += is(device.synchronize(), "the read failed");
         }
         assert_eq!(reported, 1);
+    });
+}
+
+#[test]
+fn events_fail_for_a_read_that_failed_until_its_failure_is_reported() {
+    explore(|| {
+        let (device, seen) = device();
+        let queue = driven(device, &seen);
+        let read = enqueue_read(&queue);
+        let completion = seen.read().expect("it was accepted");
+        lock(&seen.failed).push(completion.watch());
+        let driver = thread::spawn(move || completion.finish(Err(BackendError::other("the read failed"))));
+        assert_eq!(is(record(&queue), "the read failed"), 1, "an event before the report did not fail");
+        while is(queue.take_failure(), "the read failed") == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(is(record(&queue), "nothing"), 0);
+        driver.join().unwrap();
+        assert_eq!(is(record(&queue), "nothing") + is(queue.synchronize(), "nothing"), 0);
+        assert!(read.wait().is_err());
+        queue.close();
     });
 }
 

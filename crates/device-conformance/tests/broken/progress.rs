@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device_registry::backend::BackendError;
+use device_registry::backend::{BackendError, Completion, CompletionWatch};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::defect::Defect::*;
+use crate::misqueue as wrongly;
 use crate::wrong::wrong;
 
 /// A piece of work. It gets the result of the earlier work, and does nothing if that failed.
@@ -16,8 +17,8 @@ pub(crate) enum Outcome {
     /// It was done, or skipped.
     Done,
     Failed(BackendError),
-    /// It failed, and has reported its error by a completion.
-    FailedAndReported(BackendError),
+    /// It is a read that failed, whose completion reports that.
+    FailedRead(BackendError, Completion),
 }
 
 /// Whether work of any queue has failed.
@@ -42,6 +43,8 @@ struct State {
 struct Failure {
     error: BackendError,
     until: Option<u64>,
+    /// Of a read: its completion, which reports the error in place of the queue.
+    read: Option<CompletionWatch>,
 }
 
 impl Progress {
@@ -50,7 +53,15 @@ impl Progress {
     }
 
     pub(crate) fn submit(&self) {
-        self.state().submitted += 1;
+        let mut state = self.state();
+        let submitted = state.submitted;
+        if let Some(Failure { until: until @ None, read: Some(read), .. }) = &mut state.failure
+            && read.is_finished()
+        {
+            // The core submits nothing until a caller has received the failure.
+            *until = Some(submitted);
+        }
+        state.submitted += 1;
     }
 
     /// The number of submitted pieces of work.
@@ -84,27 +95,27 @@ impl Progress {
             _ if wrong(FailuresAreOfAllStreams) && ANY_FAILED.load(Ordering::Relaxed) => {
                 Err(BackendError::other("a stream has failed"))
             }
-            Some(Failure { error, until }) if until.is_none_or(|until| state.done < until) => {
+            Some(Failure { error, until, .. }) if until.is_none_or(|until| state.done < until) => {
                 Err(error.clone())
             }
             _ => Ok(()),
         };
         drop(state);
         let outcome = work(before);
-        let mut state = self.state();
-        state.done += 1;
-        let submitted = state.submitted;
+        let fail = |error, read| self.state().failure = Some(Failure { error, until: None, read });
         match outcome {
             Outcome::Done => {}
             Outcome::Failed(error) => {
                 ANY_FAILED.store(true, Ordering::Relaxed);
-                state.failure = Some(Failure { error, until: None });
+                fail(error, None);
             }
-            Outcome::FailedAndReported(error) => {
-                state.failure = Some(Failure { error, until: Some(submitted) });
+            Outcome::FailedRead(error, completion) => {
+                // First, so that what is submitted before the report finds the failure.
+                fail(error.clone(), Some(completion.watch()));
+                wrongly::complete(completion, Err(error));
             }
         }
-        drop(state);
+        self.state().done += 1;
         self.changed.notify_all();
     }
 
@@ -131,7 +142,7 @@ impl Progress {
 fn report(mut state: MutexGuard<'_, State>) -> Result<(), BackendError> {
     let submitted = state.submitted;
     match &mut state.failure {
-        Some(Failure { error, until: until @ None }) => {
+        Some(Failure { error, until: until @ None, read: None }) => {
             if !wrong(ErrorsAreReportedForEver) {
                 *until = Some(submitted);
             }

@@ -110,16 +110,12 @@ impl StreamDriver for TwinStream {
             let read = before.and_then(|()| faults.before(Operation::Copy)).and_then(|()| {
                 if wrong(ReadsAreDoneAtOnce) { Ok(()) } else { transfer::read(&source, &mut destination) }
             });
-            let error = read.as_ref().err().cloned();
-            if was_done || !wrong(SkippedWorkIsForgotten) {
-                wrongly::complete(completion, read.map(|()| destination))
-            } else {
-                mem::forget(completion)
+            match read {
+                Err(error) if was_done => return Outcome::FailedRead(error, completion),
+                _ if !was_done && wrong(SkippedWorkIsForgotten) => mem::forget(completion),
+                read => wrongly::complete(completion, read.map(|()| destination)),
             }
-            match error {
-                Some(error) if was_done => Outcome::FailedAndReported(error),
-                _ => Outcome::Done,
-            }
+            Outcome::Done
         }))
     }
 

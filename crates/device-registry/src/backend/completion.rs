@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::backend::{BackendError, HostBuffer};
+use crate::sync::AtomicBool;
 
 /// The driver's end of a [`Pending`](crate::Pending). The driver finishes it once, from any thread.
 ///
@@ -17,6 +19,9 @@ pub(crate) trait Finish: Send + Sync {
 
     /// The driver has done the work, or says why it failed.
     fn finish(self: Arc<Self>, result: Result<HostBuffer, BackendError>);
+
+    /// Set when the work has its result.
+    fn finished(&self) -> Arc<AtomicBool>;
 
     /// The driver has dropped the completion.
     fn drop_unfinished(self: Arc<Self>);
@@ -39,6 +44,20 @@ impl Completion {
         }
     }
 
+    /// Whether the work is finished, which a driver can look at when it no longer has the completion.
+    ///
+    /// A driver whose events return the errors of reads needs it. An event behind a failed read returns the error if the
+    /// read is not finished when the driver records the event. If it is finished, the core has its error: until a caller
+    /// has received that, the core fails new events itself, and after that they do not fail for it.
+    ///
+    /// A flag that the driver sets after [`finish`](Self::finish) is too late: a thread may receive the error and record an
+    /// event before. One that it sets before is too early.
+    pub fn watch(&self) -> CompletionWatch {
+        // Only `finish`, `disarm` and the drop take the work.
+        let finished = self.0.as_ref().map(|work| work.finished());
+        CompletionWatch(finished.unwrap_or_else(|| Arc::new(AtomicBool::new(true))))
+    }
+
     /// Drops the completion without an error, after the core has finished the work itself.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
@@ -57,5 +76,22 @@ impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = self.0.as_ref().map(|work| work.call());
         f.debug_struct("Completion").field("call", &call).finish_non_exhaustive()
+    }
+}
+
+/// Whether the work of a [`Completion`] is finished: [`Completion::watch`].
+#[derive(Clone)]
+pub struct CompletionWatch(Arc<AtomicBool>);
+
+impl CompletionWatch {
+    /// Whether the work has its result. If it failed after the driver accepted it, the stream has its error.
+    pub fn is_finished(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for CompletionWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CompletionWatch").field(&self.is_finished()).finish()
     }
 }

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | the plugin, and a device that it opens | [`Backend`], [`OpenedDevice`], [`DeviceProperties`], [`DeviceDriver`] |
 //! | memory | [`Memory`], [`Span`], [`HostMemory`], [`open_windows`], [`HostBuffer`], [`FillPattern`] |
-//! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`] |
+//! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`] |
 //! | kernels | [`Launch`] |
 //! | errors | [`BackendError`], [`BackendErrorKind`] |
 //! | fault injection, for tests | [`FaultInjector`], [`Fault`] |
@@ -52,8 +52,8 @@ pub use entry_points::LoadFailure;
 #[doc(inline)]
 pub use entry_points::entry_points;
 
-pub use crate::backend::completion::Completion;
 pub(crate) use crate::backend::completion::Finish;
+pub use crate::backend::completion::{Completion, CompletionWatch};
 pub use crate::backend::driver::{DeviceDriver, Memory};
 pub use crate::backend::error::{BackendError, BackendErrorKind};
 pub use crate::backend::event_driver::EventDriver;

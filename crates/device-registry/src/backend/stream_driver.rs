@@ -41,6 +41,9 @@ pub trait StreamDriver: Send + Sync {
     /// that the driver never finishes becomes an error when the device is lost or closed. A buffer of another length is an
     /// error of the work.
     ///
+    /// Events behind a failed read return its error. The driver sees to this while the completion is not finished:
+    /// [`Completion::watch`].
+    ///
     /// The bytes of a [`HostBuffer`] stay in place when it moves. After a failure that leaves the device writing to them,
     /// a driver must leak the buffer.
     ///

@@ -133,12 +133,13 @@ impl Operation {
     /// submitted before.
     ///
     /// `keep` gets all values that must stay alive until the queue has finished, even after an error: a part of refused
-    /// work may have begun.
+    /// work may have begun. `failed` returns a failure of earlier work that arrived during the submission.
     pub(crate) fn submit(
         self,
         device: &'static OpenDevice,
         stream: &dyn StreamDriver,
         keep: &mut Vec<Keep>,
+        failed: impl FnOnce() -> Option<DeviceError>,
     ) -> Result<Option<Self>, DeviceError> {
         match self {
             Self::Write { source, destination } => {
@@ -195,7 +196,14 @@ impl Operation {
                     Ok(recorded)
                 });
                 match recorded {
-                    Ok(recorded) => event.submit(recorded),
+                    // A driver does not fail the events behind a read whose failure the core has.
+                    Ok(recorded) => match failed() {
+                        None => event.submit(recorded),
+                        Some(error) => {
+                            event.fail(error);
+                            drop_isolated(device.device(), recorded);
+                        }
+                    },
                     Err(error) => {
                         event.fail(error.clone());
                         return Err(error);

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::runtime::device_use;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::{Queue, log_unreported};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
 
 /// The result of one piece of queued work, from its submission until it is taken.
 pub(crate) struct Outcome {
@@ -34,6 +35,8 @@ struct State {
     submission: Submission,
     waited_for: bool,
     waker: Option<Waker>,
+    /// Of a driver that [looks](crate::backend::Completion::watch) whether the work is finished.
+    finished: Option<Arc<AtomicBool>>,
 }
 
 enum Slot {
@@ -75,7 +78,7 @@ impl Outcome {
         result: Slot,
     ) -> Arc<Self> {
         let submission = Submission::UnderWay { failure: None };
-        let state = Mutex::new(State { result, submission, waited_for: false, waker: None });
+        let state = Mutex::new(State { result, submission, waited_for: false, waker: None, finished: None });
         Arc::new(Self { device, queue, call, len, state, known: Condvar::new() })
     }
 
@@ -96,17 +99,17 @@ impl Outcome {
     }
 
     /// Sets a failure that a driver reports. If the work is a queue's, `fail_queue` fails the queue under the same lock: a
-    /// thread that sees the result finds the queue failed.
+    /// thread that sees the result finds the queue failed. It gets what the driver looks at, to set it with the failure.
     ///
     /// Work that is `dropped` while its submission is under way gets no result yet: a driver drops work that it refuses,
     /// and then returns the reason.
-    fn fail(&self, error: &DeviceError, dropped: bool, fail_queue: impl FnOnce()) {
+    fn fail(&self, error: &DeviceError, dropped: bool, fail_queue: impl FnOnce(Option<&AtomicBool>)) {
         let mut state = lock(&self.state);
         if !matches!(state.result, Slot::Empty) {
             return;
         }
         match &mut state.submission {
-            Submission::Accepted => fail_queue(),
+            Submission::Accepted => fail_queue(state.finished.as_deref()),
             Submission::UnderWay { failure } => {
                 failure.get_or_insert_with(|| error.clone());
                 if dropped {
@@ -119,6 +122,9 @@ impl Outcome {
 
     fn fill(&self, mut state: MutexGuard<'_, State>, result: Result<HostBuffer, DeviceError>) {
         state.result = Slot::Full(result);
+        if let Some(finished) = &state.finished {
+            finished.store(true, Ordering::Release);
+        }
         let (waker, waited_for) = (state.waker.take(), state.waited_for);
         drop(state);
         // Without a waiting thread, this saves a call to the system.
@@ -241,8 +247,8 @@ impl Outcome {
         // Dropped without the lock of the result: it may be the last handle of a queue, whose `drop` takes other locks.
         let queue = self.queue.upgrade();
         let dropped_stream_failed = Cell::new(false);
-        self.fail(&error, dropped, || match &queue {
-            Some(queue) => queue.fail(error.clone()),
+        self.fail(&error, dropped, |finished| match &queue {
+            Some(queue) => queue.fail_read(error.clone(), finished),
             None => {
                 device.report_later(error.clone());
                 dropped_stream_failed.set(true);
@@ -262,6 +268,12 @@ impl Finish for Outcome {
 
     fn finish(self: Arc<Self>, result: Result<HostBuffer, BackendError>) {
         self.finish_isolated(result, false);
+    }
+
+    fn finished(&self) -> Arc<AtomicBool> {
+        let mut state = lock(&self.state);
+        let known = !matches!(state.result, Slot::Empty);
+        Arc::clone(state.finished.get_or_insert_with(|| Arc::new(AtomicBool::new(known))))
     }
 
     fn drop_unfinished(self: Arc<Self>) {

@@ -51,6 +51,8 @@ pub(crate) struct Control {
     pub(crate) at_most: AtomicUsize,
     /// Called once, within the next query of a queue.
     on_query: Hook,
+    /// Called once, when the next event of a queue is recorded.
+    on_record: Hook,
     /// Called once, when the next memory is dropped.
     on_drop: Hook,
     /// Reads are accepted, and kept here for the test to finish.
@@ -101,6 +103,10 @@ impl Control {
 
     pub(crate) fn on_query(&self, run: impl FnOnce() + Send + 'static) {
         *self.on_query.lock().unwrap() = Some(Box::new(run));
+    }
+
+    pub(crate) fn on_record(&self, run: impl FnOnce() + Send + 'static) {
+        *self.on_record.lock().unwrap() = Some(Box::new(run));
     }
 
     pub(crate) fn on_drop(&self, run: impl FnOnce() + Send + 'static) {
@@ -489,6 +495,10 @@ impl StreamDriver for ObedientQueue {
 
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         self.control.submit("queue record")?;
+        let hook = self.control.on_record.lock().unwrap().take();
+        if let Some(run) = hook {
+            run();
+        }
         Ok(Box::new(self.point()))
     }
 

@@ -1,8 +1,11 @@
 //! Backends that fail, or call the core, at the worst moment.
 
-use std::sync::atomic::Ordering;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 
-use device_registry::backend::{BackendError, HostBuffer};
+use device_registry::backend::{BackendError, CompletionWatch, HostBuffer};
 use device_registry::{DeviceError, Stream};
 
 use crate::backends::{plain, queued};
@@ -23,6 +26,60 @@ fn a_query_reports_a_failure_that_arrives_during_the_query() {
         assert!(stream.query().unwrap(), "it was reported");
         assert!(error_text(read.wait()).ends_with("the read failed"));
     });
+}
+
+#[test]
+fn an_event_fails_for_a_read_whose_failure_arrives_while_the_event_is_recorded() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
+        control.holds_reads.store(true, Ordering::SeqCst);
+        let read = stream.read(&buffer, ..).unwrap();
+        control.on_record(|| {
+            let (completion, _) = control.held_read();
+            completion.finish(Err(BackendError::other("the read failed")));
+        });
+        let event = stream.record().unwrap();
+        assert!(error_text(event.synchronize()).ends_with("read: the read failed"));
+        assert!(error_text(event.query()).ends_with("read: the read failed"));
+        assert!(error_text(stream.synchronize()).ends_with("read: the read failed"));
+        stream.synchronize().unwrap();
+        stream.record().unwrap().synchronize().unwrap();
+        assert!(event.query().is_err() && read.wait().is_err());
+    });
+}
+
+#[test]
+fn a_completion_is_finished_when_its_failure_can_be_reported() {
+    ends(|| {
+        for fails in [true, false] {
+            let (device, control) = queued();
+            let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"...."));
+            control.holds_reads.store(true, Ordering::SeqCst);
+            let mut read = pin!(stream.read(&buffer, ..).unwrap());
+            let (completion, bytes) = control.held_read();
+            let watch = completion.watch();
+            let woken = Arc::new(Woken { watch: watch.clone(), was_finished: AtomicBool::new(false) });
+            let waker = Waker::from(Arc::clone(&woken));
+            assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(!watch.is_finished());
+            completion.finish(if fails { Err(BackendError::other("the read failed")) } else { Ok(bytes) });
+            assert!(woken.was_finished.load(Ordering::SeqCst) && watch.is_finished());
+            assert_eq!(stream.synchronize().is_err(), fails);
+        }
+    });
+}
+
+/// Notes whether a read counts as finished while its task is woken.
+struct Woken {
+    watch: CompletionWatch,
+    was_finished: AtomicBool,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.was_finished.store(self.watch.is_finished(), Ordering::SeqCst);
+    }
 }
 
 #[test]

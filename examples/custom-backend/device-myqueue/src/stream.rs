@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Instant;
 
 use device_registry::backend::{
-    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
+    BackendError, Completion, CompletionWatch, EventDriver, EventOptions, FillPattern, HostBuffer, Span,
+    StreamDriver,
 };
 
 use crate::event::{QueueEvent, Reached};
@@ -25,8 +26,8 @@ enum Outcome {
     /// It is done, or it was skipped.
     Done,
     Failed(BackendError),
-    /// It failed, and its [`Completion`] reports that.
-    FailedAndReported(BackendError),
+    /// It is a read that failed, whose completion reports that.
+    FailedRead(BackendError, Completion),
 }
 
 /// The driver's side of a stream. It is private, as is the device: only the core may call it.
@@ -76,6 +77,7 @@ impl MyQueueStream {
     fn submit(&self, job: Job) -> Result<(), BackendError> {
         // Held while the job is sent, so that jobs have their numbers in the order of the channel.
         let mut state = self.progress.state();
+        state.resume_after_read();
         self.jobs.send(job).map_err(|_| BackendError::lost("the queue's thread has ended"))?;
         state.submitted += 1;
         Ok(())
@@ -100,16 +102,17 @@ impl StreamDriver for QueueStream {
         completion: Completion,
     ) -> Result<(), BackendError> {
         let from = Place::of(source)?;
+        // Whatever the outcome, the completion gets it, because a thread or a task may wait for it.
         self.0.submit(Box::new(move |before| {
-            let skipped = before.is_err();
-            let read = before.and_then(|()| from.read(&mut destination));
-            let error = read.as_ref().err().cloned();
-            // Whatever the outcome, the completion gets it, because a thread or a task may wait for it.
-            completion.finish(read.map(|()| destination));
-            match error {
-                Some(error) if !skipped => Outcome::FailedAndReported(error),
-                _ => Outcome::Done,
+            if let Err(error) = before {
+                completion.finish(Err(error));
+                return Outcome::Done;
             }
+            match from.read(&mut destination) {
+                Ok(()) => completion.finish(Ok(destination)),
+                Err(error) => return Outcome::FailedRead(error, completion),
+            }
+            Outcome::Done
         }))
     }
 
@@ -190,6 +193,8 @@ struct Failure {
     /// Once it is reported, the number of the first job that is performed again. Jobs before that were submitted by a
     /// caller who did not know of the failure.
     skipped_below: Option<u64>,
+    /// Of a read: its completion, which reports the error in place of this queue.
+    read: Option<CompletionWatch>,
 }
 
 impl Progress {
@@ -207,15 +212,18 @@ impl Progress {
             mem::forget(panic);
             Outcome::Failed(BackendError::other("queued work panicked"))
         });
-        let mut state = self.state();
-        state.done += 1;
-        let skipped_below = Some(state.submitted);
+        let fail = |error, read| self.state().failure = Some(Failure { error, skipped_below: None, read });
         match outcome {
             Outcome::Done => {}
-            Outcome::Failed(error) => state.failure = Some(Failure { error, skipped_below: None }),
-            Outcome::FailedAndReported(error) => state.failure = Some(Failure { error, skipped_below }),
+            Outcome::Failed(error) => fail(error, None),
+            Outcome::FailedRead(error, completion) => {
+                // First, so that what is submitted before the report finds the failure. And without the lock: `finish` runs
+                // the waker of a task, which is a program's code.
+                fail(error.clone(), Some(completion.watch()));
+                completion.finish(Err(error));
+            }
         }
-        drop(state);
+        self.state().done += 1;
         self.changed.notify_all();
     }
 }
@@ -231,11 +239,22 @@ impl State {
         }
     }
 
-    /// Returns a failure once. The stream performs work again after that.
+    /// Performs work again after a read that failed, from the next job on, if its completion is finished: the core has its
+    /// failure then, and submits nothing until a caller has received it.
+    fn resume_after_read(&mut self) {
+        let submitted = self.submitted;
+        if let Some(Failure { skipped_below: skipped_below @ None, read: Some(read), .. }) = &mut self.failure
+            && read.is_finished()
+        {
+            *skipped_below = Some(submitted);
+        }
+    }
+
+    /// Returns a failure once, unless a completion does. The stream performs work again after that.
     fn report(&mut self) -> Result<(), BackendError> {
         let submitted = self.submitted;
         match &mut self.failure {
-            Some(Failure { error, skipped_below: skipped_below @ None }) => {
+            Some(Failure { error, skipped_below: skipped_below @ None, read: None }) => {
                 *skipped_below = Some(submitted);
                 Err(error.clone())
             }

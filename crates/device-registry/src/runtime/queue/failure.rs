@@ -11,7 +11,11 @@ use crate::error::DeviceError;
 
 /// The latest failure of a queue, if it has failed.
 #[derive(Default)]
-pub(super) struct Failure(Option<Failed>);
+pub(super) struct Failure {
+    latest: Option<Failed>,
+    /// How many failures there were.
+    count: u64,
+}
 
 struct Failed {
     error: DeviceError,
@@ -22,22 +26,34 @@ struct Failed {
 impl Failure {
     /// Sets the failure, unless there is an earlier one that is not reported.
     pub(super) fn set(&mut self, error: DeviceError) {
-        if !matches!(self.0, Some(Failed { reported: None, .. })) {
-            self.0 = Some(Failed { error, reported: None });
+        if !matches!(self.latest, Some(Failed { reported: None, .. })) {
+            self.latest = Some(Failed { error, reported: None });
+            self.count += 1;
         }
+    }
+
+    /// How many failures there were, for [`since`](Self::since).
+    #[inline]
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The latest failure, whether or not it is reported, if the count was lower before it.
+    pub(super) fn since(&self, count: u64) -> Option<DeviceError> {
+        self.latest.as_ref().filter(|_| count < self.count).map(|failed| failed.error.clone())
     }
 
     /// The error because of which the queue skips the piece of work with this number.
     #[inline]
     pub(super) fn skips(&self, number: u64) -> Option<DeviceError> {
-        let failed = self.0.as_ref()?;
+        let failed = self.latest.as_ref()?;
         failed.reported.is_none_or(|reported| number < reported).then(|| failed.error.clone())
     }
 
     /// Reports the failure, once. `next` is the number of the next piece of work that is enqueued.
     #[inline]
     pub(super) fn report(&mut self, next: u64) -> Result<(), DeviceError> {
-        match &mut self.0 {
+        match &mut self.latest {
             Some(Failed { error, reported: reported @ None }) => {
                 *reported = Some(next);
                 Err(error.clone())
@@ -65,5 +81,20 @@ mod tests {
         assert!(failure.report(8).is_err());
         assert!(failure.skips(7).is_some() && failure.skips(8).is_none());
         assert!(failure.report(9).is_ok(), "reported twice");
+    }
+
+    #[test]
+    fn a_failure_that_arrived_since_a_count_is_found_even_after_its_report() {
+        let mut failure = Failure::default();
+        let before = failure.count();
+        assert!(failure.since(before).is_none());
+        failure.set(error());
+        assert!(failure.since(before).is_some() && failure.since(failure.count()).is_none());
+        let behind = failure.count();
+        failure.set(error());
+        assert!(failure.since(behind).is_none(), "the first one is not reported yet");
+        assert!(failure.report(0).is_err() && failure.since(before).is_some());
+        failure.set(error());
+        assert!(failure.since(behind).is_some());
     }
 }

@@ -17,6 +17,7 @@ mod worker;
 use std::collections::VecDeque;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::backend::{BackendError, Priority, StreamDriver, StreamOptions};
 use crate::error::DeviceError;
@@ -29,7 +30,7 @@ pub(crate) use crate::runtime::queue::handle::QueueHandle;
 use crate::runtime::queue::in_flight::InFlight;
 pub(crate) use crate::runtime::queue::in_flight::Keep;
 use crate::runtime::queue::submission::{finish, query};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait};
 
 pub(crate) struct Queue {
     device: &'static OpenDevice,
@@ -149,12 +150,13 @@ impl Queue {
             operation.skip(self.device.device(), error);
             return Ok(());
         }
+        let failures = state.failure.count();
         let busy = state.finished < state.accepted;
         if busy || !operation.is_submittable(self.device) {
             return self.give_to_thread(state, operation);
         }
         drop(state);
-        let submitted = self.submit(driver, operation);
+        let submitted = self.submit(driver, operation, failures);
         let accepted = match submitted.left_to_host {
             // Under the lock: after it, another thread's work could overtake this piece.
             Ok(Some(operation)) => self.give_to_thread(lock(&self.state), operation),
@@ -250,6 +252,23 @@ impl Queue {
     /// Sets the failure of work that a driver's queue reports later.
     pub(crate) fn fail(&self, error: DeviceError) {
         lock(&self.state).failure.set(error);
+    }
+
+    /// Sets the failure of a read, and under the same lock the flag at which its driver looks. So an event that the driver
+    /// records returns the failure unless it was reported: either the flag is not set, and the driver fails the event. Or
+    /// the queue has the failure, and skips the event. Or the event is being recorded, and
+    /// [`failed_since`](Self::failed_since) finds the failure.
+    pub(crate) fn fail_read(&self, error: DeviceError, finished: Option<&AtomicBool>) {
+        let mut state = lock(&self.state);
+        if let Some(finished) = finished {
+            finished.store(true, Ordering::Release);
+        }
+        state.failure.set(error);
+    }
+
+    /// The latest failure, if there were fewer before.
+    fn failed_since(&self, failures: u64) -> Option<DeviceError> {
+        lock(&self.state).failure.since(failures)
     }
 
     /// Waits for all work, and returns the unreported failure.

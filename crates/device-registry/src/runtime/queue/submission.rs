@@ -26,8 +26,8 @@ pub(super) struct Submitted {
 
 impl Queue {
     /// Submits work to the driver's queue, and keeps its values until the driver has done it. The caller holds
-    /// `submitting`.
-    pub(super) fn submit(&self, driver: &dyn StreamDriver, operation: Operation) -> Submitted {
+    /// `submitting`, and gives the count of failures at which it decided not to skip the work.
+    pub(super) fn submit(&self, driver: &dyn StreamDriver, operation: Operation, failures: u64) -> Submitted {
         if let Operation::Read { read, .. } = &operation {
             self.device.add_open_read(read.outcome());
         }
@@ -36,7 +36,7 @@ impl Queue {
             _ => None,
         };
         let mut kept = Vec::new();
-        let left_to_host = operation.submit(self.device, driver, &mut kept);
+        let left_to_host = operation.submit(self.device, driver, &mut kept, || self.failed_since(failures));
         // Before the lock, under which no other is taken.
         let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);

@@ -35,7 +35,7 @@ impl Queue {
                 state = wait(&self.work, state);
                 continue;
             };
-            let (number, call) = (state.finished, operation.name());
+            let (number, call, failures) = (state.finished, operation.name(), state.failure.count());
             let skipped = state.failure.skips(number);
             let submits = self.driver.is_some() && skipped.is_none() && operation.is_submittable(self.device);
             drop(state);
@@ -45,7 +45,7 @@ impl Queue {
                     device_use::forbid(|| operation.skip(self.device.device(), error));
                     Ok(())
                 }
-                None => self.perform(operation, number),
+                None => self.perform(operation, number, failures),
             }));
             let outcome = outcome.unwrap_or_else(|panic| {
                 let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
@@ -72,14 +72,14 @@ impl Queue {
         device_use::forbid(|| device.drop_what_is_due());
     }
 
-    /// Does the piece of work with this number, on the thread.
-    fn perform(&self, operation: Operation, number: u64) -> Result<(), DeviceError> {
+    /// Does the piece of work with this number, on the thread. There were so many failures when it was not skipped.
+    fn perform(&self, operation: Operation, number: u64, failures: u64) -> Result<(), DeviceError> {
         let Some(driver) = self.driver.as_deref() else {
             return operation.perform(self.device);
         };
         let left_to_host = if operation.is_submittable(self.device) {
             let turn = lock(&self.submitting);
-            let submitted = self.submit(driver, operation);
+            let submitted = self.submit(driver, operation, failures);
             drop(turn);
             self.after_turn(submitted.collects);
             submitted.left_to_host?
