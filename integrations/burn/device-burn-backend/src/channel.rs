@@ -1,0 +1,90 @@
+//! What connects burn's router with the clients of the devices.
+
+use burn_backend::{DType, Shape};
+use burn_ir::TensorIr;
+use burn_router::{MultiBackendBridge, RouterChannel, RouterTensor};
+
+use crate::table::Held;
+use crate::{RegistryClient, RegistryDevice};
+
+/// The channel to all registered devices.
+#[derive(Clone, Copy, Debug)]
+pub struct RegistryChannel;
+
+impl RouterChannel for RegistryChannel {
+    type Device = RegistryDevice;
+    type Bridge = RegistryBridge;
+    type Client = RegistryClient;
+
+    fn name(device: &RegistryDevice) -> String {
+        device.to_string()
+    }
+
+    fn init_client(device: &RegistryDevice) -> RegistryClient {
+        // Under a spin lock of burn's: it opens nothing.
+        RegistryClient::of(*device)
+    }
+
+    fn get_tensor_handle(tensor: &TensorIr, client: &RegistryClient) -> Handle {
+        Handle { held: client.tensor(tensor), client: client.clone() }
+    }
+
+    fn register_tensor(
+        client: &RegistryClient,
+        handle: Handle,
+        shape: Shape,
+        dtype: DType,
+    ) -> RouterTensor<RegistryClient> {
+        RouterTensor::new(client.add(handle.held), shape, dtype, client.clone())
+    }
+
+    /// burn's own has no arm for unsigned tensors.
+    fn change_client_backend(
+        tensor: RouterTensor<RegistryClient>,
+        device: &RegistryDevice,
+    ) -> RouterTensor<RegistryClient> {
+        let client = tensor.client.clone();
+        let tensor = tensor.into_ir();
+        let handle = Self::get_tensor_handle(&tensor, &client).move_to(device);
+        let target = handle.client.clone();
+        Self::register_tensor(&target, handle, tensor.shape, tensor.dtype)
+    }
+}
+
+/// A tensor between two devices.
+pub struct Handle {
+    held: Held,
+    client: RegistryClient,
+}
+
+impl Handle {
+    fn move_to(self, device: &RegistryDevice) -> Self {
+        let target = burn_router::get_client::<RegistryChannel>(device);
+        let held = match self.held {
+            Held::Tensor(tensor) => self.client.move_to(tensor, &target),
+            failed @ Held::Failed(_) => failed,
+        };
+        Self { held, client: target }
+    }
+}
+
+/// Moves tensors between registered devices. All kinds of tensors move alike.
+#[derive(Clone, Copy, Debug)]
+pub struct RegistryBridge;
+
+impl MultiBackendBridge for RegistryBridge {
+    type TensorHandle = Handle;
+    type Device = RegistryDevice;
+
+    fn change_backend_float(tensor: Handle, _: Shape, target: &RegistryDevice) -> Handle {
+        tensor.move_to(target)
+    }
+
+    fn change_backend_int(tensor: Handle, _: Shape, target: &RegistryDevice) -> Handle {
+        tensor.move_to(target)
+    }
+
+    fn change_backend_bool(tensor: Handle, _: Shape, target: &RegistryDevice) -> Handle {
+        tensor.move_to(target)
+    }
+}

@@ -1,0 +1,444 @@
+//! What burn calls: the client of one device.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Instant;
+
+use burn_backend::{DType, DTypeUsageSet, ExecutionError, TensorData};
+use burn_flex::{Flex, FlexDevice, FlexTensor};
+use burn_ir::{GraphBindings, GraphId, OperationIr, RandomOpIr, TensorId, TensorIr, TensorStatus};
+use burn_router::{Graph, RouterClient, RouterTensor};
+use burn_std::future::DynFut;
+use dashmap::DashMap;
+use device_registry::Device;
+use entry_points::LoadError;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::counts::{Counters, Counts, Moved, Way};
+use crate::describe::{Plan, describe};
+use crate::fallback::{self, Fallback};
+use crate::fault::{self, Cause, Fault};
+use crate::kernels::{self, Kernel, KernelSet};
+use crate::operation::{Operands, OperationName, Signature};
+use crate::queue::{Queue, Refused};
+use crate::random::Random;
+use crate::storage::Storage;
+use crate::table::{Held, RegistryTensor, Table};
+use crate::RegistryDevice;
+
+const READ: OperationName = OperationName::pseudo(0, "Tensor", "Read");
+const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
+
+/// burn's access to one device. Cheap to clone; all clones of a device are one client.
+///
+/// An operation runs on the thread that calls it, or is enqueued in the device's stream. No lock is held while burn's CPU
+/// engine computes.
+#[derive(Clone)]
+pub struct RegistryClient(Arc<Client>);
+
+struct Client {
+    device: RegistryDevice,
+    queue: Queue,
+    table: Table,
+    random: Random,
+    counters: Counters,
+    kernels: OnceLock<Option<&'static dyn KernelSet>>,
+    graphs: DashMap<GraphId, Graph>,
+    /// The operations that were warned of.
+    warned: Mutex<Vec<usize>>,
+}
+
+/// The clients of the process. burn keeps them for ever as well.
+static CLIENTS: LazyLock<Mutex<HashMap<Device, RegistryClient>>> = LazyLock::new(Mutex::default);
+
+impl RegistryClient {
+    /// The client of `device`. Opens nothing.
+    #[must_use]
+    pub fn of(device: RegistryDevice) -> Self {
+        let mut clients = CLIENTS.lock();
+        let client = clients.entry(device.device()).or_insert_with(|| {
+            Self(Arc::new(Client {
+                device,
+                queue: Queue::new(device.device()),
+                table: Table::default(),
+                random: Random::default(),
+                counters: Counters::default(),
+                kernels: OnceLock::new(),
+                graphs: DashMap::new(),
+                warned: Mutex::new(Vec::new()),
+            }))
+        });
+        client.clone()
+    }
+
+    /// What happened to the operations of this device.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.now(self.0.device.device())
+    }
+
+    /// Begins to count from zero.
+    pub fn reset_counts(&self) {
+        self.0.counters.reset();
+    }
+
+    /// How many tensors the device has.
+    #[must_use]
+    pub fn tensors(&self) -> usize {
+        self.0.table.len()
+    }
+
+    /// Takes a tensor at its last use, or shares it.
+    pub(crate) fn tensor(&self, tensor: &TensorIr) -> Held {
+        self.0.held(tensor, MOVE)
+    }
+
+    /// Adds a tensor that came from another device.
+    pub(crate) fn add(&self, held: Held) -> TensorId {
+        let id = self.create_empty_handle();
+        self.0.table.insert(id, held);
+        id
+    }
+
+    /// A tensor of this device on `target`. Memory of the device is copied by the devices, or through the host.
+    pub(crate) fn move_to(&self, tensor: RegistryTensor, target: &Self) -> Held {
+        let (from, to) = (&*self.0, &*target.0);
+        if from.device == to.device {
+            return Held::Tensor(tensor);
+        }
+        let mut moved = Moved::default();
+        // What the host has is uploaded when the other device needs it.
+        let host = tensor.storage.host(&from.queue, &mut moved);
+        from.counters.count_moved(MOVE, &moved);
+        match host {
+            Ok(bytes) => {
+                Held::Tensor(RegistryTensor { storage: Arc::new(Storage::on_host(bytes)), ..tensor })
+            }
+            Err(error) => {
+                let signature = Signature::of_tensor(MOVE, tensor.dtype, tensor.shape().clone());
+                Held::Failed(from.fault(signature, Cause::Device(error)))
+            }
+        }
+    }
+}
+
+impl RouterClient for RegistryClient {
+    type Device = RegistryDevice;
+
+    fn register_op(&self, operation: OperationIr) {
+        self.0.run(operation);
+    }
+
+    fn read_tensor_async(&self, tensor: TensorIr) -> DynFut<Result<TensorData, ExecutionError>> {
+        let result = self.0.read(&tensor);
+        Box::pin(async move { result })
+    }
+
+    fn sync(&self) -> Result<(), ExecutionError> {
+        let result = self.0.queue.synchronize();
+        if let Some(fault) = fault::take_unreported(self.0.queue.device()) {
+            return Err(fault.report());
+        }
+        result.map_err(|error| {
+            ExecutionError::with_context(device_registry::ErrorChain::new(&error).to_string())
+        })
+    }
+
+    fn flush(&self) {}
+
+    fn create_empty_handle(&self) -> TensorId {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        TensorId::new(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn register_tensor_data(&self, data: TensorData) -> RouterTensor<Self> {
+        let (shape, dtype) = (data.shape().clone(), data.dtype());
+        let tensor = RegistryTensor::on_host(&FlexTensor::from_data(data));
+        RouterTensor::new(self.add(Held::Tensor(tensor)), shape, dtype, self.clone())
+    }
+
+    fn device(&self) -> RegistryDevice {
+        self.0.device
+    }
+
+    fn seed(&self, seed: u64) {
+        self.0.random.seed(seed);
+    }
+
+    fn dtype_usage(&self, dtype: DType) -> DTypeUsageSet {
+        <Flex as burn_backend::Backend>::dtype_usage(&FlexDevice, dtype)
+    }
+
+    fn register_and_execute_graph(&self, id: GraphId, operations: Vec<OperationIr>, bindings: GraphBindings) {
+        self.0.graphs.insert(id, Graph::new(operations));
+        self.execute_graph(id, bindings);
+    }
+
+    fn execute_graph(&self, id: GraphId, bindings: GraphBindings) {
+        let graph = self.0.graphs.get(&id).map(|graph| graph.clone());
+        let operations = graph.map(|graph| graph.bind(bindings).operations).unwrap_or_default();
+        operations.into_iter().for_each(|operation| self.0.run(operation));
+    }
+
+    fn register_alias(&self, new: TensorId, source: TensorId) {
+        if let Some(held) = self.0.table.get(source) {
+            self.0.table.insert(new, held);
+        }
+    }
+}
+
+impl Client {
+    /// Runs an operation. Whatever happens, each of its outputs is in the table afterwards.
+    fn run(&self, mut operation: OperationIr) {
+        match operation {
+            OperationIr::Drop(tensor) => {
+                self.table.take(tensor.id);
+                return;
+            }
+            // burn announces a tensor whose data it has registered already.
+            OperationIr::Init(_) => return,
+            _ => {}
+        }
+        let name = OperationName::of(&operation);
+        let operands = Operands::take(&mut operation);
+        let mut moved = Moved::default();
+        let result = self.inputs(name, &operands).and_then(|inputs| {
+            self.outputs(operation, name, &operands, inputs, &mut moved)
+                .map_err(|cause| self.fault(Signature::new(name, &operands), cause))
+        });
+        match result {
+            Ok((outputs, way)) => {
+                for (out, tensor) in operands.outputs.iter().zip(outputs) {
+                    self.table.insert(out.id, Held::Tensor(tensor));
+                }
+                self.counters.count(name, way, &moved);
+            }
+            Err(fault) => {
+                for out in &operands.outputs {
+                    self.table.insert(out.id, Held::Failed(fault.clone()));
+                }
+                self.counters.count(name, Way::Failed, &moved);
+            }
+        }
+    }
+
+    /// The inputs of an operation, or the failure of one of them.
+    fn inputs(&self, name: OperationName, operands: &Operands) -> Result<Inputs, Fault> {
+        let mut failed = None;
+        let mut inputs = Inputs::new();
+        // All of them, as those at their last use leave the table.
+        for input in &operands.inputs {
+            match self.held(input, name) {
+                Held::Tensor(tensor) => inputs.push(tensor),
+                Held::Failed(fault) => failed = failed.or(Some(fault)),
+            }
+        }
+        failed.map_or(Ok(inputs), Err)
+    }
+
+    /// A tensor for a use: taken out of the table if the use is the last.
+    fn held(&self, tensor: &TensorIr, name: OperationName) -> Held {
+        let held = match tensor.status {
+            TensorStatus::ReadWrite => self.table.take(tensor.id),
+            TensorStatus::ReadOnly | TensorStatus::NotInit => self.table.get(tensor.id),
+        };
+        held.unwrap_or_else(|| {
+            let signature = Signature::of_tensor(name, tensor.dtype, tensor.shape.clone());
+            Held::Failed(self.fault(signature, Cause::Released(tensor.id.value())))
+        })
+    }
+
+    fn outputs(
+        &self,
+        operation: OperationIr,
+        name: OperationName,
+        operands: &Operands,
+        inputs: Inputs,
+        moved: &mut Moved,
+    ) -> Result<(Outputs, Way), Cause> {
+        match describe(&operation) {
+            Plan::View { input, out, view } => {
+                let input = &inputs[Operands::place(input)];
+                let layout = fallback::isolate(|| view.layout(&input.layout, &out.shape)).map_err(Cause::Panicked)?;
+                if let Some(layout) = layout {
+                    return Ok((Outputs::from_iter([input.view(layout)]), Way::View));
+                }
+            }
+            Plan::Random(random) => return self.random(name, random),
+            Plan::Kernel { kernel, inputs: [a, b] } => {
+                let inputs = [a, b].map(|input| &inputs[Operands::place(input)]);
+                if let Some(tensor) = self.native(kernel, inputs, &operands.outputs[0], moved)? {
+                    return Ok((Outputs::from_iter([tensor]), Way::Native));
+                }
+            }
+            Plan::CastInt(out) => {
+                let dtype = out.dtype;
+                let engine = |mut inputs: Tensors| fallback::cast_int(inputs.remove(0), dtype);
+                return self.fall_back(name, inputs, moved, engine);
+            }
+            Plan::Fallback => {}
+        }
+        self.fall_back(name, inputs, moved, |inputs| fallback::run(operation, operands, inputs))
+    }
+
+    /// Runs a kernel of the device, if there is one for these operands.
+    fn native(
+        &self,
+        kernel: Kernel,
+        inputs: [&RegistryTensor; 2],
+        out: &TensorIr,
+        moved: &mut Moved,
+    ) -> Result<Option<RegistryTensor>, Cause> {
+        let Some(set) = self.kernels()? else { return Ok(None) };
+        let fits = kernel.len > 0 && inputs.iter().all(|input| input.layout.is_contiguous()) && set.supports(&kernel);
+        if !fits {
+            return Ok(None);
+        }
+        let len = kernel.len * kernel.dtype.size();
+        let range = |tensor: &RegistryTensor| {
+            let start = tensor.layout.start_offset() * kernel.dtype.size();
+            start..start + len
+        };
+        // The second time, the device was opened again, and gets again what the host has.
+        for last in [false, true] {
+            let mut buffers = SmallVec::<[_; 2]>::new();
+            for input in inputs {
+                let (buffer, written) = input.storage.device(&self.queue, moved).map_err(Cause::Device)?;
+                buffers.push((buffer.slice(range(input)).map_err(Cause::Device)?, written));
+            }
+            let result = self.queue.enqueue(|stream, check| {
+                let out = self.queue.device().allocate(len)?;
+                buffers.iter().try_for_each(|(_, written)| check(*written))?;
+                let operands = [&buffers[0].0, &buffers[1].0, &out];
+                stream.launch(&operands, move |launch| {
+                    let [Some(a), Some(b), Some(out)] = launch.spans() else { return Ok(()) };
+                    set.launch(&kernel, launch, [a, b], out)
+                })?;
+                Ok(out)
+            });
+            match result {
+                Ok((buffer, written)) => {
+                    let storage = Arc::new(Storage::on_device(buffer, written));
+                    let layout = burn_flex::Layout::contiguous(out.shape.clone());
+                    return Ok(Some(RegistryTensor { storage, layout, dtype: out.dtype }));
+                }
+                Err(Refused::Stale) if !last && inputs.iter().all(|input| input.storage.forget_device()) => {}
+                Err(refused) => return Err(Cause::Device(self.queue.error(refused))),
+            }
+        }
+        unreachable!("the second turn returns")
+    }
+
+    /// The kernel set of the backend, if one is linked.
+    fn kernels(&self) -> Result<Option<&'static dyn KernelSet>, Cause> {
+        if let Some(set) = self.kernels.get() {
+            return Ok(*set);
+        }
+        let name = self.queue.device().name();
+        let set = match kernels::kernel_sets().get(name) {
+            // A set that is there and does not load is an error, and not a fallback.
+            Some(_) => match kernels::kernel_sets().load(name) {
+                Ok(set) => Some(set),
+                Err(LoadError::Disabled { .. }) => None,
+                Err(error) => return Err(Cause::Kernels(error)),
+            },
+            None => None,
+        };
+        Ok(*self.kernels.get_or_init(|| set))
+    }
+
+    fn random(&self, name: OperationName, random: &RandomOpIr) -> Result<(Outputs, Way), Cause> {
+        self.allow(name)?;
+        let start = Instant::now();
+        let data = fallback::isolate(|| self.random.draw(random)).map_err(Cause::Panicked)?;
+        let data = data.ok_or_else(|| Cause::Panicked("no random numbers of this type".to_owned()))?;
+        let tensor = RegistryTensor::on_host(&FlexTensor::from_data(data));
+        Ok((Outputs::from_iter([tensor]), Way::Fallback(start.elapsed())))
+    }
+
+    /// Runs `engine` on the CPU, with the inputs on the host.
+    fn fall_back(
+        &self,
+        name: OperationName,
+        inputs: Inputs,
+        moved: &mut Moved,
+        engine: impl FnOnce(Tensors) -> Result<SmallVec<[FlexTensor; 2]>, String>,
+    ) -> Result<(Outputs, Way), Cause> {
+        self.allow(name)?;
+        let start = Instant::now();
+        // What others use too. The engine may return another view of it.
+        let mut shared = SmallVec::<[_; 4]>::new();
+        let mut tensors = Tensors::new();
+        for input in inputs {
+            let storage = (Arc::strong_count(&input.storage) > 1).then(|| Arc::clone(&input.storage));
+            let tensor = input.into_flex(&self.queue, moved).map_err(Cause::Device)?;
+            if let Some(storage) = storage {
+                shared.push((Arc::as_ptr(&tensor.data_arc()), storage));
+            }
+            tensors.push(tensor);
+        }
+        let outputs = engine(tensors).map_err(Cause::Panicked)?;
+        let outputs = outputs.iter().map(|tensor| {
+            let bytes = Arc::as_ptr(&tensor.data_arc());
+            let of_input = shared.iter().find(|(shared, _)| *shared == bytes);
+            match of_input {
+                Some((_, storage)) => RegistryTensor {
+                    storage: Arc::clone(storage),
+                    layout: tensor.layout().clone(),
+                    dtype: tensor.dtype(),
+                },
+                None => RegistryTensor::on_host(tensor),
+            }
+        });
+        Ok((outputs.collect(), Way::Fallback(start.elapsed())))
+    }
+
+    /// Whether the CPU may do an operation.
+    fn allow(&self, name: OperationName) -> Result<(), Cause> {
+        match Fallback::current() {
+            Ok(Fallback::Allow) => Ok(()),
+            Ok(Fallback::Warn) => {
+                let mut warned = self.warned.lock();
+                if !warned.contains(&name.index()) {
+                    warned.push(name.index());
+                    log::warn!(
+                        "{name} runs on the CPU: no kernel of {} does it. DEVICE_BURN_FALLBACK=deny makes it an error",
+                        self.device
+                    );
+                }
+                Ok(())
+            }
+            Ok(Fallback::Deny) => Err(Cause::Denied),
+            Err(error) => Err(Cause::InvalidFallback(error)),
+        }
+    }
+
+    fn read(&self, tensor: &TensorIr) -> Result<TensorData, ExecutionError> {
+        let held = match self.held(tensor, READ) {
+            Held::Tensor(held) => held,
+            Held::Failed(fault) => return Err(fault.report()),
+        };
+        let mut moved = Moved::default();
+        let flex = held.into_flex(&self.queue, &mut moved);
+        self.counters.count_moved(READ, &moved);
+        let failed = |cause| {
+            let signature = Signature::of_tensor(READ, tensor.dtype, tensor.shape.clone());
+            Fault::new(self.queue.device(), signature, cause).report()
+        };
+        let flex = flex.map_err(|error| failed(Cause::Device(error)))?;
+        fallback::isolate(|| flex.into_data()).map_err(|panic| failed(Cause::Panicked(panic)))
+    }
+
+    /// A new failure, which a `sync` of this thread returns unless a read does so before.
+    fn fault(&self, signature: Signature, cause: Cause) -> Fault {
+        let fault = Fault::new(self.queue.device(), signature, cause);
+        fault::leave_unreported(&fault);
+        fault
+    }
+}
+
+type Tensors = SmallVec<[FlexTensor; 4]>;
+type Inputs = SmallVec<[RegistryTensor; 4]>;
+type Outputs = SmallVec<[RegistryTensor; 2]>;

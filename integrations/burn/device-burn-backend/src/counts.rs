@@ -1,0 +1,299 @@
+//! What ran where: by operation, with the bytes that moved and the time on the CPU.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use device_registry::Device;
+use serde::Serialize;
+
+use crate::operation::OperationName;
+
+/// What happened to the operations of one device since the start of the process or the last reset.
+///
+/// `Display` prints a table, [`to_json`](Self::to_json) the same as JSON.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Counts {
+    /// The device string.
+    pub device: String,
+    /// The operations that were called, those with the longest time on the CPU first.
+    pub operations: Vec<OperationCount>,
+}
+
+/// What happened to one operation.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct OperationCount {
+    /// burn's name of it, such as `NumericFloat.Add`. `Tensor.Read` is the reading of tensors, and `Tensor.Move` their
+    /// move to another device.
+    pub operation: String,
+    /// How often a kernel of the device did it.
+    pub native: u64,
+    /// How often it was only another view of the same bytes.
+    pub views: u64,
+    /// How often burn's CPU engine did it.
+    pub fallback: u64,
+    /// How often it failed.
+    pub failed: u64,
+    /// The time on the CPU, with the moves that it waited for.
+    pub time: Duration,
+    /// What moved for it.
+    pub moved: Transfers,
+}
+
+/// Moves between the host and the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Transfers {
+    /// The number of downloads.
+    pub downloads: u64,
+    /// The bytes that were downloaded.
+    pub bytes_to_host: u64,
+    /// The number of uploads.
+    pub uploads: u64,
+    /// The bytes that were uploaded.
+    pub bytes_to_device: u64,
+}
+
+impl Counts {
+    /// How many operations burn's CPU engine did.
+    #[must_use]
+    pub fn fallbacks(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.fallback).sum()
+    }
+
+    /// How many operations kernels of the device did.
+    #[must_use]
+    pub fn native(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.native).sum()
+    }
+
+    /// What moved for all operations.
+    #[must_use]
+    pub fn moved(&self) -> Transfers {
+        self.operations.iter().fold(Transfers::default(), |sum, operation| Transfers {
+            downloads: sum.downloads + operation.moved.downloads,
+            bytes_to_host: sum.bytes_to_host + operation.moved.bytes_to_host,
+            uploads: sum.uploads + operation.moved.uploads,
+            bytes_to_device: sum.bytes_to_device + operation.moved.bytes_to_device,
+        })
+    }
+
+    /// The same as JSON: times in nanoseconds and seconds, as serde writes a `Duration`.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and text are always JSON")
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(width) = self.operations.iter().map(|operation| operation.operation.len()).max() else {
+            return write!(f, "no operations on {}", self.device);
+        };
+        let width = width.max("operation".len());
+        writeln!(f, "operations on {}", self.device)?;
+        writeln!(
+            f,
+            "{:width$}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "operation", "native", "views", "fallback", "time", "to host", "to device"
+        )?;
+        let mut time = Duration::ZERO;
+        for operation in &self.operations {
+            time += operation.time;
+            let OperationCount { operation, native, views, fallback, time, moved, .. } = operation;
+            writeln!(
+                f,
+                "{operation:width$}  {native:>8}  {views:>8}  {fallback:>8}  {:>10}  {:>10}  {:>10}",
+                Milliseconds(*time),
+                Size(moved.bytes_to_host),
+                Size(moved.bytes_to_device),
+            )?;
+        }
+        let moved = self.moved();
+        let views: u64 = self.operations.iter().map(|operation| operation.views).sum();
+        write!(
+            f,
+            "{:width$}  {:>8}  {views:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "total",
+            self.native(),
+            self.fallbacks(),
+            Milliseconds(time),
+            Size(moved.bytes_to_host),
+            Size(moved.bytes_to_device),
+        )
+    }
+}
+
+struct Milliseconds(Duration);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.1} ms", self.0.as_secs_f64() * 1e3))
+    }
+}
+
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[allow(clippy::cast_precision_loss, reason = "one decimal is printed")]
+        f.pad(&match self.0 {
+            bytes @ 0..1024 => format!("{bytes} B"),
+            bytes @ 1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+            bytes => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        })
+    }
+}
+
+/// What one operation moved.
+#[derive(Default)]
+pub(crate) struct Moved(Transfers);
+
+impl Moved {
+    pub(crate) fn to_host(&mut self, bytes: usize) {
+        self.0.downloads += 1;
+        self.0.bytes_to_host += bytes as u64;
+    }
+
+    pub(crate) fn to_device(&mut self, bytes: usize) {
+        self.0.uploads += 1;
+        self.0.bytes_to_device += bytes as u64;
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    Native,
+    View,
+    Fallback(Duration),
+    Failed,
+}
+
+/// The counters of one device. Counting takes no lock.
+pub(crate) struct Counters(Box<[OnceLock<Box<Counter>>]>);
+
+struct Counter {
+    name: OperationName,
+    native: AtomicU64,
+    views: AtomicU64,
+    fallback: AtomicU64,
+    failed: AtomicU64,
+    nanoseconds: AtomicU64,
+    downloads: AtomicU64,
+    bytes_to_host: AtomicU64,
+    uploads: AtomicU64,
+    bytes_to_device: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self((0..OperationName::COUNT).map(|_| OnceLock::new()).collect())
+    }
+}
+
+impl Counters {
+    pub(crate) fn count(&self, name: OperationName, way: Way, moved: &Moved) {
+        let counter = self.0[name.index()].get_or_init(|| Box::new(Counter::new(name)));
+        let add = |to: &AtomicU64, value: u64| {
+            if value > 0 {
+                to.fetch_add(value, Ordering::Relaxed);
+            }
+        };
+        match way {
+            Way::Native => add(&counter.native, 1),
+            Way::View => add(&counter.views, 1),
+            Way::Failed => add(&counter.failed, 1),
+            Way::Fallback(time) => {
+                add(&counter.fallback, 1);
+                add(&counter.nanoseconds, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+            }
+        }
+        self.moved(counter, moved);
+    }
+
+    /// Counts what moved without an operation of burn's.
+    pub(crate) fn count_moved(&self, name: OperationName, moved: &Moved) {
+        if moved.0 != Transfers::default() {
+            self.moved(self.0[name.index()].get_or_init(|| Box::new(Counter::new(name))), moved);
+        }
+    }
+
+    fn moved(&self, counter: &Counter, Moved(moved): &Moved) {
+        if *moved != Transfers::default() {
+            counter.downloads.fetch_add(moved.downloads, Ordering::Relaxed);
+            counter.bytes_to_host.fetch_add(moved.bytes_to_host, Ordering::Relaxed);
+            counter.uploads.fetch_add(moved.uploads, Ordering::Relaxed);
+            counter.bytes_to_device.fetch_add(moved.bytes_to_device, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts as they are now.
+    pub(crate) fn now(&self, device: Device) -> Counts {
+        let mut operations: Vec<_> = self.counters().map(Counter::now).filter(|count| !count.is_zero()).collect();
+        operations.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.operation.cmp(&b.operation)));
+        Counts { device: device.to_string(), operations }
+    }
+
+    pub(crate) fn reset(&self) {
+        self.counters().flat_map(Counter::values).for_each(|value| value.store(0, Ordering::Relaxed));
+    }
+
+    fn counters(&self) -> impl Iterator<Item = &Counter> {
+        self.0.iter().filter_map(|counter| counter.get().map(|counter| &**counter))
+    }
+}
+
+impl OperationCount {
+    fn is_zero(&self) -> bool {
+        self.native + self.views + self.fallback + self.failed == 0 && self.moved == Transfers::default()
+    }
+}
+
+impl Counter {
+    fn new(name: OperationName) -> Self {
+        Self {
+            name,
+            native: AtomicU64::new(0),
+            views: AtomicU64::new(0),
+            fallback: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            nanoseconds: AtomicU64::new(0),
+            downloads: AtomicU64::new(0),
+            bytes_to_host: AtomicU64::new(0),
+            uploads: AtomicU64::new(0),
+            bytes_to_device: AtomicU64::new(0),
+        }
+    }
+
+    fn values(&self) -> [&AtomicU64; 9] {
+        [
+            &self.native,
+            &self.views,
+            &self.fallback,
+            &self.failed,
+            &self.nanoseconds,
+            &self.downloads,
+            &self.bytes_to_host,
+            &self.uploads,
+            &self.bytes_to_device,
+        ]
+    }
+
+    fn now(&self) -> OperationCount {
+        let [native, views, fallback, failed, nanoseconds, downloads, bytes_to_host, uploads, bytes_to_device] =
+            self.values().map(|value| value.load(Ordering::Relaxed));
+        OperationCount {
+            operation: self.name.to_string(),
+            native,
+            views,
+            fallback,
+            failed,
+            time: Duration::from_nanos(nanoseconds),
+            moved: Transfers { downloads, bytes_to_host, uploads, bytes_to_device },
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A registered device, as burn's traits want one.
+
+use std::env;
+use std::fmt;
+
+use burn_backend::{DeviceId, DeviceOps, DeviceSettings};
+use burn_flex::FlexDevice;
+use device_registry::Device;
+use parking_lot::Mutex;
+
+/// The variable with the device string that [`RegistryDevice::default`] reads.
+const DEFAULT: &str = "DEVICE_BURN_DEVICE";
+
+/// A registered device that burn computes on: [`device_registry::Device`] with its index, under burn's traits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RegistryDevice(
+    /// `None` for `cpu`, which burn wants as a constant.
+    Option<Device>,
+);
+
+impl RegistryDevice {
+    /// The registry's `cpu`. burn spells it so: in its own crate it is the variant of an enum.
+    #[allow(non_upper_case_globals, reason = "burn's name for it")]
+    pub const Cpu: Self = Self(None);
+
+    /// The device for burn. A device without an index means the current device of its backend.
+    ///
+    /// # Errors
+    ///
+    /// If the process already uses devices of 256 backends: burn numbers the backends with a byte.
+    pub fn new(device: Device) -> Result<Self, TooManyBackends> {
+        let device = device.resolve();
+        number(device.name()).map(|_| if device.is_cpu() { Self::Cpu } else { Self(Some(device)) })
+    }
+
+    /// The registered device, with its index.
+    #[must_use]
+    pub fn device(self) -> Device {
+        self.0.unwrap_or_else(Device::cpu)
+    }
+}
+
+/// The device of `DEVICE_BURN_DEVICE`, or else the registry's default device.
+///
+/// # Panics
+///
+/// If the variable has no device string that this program knows: like burn, for a wrong `BURN_DEVICE`.
+/// `device_burn::device` returns an error instead.
+impl Default for RegistryDevice {
+    fn default() -> Self {
+        let device = match env::var(DEFAULT) {
+            Ok(text) if !text.trim().is_empty() => {
+                Device::parse(text.trim()).unwrap_or_else(|error| panic!("{DEFAULT}={text}: {error}"))
+            }
+            _ => device_registry::default_device(),
+        };
+        Self::new(device).unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+impl fmt::Debug for RegistryDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.device())
+    }
+}
+
+impl fmt::Display for RegistryDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.device())
+    }
+}
+
+impl burn_backend::Device for RegistryDevice {
+    fn from_id(id: DeviceId) -> Self {
+        let name = BACKENDS.lock().get(usize::from(id.type_id)).copied().unwrap_or("cpu");
+        // The identifier is from `to_id`, so that the name is one of this program.
+        Device::parse(&format!("{name}:{}", id.index_id)).ok().and_then(|device| Self::new(device).ok()).unwrap_or(Self::Cpu)
+    }
+
+    fn to_id(&self) -> DeviceId {
+        DeviceId {
+            type_id: number(self.device().name()).map_or(0, u16::from),
+            index_id: self.device().index().unwrap_or(0),
+        }
+    }
+}
+
+impl DeviceOps for RegistryDevice {
+    /// Those of burn's CPU engine, so that a program computes with the same types on every device.
+    fn defaults(&self) -> DeviceSettings {
+        FlexDevice.defaults()
+    }
+}
+
+/// The names of the backends in use. The place of a name is its number.
+static BACKENDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+
+fn number(name: &'static str) -> Result<u8, TooManyBackends> {
+    let mut backends = BACKENDS.lock();
+    let place = backends.iter().position(|&known| known == name).unwrap_or_else(|| {
+        backends.push(name);
+        backends.len() - 1
+    });
+    u8::try_from(place).map_err(|_| TooManyBackends)
+}
+
+/// The process uses devices of 256 backends already: burn numbers the backends with a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("burn can use devices of 256 backends in a process, and this one is of another: use fewer backends")]
+pub struct TooManyBackends;
+
+#[cfg(test)]
+mod tests {
+    use burn_backend::Device as _;
+
+    use super::*;
+
+    #[test]
+    fn a_device_survives_its_identifier() {
+        let device = RegistryDevice::new(Device::cpu()).unwrap();
+        assert_eq!(RegistryDevice::from_id(device.to_id()), device);
+        assert_eq!(format!("{device:?}"), "cpu");
+    }
+}

@@ -1,0 +1,155 @@
+//! burn's CPU engine, for what no kernel of the device does: whether it may, and how it is called.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use burn_backend::ops::IntTensorOps;
+use burn_backend::{DType, Shape};
+use burn_flex::{Flex, FlexDevice, FlexTensor};
+use burn_ir::{HandleKind, OperationIr, TensorIr, TensorStatus};
+use burn_router::TensorInterpreter;
+use smallvec::SmallVec;
+
+use crate::operation::Operands;
+
+const VARIABLE: &str = "DEVICE_BURN_FALLBACK";
+
+/// What happens to an operation that no kernel of the device does.
+///
+/// The policy holds for all devices of the process. The variable `DEVICE_BURN_FALLBACK` sets it with the values `allow`,
+/// `warn` and `deny`; [`set`](Self::set) in code goes before the variable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Fallback {
+    /// burn's CPU engine does it, and it is counted.
+    #[default]
+    Allow = 1,
+    /// The same, and the first time for each operation of a device is a warning through the crate `log`.
+    Warn = 2,
+    /// It fails, with an error that names the operation, the types, the shapes and the device.
+    Deny = 3,
+}
+
+/// The policy, or 0 while nobody has asked for it.
+static POLICY: AtomicU8 = AtomicU8::new(0);
+
+impl Fallback {
+    /// Sets the policy for all devices.
+    pub fn set(self) {
+        POLICY.store(self as u8, Ordering::Relaxed);
+    }
+
+    /// The policy that holds.
+    ///
+    /// # Errors
+    ///
+    /// If the variable has another value than the three. Until [`set`](Self::set) is called, every operation that no
+    /// kernel does is then an error.
+    pub fn current() -> Result<Self, InvalidFallback> {
+        match POLICY.load(Ordering::Relaxed) {
+            1 => Ok(Self::Allow),
+            2 => Ok(Self::Warn),
+            3 => Ok(Self::Deny),
+            _ => {
+                let policy = Self::from_variable(env::var_os(VARIABLE))?;
+                policy.set();
+                Ok(policy)
+            }
+        }
+    }
+
+    fn from_variable(value: Option<std::ffi::OsString>) -> Result<Self, InvalidFallback> {
+        let text = value.unwrap_or_default().to_string_lossy().into_owned();
+        match text.trim().to_ascii_lowercase().as_str() {
+            "" | "allow" => Ok(Self::Allow),
+            "warn" => Ok(Self::Warn),
+            "deny" => Ok(Self::Deny),
+            _ => Err(InvalidFallback(text)),
+        }
+    }
+}
+
+/// `DEVICE_BURN_FALLBACK` has a value that is not one of `allow`, `warn` and `deny`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("DEVICE_BURN_FALLBACK={0:?} is invalid: expected allow, warn or deny")]
+pub struct InvalidFallback(pub(crate) String);
+
+/// Runs `operation` on burn's CPU engine, and returns its outputs in their order.
+///
+/// The tensors of `operation` have local identifiers: those of [`Operands`].
+///
+/// # Errors
+///
+/// The message of a panic. The panic harms nothing else: the engine's state is of this call alone.
+pub(crate) fn run(
+    operation: OperationIr,
+    operands: &Operands,
+    inputs: impl IntoIterator<Item = FlexTensor>,
+) -> Result<SmallVec<[FlexTensor; 2]>, String> {
+    // Taken out: a call within the call, on a thread that steals work, gets one of its own.
+    let mut engine =
+        ENGINE.try_with(Cell::take).ok().flatten().unwrap_or_else(|| TensorInterpreter::new(FlexDevice));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        for (place, tensor) in inputs.into_iter().enumerate() {
+            let tensor = kind(operands.inputs[place].dtype, tensor);
+            engine.register_tensor_to_device(Operands::input_id(place), tensor);
+        }
+        engine.register_op(operation);
+        let out = |(place, out): (usize, &TensorIr)| {
+            let shape = Shape::from(Vec::<usize>::new());
+            let id = Operands::output_id(place);
+            match engine.get_tensor(&TensorIr { id, shape, status: TensorStatus::ReadWrite, dtype: out.dtype }) {
+                HandleKind::Float(tensor) | HandleKind::Int(tensor) | HandleKind::Bool(tensor) => tensor,
+                HandleKind::Quantized(_) => unreachable!("the type is not a quantized one"),
+            }
+        };
+        operands.outputs.iter().enumerate().map(out).collect()
+    }));
+    match result {
+        Ok(outputs) => {
+            let _ = ENGINE.try_with(|cell| cell.set(Some(engine)));
+            Ok(outputs)
+        }
+        Err(panic) => Err(message(panic)),
+    }
+}
+
+/// Casts integers on burn's CPU engine. Its interpreter has no arm for it.
+///
+/// # Errors
+///
+/// The message of a panic.
+pub(crate) fn cast_int(tensor: FlexTensor, dtype: DType) -> Result<SmallVec<[FlexTensor; 2]>, String> {
+    isolate(|| SmallVec::from_iter([Flex::int_cast(tensor, dtype.into())]))
+}
+
+thread_local! {
+    /// The engine of this thread. It holds no tensors between two calls.
+    static ENGINE: Cell<Option<TensorInterpreter<Flex>>> = const { Cell::new(None) };
+}
+
+fn kind(dtype: DType, tensor: FlexTensor) -> HandleKind<Flex> {
+    if dtype.is_bool() {
+        HandleKind::Bool(tensor)
+    } else if dtype.is_int() || dtype.is_uint() {
+        HandleKind::Int(tensor)
+    } else {
+        HandleKind::Float(tensor)
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn message(panic: Box<dyn Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic.downcast_ref::<&str>().map_or("without a message".to_owned(), ToString::to_string),
+    }
+}
+
+/// Calls `call`, and returns the message of a panic.
+pub(crate) fn isolate<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(message)
+}

@@ -1,0 +1,99 @@
+//! Why a tensor has no data: the operation that failed, and its cause.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burn_backend::ExecutionError;
+use entry_points::LoadError;
+use device_registry::{Device, DeviceError, ErrorChain};
+
+use crate::fallback::InvalidFallback;
+use crate::operation::Signature;
+
+/// A failed operation. Its tensors share it, and so do those that were to be computed from them.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault(Arc<Failed>);
+
+#[derive(Debug)]
+struct Failed {
+    device: Device,
+    signature: Signature,
+    cause: Cause,
+    reported: AtomicBool,
+}
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error(transparent)]
+    Device(DeviceError),
+    #[error("the kernels of the device do not load: {0}")]
+    Kernels(LoadError),
+    #[error("burn's CPU engine panicked: {0}")]
+    Panicked(String),
+    #[error(
+        "no kernel of the device does it, and DEVICE_BURN_FALLBACK=deny forbids the CPU: allow it, or link a kernel set \
+         that has it"
+    )]
+    Denied,
+    #[error(
+        "tensor {0} is not on the device any more: another thread released it while this one began to use it, which \
+         burn-router allows. Keep a clone of a tensor that several threads use"
+    )]
+    Released(u64),
+    #[error(transparent)]
+    InvalidFallback(InvalidFallback),
+}
+
+impl Fault {
+    pub(crate) fn new(device: Device, signature: Signature, cause: Cause) -> Self {
+        Self(Arc::new(Failed { device, signature, cause, reported: AtomicBool::new(false) }))
+    }
+
+    /// The error for burn. From now on the fault counts as reported.
+    pub(crate) fn report(&self) -> ExecutionError {
+        self.0.reported.store(true, Ordering::Relaxed);
+        ExecutionError::with_context(self.to_string())
+    }
+
+    pub(crate) fn is_reported(&self) -> bool {
+        self.0.reported.load(Ordering::Relaxed)
+    }
+}
+
+thread_local! {
+    /// The failures of this thread's operations that no call has returned. A `sync` of another thread does not return
+    /// them: its own work is in order.
+    static UNREPORTED: RefCell<Vec<Fault>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Leaves a failure for the next `sync` of this thread. One of each device is enough.
+pub(crate) fn leave_unreported(fault: &Fault) {
+    let _ = UNREPORTED.try_with(|unreported| {
+        let mut unreported = unreported.borrow_mut();
+        unreported.retain(|fault| !fault.is_reported());
+        if unreported.iter().all(|other| other.0.device != fault.0.device) {
+            unreported.push(fault.clone());
+        }
+    });
+}
+
+/// The first failure of this thread on `device` that no call has returned.
+pub(crate) fn take_unreported(device: Device) -> Option<Fault> {
+    let take = |unreported: &RefCell<Vec<Fault>>| {
+        let mut unreported = unreported.borrow_mut();
+        let place = unreported.iter().position(|fault| fault.0.device == device)?;
+        Some(unreported.swap_remove(place)).filter(|fault| !fault.is_reported())
+    };
+    UNREPORTED.try_with(take).ok().flatten()
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failed { device, signature, cause, .. } = &*self.0;
+        write!(f, "{signature} on {device} failed: {}", ErrorChain::new(cause as &(dyn Error + 'static)))
+    }
+}

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+
+mod channel;
+mod client;
+mod counts;
+mod describe;
+mod device;
+mod fallback;
+mod fault;
+pub mod kernels;
+mod operation;
+mod queue;
+mod random;
+mod storage;
+mod table;
+
+pub use channel::{RegistryBridge, RegistryChannel};
+pub use client::RegistryClient;
+pub use counts::{Counts, OperationCount, Transfers};
+pub use device::{RegistryDevice, TooManyBackends};
+pub use fallback::{Fallback, InvalidFallback};
+pub use table::RegistryTensor;
+
+/// burn's backend: every operation on any registered device.
+pub type Registry = burn_router::BackendRouter<RegistryChannel>;

@@ -1,0 +1,82 @@
+//! The tensors of a client, by the identifiers that burn gives them.
+
+use std::sync::Arc;
+
+use burn_backend::{DType, Shape};
+use burn_flex::{FlexTensor, Layout};
+use burn_ir::TensorId;
+use dashmap::DashMap;
+
+use crate::counts::Moved;
+use crate::fault::Fault;
+use crate::queue::Queue;
+use crate::storage::Storage;
+
+/// A tensor: a storage, and how it is read.
+#[derive(Clone)]
+pub struct RegistryTensor {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) layout: Layout,
+    pub(crate) dtype: DType,
+}
+
+impl RegistryTensor {
+    /// A tensor whose bytes are on the host.
+    pub(crate) fn on_host(tensor: &FlexTensor) -> Self {
+        let storage = Arc::new(Storage::on_host(tensor.data_arc()));
+        Self { storage, layout: tensor.layout().clone(), dtype: tensor.dtype() }
+    }
+
+    /// Another view of the same bytes.
+    pub(crate) fn view(&self, layout: Layout) -> Self {
+        Self { storage: Arc::clone(&self.storage), layout, dtype: self.dtype }
+    }
+
+    /// The tensor on the host. Where nobody else has its bytes, burn's CPU engine may overwrite them.
+    pub(crate) fn into_flex(
+        self,
+        queue: &Queue,
+        moved: &mut Moved,
+    ) -> Result<FlexTensor, device_registry::DeviceError> {
+        let bytes = match Arc::try_unwrap(self.storage) {
+            Ok(storage) => storage.into_host(queue, moved)?,
+            Err(storage) => storage.host(queue, moved)?,
+        };
+        Ok(FlexTensor::from_arc(bytes, self.layout, self.dtype))
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+}
+
+/// What is known of an identifier.
+#[derive(Clone)]
+pub(crate) enum Held {
+    Tensor(RegistryTensor),
+    /// Its operation failed, or one before it.
+    Failed(Fault),
+}
+
+/// The tensors of a client. Threads that use different tensors do not wait for each other.
+#[derive(Default)]
+pub(crate) struct Table(DashMap<TensorId, Held, foldhash::fast::RandomState>);
+
+impl Table {
+    pub(crate) fn insert(&self, id: TensorId, held: Held) {
+        self.0.insert(id, held);
+    }
+
+    pub(crate) fn get(&self, id: TensorId) -> Option<Held> {
+        self.0.get(&id).map(|held| held.clone())
+    }
+
+    /// Takes a tensor at its last use.
+    pub(crate) fn take(&self, id: TensorId) -> Option<Held> {
+        self.0.remove(&id).map(|(_, held)| held)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,214 @@
+//! The training: burn's `SupervisedTraining` with Adam, cross-entropy, metrics and checkpoints.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
+use burn::lr_scheduler::LrSchedulerRecord;
+use burn::lr_scheduler::constant::ConstantLr;
+use burn::optim::{AdamConfig, OptimizerRecord};
+use burn::prelude::*;
+use burn::store::RecordError;
+use burn::train::checkpoint::KeepLastNCheckpoints;
+use burn::train::logger::{FileMetricLogger, MetricLogger};
+use burn::train::metric::store::Split;
+use burn::train::metric::{AccuracyMetric, LossMetric, NumericEntry};
+use burn::train::{Learner, SupervisedTraining, TrainingError};
+
+use crate::batch::{DigitBatch, DigitBatcher};
+use crate::data::Digits;
+use crate::model::Network;
+use crate::progress::EpochLines;
+
+/// Digits per training step.
+pub const BATCH_SIZE: usize = 32;
+const LEARNING_RATE: f64 = 2e-3;
+
+/// What a training run needs besides the digits and the device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often the network sees each training digit.
+    pub epochs: NonZeroUsize,
+    /// Seeds the parameters, the order of the digits and the dropout.
+    pub seed: u64,
+    /// The folder for checkpoints and metrics. The training creates it.
+    pub output: PathBuf,
+    /// Continue after the last checkpoint in `output`.
+    pub resume: bool,
+}
+
+/// The result of a training run.
+#[derive(Debug)]
+pub struct Trained {
+    /// The network, ready for inference.
+    pub network: Network,
+    /// The loss of each training step, with those of the epochs before a resumed run.
+    pub losses: Vec<f64>,
+}
+
+/// Why a training run ends without a network.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The output folder cannot be read or written.
+    #[error("cannot use the output folder `{}`", path.display())]
+    Output {
+        /// The folder or the file in it.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// There is nothing to resume from.
+    #[error("no checkpoint in `{}`: run once without `--resume`, or name the folder with `--output`", path.display())]
+    NoCheckpoint {
+        /// Where the checkpoints would be.
+        path: PathBuf,
+    },
+    /// A checkpoint is damaged, or it is one of another network.
+    #[error("cannot read the checkpoint of epoch {epoch}: delete it to resume from an earlier one")]
+    Checkpoint {
+        /// The epoch in the checkpoint's file names.
+        epoch: usize,
+        /// burn's reason.
+        source: RecordError,
+    },
+    /// burn stopped the training, for example because the device returned an error.
+    #[error("the training stopped")]
+    Stopped(#[source] Arc<TrainingError>),
+    /// The metrics that the training wrote cannot be read back.
+    #[error("cannot read the losses of epoch {epoch} in `{}`: {problem}", path.display())]
+    Losses {
+        /// The epoch.
+        epoch: usize,
+        /// The output folder.
+        path: PathBuf,
+        /// burn's reason.
+        problem: String,
+    },
+}
+
+/// Trains a network on `device`.
+///
+/// `held_out` has no influence on the parameters: it gives the held-out metrics after each epoch.
+pub fn train(
+    options: &Options,
+    training: Digits,
+    held_out: Digits,
+    device: &Device,
+) -> Result<Trained, TrainError> {
+    let checkpoints = options.output.join("checkpoint");
+    fs::create_dir_all(&checkpoints).map_err(at(&checkpoints))?;
+    let done = match options.resume {
+        true => Some(last_checkpoint(&checkpoints)?),
+        false => {
+            remove_checkpoints(&checkpoints)?;
+            None
+        }
+    };
+
+    // A resumed run does not repeat the order of the first epochs.
+    let seed = options.seed.wrapping_add(done.unwrap_or(0) as u64);
+    device.seed(seed);
+    let network = Network::new(&device.clone().autodiff());
+    let learner = Learner::new(network, AdamConfig::new().init(), ConstantLr::from(LEARNING_RATE));
+
+    let mut run = SupervisedTraining::<Network>::new(
+        &options.output,
+        loader(training, Some(seed), device),
+        loader(held_out, None, device),
+    )
+    .metrics((LossMetric::new(), AccuracyMetric::new()))
+    .renderer(Box::new(EpochLines::default()))
+    .with_application_logger(None)
+    .with_default_checkpointers()
+    .with_checkpointing_strategy(KeepLastNCheckpoints::new(2))
+    .num_epochs(options.epochs.get());
+    if let Some(epoch) = done {
+        check_checkpoint(&checkpoints, epoch, device)?;
+        run = run.checkpoint(epoch);
+    }
+
+    let result = run.launch(learner);
+    if let Some(error) = result.error {
+        return Err(TrainError::Stopped(error));
+    }
+    let epochs = options.epochs.get().max(done.unwrap_or(0));
+    Ok(Trained { network: result.model, losses: losses(&options.output, epochs)? })
+}
+
+fn loader(digits: Digits, shuffle: Option<u64>, device: &Device) -> Arc<dyn DataLoader<DigitBatch>> {
+    let builder = DataLoaderBuilder::new(DigitBatcher).batch_size(BATCH_SIZE).set_device(device.clone());
+    match shuffle {
+        Some(seed) => builder.shuffle(seed).build(digits),
+        None => builder.build(digits),
+    }
+}
+
+/// The three files that make a checkpoint, under the names that burn gives them.
+const PARTS: [&str; 3] = ["model", "optim", "scheduler"];
+
+fn part(checkpoints: &Path, part: &str, epoch: usize) -> PathBuf {
+    checkpoints.join(format!("{part}-{epoch}.bpk"))
+}
+
+/// The last epoch whose checkpoint has all its parts.
+fn last_checkpoint(checkpoints: &Path) -> Result<usize, TrainError> {
+    epochs_of(checkpoints, PARTS[0])?
+        .into_iter()
+        .filter(|epoch| PARTS.iter().all(|name| part(checkpoints, name, *epoch).is_file()))
+        .max()
+        .ok_or_else(|| TrainError::NoCheckpoint { path: checkpoints.to_owned() })
+}
+
+/// A later `--resume` must not find the checkpoints of an earlier and longer run.
+fn remove_checkpoints(checkpoints: &Path) -> Result<(), TrainError> {
+    for name in PARTS {
+        for epoch in epochs_of(checkpoints, name)? {
+            let path = part(checkpoints, name, epoch);
+            fs::remove_file(&path).map_err(at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+fn epochs_of(checkpoints: &Path, part: &str) -> Result<Vec<usize>, TrainError> {
+    let entries = fs::read_dir(checkpoints).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let names = entries.map_err(at(checkpoints))?.into_iter().map(|entry| entry.file_name());
+    let epoch = |name: std::ffi::OsString| {
+        name.to_str()?.strip_prefix(part)?.strip_prefix('-')?.strip_suffix(".bpk")?.parse().ok()
+    };
+    Ok(names.filter_map(epoch).collect())
+}
+
+/// burn's loop panics on a checkpoint that it cannot read. This reads it first and returns the error.
+fn check_checkpoint(checkpoints: &Path, epoch: usize, device: &Device) -> Result<(), TrainError> {
+    let [model, optimizer, scheduler] = PARTS.map(|name| part(checkpoints, name, epoch));
+    let read = || {
+        Network::new(device).try_load_file(model)?;
+        OptimizerRecord::load(optimizer)?;
+        LrSchedulerRecord::load(scheduler)?;
+        Ok(())
+    };
+    read().map_err(|source| TrainError::Checkpoint { epoch, source })
+}
+
+/// The loss of each step, from the files that burn's metric logger wrote.
+fn losses(output: &Path, epochs: usize) -> Result<Vec<f64>, TrainError> {
+    let mut log = FileMetricLogger::new(output);
+    let mut losses = Vec::new();
+    for epoch in 1..=epochs {
+        let entries = log.read_numeric("Loss", epoch, &Split::Train);
+        let entries =
+            entries.map_err(|problem| TrainError::Losses { epoch, path: output.to_owned(), problem })?;
+        // The last entry of an epoch is its average.
+        let steps = entries.iter().filter(|entry| !matches!(entry, NumericEntry::Final(_)));
+        losses.extend(steps.map(NumericEntry::current));
+    }
+    Ok(losses)
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> TrainError {
+    let path = path.to_owned();
+    move |source| TrainError::Output { path, source }
+}

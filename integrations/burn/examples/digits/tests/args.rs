@@ -1,0 +1,34 @@
+//! The command line.
+
+use std::path::Path;
+
+use digits::args::{Command, parse};
+
+fn error(args: &[&str]) -> String {
+    parse(args.iter().map(Into::into)).unwrap_err().to_string()
+}
+
+#[test]
+fn without_arguments_the_device_is_the_cpu() {
+    let Command::Train { device, options } = parse([]).unwrap() else { panic!("expected a training") };
+    assert_eq!((&*device, options.resume), ("cpu", false));
+}
+
+#[test]
+fn every_option_has_its_place() {
+    let args = ["--device", "openreg:1", "--epochs=3", "--seed", "9", "--output", "out", "--resume"];
+    let Command::Train { device, options } = parse(args.map(Into::into)).unwrap() else {
+        panic!("expected a training")
+    };
+    assert_eq!((&*device, options.epochs.get(), options.seed), ("openreg:1", 3, 9));
+    assert_eq!((&*options.output, options.resume), (Path::new("out"), true));
+}
+
+#[test]
+fn wrong_arguments_are_errors_that_name_them() {
+    assert!(error(&["--epochs", "0"]).contains('0'));
+    assert!(error(&["--epochs", "many"]).contains("many"));
+    assert!(error(&["--device"]).contains("--device"));
+    assert!(error(&["--gpu"]).contains("--gpu"));
+    assert!(error(&["mnist"]).contains("mnist"));
+}

@@ -1,0 +1,2 @@
+//! Programs of burn that name no backend.
+fn main() {}
