@@ -30,7 +30,7 @@ impl RegistryDevice {
     /// If the process already uses devices of 256 backends: burn numbers the backends with a byte.
     pub fn new(device: Device) -> Result<Self, TooManyBackends> {
         let device = device.resolve();
-        number(device.name()).map(|_| if device.is_cpu() { Self::Cpu } else { Self(Some(device)) })
+        number(device.name()).map(|_| if device == Device::cpu() { Self::Cpu } else { Self(Some(device)) })
     }
 
     /// The registered device, with its index.
@@ -121,5 +121,13 @@ mod tests {
         let device = RegistryDevice::new(Device::cpu()).unwrap();
         assert_eq!(RegistryDevice::from_id(device.to_id()), device);
         assert_eq!(format!("{device:?}"), "cpu");
+        assert_eq!(device, RegistryDevice::Cpu);
+    }
+
+    #[test]
+    fn an_index_that_does_not_exist_stays_an_error() {
+        let device = RegistryDevice::new(Device::parse("cpu:1").unwrap()).unwrap();
+        assert_eq!(device.to_string(), "cpu:1");
+        assert!(device.device().open().is_err());
     }
 }

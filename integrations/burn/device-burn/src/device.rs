@@ -21,45 +21,34 @@ use crate::Error;
 ///
 /// Those of [`device_registry::device`], those of opening the device, and [`Error::Fallback`].
 pub fn device(text: &str) -> Result<Device, Error> {
-    of_registered(device_registry::device(text)?)
-}
-
-/// burn's own device for a registered device. Opens it.
-///
-/// # Errors
-///
-/// Those of [`device`].
-pub fn of_registered(device: device_registry::Device) -> Result<Device, Error> {
-    Fallback::current()?;
-    let device = RegistryDevice::new(device)?;
-    device.device().open()?;
-    door(device)
-}
-
-#[cfg(feature = "slot")]
-fn door(device: RegistryDevice) -> Result<Device, Error> {
-    Ok(crate::slot::device(device))
-}
-
-#[cfg(all(feature = "loopback", not(feature = "slot")))]
-fn door(device: RegistryDevice) -> Result<Device, Error> {
-    Ok(crate::loopback::device(device.device())?)
+    #[cfg(feature = "slot")]
+    return crate::slot::device(text);
+    #[cfg(all(feature = "loopback", not(feature = "slot")))]
+    return crate::loopback::device(text);
 }
 
 #[cfg(not(any(feature = "loopback", feature = "slot")))]
 compile_error!("device-burn needs one of its features: `slot`, with a `[patch]` line, or `loopback`");
 
-/// Every device that can be used now, with burn's own device for it. Opens none of them.
-///
-/// Backends that do not load or have no devices are left out: [`device_registry::devices`] has their reasons. burn's
-/// `Device::enumerate` knows one device of a backend only.
-///
-/// # Errors
-///
-/// [`Error::Fallback`].
-pub fn devices() -> Result<Vec<device_registry::Device>, Error> {
+/// The device for burn's traits, after what can be wrong with it.
+pub(crate) fn usable(device: device_registry::Device) -> Result<RegistryDevice, Error> {
     Fallback::current()?;
-    Ok(device_registry::devices().filter_map(|(_, devices)| devices.ok()).flatten().collect())
+    let device = RegistryDevice::new(device)?;
+    device.device().open()?;
+    Ok(device)
+}
+
+/// The device strings of all devices that can be used now. Opens none of them.
+///
+/// Backends that do not load or have no devices are left out: [`device_registry::devices`] has their reasons. burn's own
+/// `Device::enumerate` lists `cpu` only, as burn has one constant for the slot.
+#[must_use]
+pub fn devices() -> Vec<String> {
+    device_registry::devices()
+        .filter_map(|(_, devices)| devices.ok())
+        .flatten()
+        .map(|device| device.to_string())
+        .collect()
 }
 
 /// What happened to the operations of a device in this process: which ran on it, and which fell back to the CPU.

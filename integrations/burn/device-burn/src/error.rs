@@ -19,5 +19,5 @@ pub enum Error {
     /// The server in the process does not start, or does not accept the connection.
     #[cfg(feature = "loopback")]
     #[error(transparent)]
-    Loopback(#[from] crate::LoopbackError),
+    Loopback(#[from] crate::loopback::LoopbackError),
 }

@@ -24,7 +24,10 @@ use std::sync::{Mutex, PoisonError};
 use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
 use burn_tensor::remote::{ConnectError, RemoteHost};
 use device_burn_backend::{Registry, RegistryDevice};
-use device_registry::{Device, DeviceError, backends};
+use device_registry::{Device, backends};
+
+use crate::Error;
+use crate::device::usable;
 use tokio::runtime::{self, Runtime};
 
 /// How many indices of each backend the server hosts. The list of devices is fixed when the server starts, and counting
@@ -35,9 +38,6 @@ const INDICES: u16 = 256;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoopbackError {
-    /// The device does not exist, or its backend does not load.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
     /// The index is beyond those that the server hosts.
     #[error("the loop-back server hosts `{name}:0` to `{name}:{last}`, and `{device}` is not one of them", name = .device.name(), last = INDICES - 1)]
     Index {
@@ -81,16 +81,22 @@ pub enum LoopbackError {
     },
 }
 
-/// The device as burn's `Device`. Starts the server at the first call, and opens the device. Blocks until burn's client
-/// has a session for the device; the second call for a device returns that session.
+/// burn's own device for a device string, through the server of this process. [`device`](crate::device) is this function,
+/// where the feature `slot` is off.
+///
+/// Starts the server at the first call, and opens the device. Blocks until burn's client has a session for the device; the
+/// second call for a device returns that session.
 ///
 /// # Errors
 ///
-/// [`LoopbackError`] if the device cannot be used, the server does not start, or the process is a child of `fork`.
-pub(crate) fn device(device: Device) -> Result<burn_tensor::Device, LoopbackError> {
-    let device = device.resolve();
-    // Whether it exists. The server would close the connection instead, and the client would not know why.
-    device.properties()?;
+/// Those of [`device`](crate::device), and [`Error::Loopback`].
+pub fn device(text: &str) -> Result<burn_tensor::Device, Error> {
+    // The server would close the connection of a device that does not open, and the client would not know why.
+    let device = usable(device_registry::device(text)?)?;
+    Ok(connect(device.device())?)
+}
+
+fn connect(device: Device) -> Result<burn_tensor::Device, LoopbackError> {
     let (host, position) = host(device)?;
     burn_tensor::Device::remote_options(&host)
         .device_index(position)
@@ -182,7 +188,7 @@ fn names() -> Vec<RegistryDevice> {
 #[cfg(test)]
 mod tests {
     use burn_tensor::Tensor;
-    use device_registry::device as named;
+    use device_registry::DeviceError;
 
     use super::*;
 
@@ -190,8 +196,8 @@ mod tests {
 
     #[test]
     fn two_devices_compute_and_exchange_tensors() {
-        let first = device(named("openreg:0").unwrap()).unwrap();
-        let second = device(named("openreg:1").unwrap()).unwrap();
+        let first = device("openreg:0").unwrap();
+        let second = device("openreg:1").unwrap();
         assert_ne!(first, second);
         let a = Tensor::<2>::from_data([[1.0, 2.0], [3.0, 4.0]], &first);
         let b = Tensor::<2>::from_data([[10.0, 20.0], [30.0, 40.0]], &second);
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_device_is_the_same_each_time() {
-        let of = |text| device(named(text).unwrap()).unwrap();
+        let of = |text| device(text).unwrap();
         assert_eq!(of("openreg:0"), of("openreg"));
         assert_eq!(of("cpu"), of("cpu:0"));
     }
@@ -210,9 +216,9 @@ mod tests {
     #[test]
     fn a_device_that_does_not_exist_is_the_registrys_error() {
         for text in ["openreg:200", "openreg:40000", "cpu:1"] {
-            let error = device(named(text).unwrap()).unwrap_err();
+            let error = device(text).unwrap_err();
             assert!(
-                matches!(error, LoopbackError::Device(DeviceError::NoSuchDevice { .. })),
+                matches!(error, Error::Device(DeviceError::NoSuchDevice { .. })),
                 "{text}: {error}"
             );
         }
@@ -220,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_client_without_the_token_gets_no_session() {
-        device(Device::cpu()).unwrap();
+        device("cpu").unwrap();
         let url = SERVER.lock().unwrap().as_ref().unwrap().url.clone();
         for host in [RemoteHost::websocket(&url), RemoteHost::websocket(&url).with_credential("a guess")] {
             let refused = burn_tensor::Device::remote_options(&host).init();

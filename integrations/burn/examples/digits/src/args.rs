@@ -16,7 +16,7 @@ Usage: digits [OPTIONS]
 
 Options:
   --device STRING  the device to train on [default: cpu]
-  --epochs N       how often the network sees each training digit [default: 8]
+  --epochs N       how often the network sees each training digit [default: 5]
   --seed N         for the parameters, the order of the digits and the dropout [default: 1]
   --output DIR     the folder for the results [default: target/digits]
   --resume         continue after the last checkpoint in the folder
@@ -41,7 +41,7 @@ pub enum Command {
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt::Error> {
     let mut device = "cpu".to_owned();
     let mut options = Options {
-        epochs: const { NonZeroUsize::new(8).unwrap() },
+        epochs: const { NonZeroUsize::new(5).unwrap() },
         seed: 1,
         output: PathBuf::from("target/digits"),
         resume: false,

@@ -34,12 +34,14 @@ fn each_label_has_its_published_count() {
 }
 
 #[test]
-fn the_split_keeps_every_digit_once_and_in_order() {
+fn the_split_keeps_every_digit_once_and_holds_out_every_fifth() {
     let all = Digits::load().unwrap();
     let (training, held_out) = all.clone().split();
-    assert_eq!(held_out.as_slice().len(), HELD_OUT);
-    let joined = training.as_slice().iter().chain(held_out.as_slice()).cloned().collect::<Vec<_>>();
-    assert_eq!(joined, all.as_slice());
+    assert_eq!((training.as_slice().len(), held_out.as_slice().len()), (1438, 359));
+    let fifths: Vec<_> = all.as_slice().iter().skip(HELD_OUT - 1).step_by(HELD_OUT).collect();
+    assert!(held_out.as_slice().iter().eq(fifths));
+    let others = all.as_slice().iter().enumerate().filter(|(place, _)| place % HELD_OUT != HELD_OUT - 1);
+    assert!(training.as_slice().iter().eq(others.map(|(_, digit)| digit)));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn one_epoch_is_clearly_better_than_chance_and_the_saved_network_agrees() {
     let trained = train(&options, training, held_out.clone(), &device).unwrap();
 
     let after = accuracy(&trained.network, &held_out, 64, &device).unwrap();
-    assert_eq!(after.total, 360);
+    assert_eq!(after.total, held_out.as_slice().len());
     assert!(after.fraction() > 0.5, "{after}");
 
     assert_eq!(trained.losses.len(), steps);

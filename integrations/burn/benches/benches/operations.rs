@@ -1,0 +1,74 @@
+//! One operation, on burn's engine directly, on registered devices through both doors, and from eight threads.
+
+use std::hint::black_box;
+use std::thread;
+
+use burn::tensor::{Device, Tensor};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+
+device_registry::autoload!();
+
+fn devices() -> [(&'static str, Device); 4] {
+    [
+        ("flex", Device::flex()),
+        ("cpu, slot", device_burn::slot::device("cpu").unwrap()),
+        ("openreg:0, slot, kernels", device_burn::slot::device("openreg:0").unwrap()),
+        ("cpu, loop-back", device_burn::loopback::device("cpu").unwrap()),
+    ]
+}
+
+/// Chains of `x + y`: burn releases each sum at its last use.
+fn add(group: &mut BenchmarkGroup<'_, WallTime>, len: usize) {
+    for (name, device) in devices() {
+        let y = Tensor::<1>::ones([len], &device);
+        let mut x = Tensor::<1>::ones([len], &device);
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| x = x.clone() + y.clone());
+            // What is enqueued is done before the next one is measured.
+            black_box(x.clone().into_data());
+        });
+    }
+}
+
+fn operations(c: &mut Criterion) {
+    for len in [1, 1024, 1 << 20] {
+        add(&mut c.benchmark_group(format!("add, {len} elements")), len);
+    }
+    let mut group = c.benchmark_group("matmul, 64 x 64");
+    for (name, device) in devices() {
+        let a = Tensor::<2>::ones([64, 64], &device);
+        group.bench_function(name, |bencher| bencher.iter(|| a.clone().matmul(a.clone())));
+    }
+    group.finish();
+}
+
+/// The same work by one thread and by eight, each with tensors of its own.
+fn threads(c: &mut Criterion) {
+    const STEPS: usize = 8 * 500;
+    let mut group = c.benchmark_group("4,000 additions of 64 elements");
+    group.sample_size(20);
+    for (name, device) in [("flex", Device::flex()), ("cpu, slot", device_burn::slot::device("cpu").unwrap())] {
+        for count in [1, 8] {
+            group.bench_function(format!("{name}, {count} threads"), |bencher| {
+                bencher.iter(|| {
+                    thread::scope(|scope| {
+                        for _ in 0..count {
+                            scope.spawn(|| {
+                                let mut x = Tensor::<1>::ones([64], &device);
+                                for _ in 0..STEPS / count {
+                                    x = x.clone() + x;
+                                }
+                                black_box(x);
+                            });
+                        }
+                    });
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, operations, threads);
+criterion_main!(benches);
