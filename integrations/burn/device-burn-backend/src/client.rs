@@ -11,6 +11,7 @@ use burn_router::{Graph, RouterClient, RouterTensor};
 use burn_std::future::DynFut;
 use dashmap::DashMap;
 use device_registry::Device;
+use device_registry::backend::BackendError;
 use entry_points::LoadError;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -269,7 +270,7 @@ impl Client {
             Plan::Random(random) => return self.random(name, random),
             Plan::Kernel { kernel, inputs: [a, b] } => {
                 let inputs = [a, b].map(|input| &inputs[Operands::place(input)]);
-                if let Some(tensor) = self.native(kernel, inputs, &operands.outputs[0], moved)? {
+                if let Some(tensor) = self.native(name, kernel, inputs, &operands.outputs[0], moved)? {
                     return Ok((Outputs::from_iter([tensor]), Way::Native));
                 }
             }
@@ -286,14 +287,15 @@ impl Client {
     /// Runs a kernel of the device, if there is one for these operands.
     fn native(
         &self,
+        name: OperationName,
         kernel: Kernel,
         inputs: [&RegistryTensor; 2],
         out: &TensorIr,
         moved: &mut Moved,
     ) -> Result<Option<RegistryTensor>, Cause> {
         let Some(set) = self.kernels()? else { return Ok(None) };
-        let fits = kernel.len > 0 && inputs.iter().all(|input| input.layout.is_contiguous()) && set.supports(&kernel);
-        if !fits {
+        let fits = kernel.len > 0 && inputs.iter().all(|input| input.layout.is_contiguous());
+        if !fits || !fallback::isolate(|| set.supports(&kernel)).map_err(Cause::KernelSetPanicked)? {
             return Ok(None);
         }
         let len = kernel.len * kernel.dtype.size();
@@ -309,12 +311,19 @@ impl Client {
                 buffers.push((buffer.slice(range(input)).map_err(Cause::Device)?, written));
             }
             let result = self.queue.enqueue(|stream, check| {
+                let shape = out.shape.clone();
                 let out = self.queue.device().allocate(len)?;
                 buffers.iter().try_for_each(|(_, written)| check(*written))?;
                 let operands = [&buffers[0].0, &buffers[1].0, &out];
                 stream.launch(&operands, move |launch| {
                     let [Some(a), Some(b), Some(out)] = launch.spans() else { return Ok(()) };
-                    set.launch(&kernel, launch, [a, b], out)
+                    let result = fallback::isolate(|| set.launch(&kernel, launch, [a, b], out));
+                    // By the time that it is reported, only the kernel knows whose it was.
+                    let panicked = |panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}")));
+                    result.unwrap_or_else(panicked).map_err(|error| {
+                        let signature = Signature::elementwise(name, 2, kernel.dtype, shape);
+                        BackendError::new(error.kind(), signature).with_source(error)
+                    })
                 })?;
                 Ok(out)
             });

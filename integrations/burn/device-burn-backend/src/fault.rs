@@ -34,6 +34,8 @@ pub(crate) enum Cause {
     Kernels(LoadError),
     #[error("burn's CPU engine panicked: {0}")]
     Panicked(String),
+    #[error("the kernel set of the device panicked: {0}")]
+    KernelSetPanicked(String),
     #[error(
         "no kernel of the device does it, and DEVICE_BURN_FALLBACK=deny forbids the CPU: allow it, or link a kernel set \
          that has it"
@@ -70,23 +72,28 @@ thread_local! {
     static UNREPORTED: RefCell<Vec<Fault>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Leaves a failure for the next `sync` of this thread. One of each device is enough.
+/// How many unreported failures a thread keeps. Later ones are errors of their tensors only.
+const MAX_UNREPORTED: usize = 100;
+
+/// Leaves a failure for the next `sync` of this thread.
 pub(crate) fn leave_unreported(fault: &Fault) {
     let _ = UNREPORTED.try_with(|unreported| {
         let mut unreported = unreported.borrow_mut();
+        // A read may return any of them first, so that one is not enough.
         unreported.retain(|fault| !fault.is_reported());
-        if unreported.iter().all(|other| other.0.device != fault.0.device) {
+        if unreported.len() < MAX_UNREPORTED {
             unreported.push(fault.clone());
         }
     });
 }
 
-/// The first failure of this thread on `device` that no call has returned.
+/// The first failure of this thread on `device` that no call has returned. Those after it are not returned either.
 pub(crate) fn take_unreported(device: Device) -> Option<Fault> {
     let take = |unreported: &RefCell<Vec<Fault>>| {
         let mut unreported = unreported.borrow_mut();
-        let place = unreported.iter().position(|fault| fault.0.device == device)?;
-        Some(unreported.swap_remove(place)).filter(|fault| !fault.is_reported())
+        let first = unreported.iter().find(|fault| fault.0.device == device && !fault.is_reported()).cloned();
+        unreported.retain(|fault| fault.0.device != device);
+        first
     };
     UNREPORTED.try_with(take).ok().flatten()
 }

@@ -37,7 +37,8 @@ struct Failure {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     epoch: u64,
-    number: u64,
+    /// `None` for an upload, which no failure of queued work reaches.
+    number: Option<u64>,
 }
 
 /// Why a memory cannot be used.
@@ -65,10 +66,10 @@ impl Queue {
 
     /// Memory with `bytes`. Blocks until the device has them.
     pub(crate) fn upload(&self, bytes: &[u8]) -> Result<(Buffer, Ticket), DeviceError> {
-        let ((), ticket) = self.enqueue(|_, _| Ok(())).map_err(|refused| self.error(refused))?;
+        let epoch = self.state.lock().epoch;
         let buffer = self.device.allocate(bytes.len())?;
         buffer.write(0, bytes)?;
-        Ok((buffer, ticket))
+        Ok((buffer, Ticket { epoch, number: None }))
     }
 
     /// Enqueues work by `work`, which gets the stream and a check for the memories that it uses.
@@ -100,7 +101,7 @@ impl Queue {
                 Ok(value) => {
                     let number = state.next;
                     state.next += 1;
-                    return Ok((value, Ticket { epoch: state.epoch, number }));
+                    return Ok((value, Ticket { epoch: state.epoch, number: Some(number) }));
                 }
             }
         }
@@ -196,13 +197,14 @@ impl State {
         if ticket.epoch != self.epoch {
             return Err(Refused::Stale);
         }
-        let failed = |failure: &&Failure| (failure.first..failure.end).contains(&ticket.number);
+        let Some(number) = ticket.number else { return Ok(()) };
+        let failed = |failure: &&Failure| (failure.first..failure.end).contains(&number);
         self.failures.iter().find(failed).map_or(Ok(()), |failure| Err(Refused::Error(failure.error.clone())))
     }
 
     fn settle(&mut self, ticket: Ticket) {
-        if ticket.epoch == self.epoch {
-            self.settled = self.settled.max(ticket.number + 1);
+        if let Some(number) = ticket.number.filter(|_| ticket.epoch == self.epoch) {
+            self.settled = self.settled.max(number + 1);
         }
     }
 
