@@ -97,29 +97,31 @@ impl fmt::Display for Counts {
         writeln!(f, "operations on {}", self.device)?;
         writeln!(
             f,
-            "{:width$}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
-            "operation", "native", "views", "fallback", "time", "to host", "to device"
+            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "operation", "native", "views", "fallback", "failed", "time", "to host", "to device"
         )?;
         let mut time = Duration::ZERO;
         for operation in &self.operations {
             time += operation.time;
-            let OperationCount { operation, native, views, fallback, time, moved, .. } = operation;
+            let OperationCount { operation, native, views, fallback, failed, time, moved } = operation;
             writeln!(
                 f,
-                "{operation:width$}  {native:>8}  {views:>8}  {fallback:>8}  {:>10}  {:>10}  {:>10}",
+                "{operation:width$}  {native:>8}  {views:>8}  {fallback:>8}  {failed:>8}  {:>10}  {:>10}  {:>10}",
                 Milliseconds(*time),
                 Size(moved.bytes_to_host),
                 Size(moved.bytes_to_device),
             )?;
         }
         let moved = self.moved();
-        let views: u64 = self.operations.iter().map(|operation| operation.views).sum();
+        let sum = |number: fn(&OperationCount) -> u64| self.operations.iter().map(number).sum::<u64>();
         write!(
             f,
-            "{:width$}  {:>8}  {views:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
             "total",
             self.native(),
+            sum(|operation| operation.views),
             self.fallbacks(),
+            sum(|operation| operation.failed),
             Milliseconds(time),
             Size(moved.bytes_to_host),
             Size(moved.bytes_to_device),

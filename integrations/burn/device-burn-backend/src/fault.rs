@@ -37,8 +37,8 @@ pub(crate) enum Cause {
     #[error("the kernel set of the device panicked: {0}")]
     KernelSetPanicked(String),
     #[error(
-        "no kernel of the device does it, and DEVICE_BURN_FALLBACK=deny forbids the CPU: allow it, or link a kernel set \
-         that has it"
+        "no kernel of the device does it, and the fallback policy `deny` forbids the CPU: link a kernel set that has it, \
+         or set DEVICE_BURN_FALLBACK=allow"
     )]
     Denied,
     #[error(
