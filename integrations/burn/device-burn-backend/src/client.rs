@@ -310,22 +310,16 @@ impl Client {
                 let (buffer, written) = input.storage.device(&self.queue, moved).map_err(Cause::Device)?;
                 buffers.push((buffer.slice(range(input)).map_err(Cause::Device)?, written));
             }
-            let result = self.queue.enqueue(|stream, check| {
-                let shape = out.shape.clone();
-                let out = self.queue.device().allocate(len)?;
-                buffers.iter().try_for_each(|(_, written)| check(*written))?;
-                let operands = [&buffers[0].0, &buffers[1].0, &out];
-                stream.launch(&operands, move |launch| {
-                    let [Some(a), Some(b), Some(out)] = launch.spans() else { return Ok(()) };
-                    let result = fallback::isolate(|| set.launch(&kernel, launch, [a, b], out));
-                    // By the time that it is reported, only the kernel knows whose it was.
-                    let panicked = |panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}")));
-                    result.unwrap_or_else(panicked).map_err(|error| {
-                        let signature = Signature::elementwise(name, 2, kernel.dtype, shape);
-                        BackendError::new(error.kind(), signature).with_source(error)
-                    })
-                })?;
-                Ok(out)
+            let shape = out.shape.clone();
+            let result = self.queue.launch(&buffers, len, move |launch| {
+                let [Some(a), Some(b), Some(out)] = launch.spans() else { return Ok(()) };
+                let result = fallback::isolate(|| set.launch(&kernel, launch, [a, b], out));
+                let panicked = |panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}")));
+                // By the time that it is reported, only the kernel knows whose it was.
+                result.unwrap_or_else(panicked).map_err(|error| {
+                    let signature = Signature::elementwise(name, 2, kernel.dtype, shape);
+                    BackendError::new(error.kind(), signature).with_source(error)
+                })
             });
             match result {
                 Ok((buffer, written)) => {

@@ -13,6 +13,7 @@ mod queue;
 mod random;
 mod storage;
 mod table;
+mod unwritten;
 
 pub use channel::{RegistryBridge, RegistryChannel};
 pub use client::RegistryClient;

@@ -4,14 +4,20 @@
 //! the failure is reported; it does not say which work failed first. So each piece of work has a number, and a reported
 //! failure holds for all numbers since the last that is known to have succeeded: no tensor is read that was not written.
 
-use device_registry::{Buffer, Device, DeviceError, HostBuffer, Stream};
-use device_registry::BackendErrorKind;
+use std::sync::Arc;
+
+use device_registry::backend::{BackendError, Launch};
+use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, HostBuffer, Stream};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::unwritten::{Output, Unwritten};
 
 /// The queue of one device.
 pub(crate) struct Queue {
     device: Device,
     state: Mutex<State>,
+    unwritten: Arc<Unwritten>,
 }
 
 #[derive(Default)]
@@ -19,9 +25,9 @@ struct State {
     stream: Option<Stream>,
     /// Which opening of the device the stream is of.
     epoch: u64,
-    /// The number of the next work.
+    /// The number of the next kernel.
     next: u64,
-    /// Work below this number has succeeded.
+    /// Kernels below this number have succeeded.
     settled: u64,
     failures: Vec<Failure>,
 }
@@ -57,7 +63,7 @@ impl From<DeviceError> for Refused {
 
 impl Queue {
     pub(crate) fn new(device: Device) -> Self {
-        Self { device, state: Mutex::default() }
+        Self { device, state: Mutex::default(), unwritten: Arc::default() }
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -72,13 +78,32 @@ impl Queue {
         Ok((buffer, Ticket { epoch, number: None }))
     }
 
-    /// Enqueues work by `work`, which gets the stream and a check for the memories that it uses.
+    /// Enqueues a kernel that writes `len` bytes. It gets the inputs, and the memory that it writes, in this order.
     ///
     /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`].
-    pub(crate) fn enqueue<T>(
+    pub(crate) fn launch(
         &self,
-        mut work: impl FnMut(&Stream, &dyn Fn(Ticket) -> Result<(), Refused>) -> Result<T, Refused>,
-    ) -> Result<(T, Ticket), Refused> {
+        inputs: &[(Buffer, Ticket)],
+        len: usize,
+        kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Clone + Send + 'static,
+    ) -> Result<(Buffer, Ticket), Refused> {
+        self.enqueue(|stream, state| {
+            let number = state.next;
+            // Also if the stream refuses it: the number is then that of a kernel that never ran.
+            state.next += 1;
+            let out = self.device.allocate(len)?;
+            inputs.iter().try_for_each(|(_, written)| self.check(state, *written))?;
+            let numbers: SmallVec<[u64; 2]> = inputs.iter().filter_map(|(_, written)| written.number).collect();
+            let (output, kernel) = (Output::new(number, &self.unwritten), kernel.clone());
+            let buffers: SmallVec<[_; 3]> = inputs.iter().map(|(buffer, _)| buffer).chain([&out]).collect();
+            stream.launch(&buffers, move |launch| output.write(numbers, || kernel(launch)))?;
+            drop(buffers);
+            Ok((out, Ticket { epoch: state.epoch, number: Some(number) }))
+        })
+    }
+
+    /// Calls `work` with the stream. Opens a device again that was reset or closed.
+    fn enqueue<T>(&self, mut work: impl FnMut(&Stream, &mut State) -> Result<T, Refused>) -> Result<T, Refused> {
         let mut state = self.state.lock();
         let mut reopened = false;
         loop {
@@ -90,66 +115,79 @@ impl Queue {
                     stream
                 }
             };
-            // A stream of a device that was reset or closed refuses all work, and this is the cheapest work.
-            let result = work(&stream, &|ticket| state.check(ticket));
-            match result {
+            // A stream of a device that was reset or closed refuses all work.
+            match work(&stream, &mut state) {
                 Err(Refused::Error(error)) if !reopened && self.is_stale(&error) => {
-                    state.reopen();
+                    self.reopen(&mut state);
                     reopened = true;
                 }
-                Err(refused) => return Err(refused),
-                Ok(value) => {
-                    let number = state.next;
-                    state.next += 1;
-                    return Ok((value, Ticket { epoch: state.epoch, number: Some(number) }));
-                }
+                result => return result,
             }
         }
     }
 
     /// The bytes of a memory that the work of `ticket` wrote. Blocks.
     pub(crate) fn download(&self, buffer: &Buffer, ticket: Ticket) -> Result<HostBuffer, Refused> {
+        let mut again = false;
         loop {
-            let (pending, read) = self.enqueue(|stream, check| {
-                check(ticket)?;
-                Ok(stream.read(buffer, ..)?)
+            let (pending, end) = self.enqueue(|stream, state| {
+                self.check(state, ticket)?;
+                Ok((stream.read(buffer, ..)?, state.next))
             })?;
             match pending.wait() {
                 Ok(bytes) => {
                     let mut state = self.state.lock();
-                    state.check(ticket)?;
-                    state.settle(read);
+                    self.check(&state, ticket)?;
+                    state.settle(ticket.epoch, end);
                     return Ok(bytes);
                 }
-                Err(error) => self.report(error)?,
+                // A second failure of the copy itself is not of other work.
+                Err(error) if again && is_read(&error) => return Err(Refused::Error(error)),
+                Err(error) => {
+                    again |= is_read(&error);
+                    self.report(error)?;
+                }
             }
             // The failure was of later work than that of the ticket, or the check above finds it.
-            self.state.lock().check(ticket)?;
+            self.check(&self.state.lock(), ticket)?;
         }
     }
 
     /// Waits for all work. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The first failure that no call has returned. Closing a device returns its own.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         let (stream, epoch, end) = {
             let state = self.state.lock();
             let Some(stream) = state.stream.clone() else { return Ok(()) };
             (stream, state.epoch, state.next)
         };
-        let result = stream.synchronize();
+        // An event reports nothing: the report below is under the lock, so that no thread enqueues or reads in between.
+        let waited = stream.record().and_then(|event| event.synchronize());
         let mut state = self.state.lock();
-        match result {
-            Ok(()) if state.epoch == epoch => {
-                state.settled = state.settled.max(end);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
+        if state.epoch != epoch {
+            return Ok(());
+        }
+        let Err(error) = waited else {
+            state.settle(epoch, end);
+            return Ok(());
+        };
+        match stream.query() {
             Err(error) => {
-                if state.epoch == epoch {
+                let closed = matches!(error, DeviceError::Closed { .. });
+                if self.is_stale(&error) {
+                    self.reopen(&mut state);
+                } else {
                     state.fail(error.clone());
                 }
-                if self.is_stale(&error) {
-                    state.reopen();
-                }
+                if closed { Ok(()) } else { Err(error) }
+            }
+            // Another call has returned it.
+            Ok(_) if state.settled >= end => Ok(()),
+            Ok(_) => {
+                state.fail(error.clone());
                 Err(error)
             }
         }
@@ -171,6 +209,18 @@ impl Queue {
         }
     }
 
+    /// Whether the work of a ticket has written its memory, as far as it is known.
+    fn check(&self, state: &State, ticket: Ticket) -> Result<(), Refused> {
+        state.check(ticket)?;
+        let unwritten = ticket.number.and_then(|number| self.unwritten.error(number));
+        unwritten.map_or(Ok(()), |error| Err(Refused::Error(DeviceError::Host(error))))
+    }
+
+    fn reopen(&self, state: &mut State) {
+        state.reopen();
+        self.unwritten.clear();
+    }
+
     /// Whether an error says that the stream is of a device that was reset or closed, so that a new one works.
     fn is_stale(&self, error: &DeviceError) -> bool {
         match error {
@@ -184,12 +234,16 @@ impl Queue {
     pub(crate) fn error(&self, refused: Refused) -> DeviceError {
         match refused {
             Refused::Error(error) => error,
-            Refused::Stale => DeviceError::Host(device_registry::backend::BackendError::other(format_args!(
+            Refused::Stale => DeviceError::Host(BackendError::other(format_args!(
                 "the data was on {}, which has been reset or closed since: compute it again, or load it",
                 self.device
             ))),
         }
     }
+}
+
+fn is_read(error: &DeviceError) -> bool {
+    matches!(error, DeviceError::Call { call: "read", .. })
 }
 
 impl State {
@@ -202,9 +256,10 @@ impl State {
         self.failures.iter().find(failed).map_or(Ok(()), |failure| Err(Refused::Error(failure.error.clone())))
     }
 
-    fn settle(&mut self, ticket: Ticket) {
-        if let Some(number) = ticket.number.filter(|_| ticket.epoch == self.epoch) {
-            self.settled = self.settled.max(number + 1);
+    /// Work below `end` has succeeded.
+    fn settle(&mut self, epoch: u64, end: u64) {
+        if epoch == self.epoch {
+            self.settled = self.settled.max(end);
         }
     }
 

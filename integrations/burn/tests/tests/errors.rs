@@ -3,7 +3,7 @@
 use std::panic;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Int, Tensor};
 use device_burn::kernels::{Kernel, KernelSet, KernelSetDescriptor, Operator, kernel_sets};
@@ -293,6 +293,63 @@ fn sync_returns_the_failure_of_a_kernel_in_the_stream_once() {
         assert!(message.contains("NumericFloat.Sub") && message.contains("no stars to Sub by"), "{message}");
         device.sync().unwrap();
         assert!(error(failed).contains("no stars to Sub by"));
+        assert_eq!(values(a.clone() + a), [2.0, 4.0, 6.0]);
+        device.sync().unwrap();
+    });
+}
+
+#[test]
+fn no_thread_reads_memory_that_a_skipped_kernel_left_unwritten() {
+    within(LIMIT, || {
+        let (device, _guard) = mycpu();
+        let stop = Instant::now() + Duration::from_secs(2);
+        let syncing = (0..2).map(|_| {
+            let device = device.clone();
+            thread::spawn(move || {
+                while Instant::now() < stop {
+                    let _ = device.sync();
+                }
+            })
+        });
+        let syncing: Vec<_> = syncing.collect();
+        let reading = (0..4).map(|_| {
+            let device = device.clone();
+            thread::spawn(move || {
+                while Instant::now() < stop {
+                    let a = vector([1.0, 2.0, 3.0], &device);
+                    let failed = a.clone() - a.clone();
+                    let behind = a.clone() + a.clone();
+                    // It has run if another thread's call returned the failure before.
+                    if let Ok(data) = behind.try_into_data() {
+                        assert_eq!(data.try_to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0]);
+                    }
+                    error(failed);
+                }
+            })
+        });
+        let reading: Vec<_> = reading.collect();
+        syncing.into_iter().chain(reading).for_each(|thread| thread.join().unwrap());
+        let _ = device.sync();
+        device.sync().unwrap();
+    });
+}
+
+#[test]
+fn a_failure_that_the_registry_has_returned_is_still_that_of_its_tensors() {
+    within(LIMIT, || {
+        let (device, _guard) = mycpu();
+        let a = vector([1.0, 2.0, 3.0], &device);
+        let failed = a.clone() - a.clone();
+        let behind = a.clone() + a.clone();
+        let message = device_registry::device("mycpu").unwrap().synchronize().unwrap_err();
+        assert!(device_registry::ErrorChain::new(&message).to_string().contains("no stars to Sub by"));
+
+        let of_failed = failed.clone() + a.clone();
+        for tensor in [of_failed, failed.clone().exp(), behind, failed] {
+            let message = error(tensor);
+            assert!(message.contains("no stars to Sub by"), "{message}");
+        }
+        let _ = device.sync();
         assert_eq!(values(a.clone() + a), [2.0, 4.0, 6.0]);
         device.sync().unwrap();
     });
