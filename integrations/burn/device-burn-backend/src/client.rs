@@ -308,7 +308,8 @@ impl Client {
             let mut buffers = SmallVec::<[_; 2]>::new();
             for input in inputs {
                 let (buffer, written) = input.storage.device(&self.queue, moved).map_err(Cause::Device)?;
-                buffers.push((buffer.slice(range(input)).map_err(Cause::Device)?, written));
+                let range = buffer.slice(range(input)).map_err(|error| Cause::Device(error.into()))?;
+                buffers.push((range, written));
             }
             let shape = out.shape.clone();
             let result = self.queue.launch(&buffers, len, move |launch| {
@@ -327,8 +328,8 @@ impl Client {
                     let layout = burn_flex::Layout::contiguous(out.shape.clone());
                     return Ok(Some(RegistryTensor { storage, layout, dtype: out.dtype }));
                 }
-                Err(Refused::Stale) if !last && inputs.iter().all(|input| input.storage.forget_device()) => {}
-                Err(refused) => return Err(Cause::Device(self.queue.error(refused))),
+                Err(Refused::Stale(_)) if !last && inputs.iter().all(|input| input.storage.forget_device()) => {}
+                Err(refused) => return Err(Cause::Device(refused)),
             }
         }
         unreachable!("the second turn returns")

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn_backend::ExecutionError;
 use entry_points::LoadError;
-use device_registry::{Device, DeviceError, ErrorChain};
+use device_registry::{Device, ErrorChain};
 
 use crate::fallback::InvalidFallback;
 use crate::operation::Signature;
+use crate::queue::Refused;
 
 /// A failed operation. Its tensors share it, and so do those that were to be computed from them.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ struct Failed {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
     #[error(transparent)]
-    Device(DeviceError),
+    Device(Refused),
     #[error("the kernels of the device do not load: {0}")]
     Kernels(LoadError),
     #[error("burn's CPU engine panicked: {0}")]

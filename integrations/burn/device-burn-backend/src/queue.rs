@@ -48,17 +48,16 @@ pub(crate) struct Ticket {
 }
 
 /// Why a memory cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// The device was reset or closed since: the bytes are lost, unless the host has them.
-    Stale,
-    Error(DeviceError),
-}
-
-impl From<DeviceError> for Refused {
-    fn from(error: DeviceError) -> Self {
-        Self::Error(error)
-    }
+    /// The bytes are lost, unless the host has them.
+    #[error("the data was on {0}, which has been reset or closed since: compute it again, or load it")]
+    Stale(Device),
+    /// The kernel that was to write it failed or was skipped.
+    #[error(transparent)]
+    Unwritten(BackendError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
 impl Queue {
@@ -117,7 +116,7 @@ impl Queue {
             };
             // A stream of a device that was reset or closed refuses all work.
             match work(&stream, &mut state) {
-                Err(Refused::Error(error)) if !reopened && self.is_stale(&error) => {
+                Err(Refused::Device(error)) if !reopened && self.is_stale(&error) => {
                     self.reopen(&mut state);
                     reopened = true;
                 }
@@ -142,7 +141,7 @@ impl Queue {
                     return Ok(bytes);
                 }
                 // A second failure of the copy itself is not of other work.
-                Err(error) if again && is_read(&error) => return Err(Refused::Error(error)),
+                Err(error) if again && is_read(&error) => return Err(Refused::Device(error)),
                 Err(error) => {
                     again |= is_read(&error);
                     self.report(error)?;
@@ -204,16 +203,18 @@ impl Queue {
             }
             // Another thread has reported it.
             Ok(_) if state.failures.last().is_some_and(|failure| failure.end == state.next) => Ok(()),
-            Ok(_) if state.failures.is_empty() => Err(Refused::Error(error)),
+            Ok(_) if state.failures.is_empty() => Err(Refused::Device(error)),
             Ok(_) => Ok(()),
         }
     }
 
     /// Whether the work of a ticket has written its memory, as far as it is known.
     fn check(&self, state: &State, ticket: Ticket) -> Result<(), Refused> {
-        state.check(ticket)?;
-        let unwritten = ticket.number.and_then(|number| self.unwritten.error(number));
-        unwritten.map_or(Ok(()), |error| Err(Refused::Error(DeviceError::Host(error))))
+        state.check(self.device, ticket)?;
+        let Some(error) = ticket.number.and_then(|number| self.unwritten.error(number)) else { return Ok(()) };
+        // A device that is closed skips kernels too, and its stream then refuses an event.
+        state.stream.as_ref().map_or(Ok(()), |stream| stream.record().map(drop))?;
+        Err(Refused::Unwritten(error))
     }
 
     fn reopen(&self, state: &mut State) {
@@ -229,17 +230,6 @@ impl Queue {
             _ => false,
         }
     }
-
-    /// What to say of a memory that was refused.
-    pub(crate) fn error(&self, refused: Refused) -> DeviceError {
-        match refused {
-            Refused::Error(error) => error,
-            Refused::Stale => DeviceError::Host(BackendError::other(format_args!(
-                "the data was on {}, which has been reset or closed since: compute it again, or load it",
-                self.device
-            ))),
-        }
-    }
 }
 
 fn is_read(error: &DeviceError) -> bool {
@@ -247,13 +237,13 @@ fn is_read(error: &DeviceError) -> bool {
 }
 
 impl State {
-    fn check(&self, ticket: Ticket) -> Result<(), Refused> {
+    fn check(&self, device: Device, ticket: Ticket) -> Result<(), Refused> {
         if ticket.epoch != self.epoch {
-            return Err(Refused::Stale);
+            return Err(Refused::Stale(device));
         }
         let Some(number) = ticket.number else { return Ok(()) };
         let failed = |failure: &&Failure| (failure.first..failure.end).contains(&number);
-        self.failures.iter().find(failed).map_or(Ok(()), |failure| Err(Refused::Error(failure.error.clone())))
+        self.failures.iter().find(failed).map_or(Ok(()), |failure| Err(Refused::Device(failure.error.clone())))
     }
 
     /// Work below `end` has succeeded.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use burn_std::Bytes;
-use device_registry::{Buffer, DeviceError};
+use device_registry::Buffer;
 use parking_lot::Mutex;
 
 use crate::counts::Moved;
@@ -30,12 +30,12 @@ impl Storage {
     }
 
     /// The copy on the host. Blocks for a download if there is none.
-    pub(crate) fn host(&self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, DeviceError> {
+    pub(crate) fn host(&self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
         self.0.lock().host(queue, moved)
     }
 
     /// The only copy on the host, which may be overwritten.
-    pub(crate) fn into_host(self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, DeviceError> {
+    pub(crate) fn into_host(self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
         let mut copies = self.0.into_inner();
         let host = copies.host(queue, moved);
         drop(copies);
@@ -43,7 +43,7 @@ impl Storage {
     }
 
     /// The copy on the device. Blocks for an upload if there is none, or if the device was reset or closed since.
-    pub(crate) fn device(&self, queue: &Queue, moved: &mut Moved) -> Result<(Buffer, Ticket), DeviceError> {
+    pub(crate) fn device(&self, queue: &Queue, moved: &mut Moved) -> Result<(Buffer, Ticket), Refused> {
         let mut copies = self.0.lock();
         if let Some(copy) = &copies.device {
             return Ok(copy.clone());
@@ -68,12 +68,12 @@ impl Storage {
 }
 
 impl Copies {
-    fn host(&mut self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, DeviceError> {
+    fn host(&mut self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
         if let Some(host) = &self.host {
             return Ok(Arc::clone(host));
         }
         let (buffer, written) = self.device.as_ref().expect("one of the two copies is always there");
-        let bytes = queue.download(buffer, *written).map_err(|refused: Refused| queue.error(refused))?;
+        let bytes = queue.download(buffer, *written)?;
         moved.to_host(bytes.len());
         let host = Arc::new(Bytes::from_bytes_vec(bytes.into_vec()));
         self.host = Some(Arc::clone(&host));

@@ -9,7 +9,7 @@ use dashmap::DashMap;
 
 use crate::counts::Moved;
 use crate::fault::Fault;
-use crate::queue::Queue;
+use crate::queue::{Queue, Refused};
 use crate::storage::Storage;
 
 /// A tensor: a storage, and how it is read.
@@ -37,7 +37,7 @@ impl RegistryTensor {
         self,
         queue: &Queue,
         moved: &mut Moved,
-    ) -> Result<FlexTensor, device_registry::DeviceError> {
+    ) -> Result<FlexTensor, Refused> {
         let bytes = match Arc::try_unwrap(self.storage) {
             Ok(storage) => storage.into_host(queue, moved)?,
             Err(storage) => storage.host(queue, moved)?,

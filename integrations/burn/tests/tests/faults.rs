@@ -217,7 +217,7 @@ fn a_closed_device_works_again_and_says_what_is_lost() {
         registered.close().unwrap();
 
         device.sync().unwrap();
-        let lost = "the data was on openreg:1, which has been reset or closed since: compute it again, or load it";
+        let lost = "on openreg:1 failed: the data was on openreg:1, which has been reset or closed since: compute it again, or load it";
         let of_lost = [on_device.clone() + a.clone(), on_device.clone().neg(), on_device];
         for tensor in of_lost {
             let message = tensor.try_into_data().unwrap_err().to_string();
@@ -241,38 +241,38 @@ fn a_device_that_is_closed_during_trainings_ends_them_with_an_error_or_not_at_al
         let (registered, device, _guard) = openreg(1);
         let record = Record::start();
         let expected = undisturbed(&record);
-        let stop = Arc::new(AtomicBool::new(false));
+        let [stop, whole, failed] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let (device, record, expected, stop) = (device.clone(), record.clone(), expected.clone(), Arc::clone(&stop));
+                let (device, record, expected) = (device.clone(), record.clone(), expected.clone());
+                let [stop, whole, failed] = [&stop, &whole, &failed].map(Arc::clone);
                 thread::spawn(move || {
-                    let (mut whole, mut failed) = (0, 0);
                     while !stop.load(Ordering::Relaxed) {
                         match train(&device, &record) {
                             Ok(result) => {
                                 assert_eq!(result, expected);
-                                whole += 1;
+                                whole.store(true, Ordering::Relaxed);
                             }
                             Err(error) => {
                                 let message = error.to_string();
                                 assert!(message.contains("closed"), "{message}");
-                                failed += 1;
+                                failed.store(true, Ordering::Relaxed);
                             }
                         }
                     }
-                    (whole, failed)
                 })
             })
             .collect();
-        for _ in 0..100 {
-            thread::sleep(Duration::from_millis(7));
+        let mut closed = 0;
+        while closed < 50 || ![&whole, &failed].into_iter().all(|seen| seen.load(Ordering::Relaxed)) {
+            thread::sleep(Duration::from_millis(closed * 7 % 60));
             // It returns what failed in the stream of a training.
             let _ = registered.close();
+            closed += 1;
+            assert!(threads.iter().all(|thread| !thread.is_finished()), "a thread fails");
         }
         stop.store(true, Ordering::Relaxed);
-        let counts: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        assert!(counts.iter().any(|(whole, _)| *whole > 0), "{counts:?}");
-        assert!(counts.iter().any(|(_, failed)| *failed > 0), "{counts:?}");
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         let _ = device.sync();
         assert_eq!(train(&device, &record).unwrap(), expected);
         device.sync().unwrap();
