@@ -26,7 +26,7 @@ impl RouterChannel for RegistryChannel {
     }
 
     fn get_tensor_handle(tensor: &TensorIr, client: &RegistryClient) -> Handle {
-        Handle { held: client.tensor(tensor), client: client.clone() }
+        Handle { held: client.tensor(tensor), client: client.without_lease() }
     }
 
     fn register_tensor(
@@ -35,7 +35,8 @@ impl RouterChannel for RegistryChannel {
         shape: Shape,
         dtype: DType,
     ) -> RouterTensor<RegistryClient> {
-        RouterTensor::new(client.add(handle.held), shape, dtype, client.clone())
+        let id = client.add(handle.held);
+        RouterTensor::new(id, shape, dtype, client.leased(id))
     }
 
     /// burn's own has no arm for unsigned tensors.

@@ -21,6 +21,7 @@ use crate::describe::{Plan, describe};
 use crate::fallback::{self, Fallback};
 use crate::fault::{self, Cause, Fault};
 use crate::kernels::{self, Kernel, KernelSet};
+use crate::lease::Lease;
 use crate::operation::{Operands, OperationName, Signature};
 use crate::queue::{Queue, Refused};
 use crate::random::Random;
@@ -36,12 +37,12 @@ const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
 /// An operation runs on the thread that calls it, or is enqueued in the device's stream. No lock is held while burn's CPU
 /// engine computes.
 #[derive(Clone)]
-pub struct RegistryClient(Arc<Client>);
+pub struct RegistryClient(Arc<Client>, Lease);
 
 struct Client {
     device: RegistryDevice,
     queue: Queue,
-    table: Table,
+    table: Arc<Table>,
     random: Random,
     counters: Counters,
     kernels: OnceLock<Option<&'static dyn KernelSet>>,
@@ -59,16 +60,17 @@ impl RegistryClient {
     pub fn of(device: RegistryDevice) -> Self {
         let mut clients = CLIENTS.lock();
         let client = clients.entry(device.device()).or_insert_with(|| {
-            Self(Arc::new(Client {
+            let client = Arc::new(Client {
                 device,
                 queue: Queue::new(device.device()),
-                table: Table::default(),
+                table: Arc::default(),
                 random: Random::default(),
                 counters: Counters::default(),
                 kernels: OnceLock::new(),
                 graphs: DashMap::new(),
                 warned: Mutex::new(Vec::new()),
-            }))
+            });
+            Self(client, Lease::default())
         });
         client.clone()
     }
@@ -92,7 +94,19 @@ impl RegistryClient {
 
     /// Takes a tensor at its last use, or shares it.
     pub(crate) fn tensor(&self, tensor: &TensorIr) -> Held {
-        self.0.held(tensor, MOVE)
+        let held = self.0.held(tensor, MOVE, &self.1);
+        self.1.registered();
+        held
+    }
+
+    /// This client in a handle of the tensor `id`.
+    pub(crate) fn leased(&self, id: TensorId) -> Self {
+        Self(Arc::clone(&self.0), Lease::new(id, &self.0.table))
+    }
+
+    /// This client in no handle.
+    pub(crate) fn without_lease(&self) -> Self {
+        Self(Arc::clone(&self.0), Lease::default())
     }
 
     /// Adds a tensor that came from another device.
@@ -128,15 +142,31 @@ impl RouterClient for RegistryClient {
     type Device = RegistryDevice;
 
     fn register_op(&self, operation: OperationIr) {
-        self.0.run(operation);
+        if let OperationIr::Drop(tensor) = operation {
+            if self.1.ends_with_handle(tensor.id) {
+                self.0.table.take(tensor.id);
+            }
+            return;
+        }
+        self.0.run(operation, &self.1);
+        self.1.registered();
+    }
+
+    fn register(&self, operation: OperationIr) -> Vec<RouterTensor<Self>> {
+        let tensor = |out: &TensorIr| RouterTensor::new(out.id, out.shape.clone(), out.dtype, self.leased(out.id));
+        let outputs = operation.outputs().map(tensor).collect();
+        self.register_op(operation);
+        outputs
     }
 
     fn read_tensor_async(&self, tensor: TensorIr) -> DynFut<Result<TensorData, ExecutionError>> {
-        let result = self.0.read(&tensor);
+        let result = self.0.read(&tensor, &self.1);
+        self.1.registered();
         Box::pin(async move { result })
     }
 
     fn sync(&self) -> Result<(), ExecutionError> {
+        self.1.registered();
         let result = self.0.queue.synchronize();
         if let Some(fault) = fault::take_unreported(self.0.queue.device()) {
             return Err(fault.report());
@@ -157,7 +187,8 @@ impl RouterClient for RegistryClient {
     fn register_tensor_data(&self, data: TensorData) -> RouterTensor<Self> {
         let (shape, dtype) = (data.shape().clone(), data.dtype());
         let tensor = RegistryTensor::on_host(&FlexTensor::from_data(data));
-        RouterTensor::new(self.add(Held::Tensor(tensor)), shape, dtype, self.clone())
+        let id = self.add(Held::Tensor(tensor));
+        RouterTensor::new(id, shape, dtype, self.leased(id))
     }
 
     fn device(&self) -> RegistryDevice {
@@ -180,7 +211,8 @@ impl RouterClient for RegistryClient {
     fn execute_graph(&self, id: GraphId, bindings: GraphBindings) {
         let graph = self.0.graphs.get(&id).map(|graph| graph.clone());
         let operations = graph.map(|graph| graph.bind(bindings).operations).unwrap_or_default();
-        operations.into_iter().for_each(|operation| self.0.run(operation));
+        operations.into_iter().for_each(|operation| self.0.run(operation, &self.1));
+        self.1.registered();
     }
 
     fn register_alias(&self, new: TensorId, source: TensorId) {
@@ -192,7 +224,7 @@ impl RouterClient for RegistryClient {
 
 impl Client {
     /// Runs an operation. Whatever happens, each of its outputs is in the table afterwards.
-    fn run(&self, mut operation: OperationIr) {
+    fn run(&self, mut operation: OperationIr, lease: &Lease) {
         match operation {
             OperationIr::Drop(tensor) => {
                 self.table.take(tensor.id);
@@ -205,7 +237,7 @@ impl Client {
         let name = OperationName::of(&operation);
         let operands = Operands::take(&mut operation);
         let mut moved = Moved::default();
-        let result = self.inputs(name, &operands).and_then(|inputs| {
+        let result = self.inputs(name, &operands, lease).and_then(|inputs| {
             self.outputs(operation, name, &operands, inputs, &mut moved)
                 .map_err(|cause| self.fault(Signature::new(name, &operands), cause))
         });
@@ -226,12 +258,12 @@ impl Client {
     }
 
     /// The inputs of an operation, or the failure of one of them.
-    fn inputs(&self, name: OperationName, operands: &Operands) -> Result<Inputs, Fault> {
+    fn inputs(&self, name: OperationName, operands: &Operands, lease: &Lease) -> Result<Inputs, Fault> {
         let mut failed = None;
         let mut inputs = Inputs::new();
         // All of them, as those at their last use leave the table.
         for input in &operands.inputs {
-            match self.held(input, name) {
+            match self.held(input, name, lease) {
                 Held::Tensor(tensor) => inputs.push(tensor),
                 Held::Failed(fault) => failed = failed.or(Some(fault)),
             }
@@ -239,11 +271,11 @@ impl Client {
         failed.map_or(Ok(inputs), Err)
     }
 
-    /// A tensor for a use: taken out of the table if the use is the last.
-    fn held(&self, tensor: &TensorIr, name: OperationName) -> Held {
+    /// A tensor for a use by a client with `lease`: taken out of the table if the use is the last.
+    fn held(&self, tensor: &TensorIr, name: OperationName, lease: &Lease) -> Held {
         let held = match tensor.status {
-            TensorStatus::ReadWrite => self.table.take(tensor.id),
-            TensorStatus::ReadOnly | TensorStatus::NotInit => self.table.get(tensor.id),
+            TensorStatus::ReadWrite if lease.is_last_use(tensor.id) => self.table.take(tensor.id),
+            _ => self.table.get(tensor.id),
         };
         held.unwrap_or_else(|| {
             let signature = Signature::of_tensor(name, tensor.dtype, tensor.shape.clone());
@@ -419,8 +451,8 @@ impl Client {
         }
     }
 
-    fn read(&self, tensor: &TensorIr) -> Result<TensorData, ExecutionError> {
-        let held = match self.held(tensor, READ) {
+    fn read(&self, tensor: &TensorIr, lease: &Lease) -> Result<TensorData, ExecutionError> {
+        let held = match self.held(tensor, READ, lease) {
             Held::Tensor(held) => held,
             Held::Failed(fault) => return Err(fault.report()),
         };

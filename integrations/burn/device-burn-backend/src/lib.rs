@@ -8,6 +8,7 @@ mod device;
 mod fallback;
 mod fault;
 pub mod kernels;
+mod lease;
 mod operation;
 mod queue;
 mod random;

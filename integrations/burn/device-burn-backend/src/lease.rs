@@ -1,0 +1,141 @@
+//! How long the table keeps a tensor that several threads use.
+//!
+//! burn counts the handles of a tensor, and says at which use the last one ends. It lowers the count before it registers
+//! the operation of that use. So of two threads that use the last two handles at once, one can register an operation for
+//! a tensor that the other has released already.
+//!
+//! A [`Lease`] keeps the tensor for that time. Each handle has one: burn clones the client in a handle with the handle. A
+//! thread that drops a handle keeps its lease until the thread's next operation is registered, as this can be the
+//! operation that the handle was dropped for. The last lease of a tensor takes it out of the table.
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use burn_ir::TensorId;
+use smallvec::SmallVec;
+
+use crate::table::Table;
+
+/// What keeps a tensor in the table of its client, or nothing for a client that is not in a handle.
+#[derive(Clone, Default)]
+pub(crate) struct Lease(Option<Arc<Shared>>);
+
+/// What all leases of a tensor share.
+struct Shared {
+    id: TensorId,
+    table: Arc<Table>,
+    /// Whether the tensor has left the table.
+    ended: AtomicBool,
+    /// The thread that dropped leases: 0 for none yet, [`SEVERAL`] for more than one.
+    thread: AtomicU64,
+}
+
+const SEVERAL: u64 = u64::MAX;
+
+/// How many leases a thread keeps: more than the inputs of an operation. A thread that only drops handles and never
+/// registers an operation would otherwise keep all of them.
+const MOST: usize = 1024;
+
+thread_local! {
+    /// The leases of handles that this thread has dropped since its last operation.
+    static DROPPED: RefCell<SmallVec<[Arc<Shared>; 8]>> = const { RefCell::new(SmallVec::new_const()) };
+    /// The lease in the client that registered the last operation. burn cloned that client for the call, and drops it
+    /// next: it is of no handle.
+    static REGISTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+    static THREAD: u64 = {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
+}
+
+impl Lease {
+    pub(crate) fn new(id: TensorId, table: &Arc<Table>) -> Self {
+        let (ended, thread) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self(Some(Arc::new(Shared { id, table: Arc::clone(table), ended, thread })))
+    }
+
+    /// Whether the last handle of `id`, which has this lease, is dropped without an operation that uses it. If another
+    /// thread has dropped a handle as well, this one may be on its way to an operation: then its lease ends later.
+    pub(crate) fn ends_with_handle(&self, id: TensorId) -> bool {
+        let Some(shared) = self.0.as_ref().filter(|shared| shared.id == id) else { return true };
+        let thread = shared.thread.load(Ordering::Acquire);
+        let here = thread == 0 || THREAD.try_with(|this| *this == thread).unwrap_or(false);
+        here && shared.end(1)
+    }
+
+    /// Whether an operation of this thread, which is registered by a client with this lease, is the only use of `id` that
+    /// is left. burn has said that it is the last one.
+    pub(crate) fn is_last_use(&self, id: TensorId) -> bool {
+        let dropped = DROPPED.try_with(|dropped| dropped.borrow().iter().rev().find(|shared| shared.id == id).cloned());
+        let Some(shared) = dropped.ok().flatten() else { return true };
+        let registers = self.0.as_ref().is_some_and(|own| Arc::ptr_eq(own, &shared));
+        shared.end(1 + usize::from(registers))
+    }
+
+    /// The operation that a client with this lease registers has its inputs: it keeps them from now on.
+    pub(crate) fn registered(&self) {
+        let dropped = DROPPED.try_with(RefCell::take);
+        let own = self.0.as_ref().map_or(ptr::null(), Arc::as_ptr);
+        let _ = REGISTERED.try_with(|registered| registered.set(own));
+        // Outside of the thread's cell: the end of a tensor frees memory.
+        drop(dropped);
+    }
+}
+
+impl Shared {
+    /// Ends the leases if there is none but `own` and those of handles that this thread has dropped.
+    fn end(self: &Arc<Self>, own: usize) -> bool {
+        let same = |dropped: &RefCell<SmallVec<[Arc<Self>; 8]>>| {
+            dropped.borrow().iter().filter(|shared| Arc::ptr_eq(shared, self)).count()
+        };
+        let ends = Arc::strong_count(self) <= own + DROPPED.try_with(same).unwrap_or(0);
+        if ends {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+        ends
+    }
+
+    fn dropped_here(&self) {
+        let Ok(this) = THREAD.try_with(|this| *this) else { return };
+        let thread = self.thread.load(Ordering::Relaxed);
+        if thread != this && thread != SEVERAL {
+            let first = self.thread.compare_exchange(0, this, Ordering::Release, Ordering::Relaxed).is_ok();
+            if !first {
+                self.thread.store(SEVERAL, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(shared) = self.0.take() else { return };
+        let of_call = REGISTERED.try_with(|registered| {
+            ptr::eq(registered.get(), Arc::as_ptr(&shared)) && !registered.replace(ptr::null()).is_null()
+        });
+        if of_call.unwrap_or(false) || shared.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        shared.dropped_here();
+        // Where the thread ends, nothing follows that the tensor was needed for.
+        let oldest = DROPPED.try_with(|dropped| {
+            let mut dropped = dropped.borrow_mut();
+            if dropped.iter().rev().take(4).any(|other| Arc::ptr_eq(other, &shared)) {
+                return SmallVec::from_iter([shared]);
+            }
+            dropped.push(shared);
+            if dropped.len() < MOST { SmallVec::<[_; 1]>::new() } else { dropped.drain(..MOST / 2).collect() }
+        });
+        drop(oldest);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !*self.ended.get_mut() {
+            self.table.take(self.id);
+        }
+    }
+}
