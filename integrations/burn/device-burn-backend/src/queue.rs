@@ -194,8 +194,17 @@ impl Queue {
 
     /// Asks the stream for a failure that it has not reported yet, after `error` has come from a read.
     fn report(&self, error: DeviceError) -> Result<(), Refused> {
+        let (stream, epoch) = {
+            let state = self.state.lock();
+            let Some(stream) = state.stream.clone() else { return Ok(()) };
+            (stream, state.epoch)
+        };
+        // A read returns its failure before its stream has it. An event behind the read is past both.
+        let _ = stream.record().and_then(|event| event.synchronize());
         let mut state = self.state.lock();
-        let Some(stream) = state.stream.clone() else { return Ok(()) };
+        if state.epoch != epoch {
+            return Ok(());
+        }
         match stream.query() {
             Err(first) => {
                 state.fail(first);

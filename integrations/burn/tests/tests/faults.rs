@@ -154,6 +154,22 @@ fn a_training_goes_on_after_any_copy_that_fails() {
 }
 
 #[test]
+fn work_that_is_enqueued_after_a_failed_read_runs() {
+    within(LIMIT, || {
+        let (registered, device, _guard) = openreg(0);
+        let a = vector(&device);
+        for _ in 0..500 {
+            let sum = a.clone() + a.clone();
+            registered.faults().unwrap().inject(Fault::FailCopy { nth: 1 }).unwrap();
+            let message = sum.try_into_data().unwrap_err().to_string();
+            assert!(message.contains("injected"), "{message}");
+            assert_eq!(values(a.clone() + a.clone()), [2.0, 4.0, 6.0]);
+        }
+        device.sync().unwrap();
+    });
+}
+
+#[test]
 fn a_lost_device_says_so_until_it_is_reset() {
     within(LIMIT, || {
         let (registered, device, _guard) = openreg(0);
