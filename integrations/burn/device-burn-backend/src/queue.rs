@@ -1,8 +1,11 @@
 //! The stream of a device that all of burn's work is enqueued in, and what is known of its failures.
 //!
 //! A kernel runs after the call that enqueued it has returned. If it fails, the stream skips the work behind it, until
-//! the failure is reported; it does not say which work failed first. So each piece of work has a number, and a reported
-//! failure holds for all numbers since the last that is known to have succeeded: no tensor is read that was not written.
+//! the failure is reported; it does not say which work failed first. So each kernel has a number, and a reported failure
+//! holds for all numbers since the last that is known to have succeeded: no tensor is read that was not written.
+//!
+//! The queue reports failures under its lock, so that no other thread enqueues work before it is known what failed. For
+//! those that another call has returned, [`Unwritten`] has what the kernels themselves know.
 
 use std::sync::Arc;
 
@@ -92,7 +95,8 @@ impl Queue {
             state.next += 1;
             let out = self.device.allocate(len)?;
             inputs.iter().try_for_each(|(_, written)| self.check(state, *written))?;
-            let numbers: SmallVec<[u64; 2]> = inputs.iter().filter_map(|(_, written)| written.number).collect();
+            let numbers: SmallVec<[u64; 2]> =
+                inputs.iter().filter_map(|(_, written)| written.number).collect();
             let (output, kernel) = (Output::new(number, &self.unwritten), kernel.clone());
             let buffers: SmallVec<[_; 3]> = inputs.iter().map(|(buffer, _)| buffer).chain([&out]).collect();
             stream.launch(&buffers, move |launch| output.write(numbers, || kernel(launch)))?;
@@ -102,7 +106,10 @@ impl Queue {
     }
 
     /// Calls `work` with the stream. Opens a device again that was reset or closed.
-    fn enqueue<T>(&self, mut work: impl FnMut(&Stream, &mut State) -> Result<T, Refused>) -> Result<T, Refused> {
+    fn enqueue<T>(
+        &self,
+        mut work: impl FnMut(&Stream, &mut State) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
         let mut state = self.state.lock();
         let mut reopened = false;
         loop {
@@ -220,7 +227,9 @@ impl Queue {
     /// Whether the work of a ticket has written its memory, as far as it is known.
     fn check(&self, state: &State, ticket: Ticket) -> Result<(), Refused> {
         state.check(self.device, ticket)?;
-        let Some(error) = ticket.number.and_then(|number| self.unwritten.error(number)) else { return Ok(()) };
+        let Some(error) = ticket.number.and_then(|number| self.unwritten.error(number)) else {
+            return Ok(());
+        };
         // A device that is closed skips kernels too, and its stream then refuses an event.
         state.stream.as_ref().map_or(Ok(()), |stream| stream.record().map(drop))?;
         Err(Refused::Unwritten(error))
@@ -235,7 +244,9 @@ impl Queue {
     fn is_stale(&self, error: &DeviceError) -> bool {
         match error {
             DeviceError::Closed { .. } => true,
-            DeviceError::Call { error, .. } => error.kind() == BackendErrorKind::Lost && !self.device.is_lost(),
+            DeviceError::Call { error, .. } => {
+                error.kind() == BackendErrorKind::Lost && !self.device.is_lost()
+            }
             _ => false,
         }
     }
@@ -252,7 +263,10 @@ impl State {
         }
         let Some(number) = ticket.number else { return Ok(()) };
         let failed = |failure: &&Failure| (failure.first..failure.end).contains(&number);
-        self.failures.iter().find(failed).map_or(Ok(()), |failure| Err(Refused::Device(failure.error.clone())))
+        self.failures
+            .iter()
+            .find(failed)
+            .map_or(Ok(()), |failure| Err(Refused::Device(failure.error.clone())))
     }
 
     /// Work below `end` has succeeded.

@@ -192,7 +192,13 @@ impl KernelSet for Breaking {
         true
     }
 
-    fn launch(&self, kernel: &Kernel, _: &Launch<'_>, [a, b]: [&Span; 2], output: &Span) -> Result<(), BackendError> {
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        _: &Launch<'_>,
+        [a, b]: [&Span; 2],
+        output: &Span,
+    ) -> Result<(), BackendError> {
         GATE.pass();
         match kernel.operator {
             Operator::Add => {}
@@ -203,7 +209,8 @@ impl KernelSet for Breaking {
         let [a, b] = reads;
         let output = (output.memory_as::<HostMemory>()?, output.range());
         let ([a, b], [mut output]) = open_windows([a?, b?], [output])?;
-        for ((output, a), b) in output.as_chunks_mut().0.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0) {
+        for ((output, a), b) in output.as_chunks_mut().0.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0)
+        {
             *output = (f32::from_ne_bytes(*a) + f32::from_ne_bytes(*b)).to_ne_bytes();
         }
         Ok(())
@@ -256,7 +263,10 @@ fn failing_kernel(operation: fn(Tensor<1>, Tensor<1>) -> Tensor<1>, cause: &'sta
         GATE.set(false);
 
         let message = error(failed.clone());
-        assert!(message.contains(cause) && message.contains(name) && message.contains("mycpu:0"), "{message}");
+        assert!(
+            message.contains(cause) && message.contains(name) && message.contains("mycpu:0"),
+            "{message}"
+        );
         assert!(message.contains("f32 [3]"), "{message}");
         assert!(error(behind.clone()).contains(cause));
         assert!(error(of_failed).contains(cause));
@@ -361,7 +371,10 @@ fn a_kernel_set_that_panics_before_it_launches_is_an_error_of_the_tensor() {
         let (device, _guard) = mycpu();
         let a = vector([1.0, 2.0, 3.0], &device);
         let message = error(a.clone() / a.clone());
-        assert!(message.contains("NumericFloat.Div(f32 [3], f32 [3]) -> f32 [3] on mycpu:0 failed: "), "{message}");
+        assert!(
+            message.contains("NumericFloat.Div(f32 [3], f32 [3]) -> f32 [3] on mycpu:0 failed: "),
+            "{message}"
+        );
         assert!(message.contains("on purpose: the set does not know"), "{message}");
         assert!(!message.contains("CPU engine"), "{message}");
         assert_eq!(values(a.clone() + a), [2.0, 4.0, 6.0]);
@@ -410,7 +423,10 @@ fn a_kernel_set_that_does_not_load_is_an_error_and_no_fallback() {
     let a = vector([1.0, 2.0, 3.0], &device);
     for _ in 0..2 {
         let message = error(a.clone() + a.clone());
-        assert!(message.contains("NumericFloat.Add(f32 [3], f32 [3]) -> f32 [3] on cpu failed: "), "{message}");
+        assert!(
+            message.contains("NumericFloat.Add(f32 [3], f32 [3]) -> f32 [3] on cpu failed: "),
+            "{message}"
+        );
         assert!(message.contains("no kernels at this time of the year"), "{message}");
     }
     assert_eq!(values(a.clone().neg()), [-1.0, -2.0, -3.0], "no kernel is asked for it");

@@ -113,7 +113,10 @@ fn at_each_place(fault: fn(u64) -> Fault, cause: &str, recover: fn(device_regist
         match result {
             Err(error) => {
                 let message = error.to_string();
-                assert!(message.contains("on openreg:0 failed") && message.contains(cause), "{nth}: {message}");
+                assert!(
+                    message.contains("on openreg:0 failed") && message.contains(cause),
+                    "{nth}: {message}"
+                );
                 failures += 1;
             }
             // The fault is still to come, for the sync too.
@@ -179,7 +182,10 @@ fn a_lost_device_says_so_until_it_is_reset() {
         registered.faults().unwrap().inject(Fault::LoseDevice { nth: 1 }).unwrap();
         for _ in 0..2 {
             let message = (a.clone() * a.clone()).try_into_data().unwrap_err().to_string();
-            assert!(message.contains("NumericFloat.Mul(f32 [3], f32 [3]) -> f32 [3] on openreg:0"), "{message}");
+            assert!(
+                message.contains("NumericFloat.Mul(f32 [3], f32 [3]) -> f32 [3] on openreg:0"),
+                "{message}"
+            );
             assert!(message.contains("device lost"), "{message}");
             assert!(device.sync().unwrap_err().to_string().contains("device lost"));
         }
@@ -297,8 +303,14 @@ fn a_device_that_is_closed_during_trainings_ends_them_with_an_error_or_not_at_al
 
 #[test]
 fn a_fault_of_a_variable_is_an_error_with_its_cause() {
-    child::run("child_with_a_fault_of_a_variable", &[("OPENREG_LOSE_DEVICE", "20"), ("CAUSE", "device lost")]);
-    child::run("child_with_a_fault_of_a_variable", &[("OPENREG_FAIL_ALLOCATION", "7"), ("CAUSE", "out of memory")]);
+    child::run(
+        "child_with_a_fault_of_a_variable",
+        &[("OPENREG_LOSE_DEVICE", "20"), ("CAUSE", "device lost")],
+    );
+    child::run(
+        "child_with_a_fault_of_a_variable",
+        &[("OPENREG_FAIL_ALLOCATION", "7"), ("CAUSE", "out of memory")],
+    );
     child::run("child_with_a_fault_of_a_variable", &[("OPENREG_FAIL_COPY", "7"), ("CAUSE", "injected")]);
 }
 

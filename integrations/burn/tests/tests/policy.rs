@@ -121,11 +121,15 @@ fn the_table_has_a_line_for_each_operation_and_a_total() {
     let (total, operations) = lines[2..].split_last().unwrap();
     assert_eq!(operations.len(), counts.operations.len());
     for (line, count) in operations.iter().zip(&counts.operations) {
-        let numbers = [count.native, count.views, count.fallback, count.failed].map(|number| number.to_string());
+        let numbers =
+            [count.native, count.views, count.fallback, count.failed].map(|number| number.to_string());
         assert_eq!(line[0], count.operation);
         assert_eq!(line[1..5], numbers, "{table}");
         assert_eq!(line[6], "ms");
-        assert_eq!(line[7..].join(" "), format!("{} B {} B", count.moved.bytes_to_host, count.moved.bytes_to_device));
+        assert_eq!(
+            line[7..].join(" "),
+            format!("{} B {} B", count.moved.bytes_to_host, count.moved.bytes_to_device)
+        );
     }
     assert_eq!(total[..5], ["total", "2", "1", "4", "1"], "{table}");
     assert_eq!(total[7..].join(" "), "48 B 48 B", "{table}");
@@ -188,7 +192,9 @@ fn child_that_denies() {
     assert!(message.contains(begin), "{message}");
     assert!(message.contains("DEVICE_BURN_FALLBACK=allow"), "it says what to do: {message}");
     // The kernels have neither a broadcast, nor a view whose elements lie apart, nor another type.
-    assert!(error(a.clone() + a.clone().narrow(0, 0, 1)).contains("NumericFloat.Add(f32 [2, 3], f32 [1, 3])"));
+    assert!(
+        error(a.clone() + a.clone().narrow(0, 0, 1)).contains("NumericFloat.Add(f32 [2, 3], f32 [1, 3])")
+    );
     assert!(error(a.clone().transpose() + a.clone().transpose()).contains("no kernel of the device does it"));
     let random = error(Tensor::<2>::random([2, 3], Distribution::Default, &device));
     assert!(random.contains("Random() -> f32 [2, 3] on openreg:0 failed"), "{random}");
