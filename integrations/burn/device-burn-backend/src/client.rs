@@ -16,6 +16,7 @@ use entry_points::LoadError;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::RegistryDevice;
 use crate::counts::{Counters, Counts, Moved, Way};
 use crate::describe::{Plan, describe};
 use crate::fallback::{self, Fallback};
@@ -27,7 +28,6 @@ use crate::queue::{Queue, Refused};
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::table::{Held, RegistryTensor, Table};
-use crate::RegistryDevice;
 
 const READ: OperationName = OperationName::pseudo(0, "Tensor", "Read");
 const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
@@ -153,7 +153,8 @@ impl RouterClient for RegistryClient {
     }
 
     fn register(&self, operation: OperationIr) -> Vec<RouterTensor<Self>> {
-        let tensor = |out: &TensorIr| RouterTensor::new(out.id, out.shape.clone(), out.dtype, self.leased(out.id));
+        let tensor =
+            |out: &TensorIr| RouterTensor::new(out.id, out.shape.clone(), out.dtype, self.leased(out.id));
         let outputs = operation.outputs().map(tensor).collect();
         self.register_op(operation);
         outputs
@@ -294,7 +295,8 @@ impl Client {
         match describe(&operation) {
             Plan::View { input, out, view } => {
                 let input = &inputs[Operands::place(input)];
-                let layout = fallback::isolate(|| view.layout(&input.layout, &out.shape)).map_err(Cause::Panicked)?;
+                let layout =
+                    fallback::isolate(|| view.layout(&input.layout, &out.shape)).map_err(Cause::Panicked)?;
                 if let Some(layout) = layout {
                     return Ok((Outputs::from_iter([input.view(layout)]), Way::View));
                 }
@@ -360,7 +362,8 @@ impl Client {
                     let layout = burn_flex::Layout::contiguous(out.shape.clone());
                     return Ok(Some(RegistryTensor { storage, layout, dtype: out.dtype }));
                 }
-                Err(Refused::Stale(_)) if !last && inputs.iter().all(|input| input.storage.forget_device()) => {}
+                Err(Refused::Stale(_))
+                    if !last && inputs.iter().all(|input| input.storage.forget_device()) => {}
                 Err(refused) => return Err(Cause::Device(refused)),
             }
         }

@@ -235,7 +235,8 @@ impl Counters {
 
     /// The counts as they are now.
     pub(crate) fn now(&self, device: Device) -> Counts {
-        let mut operations: Vec<_> = self.counters().map(Counter::now).filter(|count| !count.is_zero()).collect();
+        let mut operations: Vec<_> =
+            self.counters().map(Counter::now).filter(|count| !count.is_zero()).collect();
         operations.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.operation.cmp(&b.operation)));
         Counts { device: device.to_string(), operations }
     }
@@ -286,8 +287,17 @@ impl Counter {
     }
 
     fn now(&self) -> OperationCount {
-        let [native, views, fallback, failed, nanoseconds, downloads, bytes_to_host, uploads, bytes_to_device] =
-            self.values().map(|value| value.load(Ordering::Relaxed));
+        let [
+            native,
+            views,
+            fallback,
+            failed,
+            nanoseconds,
+            downloads,
+            bytes_to_host,
+            uploads,
+            bytes_to_device,
+        ] = self.values().map(|value| value.load(Ordering::Relaxed));
         OperationCount {
             operation: self.name.to_string(),
             native,

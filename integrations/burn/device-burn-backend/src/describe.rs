@@ -79,9 +79,9 @@ impl View<'_> {
     pub(crate) fn layout(&self, layout: &Layout, shape: &Shape) -> Option<Layout> {
         let dims = layout.num_dims();
         match *self {
-            Self::Reshape => {
-                (layout.num_elements() == shape.num_elements()).then(|| layout.reshape(shape.clone())).flatten()
-            }
+            Self::Reshape => (layout.num_elements() == shape.num_elements())
+                .then(|| layout.reshape(shape.clone()))
+                .flatten(),
             Self::Expand => expand(layout, shape),
             Self::SwapDims(a, b) => (a < dims && b < dims).then(|| layout.transpose(a, b)),
             Self::Permute(axes) => {

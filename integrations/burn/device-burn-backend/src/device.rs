@@ -74,7 +74,10 @@ impl burn_backend::Device for RegistryDevice {
     fn from_id(id: DeviceId) -> Self {
         let name = BACKENDS.lock().get(usize::from(id.type_id)).copied().unwrap_or("cpu");
         // The identifier is from `to_id`, so that the name is one of this program.
-        Device::parse(&format!("{name}:{}", id.index_id)).ok().and_then(|device| Self::new(device).ok()).unwrap_or(Self::Cpu)
+        Device::parse(&format!("{name}:{}", id.index_id))
+            .ok()
+            .and_then(|device| Self::new(device).ok())
+            .unwrap_or(Self::Cpu)
     }
 
     fn to_id(&self) -> DeviceId {
@@ -94,7 +97,6 @@ impl DeviceOps for RegistryDevice {
 
 /// The names of the backends in use. The place of a name is its number.
 static BACKENDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-
 
 fn number(name: &'static str) -> Result<u8, TooManyBackends> {
     let mut backends = BACKENDS.lock();

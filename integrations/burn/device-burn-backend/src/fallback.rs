@@ -101,7 +101,12 @@ pub(crate) fn run(
         let out = |(place, out): (usize, &TensorIr)| {
             let shape = Shape::from(Vec::<usize>::new());
             let id = Operands::output_id(place);
-            match engine.get_tensor(&TensorIr { id, shape, status: TensorStatus::ReadWrite, dtype: out.dtype }) {
+            match engine.get_tensor(&TensorIr {
+                id,
+                shape,
+                status: TensorStatus::ReadWrite,
+                dtype: out.dtype,
+            }) {
                 HandleKind::Float(tensor) | HandleKind::Int(tensor) | HandleKind::Bool(tensor) => tensor,
                 HandleKind::Quantized(_) => unreachable!("the type is not a quantized one"),
             }
@@ -145,7 +150,9 @@ fn kind(dtype: DType, tensor: FlexTensor) -> HandleKind<Flex> {
 pub(crate) fn message(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(text) => *text,
-        Err(panic) => panic.downcast_ref::<&str>().map_or("without a message".to_owned(), ToString::to_string),
+        Err(panic) => {
+            panic.downcast_ref::<&str>().map_or("without a message".to_owned(), ToString::to_string)
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn_backend::ExecutionError;
-use entry_points::LoadError;
 use device_registry::{Device, ErrorChain};
+use entry_points::LoadError;
 
 use crate::fallback::InvalidFallback;
 use crate::operation::Signature;

@@ -68,7 +68,8 @@ impl Lease {
     /// Whether an operation of this thread, which is registered by a client with this lease, is the only use of `id` that
     /// is left. burn has said that it is the last one.
     pub(crate) fn is_last_use(&self, id: TensorId) -> bool {
-        let dropped = DROPPED.try_with(|dropped| dropped.borrow().iter().rev().find(|shared| shared.id == id).cloned());
+        let dropped =
+            DROPPED.try_with(|dropped| dropped.borrow().iter().rev().find(|shared| shared.id == id).cloned());
         let Some(shared) = dropped.ok().flatten() else { return true };
         let registers = self.0.as_ref().is_some_and(|own| Arc::ptr_eq(own, &shared));
         shared.end(1 + usize::from(registers))

@@ -290,9 +290,7 @@ impl<'a, 'b> Serializer for &'b mut Names<'a> {
 
 #[cfg(test)]
 mod tests {
-    use burn_ir::{
-        BaseOperationIr, BinaryOpIr, FloatOperationIr, NumericOperationIr, ShapeOpIr, UnaryOpIr,
-    };
+    use burn_ir::{BaseOperationIr, BinaryOpIr, FloatOperationIr, NumericOperationIr, ShapeOpIr, UnaryOpIr};
 
     use super::*;
 
@@ -315,9 +313,11 @@ mod tests {
             "NumericFloat.Add(f32 [2, 3], f32 [2, 3]) -> f32 [2, 3]"
         );
 
-        let reshape = OperationIr::BaseInt(BaseOperationIr::Reshape(ShapeOpIr { input: a.clone(), out: out.clone() }));
+        let reshape =
+            OperationIr::BaseInt(BaseOperationIr::Reshape(ShapeOpIr { input: a.clone(), out: out.clone() }));
         assert_eq!(OperationName::of(&reshape).to_string(), "BaseInt.Reshape");
-        let exp = OperationIr::Float(DType::F16, FloatOperationIr::Exp(UnaryOpIr { input: a, out: out.clone() }));
+        let exp =
+            OperationIr::Float(DType::F16, FloatOperationIr::Exp(UnaryOpIr { input: a, out: out.clone() }));
         assert_eq!(OperationName::of(&exp).to_string(), "Float.Exp");
         assert_eq!(OperationName::of(&OperationIr::Drop(out)).to_string(), "Drop");
         let mut indices = [&add, &reshape, &exp].map(|operation| OperationName::of(operation).index());

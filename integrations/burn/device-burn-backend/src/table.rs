@@ -33,11 +33,7 @@ impl RegistryTensor {
     }
 
     /// The tensor on the host. Where nobody else has its bytes, burn's CPU engine may overwrite them.
-    pub(crate) fn into_flex(
-        self,
-        queue: &Queue,
-        moved: &mut Moved,
-    ) -> Result<FlexTensor, Refused> {
+    pub(crate) fn into_flex(self, queue: &Queue, moved: &mut Moved) -> Result<FlexTensor, Refused> {
         let bytes = match Arc::try_unwrap(self.storage) {
             Ok(storage) => storage.into_host(queue, moved)?,
             Err(storage) => storage.host(queue, moved)?,

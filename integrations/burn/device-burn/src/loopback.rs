@@ -217,10 +217,7 @@ mod tests {
     fn a_device_that_does_not_exist_is_the_registrys_error() {
         for text in ["openreg:200", "openreg:40000", "cpu:1"] {
             let error = device(text).unwrap_err();
-            assert!(
-                matches!(error, Error::Device(DeviceError::NoSuchDevice { .. })),
-                "{text}: {error}"
-            );
+            assert!(matches!(error, Error::Device(DeviceError::NoSuchDevice { .. })), "{text}: {error}");
         }
     }
 

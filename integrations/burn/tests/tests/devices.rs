@@ -50,7 +50,8 @@ macro_rules! moves {
                 same(&before[0], &data, from_name);
                 for (to_name, to) in devices() {
                     for (place, (view, before)) in views.iter().zip(&before).enumerate() {
-                        let message = format!("view {place} of {:?} {shape:?} from {from_name} to {to_name}", $dtype);
+                        let message =
+                            format!("view {place} of {:?} {shape:?} from {from_name} to {to_name}", $dtype);
                         let moved = view.clone().to_device(&to);
                         assert_eq!(moved.device(), to, "{message}");
                         same(&moved.clone().into_data(), before, &message);
@@ -194,9 +195,13 @@ fn two_devices_used_alternately_have_a_generator_each() {
 fn burn_enumerates_cpu_and_device_burn_all_devices() {
     let enumerated = Device::enumerate(DeviceType::NdArray).into_vec();
     assert_eq!(enumerated, [device("cpu")]);
-    let all: BTreeSet<_> = device_burn::devices().unwrap().into_iter().map(|device| device.to_string()).collect();
+    let all: BTreeSet<_> =
+        device_burn::devices().unwrap().into_iter().map(|device| device.to_string()).collect();
     for text in STRINGS {
-        assert!(all.contains(&device_registry::device(text).unwrap().resolve().to_string()), "{text} of {all:?}");
+        assert!(
+            all.contains(&device_registry::device(text).unwrap().resolve().to_string()),
+            "{text} of {all:?}"
+        );
     }
     for registered in device_burn::devices().unwrap() {
         let burns = device_burn::of_registered(registered).unwrap();

@@ -6,7 +6,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{
-    Bool, DType, Device, ExecutionError, FloatDType, IndexingUpdateOp, Int, IntDType, Tensor, TensorData, activation,
+    Bool, DType, Device, ExecutionError, FloatDType, IndexingUpdateOp, Int, IntDType, Tensor, TensorData,
+    activation,
 };
 use proptest::prelude::*;
 
@@ -331,7 +332,10 @@ fn run(device: &Device, shape: [usize; 3], steps: &[Step]) -> Outcome {
     let mut pool = Pool {
         values: vec![
             Value::Float(Tensor::from_data(TensorData::new(floats.clone(), shape), device)),
-            Value::Float(Tensor::from_data(TensorData::new(floats[..shape[1].min(len)].to_vec(), [1, shape[1].min(len), 1]), device)),
+            Value::Float(Tensor::from_data(
+                TensorData::new(floats[..shape[1].min(len)].to_vec(), [1, shape[1].min(len), 1]),
+                device,
+            )),
             Value::Int(Tensor::from_data(TensorData::new(ints, shape), device)),
             Value::Bool(Tensor::from_data(TensorData::new(bools, shape), device)),
             Value::Float(Tensor::ones(first, device)),
@@ -379,7 +383,9 @@ fn same(ours: &[Result<TensorData, String>], flex: &[Result<TensorData, String>]
     }
     for (place, (ours, flex)) in ours.iter().zip(flex).enumerate() {
         let same = match (ours, flex) {
-            (Ok(a), Ok(b)) => a.dtype() == b.dtype() && a.shape() == b.shape() && a.as_bytes() == b.as_bytes(),
+            (Ok(a), Ok(b)) => {
+                a.dtype() == b.dtype() && a.shape() == b.shape() && a.as_bytes() == b.as_bytes()
+            }
             _ => false,
         };
         if !same {
@@ -403,19 +409,24 @@ fn compare(device: &str, shape: [usize; 3], steps: &[Step]) -> Result<(), String
     let Some(step) = steps.get(before) else { return Ok(()) };
     let ours = run(&device, shape, &steps[..=before]);
     let refused = ours.panicked.is_some() || ours.tensors.iter().any(Result::is_err);
-    if refused { Ok(()) } else { Err(format!("burn's engine panics at {step:?}, and the device does not fail")) }
+    if refused {
+        Ok(())
+    } else {
+        Err(format!("burn's engine panics at {step:?}, and the device does not fail"))
+    }
 }
 
 fn random_programs(device: &'static str) {
     // Panics of burn's are expected here.
     std::panic::set_hook(Box::new(|_| {}));
     let config = ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
-    let result = proptest::test_runner::TestRunner::new(config).run(&(shapes(), steps()), |(shape, steps)| {
-        compare(device, shape, &steps).map_err(|difference| {
-            let names: Vec<_> = steps.iter().map(|step| OPERATIONS[step.operation].0).collect();
-            TestCaseError::fail(format!("{names:?}: {difference}"))
-        })
-    });
+    let result =
+        proptest::test_runner::TestRunner::new(config).run(&(shapes(), steps()), |(shape, steps)| {
+            compare(device, shape, &steps).map_err(|difference| {
+                let names: Vec<_> = steps.iter().map(|step| OPERATIONS[step.operation].0).collect();
+                TestCaseError::fail(format!("{names:?}: {difference}"))
+            })
+        });
     let _ = std::panic::take_hook();
     result.unwrap();
 }

@@ -146,7 +146,10 @@ fn a_last_use_in_place_changes_no_clone_and_no_view() {
             ("add", |x| x + 100.0),
             ("exp", |x| x.exp()),
             ("kernel", |x| x.clone() * x),
-            ("assign", |x| { let zero = x.zeros_like().slice([0..1, 0..1]); x.slice_assign([0..1, 0..1], zero) }),
+            ("assign", |x| {
+                let zero = x.zeros_like().slice([0..1, 0..1]);
+                x.slice_assign([0..1, 0..1], zero)
+            }),
             ("fill", |x| x.clone().mask_fill(x.greater_elem(0.0), -1.0)),
         ];
         for (operation, change) in uses {

@@ -171,7 +171,8 @@ fn two_threads_that_use_the_last_two_handles_at_once_both_get_the_values() {
                             3 => Tensor::from_data(mine.into_data(), device) + 1.0,
                             _ => mine.to_device(&Device::flex()) + 1.0,
                         };
-                        let right = sum.try_into_data().is_ok_and(|data| data == [2.0f32, 3.0, 4.0, 5.0].into());
+                        let right =
+                            sum.try_into_data().is_ok_and(|data| data == [2.0f32, 3.0, 4.0, 5.0].into());
                         failures.fetch_add(usize::from(!right), Ordering::Relaxed);
                     }
                 });

@@ -4,8 +4,8 @@ use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::prelude::*;
-use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::TensorReadError;
+use burn::tensor::activation::{relu, sigmoid};
 
 #[derive(Module, Debug)]
 struct Mlp {
