@@ -140,3 +140,85 @@ impl Drop for Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use burn_backend::TensorData;
+    use burn_flex::FlexTensor;
+
+    use super::*;
+    use crate::table::{Held, RegistryTensor};
+
+    /// A tensor in a table, with two handles: their leases.
+    fn tensor(id: u64) -> (TensorId, Arc<Table>, [Lease; 2]) {
+        let (id, table) = (TensorId::new(id), Arc::<Table>::default());
+        let tensor = RegistryTensor::on_host(&FlexTensor::from_data(TensorData::from([1.0f32])));
+        table.insert(id, Held::Tensor(tensor));
+        let lease = Lease::new(id, &table);
+        (id, table, [lease.clone(), lease])
+    }
+
+    /// One thread drops its handle on the way to an operation; meanwhile another one uses the last handle.
+    #[test]
+    fn a_tensor_stays_until_the_operation_that_its_handle_was_dropped_for() {
+        let (id, table, [here, there]) = tensor(1);
+        drop(here);
+        thread::spawn(move || {
+            let client = there.clone();
+            drop(there);
+            assert!(!client.is_last_use(id), "it may be overwritten");
+            client.registered();
+        })
+        .join()
+        .unwrap();
+        assert!(table.get(id).is_some());
+        Lease::default().registered();
+        assert!(table.get(id).is_none());
+    }
+
+    /// Both threads see the other's handle, and the one that drops last is on its way to an operation too.
+    #[test]
+    fn a_tensor_stays_when_burn_drops_it_before_both_operations() {
+        let (id, table, [here, there]) = tensor(1);
+        thread::spawn(move || {
+            drop(there);
+            Lease::default().registered();
+        })
+        .join()
+        .unwrap();
+        assert!(!here.ends_with_handle(id));
+        drop(here);
+        assert!(table.get(id).is_some());
+        Lease::default().registered();
+        assert!(table.get(id).is_none());
+    }
+
+    #[test]
+    fn a_tensor_of_one_thread_ends_with_its_last_handle() {
+        let (id, table, [first, second]) = tensor(1);
+        let client = first.clone();
+        drop(first);
+        client.registered();
+        drop(client);
+        assert!(second.ends_with_handle(id), "nothing waits for the next operation");
+        table.take(id);
+        drop(second);
+
+        let (id, _table, [first, second]) = tensor(2);
+        drop(first);
+        let client = second.clone();
+        drop(second);
+        assert!(client.is_last_use(id), "it may be overwritten");
+    }
+
+    #[test]
+    fn a_thread_without_operations_keeps_a_bounded_number() {
+        let tables: Vec<_> = (0..3 * MOST as u64).map(|id| tensor(id + 10).1).collect();
+        let kept = tables.iter().filter(|table| table.len() > 0).count();
+        assert!(kept <= MOST, "{kept}");
+        Lease::default().registered();
+        assert!(tables.iter().all(|table| table.len() == 0));
+    }
+}
