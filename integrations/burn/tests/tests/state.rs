@@ -86,7 +86,9 @@ fn a_model_saved_from_one_device_computes_the_same_on_another() {
 
 #[test]
 fn a_model_moves_to_another_device_with_its_outputs() {
-    for (from, to) in [("openreg:0", "cpu"), ("cpu", "openreg:1"), ("openreg:1", "mycpu:0"), ("mycpu:0", "flex")] {
+    for (from, to) in
+        [("openreg:0", "cpu"), ("cpu", "openreg:1"), ("openreg:1", "mycpu:0"), ("mycpu:0", "flex")]
+    {
         let (from, to) = (device(from), device(to));
         let network = network(7, &from);
         let expected = output(&network, &from);
