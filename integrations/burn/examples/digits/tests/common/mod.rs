@@ -14,8 +14,11 @@ pub(crate) fn device() -> Device {
 /// An empty output folder of its own for each test.
 pub(crate) fn options(test: &str, epochs: usize) -> Options {
     let output = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
-    if output.exists() {
+    // What an earlier run has left: a folder, or the file of one of the tests.
+    if output.is_dir() {
         std::fs::remove_dir_all(&output).unwrap();
+    } else if output.exists() {
+        std::fs::remove_file(&output).unwrap();
     }
     Options { epochs: NonZeroUsize::new(epochs).unwrap(), seed: 1, output, resume: false }
 }
