@@ -74,8 +74,11 @@ impl Queue {
 
     /// Memory with `bytes`. Blocks until the device has them.
     pub(crate) fn upload(&self, bytes: &[u8]) -> Result<(Buffer, Ticket), DeviceError> {
-        let epoch = self.state.lock().epoch;
-        let buffer = self.device.allocate(bytes.len())?;
+        let (epoch, stream) = {
+            let state = self.state.lock();
+            (state.epoch, state.stream.clone())
+        };
+        let buffer = self.allocate(stream.as_ref(), bytes.len())?;
         buffer.write(0, bytes)?;
         Ok((buffer, Ticket { epoch, number: None }))
     }
@@ -93,7 +96,7 @@ impl Queue {
             let number = state.next;
             // Also if the stream refuses it: the number is then that of a kernel that never ran.
             state.next += 1;
-            let out = self.device.allocate(len)?;
+            let out = self.allocate(Some(stream), len)?;
             inputs.iter().try_for_each(|(_, written)| self.check(state, *written))?;
             let numbers: SmallVec<[u64; 2]> =
                 inputs.iter().filter_map(|(_, written)| written.number).collect();
@@ -103,6 +106,19 @@ impl Queue {
             drop(buffers);
             Ok((out, Ticket { epoch: state.epoch, number: Some(number) }))
         })
+    }
+
+    /// Allocates memory. A full device may have memory that only enqueued kernels use, so that the program runs ahead of
+    /// the device: then this waits for them, and tries again.
+    fn allocate(&self, stream: Option<&Stream>, len: usize) -> Result<Buffer, DeviceError> {
+        let error = match self.device.allocate(len) {
+            Err(DeviceError::Call { error, .. }) if is_full(&error) && stream.is_some() => error,
+            result => return result,
+        };
+        log::debug!("{} is full, and waits for its kernels: {error}", self.device);
+        // An event reports no failure of the kernels. What they used is released when they are done.
+        let _ = stream.map(|stream| stream.record().and_then(|event| event.synchronize()));
+        self.device.allocate(len)
     }
 
     /// Calls `work` with the stream. Opens a device again that was reset or closed.
@@ -250,6 +266,11 @@ impl Queue {
             _ => false,
         }
     }
+}
+
+/// Whether a device says that it has less memory than it was asked for.
+fn is_full(error: &BackendError) -> bool {
+    matches!(error.kind(), BackendErrorKind::OutOfMemory { asked, free: Some(free) } if free < asked)
 }
 
 fn is_read(error: &DeviceError) -> bool {

@@ -30,7 +30,10 @@ fn native() -> u64 {
 }
 
 fn allocated() -> (u64, u64) {
-    let memory = device_registry::device(NAME).unwrap().memory_statistics().unwrap();
+    let device = device_registry::device(NAME).unwrap();
+    // The stream holds the memory of a kernel until the kernel is done.
+    device.synchronize().unwrap();
+    let memory = device.memory_statistics().unwrap();
     (memory.allocated, memory.live)
 }
 
@@ -190,4 +193,22 @@ fn a_read_tensor_is_no_alias_of_the_device() {
     let mut data = x.to_data();
     data.as_mut_slice::<f32>().unwrap()[0] = 99.0;
     assert_eq!(values(x), [1.0, 2.0]);
+}
+
+/// The program enqueues sums faster than the device computes them, and each holds memory until it is done.
+#[test]
+fn a_program_that_runs_ahead_of_its_device_does_not_fill_it() {
+    const LEN: usize = 1 << 18;
+    let device = device_burn::device("openreg:1").unwrap();
+    let registered = device_registry::device("openreg:1").unwrap();
+    // Leaves room for eight tensors. Memory that is never written to takes none of the host.
+    let free = registered.memory_info().unwrap().free.unwrap();
+    let _filler = registered.allocate(free as usize - 8 * LEN * 4).unwrap();
+    let one = Tensor::<1>::ones([LEN], &device);
+    let mut sum = Tensor::<1>::zeros([LEN], &device);
+    for _ in 0..100 {
+        sum = sum + one.clone();
+    }
+    let values = sum.try_into_data().unwrap().try_to_vec::<f32>().unwrap();
+    assert!(values.iter().all(|&value| value == 100.0));
 }

@@ -1,6 +1,6 @@
 //! A model's parameters and an optimizer's state, saved from one device and loaded on another.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
@@ -49,9 +49,6 @@ fn output(network: &Network, device: &Device) -> TensorData {
 
 /// A network whose parameters a kernel has written: of a sum, only the device has the bytes.
 fn network(seed: u64, device: &Device) -> Network {
-    // A device has one generator, and burn's tests have threads.
-    static GENERATORS: Mutex<()> = Mutex::new(());
-    let _alone = GENERATORS.lock().unwrap_or_else(PoisonError::into_inner);
     device.seed(seed);
     let mut network = Network::new(device);
     let noise = Tensor::<2>::random([3, 8], Distribution::Default, device);
@@ -59,8 +56,15 @@ fn network(seed: u64, device: &Device) -> Network {
     network
 }
 
+/// One test at a time: the generator of a device is one for the process, and burn draws parameters at their first use.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_model_saved_from_one_device_computes_the_same_on_another() {
+    let _alone = alone();
     let flex = device("flex");
     let of_flex = output(&network(7, &flex), &flex);
     for from_name in DEVICES {
@@ -86,6 +90,7 @@ fn a_model_saved_from_one_device_computes_the_same_on_another() {
 
 #[test]
 fn a_model_moves_to_another_device_with_its_outputs() {
+    let _alone = alone();
     for (from, to) in
         [("openreg:0", "cpu"), ("cpu", "openreg:1"), ("openreg:1", "mycpu:0"), ("mycpu:0", "flex")]
     {
@@ -114,6 +119,7 @@ fn train(network: Network, state: Option<Bytes>, steps: usize, device: &Device) 
 
 #[test]
 fn a_training_continues_on_another_device_as_if_it_had_not_moved() {
+    let _alone = alone();
     let first = device("openreg:0");
     let start = network(7, &first);
     let (half, state) = train(start.clone(), None, 3, &first);

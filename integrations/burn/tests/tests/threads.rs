@@ -24,6 +24,8 @@ fn values(tensor: Tensor<1>) -> Vec<f32> {
 fn held(text: &str) -> (usize, u64, u64) {
     let device = device_registry::device(text).unwrap().resolve();
     let client = RegistryClient::of(RegistryDevice::new(device).unwrap());
+    // The stream holds the memory of a kernel until the kernel is done.
+    device.synchronize().unwrap();
     let memory = device.memory_statistics().unwrap();
     (client.tensors(), memory.allocated, memory.live)
 }
@@ -229,8 +231,6 @@ fn a_thread_that_ends_releases_what_it_kept() {
     drop(sum);
     drop(Tensor::<1>::ones([1], &device) + 1.0);
     thread::spawn(move || drop(last)).join().unwrap();
-    // The stream holds the memory of a kernel until the kernel is done.
-    device_registry::device("openreg:0").unwrap().synchronize().unwrap();
     assert_eq!(held("openreg:0"), before);
 }
 
