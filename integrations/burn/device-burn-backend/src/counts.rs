@@ -155,12 +155,12 @@ impl fmt::Display for Size {
 pub(crate) struct Moved(Transfers);
 
 impl Moved {
-    pub(crate) fn to_host(&mut self, bytes: usize) {
+    pub(crate) fn downloaded(&mut self, bytes: usize) {
         self.0.downloads += 1;
         self.0.bytes_to_host += bytes as u64;
     }
 
-    pub(crate) fn to_device(&mut self, bytes: usize) {
+    pub(crate) fn uploaded(&mut self, bytes: usize) {
         self.0.uploads += 1;
         self.0.bytes_to_device += bytes as u64;
     }

@@ -50,7 +50,7 @@ impl Storage {
         }
         let host = copies.host(queue, moved)?;
         let copy = queue.upload(&host)?;
-        moved.to_device(host.len());
+        moved.uploaded(host.len());
         copies.device = Some(copy.clone());
         Ok(copy)
     }
@@ -74,7 +74,7 @@ impl Copies {
         }
         let (buffer, written) = self.device.as_ref().expect("one of the two copies is always there");
         let bytes = queue.download(buffer, *written)?;
-        moved.to_host(bytes.len());
+        moved.downloaded(bytes.len());
         let host = Arc::new(Bytes::from_bytes_vec(bytes.into_vec()));
         self.host = Some(Arc::clone(&host));
         Ok(host)

@@ -145,7 +145,8 @@ fn a_last_use_in_place_changes_no_clone_and_no_view() {
         [("host", &on_host), ("both sides", &both_sides), ("device", &only_device)];
     for (name, make) in makers {
         // Each use of the first is the last of its handle, and burn's engine works in place where it may.
-        let uses: [(&str, fn(Tensor<2>) -> Tensor<2>); 5] = [
+        type Use = fn(Tensor<2>) -> Tensor<2>;
+        let uses: [(&str, Use); 5] = [
             ("add", |x| x + 100.0),
             ("exp", |x| x.exp()),
             ("kernel", |x| x.clone() * x),

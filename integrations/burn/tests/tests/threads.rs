@@ -241,7 +241,7 @@ fn a_tensor_outlives_the_thread_that_made_it() {
     let (sum, view) = thread::spawn(|| {
         let x = ramp(5, &device("openreg:1"));
         let sum = x.clone() + x;
-        (sum.clone(), sum.slice([1..3]))
+        (sum.clone(), sum.slice(1..3))
     })
     .join()
     .unwrap();
