@@ -6,7 +6,7 @@
 use burn_backend::DType;
 use device_registry::backend::{BackendError, Launch, Span};
 use entry_points::EntryPoint;
-/// Registers a kernel set, with [`KERNEL_SETS`] as the group.
+/// Registers a kernel set, with [`KERNEL_SETS`](static@KERNEL_SETS) as the group.
 #[doc(inline)]
 pub use entry_points::entry_points;
 
