@@ -116,7 +116,7 @@ impl RegistryClient {
         id
     }
 
-    /// A tensor of this device on `target`. Memory of the device is copied by the devices, or through the host.
+    /// A tensor of this device on `target`, through the host: the target uploads it when a kernel needs it.
     pub(crate) fn move_to(&self, tensor: RegistryTensor, target: &Self) -> Held {
         let (from, to) = (&*self.0, &*target.0);
         if from.device == to.device {

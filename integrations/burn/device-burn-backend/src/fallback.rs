@@ -33,7 +33,7 @@ pub enum Fallback {
     Deny = 3,
 }
 
-/// The policy, or 0 while nobody has asked for it.
+/// The policy, or 0 before it is set or read from the variable.
 static POLICY: AtomicU8 = AtomicU8::new(0);
 
 impl Fallback {

@@ -16,12 +16,11 @@ mod storage;
 mod table;
 mod unwritten;
 
-pub use channel::{RegistryBridge, RegistryChannel};
+pub use channel::RegistryChannel;
 pub use client::RegistryClient;
 pub use counts::{Counts, OperationCount, Transfers};
 pub use device::{RegistryDevice, TooManyBackends};
 pub use fallback::{Fallback, InvalidFallback};
-pub use table::RegistryTensor;
 
 /// burn's backend: every operation on any registered device.
 pub type Registry = burn_router::BackendRouter<RegistryChannel>;

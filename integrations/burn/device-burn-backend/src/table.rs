@@ -14,7 +14,7 @@ use crate::storage::Storage;
 
 /// A tensor: a storage, and how it is read.
 #[derive(Clone)]
-pub struct RegistryTensor {
+pub(crate) struct RegistryTensor {
     pub(crate) storage: Arc<Storage>,
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
@@ -32,7 +32,7 @@ impl RegistryTensor {
         Self { storage: Arc::clone(&self.storage), layout, dtype: self.dtype }
     }
 
-    /// The tensor on the host. Where nobody else has its bytes, burn's CPU engine may overwrite them.
+    /// The tensor on the host. If no other tensor has its bytes, burn's CPU engine may overwrite them.
     pub(crate) fn into_flex(self, queue: &Queue, moved: &mut Moved) -> Result<FlexTensor, Refused> {
         let bytes = match Arc::try_unwrap(self.storage) {
             Ok(storage) => storage.into_host(queue, moved)?,

@@ -25,10 +25,10 @@ use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
 use burn_tensor::remote::{ConnectError, RemoteHost};
 use device_burn_backend::{Registry, RegistryDevice};
 use device_registry::{Device, backends};
+use tokio::runtime::{self, Runtime};
 
 use crate::Error;
 use crate::device::usable;
-use tokio::runtime::{self, Runtime};
 
 /// How many indices of each backend the server hosts. The list of devices is fixed when the server starts, and counting
 /// devices would load every backend.

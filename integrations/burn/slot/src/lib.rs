@@ -4,6 +4,6 @@
 
 pub use device_burn_backend::{Registry as NdArray, RegistryDevice as NdArrayDevice};
 
-/// What `device_burn` looks for, so that a program without the patch is told so by its compiler.
+/// `device_burn` imports it, so that a program without the patch gets a compile error with this name.
 #[doc(hidden)]
 pub fn the_patch_line_of_device_burn_is_missing_see_its_readme() {}
