@@ -350,9 +350,15 @@ fn work_runs_in_the_order_of_its_thread_while_another_enqueues() {
         let (queue, log) = (threaded(device().0), Arc::default());
         let other = {
             let (queue, log) = (Arc::clone(&queue), Arc::clone(&log));
-            thread::spawn(move || ["c", "d"].map(|what| queue.accept(notes(what, &log)).unwrap()))
+            thread::spawn(move || {
+                for what in ["c", "d"] {
+                    queue.accept(notes(what, &log)).unwrap();
+                }
+            })
         };
-        ["a", "b"].map(|what| queue.accept(notes(what, &log)).unwrap());
+        for what in ["a", "b"] {
+            queue.accept(notes(what, &log)).unwrap();
+        }
         other.join().unwrap();
         queue.synchronize().unwrap();
         let log = log.lock().unwrap();
