@@ -1,0 +1,181 @@
+//! A call of an operator: what it computes, of which types and layouts. No memory is in it.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::check::{self, Problem};
+use crate::{DType, Layout, Operator, Scalar};
+
+/// What an operator is called with: the type and layout of an array, or a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    /// An array.
+    Array(DType, Layout),
+    /// A value for each element.
+    Scalar(Scalar),
+}
+
+/// An operator with its arguments, which were checked: a kernel set need not check them again.
+///
+/// Inputs of element-wise operators have the shape of the output: those that were broadcast have strides of zero. So do the
+/// batches and the bias of [`Operator::MatMul`].
+///
+/// `Display` gives it in one line, as errors do:
+///
+/// ```
+/// use device_kernels::{Argument, Binary, Call, DType, Layout};
+///
+/// let array = |shape: &[usize]| Layout::contiguous(shape).map(|layout| Argument::Array(DType::F32, layout));
+/// let (matrix, row) = (array(&[2, 3])?, array(&[3])?);
+/// let call = Call::new(Binary::Add, &[matrix, row], &[matrix])?;
+/// assert_eq!(call.to_string(), "add(f32 [2, 3], f32 [2, 3]) -> f32 [2, 3]");
+///
+/// let error = Call::new(Binary::Add, &[matrix, array(&[4])?], &[matrix]).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "add(f32 [2, 3], f32 [4]) -> f32 [2, 3]: the shape [4] cannot be broadcast to [2, 3]"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    operator: Operator,
+    inputs: SmallVec<[Argument; 3]>,
+    sources: SmallVec<[usize; 3]>,
+    outputs: SmallVec<[(DType, Layout); 2]>,
+}
+
+/// A call with arguments that the operator cannot have.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{call}: {problem}")]
+pub struct CallError {
+    call: String,
+    #[source]
+    problem: Problem,
+}
+
+impl CallError {
+    /// What is wrong.
+    #[must_use]
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+}
+
+impl Call {
+    /// Checks the arguments of an operator.
+    ///
+    /// # Errors
+    ///
+    /// If their number, types or shapes are not those that the operator has, or if an output has an element twice.
+    pub fn new(
+        operator: impl Into<Operator>,
+        inputs: &[Argument],
+        outputs: &[Argument],
+    ) -> Result<Self, CallError> {
+        let operator = operator.into();
+        check::call(operator, inputs, outputs)
+            .map_err(|problem| CallError { call: signature(operator, inputs, outputs), problem })
+    }
+
+    /// The caller has checked that they fit.
+    pub(crate) fn checked(operator: Operator, inputs: &[Argument], outputs: &[(DType, Layout)]) -> Self {
+        let sources = (0..inputs.len()).collect();
+        Self { operator, inputs: inputs.into(), sources, outputs: outputs.into() }
+    }
+
+    /// A fill of the output, as there is nothing to compute it from: with a value, or with the input at the place `source`.
+    pub(crate) fn fill(value: Argument, source: usize, outputs: &[(DType, Layout)]) -> Self {
+        let (inputs, sources) = (SmallVec::from_iter([value]), SmallVec::from_iter([source]));
+        Self { operator: Operator::Copy, inputs, sources, outputs: outputs.into() }
+    }
+
+    /// What is computed.
+    #[must_use]
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// The inputs, in the operator's order.
+    #[must_use]
+    pub fn inputs(&self) -> &[Argument] {
+        &self.inputs
+    }
+
+    /// Which argument of [`new`](Self::new) each input is. A sum of no elements, for example, becomes a
+    /// [`Copy`](Operator::Copy) of a zero, which has no array among its inputs.
+    #[must_use]
+    pub fn sources(&self) -> &[usize] {
+        &self.sources
+    }
+
+    /// The outputs, in the operator's order. None has an element twice.
+    #[must_use]
+    pub fn outputs(&self) -> &[(DType, Layout)] {
+        &self.outputs
+    }
+
+    /// Whether nothing is written: no kernel runs for it. A kernel set only gets calls that write, and none of their arrays
+    /// is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let updates_nothing = self.operator.updates() && self.inputs().iter().any(Argument::is_empty);
+        updates_nothing || self.outputs().iter().any(|(_, layout)| layout.len() == 0)
+    }
+
+    /// The arrays in the order of a launch's buffers: those of the inputs, then the outputs.
+    pub fn arrays(&self) -> impl Iterator<Item = (DType, Layout)> {
+        let inputs = self.inputs().iter().filter_map(Argument::array);
+        inputs.chain(self.outputs().iter().copied())
+    }
+}
+
+impl Argument {
+    /// The type and layout, if it is an array.
+    #[must_use]
+    pub fn array(&self) -> Option<(DType, Layout)> {
+        match *self {
+            Self::Array(dtype, layout) => Some((dtype, layout)),
+            Self::Scalar(_) => None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.array().is_some_and(|(_, layout)| layout.len() == 0)
+    }
+}
+
+impl From<(DType, Layout)> for Argument {
+    fn from((dtype, layout): (DType, Layout)) -> Self {
+        Self::Array(dtype, layout)
+    }
+}
+
+impl<S: Into<Scalar>> From<S> for Argument {
+    fn from(scalar: S) -> Self {
+        Self::Scalar(scalar.into())
+    }
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Array(dtype, layout) => write!(f, "{dtype} {:?}", layout.shape()),
+            Self::Scalar(scalar) => scalar.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outputs: Vec<Argument> = self.outputs().iter().copied().map(Argument::from).collect();
+        f.write_str(&signature(self.operator, self.inputs(), &outputs))
+    }
+}
+
+fn signature(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> String {
+    let list =
+        |arguments: &[Argument]| arguments.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!("{operator}({}) -> {}", list(inputs), list(outputs))
+}

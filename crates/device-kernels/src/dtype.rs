@@ -1,0 +1,91 @@
+//! The types of elements.
+
+use std::fmt;
+
+/// The type of an array's elements. `Display` gives its usual name, such as `f32`.
+///
+/// ```
+/// use device_kernels::DType;
+///
+/// assert_eq!(DType::BF16.to_string(), "bf16");
+/// assert_eq!(DType::BF16.size(), 2);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE 754 `binary32`.
+    F32,
+    /// IEEE 754 `binary16`.
+    F16,
+    /// An `f32` without the lower half of its bits.
+    BF16,
+    /// IEEE 754 `binary64`.
+    F64,
+    /// A signed integer of 32 bits.
+    I32,
+    /// A signed integer of 64 bits.
+    I64,
+    /// An unsigned integer of 8 bits.
+    U8,
+    /// An unsigned integer of 32 bits.
+    U32,
+    /// One byte: 0 is false, and 1 is true. Kernels read any other value as true, and write only these two.
+    Bool,
+}
+
+impl DType {
+    /// All types.
+    pub const ALL: [Self; 9] =
+        [Self::F32, Self::F16, Self::BF16, Self::F64, Self::I32, Self::I64, Self::U8, Self::U32, Self::Bool];
+
+    /// The size of one element in bytes.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        match self {
+            Self::U8 | Self::Bool => 1,
+            Self::F16 | Self::BF16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 => 8,
+        }
+    }
+
+    /// Whether elements are floating-point numbers.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
+    }
+
+    /// Whether elements are integers. Booleans are not.
+    #[must_use]
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::I32 | Self::I64 | Self::U8 | Self::U32)
+    }
+
+    /// Whether elements can be indices: `i32`, `i64` and `u32`.
+    #[must_use]
+    pub const fn is_index(self) -> bool {
+        matches!(self, Self::I32 | Self::I64 | Self::U32)
+    }
+
+    /// The name, as `Display` prints it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::BF16 => "bf16",
+            Self::F64 => "f64",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::U8 => "u8",
+            Self::U32 => "u32",
+            Self::Bool => "bool",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

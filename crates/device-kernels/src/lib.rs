@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod call;
+mod check;
+mod dtype;
+mod layout;
+mod operator;
+mod run;
+mod scalar;
+mod set;
+
+pub use call::{Argument, Call, CallError};
+pub use check::Problem;
+pub use dtype::DType;
+pub use layout::{Layout, LayoutError, MAX_RANK};
+pub use operator::{
+    Binary, Compare, Conv2d, Dims, Distribution, Extremum, Operator, Pool2d, Reduction, Unary, Update,
+};
+pub use run::{BufferProblem, Operand, Prepared, RunError, Sets, run};
+pub use scalar::Scalar;
+pub use set::{KERNEL_SETS, KernelSet, KernelSetDescriptor, Kernels, LinkedSet, kernel_sets};
+
+/// Registers a kernel set, with [`KERNEL_SETS`](static@KERNEL_SETS) as the group.
+#[doc(inline)]
+pub use entry_points::entry_points;

@@ -1,0 +1,538 @@
+//! The vocabulary: what a kernel computes.
+
+use std::fmt;
+
+/// What a kernel computes.
+///
+/// Inputs and outputs are listed in their order. An element-wise operator computes each element of its output from the
+/// elements of its inputs at the same place; inputs are broadcast by the rules of NumPy, and each may be a
+/// [`Scalar`](crate::Scalar). Unless an operator says otherwise, arrays of one call have one dtype.
+///
+/// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives NaN, also for
+/// maximum and minimum, as in PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Operator {
+    /// `out = f(a)`, element-wise.
+    Unary(Unary),
+    /// `out = f(a, b)`, element-wise.
+    Binary(Binary),
+    /// `out = a < b`, for example, element-wise. The output is `bool`.
+    Compare(Compare),
+    /// `out = condition ? a : b`, element-wise. The condition is `bool`, and the first input.
+    Where,
+    /// `out = min(max(a, low), high)`, element-wise.
+    Clamp,
+    /// `out = a`, element-wise, for any two dtypes: a copy between layouts, a conversion, and from a scalar a fill.
+    ///
+    /// Numbers are converted as `as` of Rust converts: to integers toward zero and to the nearest of the range, NaN to 0.
+    /// To `bool`, zero is false and all else is true.
+    Copy,
+    /// A reduction of the dimensions `dims`, which are 1 in the output.
+    Reduce {
+        /// What is computed of the elements.
+        reduction: Reduction,
+        /// The dimensions.
+        dims: Dims,
+    },
+    /// The index of the largest or smallest element in a dimension, which is 1 in the output. The output is `i32`, `i64` or
+    /// `u32`. Of equal elements it is the first; a NaN is larger and smaller than any number.
+    ArgReduce {
+        /// Which element.
+        extremum: Extremum,
+        /// The dimension.
+        dim: usize,
+    },
+    /// `exp(a) / sum(exp(a))` in a dimension, for floating-point numbers.
+    Softmax {
+        /// The dimension of the sum.
+        dim: usize,
+    },
+    /// The logarithm of [`Softmax`](Self::Softmax).
+    LogSoftmax {
+        /// The dimension of the sum.
+        dim: usize,
+    },
+    /// The product of matrices, `[.., m, k]` with `[.., k, n]`, and a bias that is broadcast to the output as an optional
+    /// third input. Dimensions before the last two are a batch, and are broadcast. Sums of `f16` and `bf16` are `f32`.
+    MatMul,
+    /// `out[i][j] = a[index[i][j]][j]` for `dim` 0. The second input has the indices, and the shape of the output.
+    Gather {
+        /// The dimension that the indices are for.
+        dim: usize,
+    },
+    /// `out[index[i][j]][j] = values[i][j]` for `dim` 0, where `=` is `+=` for [`Update::Add`]. The inputs are the indices and
+    /// the values. The output has its other elements before the call, and keeps them.
+    Scatter {
+        /// The dimension that the indices are for.
+        dim: usize,
+        /// What happens to the elements that were there.
+        update: Update,
+    },
+    /// `out[i][j] = a[index[i]][j]` for `dim` 0. The second input has the indices, in one dimension.
+    IndexSelect {
+        /// The dimension that the indices are for.
+        dim: usize,
+    },
+    /// `out[index[i]][j] = values[i][j]` for `dim` 0, where `=` is `+=` for [`Update::Add`]. The inputs are the indices, in one
+    /// dimension, and the values. The output has its other elements before the call, and keeps them.
+    IndexAssign {
+        /// The dimension that the indices are for.
+        dim: usize,
+        /// What happens to the elements that were there.
+        update: Update,
+    },
+    /// A convolution of images `[n, in, h, w]` with weights `[out, in / groups, kh, kw]`, and a bias `[out]` as an optional
+    /// third input.
+    Conv2d(Conv2d),
+    /// The gradient of a convolution by its images, from the gradient of the output and the weights.
+    Conv2dInputGrad(Conv2d),
+    /// The gradient of a convolution by its weights, from the images and the gradient of the output.
+    Conv2dWeightGrad(Conv2d),
+    /// The largest element of each window of images `[n, c, h, w]`. A second output, of an index dtype, has the places of the
+    /// elements in their image: `y * w + x`.
+    MaxPool2d(Pool2d),
+    /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the places.
+    MaxPool2dGrad(Pool2d),
+    /// The mean of each window of images `[n, c, h, w]`. The padding is counted as zeros if `count_padding`, and else left
+    /// out.
+    AvgPool2d {
+        /// The windows.
+        pool: Pool2d,
+        /// Whether the mean counts the padding.
+        count_padding: bool,
+    },
+    /// The gradient of [`AvgPool2d`](Self::AvgPool2d) by its images, from the gradient of the output.
+    AvgPool2dGrad {
+        /// The windows.
+        pool: Pool2d,
+        /// Whether the mean counts the padding.
+        count_padding: bool,
+    },
+    /// The mean of windows of images `[n, c, h, w]` whose places and sizes follow from the size of the output: in each
+    /// direction, window `i` is from `floor(i * in / out)` to `ceil((i + 1) * in / out)`.
+    AdaptiveAvgPool2d,
+    /// The gradient of [`AdaptiveAvgPool2d`](Self::AdaptiveAvgPool2d) by its images, from the gradient of the output.
+    AdaptiveAvgPool2dGrad,
+    /// Random numbers from a counter-based generator, Philox 4x32 with ten rounds: element `i` depends on the seed and on
+    /// `offset + i` alone. So a seed gives the same numbers on every device, up to the last bits of logarithm and cosine in
+    /// normal ones. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+    Random {
+        /// What is drawn.
+        distribution: Distribution,
+        /// The seed.
+        seed: u64,
+        /// The number of the first element, to go on behind an earlier call.
+        offset: u64,
+    },
+}
+
+macro_rules! names {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name, as `Display` prints it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+names! {
+    /// An element-wise operator of one input.
+    Unary {
+        /// `-a`, for numbers. Unsigned integers wrap.
+        Neg = "neg",
+        /// `|a|`, for numbers.
+        Abs = "abs",
+        /// -1, 0 or 1, for numbers. NaN is NaN.
+        Sign = "sign",
+        /// `1 / a`, for floats, as are all that follow up to `IsInf`.
+        Recip = "recip",
+        /// The square root.
+        Sqrt = "sqrt",
+        /// `e^a`
+        Exp = "exp",
+        /// The natural logarithm.
+        Log = "log",
+        /// `log(1 + a)`, also where `a` is small.
+        Log1p = "log1p",
+        /// The sine of radians.
+        Sin = "sin",
+        /// The cosine of radians.
+        Cos = "cos",
+        /// The tangent of radians.
+        Tan = "tan",
+        /// The inverse of the sine.
+        Asin = "asin",
+        /// The inverse of the cosine.
+        Acos = "acos",
+        /// The inverse of the tangent.
+        Atan = "atan",
+        /// The hyperbolic sine.
+        Sinh = "sinh",
+        /// The hyperbolic cosine.
+        Cosh = "cosh",
+        /// The hyperbolic tangent.
+        Tanh = "tanh",
+        /// The inverse of the hyperbolic sine.
+        Asinh = "asinh",
+        /// The inverse of the hyperbolic cosine.
+        Acosh = "acosh",
+        /// The inverse of the hyperbolic tangent.
+        Atanh = "atanh",
+        /// The error function.
+        Erf = "erf",
+        /// The largest integer that is not larger.
+        Floor = "floor",
+        /// The smallest integer that is not smaller.
+        Ceil = "ceil",
+        /// The nearest integer, and of two the even one.
+        Round = "round",
+        /// The integer toward zero.
+        Trunc = "trunc",
+        /// `max(a, 0)`
+        Relu = "relu",
+        /// `1 / (1 + e^-a)`
+        Sigmoid = "sigmoid",
+        /// The logarithm of the sigmoid, also where that is near zero.
+        LogSigmoid = "log_sigmoid",
+        /// `a / 2 * (1 + erf(a / sqrt(2)))`
+        Gelu = "gelu",
+        /// Whether it is not a number. The output is `bool`.
+        IsNan = "is_nan",
+        /// Whether it is infinite. The output is `bool`.
+        IsInf = "is_inf",
+        /// All bits inverted, for integers; the opposite, for `bool`.
+        Not = "not",
+    }
+}
+
+names! {
+    /// An element-wise operator of two inputs.
+    Binary {
+        /// `a + b`, for numbers.
+        Add = "add",
+        /// `a - b`, for numbers.
+        Sub = "sub",
+        /// `a * b`, for numbers.
+        Mul = "mul",
+        /// `a / b`, for numbers, toward zero for integers. Which integer a division by zero gives is not said.
+        Div = "div",
+        /// What is left of `a / b` rounded down, for numbers: it has the sign of `b`, as in Python. Which integer a division by
+        /// zero gives is not said.
+        Rem = "rem",
+        /// `a` to the power of `b`, for numbers. A negative power of an integer is 0, but for those of 1 and -1.
+        Pow = "pow",
+        /// The larger one, for numbers. NaN if one is.
+        Max = "max",
+        /// The smaller one, for numbers. NaN if one is.
+        Min = "min",
+        /// The angle of the point `(b, a)`, for floats.
+        Atan2 = "atan2",
+        /// The bits that both have, for integers; whether both are true, for `bool`.
+        And = "and",
+        /// The bits that one has, for integers; whether one is true, for `bool`.
+        Or = "or",
+        /// The bits that differ, for integers; whether one alone is true, for `bool`.
+        Xor = "xor",
+        /// `a << b`, for integers. The lowest bits of `b` count, as many as can be less than the width.
+        Shl = "shl",
+        /// `a >> b`, for integers, which keeps the sign. The lowest bits of `b` count, as many as can be less than the width.
+        Shr = "shr",
+        /// The gradient of [`Unary::Relu`]: `b` where its output `a` is larger than zero, and else 0. For floats.
+        ReluGrad = "relu_grad",
+        /// The gradient of [`Unary::Sigmoid`]: `b * a * (1 - a)` for its output `a`. For floats.
+        SigmoidGrad = "sigmoid_grad",
+    }
+}
+
+names! {
+    /// A comparison of two inputs. All comparisons with NaN are false but for `Ne`.
+    Compare {
+        /// `a == b`, also for `bool`.
+        Eq = "eq",
+        /// `a != b`, also for `bool`.
+        Ne = "ne",
+        /// `a < b`
+        Lt = "lt",
+        /// `a <= b`
+        Le = "le",
+        /// `a > b`
+        Gt = "gt",
+        /// `a >= b`
+        Ge = "ge",
+    }
+}
+
+names! {
+    /// What a reduction computes. The sums of `f16` and `bf16` are `f32` until the end.
+    Reduction {
+        /// The sum, for numbers. Of no elements it is 0.
+        Sum = "sum",
+        /// The product, for numbers. Of no elements it is 1.
+        Prod = "prod",
+        /// The mean, for floats. Of no elements it is NaN.
+        Mean = "mean",
+        /// The largest, for numbers. NaN if one is. No elements are an error.
+        Max = "max",
+        /// The smallest, for numbers. NaN if one is. No elements are an error.
+        Min = "min",
+        /// Whether one is true, for `bool`. Of no elements it is false.
+        Any = "any",
+        /// Whether all are true, for `bool`. Of no elements it is true.
+        All = "all",
+    }
+}
+
+names! {
+    /// Which element [`Operator::ArgReduce`] finds.
+    Extremum {
+        /// The largest.
+        Max = "max",
+        /// The smallest.
+        Min = "min",
+    }
+}
+
+names! {
+    /// What happens to the elements that an operator writes to.
+    Update {
+        /// They are replaced. Of several values for one element, one is written; which is not said.
+        Replace = "replace",
+        /// The values are added to them, in any order. For numbers.
+        Add = "add",
+    }
+}
+
+/// A set of dimensions.
+///
+/// ```
+/// use device_kernels::Dims;
+///
+/// let dims = Dims::from([0, 2]);
+/// assert!(dims.contains(2) && !dims.contains(1));
+/// assert_eq!(dims.to_string(), "[0, 2]");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Dims(u64);
+
+impl Dims {
+    /// The dimensions from 0 on, as many as `rank` says.
+    #[must_use]
+    pub fn all(rank: usize) -> Self {
+        (0..rank).collect()
+    }
+
+    /// Whether `dim` is one of them.
+    #[must_use]
+    pub fn contains(self, dim: usize) -> bool {
+        u32::try_from(dim).ok().and_then(|dim| 1_u64.checked_shl(dim)).is_some_and(|bit| self.0 & bit != 0)
+    }
+
+    /// The dimensions, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..64).filter(move |&dim| self.contains(dim))
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Dims {
+    fn from(dims: [usize; N]) -> Self {
+        dims.into_iter().collect()
+    }
+}
+
+/// Dimensions that no array has become one that no array has either, so that a call with them is an error.
+impl FromIterator<usize> for Dims {
+    fn from_iter<I: IntoIterator<Item = usize>>(dims: I) -> Self {
+        Self(dims.into_iter().fold(0, |set, dim| set | 1 << dim.min(63)))
+    }
+}
+
+impl fmt::Display for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The steps of a convolution. Arrays have the vertical value first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Conv2d {
+    /// How far the weights move for each element of the output.
+    pub stride: [usize; 2],
+    /// How many zeros are added at each edge of the images.
+    pub padding: [usize; 2],
+    /// The distance of neighbouring weights in the images.
+    pub dilation: [usize; 2],
+    /// How many groups the channels are in. Each group is a convolution of its own.
+    pub groups: usize,
+}
+
+impl Default for Conv2d {
+    fn default() -> Self {
+        Self { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }
+    }
+}
+
+/// The windows of a pooling. Arrays have the vertical value first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pool2d {
+    /// The size of a window.
+    pub kernel: [usize; 2],
+    /// How far a window moves for each element of the output.
+    pub stride: [usize; 2],
+    /// How many elements are added at each edge of the images: less than the window reaches.
+    pub padding: [usize; 2],
+    /// The distance of a window's neighbouring elements in the images.
+    pub dilation: [usize; 2],
+}
+
+impl Pool2d {
+    /// Windows of the size `kernel` that touch one another, without padding.
+    #[must_use]
+    pub fn new(kernel: [usize; 2]) -> Self {
+        Self { kernel, stride: kernel, padding: [0, 0], dilation: [1, 1] }
+    }
+}
+
+/// What random numbers are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Distribution {
+    /// From `low` to `high`, which is left out, all equally likely. For floats.
+    Uniform {
+        /// The smallest number.
+        low: f64,
+        /// The end, which is not drawn.
+        high: f64,
+    },
+    /// The normal distribution. For floats.
+    Normal {
+        /// The mean.
+        mean: f64,
+        /// The standard deviation.
+        deviation: f64,
+    },
+    /// True with the probability `probability`. For `bool`, and for numbers, which are 1 or 0.
+    Bernoulli {
+        /// The probability, from 0 to 1.
+        probability: f64,
+    },
+    /// From `low` to `high`, which is left out, all equally likely. For integers.
+    Integers {
+        /// The smallest number.
+        low: i64,
+        /// The end, which is not drawn.
+        high: i64,
+    },
+}
+
+impl From<Unary> for Operator {
+    fn from(unary: Unary) -> Self {
+        Self::Unary(unary)
+    }
+}
+
+impl From<Binary> for Operator {
+    fn from(binary: Binary) -> Self {
+        Self::Binary(binary)
+    }
+}
+
+impl From<Compare> for Operator {
+    fn from(compare: Compare) -> Self {
+        Self::Compare(compare)
+    }
+}
+
+impl Operator {
+    /// Whether each element of the output depends on the elements at the same place alone, so that an output may be the same
+    /// elements as an input.
+    #[must_use]
+    pub fn is_elementwise(&self) -> bool {
+        use Operator::{Binary, Clamp, Compare, Copy, Unary, Where};
+        matches!(self, Unary(_) | Binary(_) | Compare(_) | Where | Clamp | Copy)
+    }
+
+    /// Whether the output keeps elements that it has before the call.
+    #[must_use]
+    pub fn updates(&self) -> bool {
+        matches!(self, Self::Scatter { .. } | Self::IndexAssign { .. })
+    }
+}
+
+/// The name of the operator, with its options.
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Unary(unary) => unary.fmt(f),
+            Self::Binary(binary) => binary.fmt(f),
+            Self::Compare(compare) => compare.fmt(f),
+            Self::Where => f.write_str("where"),
+            Self::Clamp => f.write_str("clamp"),
+            Self::Copy => f.write_str("copy"),
+            Self::Reduce { reduction, dims } => write!(f, "{reduction}<dims {dims}>"),
+            Self::ArgReduce { extremum, dim } => write!(f, "arg_{extremum}<dim {dim}>"),
+            Self::Softmax { dim } => write!(f, "softmax<dim {dim}>"),
+            Self::LogSoftmax { dim } => write!(f, "log_softmax<dim {dim}>"),
+            Self::MatMul => f.write_str("matmul"),
+            Self::Gather { dim } => write!(f, "gather<dim {dim}>"),
+            Self::Scatter { dim, update } => write!(f, "scatter<dim {dim}, {update}>"),
+            Self::IndexSelect { dim } => write!(f, "index_select<dim {dim}>"),
+            Self::IndexAssign { dim, update } => write!(f, "index_assign<dim {dim}, {update}>"),
+            Self::Conv2d(conv) => write!(f, "conv2d<{conv}>"),
+            Self::Conv2dInputGrad(conv) => write!(f, "conv2d_input_grad<{conv}>"),
+            Self::Conv2dWeightGrad(conv) => write!(f, "conv2d_weight_grad<{conv}>"),
+            Self::MaxPool2d(pool) => write!(f, "max_pool2d<{pool}>"),
+            Self::MaxPool2dGrad(pool) => write!(f, "max_pool2d_grad<{pool}>"),
+            Self::AvgPool2d { pool, count_padding } => {
+                write!(f, "avg_pool2d<{pool}{}>", counted(count_padding))
+            }
+            Self::AvgPool2dGrad { pool, count_padding } => {
+                write!(f, "avg_pool2d_grad<{pool}{}>", counted(count_padding))
+            }
+            Self::AdaptiveAvgPool2d => f.write_str("adaptive_avg_pool2d"),
+            Self::AdaptiveAvgPool2dGrad => f.write_str("adaptive_avg_pool2d_grad"),
+            Self::Random { distribution, seed, offset } => {
+                write!(f, "random<{distribution:?}, seed {seed}, offset {offset}>")
+            }
+        }
+    }
+}
+
+fn counted(padding: bool) -> &'static str {
+    if padding { ", counting padding" } else { "" }
+}
+
+impl fmt::Display for Conv2d {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stride, padding, dilation, groups } = self;
+        write!(f, "stride {stride:?}, padding {padding:?}, dilation {dilation:?}, groups {groups}")
+    }
+}
+
+impl fmt::Display for Pool2d {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, stride, padding, dilation } = self;
+        write!(f, "kernel {kernel:?}, stride {stride:?}, padding {padding:?}, dilation {dilation:?}")
+    }
+}

@@ -1,0 +1,332 @@
+//! Calls with memory: the one line that a framework writes.
+
+use std::fmt;
+use std::ops::Range;
+
+use device_registry::backend::{BackendError, Launch, Span};
+use device_registry::{Buffer, Device, DeviceError, Stream};
+use entry_points::LoadError;
+use smallvec::SmallVec;
+
+use crate::set::{Kernels, LinkedSet};
+use crate::{Argument, Call, CallError, DType, Layout, LayoutError, Operator, Scalar};
+
+/// What an operator works on: an array in a buffer, or a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    buffer: Option<&'a Buffer>,
+    argument: Argument,
+}
+
+impl<'a> Operand<'a> {
+    /// An array at the start of `buffer`, whose elements lie one after the other.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many dimensions, or their product overflows. Whether the buffer has the elements is checked by
+    /// [`run`].
+    pub fn new(buffer: &'a Buffer, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Self, LayoutError> {
+        Ok(Self::with_layout(buffer, dtype, Layout::contiguous(shape)?))
+    }
+
+    /// An array with any layout in `buffer`.
+    #[must_use]
+    pub fn with_layout(buffer: &'a Buffer, dtype: DType, layout: Layout) -> Self {
+        Self { buffer: Some(buffer), argument: Argument::Array(dtype, layout) }
+    }
+
+    /// A view of the array: `operand.view(|layout| layout.transpose(0, 1))`. A scalar stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of `view`.
+    pub fn view(
+        mut self,
+        view: impl FnOnce(Layout) -> Result<Layout, LayoutError>,
+    ) -> Result<Self, LayoutError> {
+        if let Argument::Array(_, layout) = &mut self.argument {
+            *layout = view(*layout)?;
+        }
+        Ok(self)
+    }
+
+    /// The type and layout, or the value.
+    #[must_use]
+    pub fn argument(&self) -> Argument {
+        self.argument
+    }
+}
+
+impl<S: Into<Scalar>> From<S> for Operand<'_> {
+    fn from(scalar: S) -> Self {
+        Self { buffer: None, argument: Argument::Scalar(scalar.into()) }
+    }
+}
+
+/// Enqueues an operator in `stream`, by a kernel set of the stream's backend. Returns as soon as it is enqueued.
+///
+/// ```
+/// use device_kernels::{Binary, DType, Operand, Operator, run};
+/// # fn example(device: device_registry::Device, bytes: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+/// let stream = device.create_stream()?;
+/// let (a, b, out) = (device.allocate(24)?, device.allocate(24)?, device.allocate(16)?);
+/// let a = Operand::new(&a, DType::F32, [2, 3])?;
+/// let b = Operand::new(&b, DType::F32, [2, 3])?;
+/// let out = Operand::new(&out, DType::F32, [2, 2])?;
+///
+/// run(&stream, Binary::Add, &[a, 1.0.into()], &[a])?;
+/// run(&stream, Operator::MatMul, &[a, b.view(|b| b.transpose(0, 1))?], &[out])?;
+/// stream.synchronize()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// - If the arguments do not fit the operator, or a buffer its array: see [`RunError`]. Nothing is enqueued then.
+/// - If no linked set has a kernel for them.
+/// - The errors of [`Stream::launch`]. A kernel's own failure is an error of the stream.
+pub fn run(
+    stream: &Stream,
+    operator: impl Into<Operator>,
+    inputs: &[Operand<'_>],
+    outputs: &[Operand<'_>],
+) -> Result<(), RunError> {
+    let arguments = |operands: &[Operand<'_>]| -> SmallVec<[Argument; 4]> {
+        operands.iter().map(Operand::argument).collect()
+    };
+    let call = Call::new(operator, &arguments(inputs), &arguments(outputs))?;
+    let arrays = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());
+    let operands = arrays.map(|(_, &source)| &inputs[source]).chain(outputs);
+    let buffers: SmallVec<[&Buffer; 4]> = operands.filter_map(|operand| operand.buffer).collect();
+    let Some(prepared) = Prepared::new(stream.device(), call, &buffers)? else { return Ok(()) };
+    let failed = {
+        let call = prepared.call.clone();
+        move |error| RunError::Device { call: Box::new(call), error }
+    };
+    stream.launch(&buffers, move |launch| prepared.launch(launch)).map_err(failed)
+}
+
+/// A call that a kernel set has a kernel for, with buffers that have its elements.
+///
+/// [`run`] makes and launches it. A framework that has to do more within the launch does it by itself:
+///
+/// ```
+/// # use device_kernels::{Call, Prepared, RunError};
+/// # use device_registry::{Buffer, Stream};
+/// # fn example(stream: &Stream, call: Call, buffers: &[&Buffer]) -> Result<(), Box<dyn std::error::Error>> {
+/// if let Some(prepared) = Prepared::new(stream.device(), call, buffers)? {
+///     stream.launch(buffers, move |launch| prepared.launch(launch))?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    call: Call,
+    set: LinkedSet,
+}
+
+impl Prepared {
+    /// Checks `buffers`, which are in the order of [`Call::arrays`], and looks for a kernel. `None` if the call
+    /// [writes nothing](Call::is_empty).
+    ///
+    /// # Errors
+    ///
+    /// If the number of buffers is not that of the arrays, one is of another device or too short, an output overlaps
+    /// another array, or no linked set has a kernel.
+    pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
+        if let Err(problem) = check_buffers(device, &call, buffers) {
+            return Err(RunError::Buffers { call: Box::new(call), problem });
+        }
+        if call.is_empty() {
+            return Ok(None);
+        }
+        let kernels = Kernels::of(device)?;
+        match kernels.find(&call) {
+            Some(set) => Ok(Some(Self { call, set })),
+            None => Err(RunError::Unsupported {
+                call: Box::new(call),
+                device,
+                sets: Sets(kernels.sets().to_vec()),
+            }),
+        }
+    }
+
+    /// The call.
+    #[must_use]
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// The set whose kernel is used.
+    #[must_use]
+    pub fn set(&self) -> LinkedSet {
+        self.set
+    }
+
+    /// Runs or submits the kernel: the argument of [`Stream::launch`], with the buffers of [`new`](Self::new).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error, with the call and the set.
+    pub fn launch(&self, launch: &Launch<'_>) -> Result<(), BackendError> {
+        self.set.set().launch(&self.call, launch).map_err(|error| {
+            let message = format_args!("the kernel set {} failed at {}", self.set, self.call);
+            BackendError::new(error.kind(), message).with_source(error)
+        })
+    }
+}
+
+/// Why an operator was not enqueued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The arguments do not fit the operator.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A buffer does not fit its array.
+    #[error("{call}: {problem}")]
+    #[non_exhaustive]
+    Buffers {
+        /// The call.
+        call: Box<Call>,
+        /// What is wrong with the buffer.
+        #[source]
+        problem: BufferProblem,
+    },
+    /// A kernel set is linked and does not load.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// No kernel set has a kernel for the call.
+    #[error("{call}: no kernel for `{device}`: {sets}")]
+    #[non_exhaustive]
+    Unsupported {
+        /// The call.
+        call: Box<Call>,
+        /// The device.
+        device: Device,
+        /// The sets that were asked.
+        sets: Sets,
+    },
+    /// The stream refused it.
+    #[error("{call}: not enqueued")]
+    #[non_exhaustive]
+    Device {
+        /// The call.
+        call: Box<Call>,
+        /// The error of the stream.
+        #[source]
+        error: DeviceError,
+    },
+}
+
+/// The kernel sets of a backend. `Display` says what to do if there are none.
+#[derive(Clone, Debug)]
+pub struct Sets(Vec<LinkedSet>);
+
+impl fmt::Display for Sets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(
+                "no kernel set of its backend is linked, or it is switched off; add the crate of one to Cargo.toml",
+            );
+        }
+        let names: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        write!(f, "these kernel sets do not have it: {}", names.join(", "))
+    }
+}
+
+/// What is wrong with a buffer of a call.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BufferProblem {
+    /// There is not one buffer for each array.
+    #[error("expected {expected} buffers, found {found}")]
+    Count {
+        /// The number of arrays.
+        expected: usize,
+        /// The number of buffers.
+        found: usize,
+    },
+    /// A buffer is of another device than the stream.
+    #[error("expected each buffer on `{expected}`, found one on `{found}`")]
+    Device {
+        /// The device of the stream.
+        expected: Device,
+        /// The device of the buffer.
+        found: Device,
+    },
+    /// The array needs more bytes.
+    #[error("an array of {needed} bytes is in a buffer of {found}")]
+    Short {
+        /// Where the array ends in its buffer.
+        needed: usize,
+        /// The length of the buffer.
+        found: usize,
+    },
+    /// An output overlaps another array of the call.
+    #[error(
+        "an output overlaps another array, which this operator cannot have: bytes {output:?} and {other:?} of one memory"
+    )]
+    Overlap {
+        /// The bytes of the output, in their memory.
+        output: Range<usize>,
+        /// The bytes of the other array, in the same memory.
+        other: Range<usize>,
+    },
+}
+
+/// The memory of an array, and the bytes in it that it uses.
+struct Used {
+    memory: *const u8,
+    bytes: Range<usize>,
+    dtype: DType,
+    layout: Layout,
+    offset: usize,
+}
+
+fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(), BufferProblem> {
+    let expected = call.arrays().count();
+    if buffers.len() != expected {
+        return Err(BufferProblem::Count { expected, found: buffers.len() });
+    }
+    let device = device.resolve();
+    let mut used = SmallVec::<[Used; 4]>::new();
+    for ((dtype, layout), buffer) in call.arrays().zip(buffers) {
+        if buffer.device() != device {
+            return Err(BufferProblem::Device { expected: device, found: buffer.device() });
+        }
+        let elements = layout.range();
+        let (start, end) = (elements.start * dtype.size(), elements.end * dtype.size());
+        if end > buffer.len() {
+            return Err(BufferProblem::Short { needed: end, found: buffer.len() });
+        }
+        // An array without elements overlaps nothing.
+        let Some(span) = buffer.span().filter(|_| end > start) else { continue };
+        let bytes = span.offset() + start..span.offset() + end;
+        used.push(Used { memory: address(&span), bytes, dtype, layout, offset: span.offset() });
+    }
+    let inputs = used.len().saturating_sub(call.outputs().len());
+    for (place, output) in used.iter().enumerate().skip(inputs) {
+        for (other_place, other) in used.iter().enumerate() {
+            let apart = output.memory != other.memory
+                || output.bytes.end <= other.bytes.start
+                || other.bytes.end <= output.bytes.start;
+            let in_place = call.operator().is_elementwise()
+                && output.dtype.size() == other.dtype.size()
+                && (output.layout, output.offset) == (other.layout, other.offset);
+            if place != other_place && !apart && !in_place {
+                return Err(BufferProblem::Overlap {
+                    output: output.bytes.clone(),
+                    other: other.bytes.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn address(span: &Span) -> *const u8 {
+    std::ptr::from_ref(span.memory()).cast()
+}

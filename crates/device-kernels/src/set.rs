@@ -1,0 +1,176 @@
+//! Kernel sets: the operators of one backend, and the group that they register in.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use device_registry::Device;
+use device_registry::backend::{BackendError, Launch};
+use entry_points::{Entry, EntryPoint, LoadError};
+
+use crate::Call;
+
+/// The operators of one backend.
+///
+/// A set says what it can do before it is asked to: a call that [`supports`](Self::supports) accepts is launched, with its
+/// arguments checked. [`Launch::spans`] has the buffers in the order of [`Call::arrays`]. Each span begins where the buffer
+/// of its array begins, and layouts count from there.
+///
+/// Arrays of one call may be in one memory. An output shares elements with no other array, unless the operator is
+/// [element-wise](crate::Operator::is_elementwise) and the input has the same layout.
+pub trait KernelSet: Send + Sync {
+    /// Whether the set has a kernel for `call`. It is called for each launch: it does not block.
+    fn supports(&self, call: &Call) -> bool;
+
+    /// Runs or submits `call`, as [`Stream::launch`](device_registry::Stream::launch) says.
+    ///
+    /// # Errors
+    ///
+    /// The error of the stream. The caller adds the call and the name of the set to it.
+    fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError>;
+}
+
+/// A kernel set as constant data: the name of its backend, the package that it comes from, and how to load it.
+///
+/// ```
+/// use device_kernels::{Call, KERNEL_SETS, KernelSet, KernelSetDescriptor};
+/// use device_registry::backend::{BackendError, Launch, LoadFailure};
+///
+/// device_kernels::entry_points! {
+///     /// A better product of matrices for `cpu`. The name continues after two underscores, so that `cpu` may have a set
+///     /// besides.
+///     #[distributed_slice(KERNEL_SETS)]
+///     pub static CPU_FAST: KernelSetDescriptor = KernelSetDescriptor::new("cpu__fast", load);
+/// }
+///
+/// fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
+///     Ok(Box::new(Fast))
+/// }
+///
+/// struct Fast;
+///
+/// impl KernelSet for Fast {
+///     fn supports(&self, call: &Call) -> bool {
+///         call.operator() == device_kernels::Operator::MatMul
+///     }
+///
+///     fn launch(&self, _call: &Call, _launch: &Launch<'_>) -> Result<(), BackendError> {
+///         todo!("multiply")
+///     }
+/// }
+/// # fn main() {}
+/// ```
+pub type KernelSetDescriptor = EntryPoint<dyn KernelSet>;
+
+entry_points::group! {
+    /// The distributed slice that kernel sets register in.
+    pub static KERNEL_SETS: [KernelSetDescriptor];
+
+    /// The group `device.kernels`: every kernel set of this program. Variables with the prefix `DEVICE_KERNELS` switch its
+    /// entries on and off.
+    ///
+    /// An entry has the name of its backend, such as `opencl`. A backend can have more sets: their names continue after two
+    /// underscores, as `opencl__convolutions`. Those are asked first, in the order of their names.
+    pub fn kernel_sets() -> Group<dyn KernelSet> {
+        entry_points::Group::new("device.kernels")
+            .noun("kernel set")
+            .switches("DEVICE_KERNELS")
+            .autoload_line("device_registry::autoload!();")
+    }
+}
+
+/// The kernel sets of one backend that are linked and switched on.
+pub struct Kernels {
+    sets: Vec<LinkedSet>,
+}
+
+/// A loaded kernel set, with its names.
+#[derive(Clone, Copy)]
+pub struct LinkedSet {
+    entry: Entry<dyn KernelSet>,
+    set: &'static dyn KernelSet,
+}
+
+impl Kernels {
+    /// The kernel sets of a device's backend. They are loaded at the first call, and stay.
+    ///
+    /// # Errors
+    ///
+    /// If a set is linked and does not load, or if two packages offer one name. No set at all is no error: nothing is then
+    /// [supported](Self::find).
+    pub fn of(device: Device) -> Result<&'static Self, LoadError> {
+        /// The sets that were loaded, by the name of the backend.
+        static LOADED: LazyLock<Mutex<HashMap<&'static str, &'static Kernels>>> =
+            LazyLock::new(Mutex::default);
+
+        let backend = device.name();
+        let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernels) = loaded().get(backend) {
+            return Ok(kernels);
+        }
+        // Sets load without the lock. Two threads may both load here; the group lets each set load once.
+        let kernels = Self::load(backend)?;
+        Ok(*loaded().entry(backend).or_insert_with(|| Box::leak(Box::new(kernels))))
+    }
+
+    fn load(backend: &str) -> Result<Self, LoadError> {
+        let of_backend = |entry: &Entry<dyn KernelSet>| {
+            let rest = entry.name().strip_prefix(backend);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("__"))
+        };
+        let mut sets = Vec::new();
+        for entry in kernel_sets().iter().filter(of_backend) {
+            match entry.load() {
+                Ok(set) => sets.push(LinkedSet { entry, set }),
+                Err(LoadError::Disabled { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // The shortest name is the backend's, and comes last.
+        sets.sort_by_key(|set| (set.entry.name() == backend, set.entry.name()));
+        Ok(Self { sets })
+    }
+
+    /// The first set with a kernel for `call`.
+    #[must_use]
+    pub fn find(&self, call: &Call) -> Option<LinkedSet> {
+        self.sets.iter().find(|linked| linked.set.supports(call)).copied()
+    }
+
+    /// The sets, in the order in which they are asked.
+    #[must_use]
+    pub fn sets(&self) -> &[LinkedSet] {
+        &self.sets
+    }
+}
+
+impl LinkedSet {
+    /// The set itself.
+    #[must_use]
+    pub fn set(&self) -> &'static dyn KernelSet {
+        self.set
+    }
+}
+
+/// The name of the set and its package: `opencl (device-opencl-kernels 0.1.0)`.
+impl fmt::Display for LinkedSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry.name())?;
+        if let (Some(package), Some(version)) = (self.entry.package(), self.entry.version()) {
+            write!(f, " ({package} {version})")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LinkedSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LinkedSet({self})")
+    }
+}
+
+impl fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.sets).finish()
+    }
+}
