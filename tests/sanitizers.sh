@@ -46,6 +46,8 @@ address() {
     local -x CARGO_TARGET_DIR=target/sanitizers/address RUSTFLAGS=-Zsanitizer=address
     # Tests allocate more memory than there is, and expect an error.
     local -x ASAN_OPTIONS=allocator_may_return_null=1
+    # Freed memory is kept for a while. With the default of 256 MiB, checks of growing memory measure that.
+    ASAN_OPTIONS+=:quarantine_size_mb=16
 
     step 'address sanitizer: the core'
     # Unit tests leak values on purpose, to have them for `'static`.
