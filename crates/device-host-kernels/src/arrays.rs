@@ -1,0 +1,280 @@
+//! Arrays in bytes: their elements in the order of their indices, whatever the layout.
+
+use std::borrow::Cow;
+
+use bytemuck::PodCastError;
+use device_kernels::{Layout, MAX_RANK, Scalar};
+use rayon::prelude::*;
+
+use crate::element::{Compute, Element};
+
+/// The number of elements that are computed at a time: they fit into the fastest cache, also those of four arrays.
+pub(crate) const BLOCK: usize = 1024;
+
+/// From this many elements on, several threads work.
+pub(crate) const PARALLEL: usize = 1 << 15;
+
+/// The elements that one thread works on before it looks for more.
+const CHUNK: usize = 1 << 14;
+
+/// The places of an array's elements, as few loops as they need.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    rank: usize,
+    sizes: [usize; MAX_RANK],
+    strides: [isize; MAX_RANK],
+    offset: usize,
+    len: usize,
+}
+
+impl Places {
+    /// The places in a slice that begins with the first element of the layout's range.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let mut places = Self {
+            rank: 0,
+            sizes: [1; MAX_RANK],
+            strides: [0; MAX_RANK],
+            offset: layout.offset() - layout.range().start,
+            len: layout.len(),
+        };
+        // From the inside out, so that a dimension joins the one that it continues.
+        for (&size, &stride) in
+            layout.shape().iter().zip(layout.strides()).rev().filter(|(size, _)| **size != 1)
+        {
+            let joins = places.rank > 0 && {
+                let last = places.rank - 1;
+                stride == places.strides[last] * places.sizes[last] as isize
+            };
+            if joins {
+                places.sizes[places.rank - 1] *= size;
+            } else {
+                (places.sizes[places.rank], places.strides[places.rank]) = (size, stride);
+                places.rank += 1;
+            }
+        }
+        places
+    }
+
+    /// Whether the elements lie one after the other.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.rank == 0 || (self.rank == 1 && self.strides[0] == 1)
+    }
+
+    /// Calls `run` for `len` elements from the one with the number `start` on: with the number of elements, the place of the
+    /// first, and the stride, for each run of elements with one stride.
+    #[inline]
+    fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, isize)) {
+        let mut indices = [0; MAX_RANK];
+        let (mut rest, mut place) = (start, self.offset as isize);
+        for (dim, index) in indices.iter_mut().enumerate().take(self.rank) {
+            (*index, rest) = (rest % self.sizes[dim], rest / self.sizes[dim]);
+            place += *index as isize * self.strides[dim];
+        }
+        let mut left = len;
+        while left > 0 {
+            let count = left.min(self.sizes[0] - indices[0]);
+            run(count, place as usize, self.strides[0]);
+            left -= count;
+            indices[0] += count;
+            place += count as isize * self.strides[0];
+            let mut dim = 0;
+            while indices[dim] == self.sizes[dim] && dim + 1 < self.rank {
+                place -= self.sizes[dim] as isize * self.strides[dim];
+                indices[dim] = 0;
+                dim += 1;
+                indices[dim] += 1;
+                place += self.strides[dim];
+            }
+        }
+    }
+}
+
+/// The elements of an input, in blocks.
+pub(crate) trait Input<C>: Sync {
+    /// The elements from the number `start` on, in place or in `temporary`.
+    fn block<'a>(&'a self, start: usize, len: usize, temporary: &'a mut Vec<C>) -> &'a [C];
+}
+
+/// An array to read.
+pub(crate) struct Array<'a, E: Element> {
+    elements: Cow<'a, [E]>,
+    places: Places,
+}
+
+impl<'a, E: Element> Array<'a, E> {
+    pub(crate) fn new(bytes: &'a [u8], layout: &Layout) -> Self {
+        Self { elements: elements(bytes), places: Places::new(layout) }
+    }
+
+    /// All elements, one after the other.
+    pub(crate) fn to_contiguous(&self) -> Cow<'_, [E::Compute]> {
+        if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
+            return Cow::Borrowed(elements);
+        }
+        let mut all = vec![E::Compute::default(); self.places.len];
+        let fill = |(place, out): (usize, &mut [E::Compute])| self.read(place * CHUNK, out);
+        if all.len() < PARALLEL {
+            self.read(0, &mut all);
+        } else {
+            all.par_chunks_mut(CHUNK).enumerate().for_each(fill);
+        }
+        Cow::Owned(all)
+    }
+
+    /// The elements in place, and where they are, if they need no conversion.
+    pub(crate) fn as_compute(&self) -> Option<(&[E::Compute], isize)> {
+        E::as_compute(&self.elements).map(|elements| (elements, self.places.offset as isize))
+    }
+
+    fn read(&self, start: usize, out: &mut [E::Compute]) {
+        let mut done = 0;
+        self.places.runs(start, out.len(), |count, place, stride| {
+            let out = &mut out[done..done + count];
+            done += count;
+            match (stride, E::as_compute(&self.elements)) {
+                (1, Some(elements)) => out.copy_from_slice(&elements[place..place + count]),
+                (1, None) => {
+                    let elements = &self.elements[place..place + count];
+                    out.iter_mut().zip(elements).for_each(|(out, element)| *out = element.load());
+                }
+                (0, _) => out.fill(self.elements[place].load()),
+                _ => {
+                    let mut place = place as isize;
+                    for out in out {
+                        *out = self.elements[place as usize].load();
+                        place += stride;
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl<E: Element> Input<E::Compute> for Array<'_, E> {
+    fn block<'a>(&'a self, start: usize, len: usize, temporary: &'a mut Vec<E::Compute>) -> &'a [E::Compute] {
+        if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
+            let start = self.places.offset + start;
+            return &elements[start..start + len];
+        }
+        temporary.resize(len, E::Compute::default());
+        self.read(start, temporary);
+        temporary
+    }
+}
+
+/// A value for each element.
+pub(crate) struct Repeated<C>(pub(crate) C);
+
+impl<C: Compute> Repeated<C> {
+    pub(crate) fn new(scalar: Scalar) -> Self {
+        Self(C::from_scalar(scalar))
+    }
+}
+
+impl<C: Compute> Input<C> for Repeated<C> {
+    fn block<'a>(&'a self, _start: usize, len: usize, temporary: &'a mut Vec<C>) -> &'a [C] {
+        if temporary.len() < len {
+            temporary.clear();
+            temporary.resize(len, self.0);
+        }
+        &temporary[..len]
+    }
+}
+
+/// The elements of `bytes`: in place if they are aligned.
+fn elements<E: Element>(bytes: &[u8]) -> Cow<'_, [E]> {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(elements) => Cow::Borrowed(elements),
+        Err(PodCastError::TargetAlignmentGreaterAndInputNotAligned) => {
+            Cow::Owned(bytemuck::allocation::pod_collect_to_vec(bytes))
+        }
+        Err(error) => unreachable!("the bytes are those of whole elements: {error}"),
+    }
+}
+
+/// Computes a block of an output: it gets the number of the first element, and the elements to write.
+pub(crate) type Worker<'a, C> = Box<dyn FnMut(usize, &mut [C]) + 'a>;
+
+/// Writes an array of all elements of `bytes`, by a worker for each thread.
+pub(crate) fn write_blocks<'w, E: Element>(
+    bytes: &mut [u8],
+    layout: &Layout,
+    worker: &(dyn Fn() -> Worker<'w, E::Compute> + Sync + 'w),
+) {
+    write_aligned::<E>(bytes, |elements| {
+        let places = Places::new(layout);
+        let len = places.len;
+        if places.is_contiguous() {
+            let chunk = |(number, out): (usize, &mut [E])| write_chunk(number * CHUNK, out, &mut *worker());
+            if len < PARALLEL {
+                chunk((0, elements));
+            } else {
+                elements.par_chunks_mut(CHUNK).enumerate().for_each(chunk);
+            }
+            return;
+        }
+        let mut compute = worker();
+        let mut block = vec![E::Compute::default(); len.min(BLOCK)];
+        for start in (0..len).step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(len - start)];
+            compute(start, block);
+            scatter(&places, start, block, elements);
+        }
+    });
+}
+
+fn write_chunk<E: Element>(start: usize, out: &mut [E], compute: &mut dyn FnMut(usize, &mut [E::Compute])) {
+    if let Some(out) = E::as_compute_mut(out) {
+        for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+            compute(start + block * BLOCK, out);
+        }
+        return;
+    }
+    let mut computed = vec![E::Compute::default(); out.len().min(BLOCK)];
+    for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+        let computed = &mut computed[..out.len()];
+        compute(start + block * BLOCK, computed);
+        out.iter_mut().zip(computed).for_each(|(out, value)| *out = E::store(*value));
+    }
+}
+
+/// Writes an array of all elements of `bytes`: `compute` gets all elements, one after the other, to write each.
+pub(crate) fn write_all<E: Element>(
+    bytes: &mut [u8],
+    layout: &Layout,
+    compute: impl FnOnce(&mut [E::Compute]),
+) {
+    write_aligned::<E>(bytes, |elements| {
+        let places = Places::new(layout);
+        if let (true, Some(out)) = (places.is_contiguous(), E::as_compute_mut(elements)) {
+            return compute(out);
+        }
+        let mut all = vec![E::Compute::default(); places.len];
+        compute(&mut all);
+        scatter(&places, 0, &all, elements);
+    });
+}
+
+/// Calls `write` with the elements of `bytes`, which it may write: in place if they are aligned.
+fn write_aligned<E: Element>(bytes: &mut [u8], write: impl FnOnce(&mut [E])) {
+    match bytemuck::try_cast_slice_mut(bytes) {
+        Ok(elements) => write(elements),
+        Err(_) => {
+            let mut elements: Vec<E> = bytemuck::allocation::pod_collect_to_vec(bytes);
+            write(&mut elements);
+            bytes.copy_from_slice(bytemuck::cast_slice(&elements));
+        }
+    }
+}
+
+fn scatter<E: Element>(places: &Places, start: usize, block: &[E::Compute], elements: &mut [E]) {
+    let mut done = 0;
+    places.runs(start, block.len(), |count, place, stride| {
+        let mut place = place as isize;
+        for value in &block[done..done + count] {
+            elements[place as usize] = E::store(*value);
+            place += stride;
+        }
+        done += count;
+    });
+}

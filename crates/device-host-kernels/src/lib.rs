@@ -1,0 +1,60 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod arrays;
+mod conv;
+mod element;
+mod elementwise;
+mod functions;
+mod index;
+mod kernels;
+mod matmul;
+mod pool;
+mod random;
+mod real;
+mod reduce;
+mod softmax;
+mod windows;
+
+use std::fmt;
+
+use device_registry::backend::{BackendError, HostMemory, Span};
+pub use kernels::compute;
+
+/// The memory of a backend as memory of the host.
+type HostMemoryOf = fn(&Span) -> Result<&HostMemory, BackendError>;
+
+/// Kernels for a backend whose memory is memory of the host.
+///
+/// The backend's crate of kernels says how its memory is found, and registers the set:
+///
+/// ```
+/// use device_host_kernels::HostKernels;
+/// use device_kernels::{KERNEL_SETS, KernelSet, KernelSetDescriptor};
+/// use device_registry::backend::{HostMemory, LoadFailure};
+///
+/// device_kernels::entry_points! {
+///     #[distributed_slice(KERNEL_SETS)]
+///     pub static MYCPU_KERNELS: KernelSetDescriptor = KernelSetDescriptor::new("mycpu", load);
+/// }
+///
+/// fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
+///     Ok(Box::new(HostKernels::new(|span| span.memory_as::<HostMemory>())))
+/// }
+/// # fn main() {}
+/// ```
+pub struct HostKernels {
+    memory: HostMemoryOf,
+}
+
+impl HostKernels {
+    /// Kernels for memory that `memory` finds.
+    #[must_use]
+    pub fn new(memory: HostMemoryOf) -> Self {
+        Self { memory }
+    }
+}
+
+fn unsupported(what: impl fmt::Display) -> BackendError {
+    BackendError::unsupported(format_args!("the operator or type {what}"))
+}

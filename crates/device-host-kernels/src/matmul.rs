@@ -1,0 +1,127 @@
+//! Products of matrices.
+
+use std::borrow::Cow;
+
+use device_kernels::{Argument, Call, Layout};
+use device_registry::backend::BackendError;
+use rayon::prelude::*;
+
+use crate::arrays::{Array, PARALLEL, write_all};
+use crate::element::{Compute, Element};
+use crate::elementwise::Inputs;
+use crate::functions::{BinaryBlock, Number};
+use crate::real::{Matrix, Real, Threads, multiply};
+use device_kernels::Binary;
+
+/// The elements of an input, and where its matrices are.
+struct Operand<'a, C: Clone> {
+    elements: Cow<'a, [C]>,
+    layout: Layout,
+    start: isize,
+}
+
+impl<'a, C: Compute> Operand<'a, C> {
+    /// In place if the elements are computed in as they are stored.
+    fn new<E: Element<Compute = C>>(array: &'a Array<'_, E>, layout: &Layout) -> Self {
+        match array.as_compute() {
+            Some((elements, start)) => Self { elements: Cow::Borrowed(elements), layout: *layout, start },
+            None => {
+                let layout = Layout::contiguous(layout.shape()).expect("the shape is that of an array");
+                Self { elements: array.to_contiguous(), layout, start: 0 }
+            }
+        }
+    }
+
+    /// The matrix of the batch with the number `batch`.
+    fn matrix(&self, mut batch: usize) -> Matrix {
+        let (shape, strides) = (self.layout.shape(), self.layout.strides());
+        let [outer @ .., row, column] = strides else { unreachable!("matrices have two dimensions") };
+        let mut start = self.start;
+        for (size, stride) in shape.iter().zip(outer).rev() {
+            start += (batch % size) as isize * stride;
+            batch /= size;
+        }
+        Matrix { start: start as usize, row: *row, column: *column }
+    }
+}
+
+pub(crate) fn matmul<E: Element<Compute: Real>>(
+    call: &Call,
+    inputs: &Inputs<'_>,
+    out: &mut [u8],
+) -> Result<(), BackendError> {
+    let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
+    let (a, b) = (Operand::new(&a.0, &a.1), Operand::new(&b.0, &b.1));
+    let sizes @ [m, n, _] = sizes(&a.layout, &b.layout);
+    let has_bias = call.inputs().len() == 3;
+    let (_, layout) = call.outputs()[0];
+    write_all::<E>(out, &layout, |out| {
+        if has_bias {
+            let (bias, _) = array::<E>(call, inputs, 2);
+            out.copy_from_slice(&bias.to_contiguous());
+        }
+        let one = |batch: usize, out: &mut [E::Compute], threads| {
+            let (of_a, of_b) = (a.matrix(batch), b.matrix(batch));
+            let product = (out, Matrix::by_rows(0, n));
+            multiply(sizes, (&a.elements, of_a), (&b.elements, of_b), product, has_bias, threads);
+        };
+        if out.len() == m * n {
+            one(0, out, Threads::All);
+        } else if out.len() < PARALLEL {
+            out.chunks_mut(m * n).enumerate().for_each(|(batch, out)| one(batch, out, Threads::One));
+        } else {
+            let batches = out.par_chunks_mut(m * n).enumerate();
+            batches.for_each(|(batch, out)| one(batch, out, Threads::One));
+        }
+    });
+    Ok(())
+}
+
+/// The same for integers, whose sums wrap.
+pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
+    call: &Call,
+    inputs: &Inputs<'_>,
+    out: &mut [u8],
+) -> Result<(), BackendError> {
+    let blocks = [Binary::Add, Binary::Mul].map(E::Compute::binary);
+    let [Some(add), Some(multiply)]: [Option<BinaryBlock<E::Compute>>; 2] = blocks else {
+        return Err(crate::unsupported("products"));
+    };
+    let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
+    let (a_shape, b_shape) = (a.1, b.1);
+    let [m, n, k] = sizes(&a_shape, &b_shape);
+    let (a, b) = (a.0.to_contiguous(), b.0.to_contiguous());
+    let (_, layout) = call.outputs()[0];
+    write_all::<E>(out, &layout, |out| {
+        if call.inputs().len() == 3 {
+            out.copy_from_slice(&array::<E>(call, inputs, 2).0.to_contiguous());
+        } else {
+            out.fill(E::Compute::default());
+        }
+        out.par_chunks_mut(n).enumerate().for_each(|(row, out)| {
+            let batch = row / m;
+            let mut products = vec![E::Compute::default(); n];
+            for depth in 0..k {
+                let factor = vec![a[row * k + depth]; n];
+                let of_b = &b[(batch * k + depth) * n..][..n];
+                multiply(&factor, of_b, &mut products);
+                let sums = out.to_vec();
+                add(&sums, &products, out);
+            }
+        });
+    });
+    Ok(())
+}
+
+/// The rows and columns of the product, and the products for each element.
+fn sizes(a: &Layout, b: &Layout) -> [usize; 3] {
+    let ([.., m, k], [.., n]) = (a.shape(), b.shape()) else { unreachable!("matrices have two dimensions") };
+    [*m, *n, *k]
+}
+
+fn array<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> (Array<'a, E>, Layout) {
+    match (call.inputs()[place], inputs[place]) {
+        (Argument::Array(_, layout), Some(bytes)) => (Array::new(bytes, &layout), layout),
+        _ => unreachable!("matrices are arrays, which have bytes"),
+    }
+}

@@ -1,0 +1,235 @@
+//! Poolings of images.
+
+use std::ops::Range;
+
+use device_kernels::{Layout, Pool2d};
+use rayon::prelude::*;
+
+use crate::arrays::{Array, PARALLEL, write_all};
+use crate::element::{Compute, Element};
+use crate::functions::Number;
+use crate::real::Real;
+
+/// The windows of a pooling: where window `y, x` begins and ends, in an image of the sizes.
+#[derive(Clone, Copy)]
+pub(crate) enum Windows {
+    /// By steps, with or without the padding in the count of a mean.
+    Pool { pool: Pool2d, count_padding: bool },
+    /// By the size of the output.
+    Adaptive,
+}
+
+/// The elements of a window in one direction.
+struct Reach {
+    first: usize,
+    end: usize,
+    step: usize,
+    /// How many elements a mean counts.
+    count: usize,
+}
+
+impl Reach {
+    fn places(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+        (self.first..self.end).step_by(self.step)
+    }
+}
+
+impl Windows {
+    fn reach(&self, axis: usize, window: usize, size: usize, windows: usize) -> Reach {
+        match *self {
+            Self::Adaptive => {
+                let (first, end) = (window * size / windows, ((window + 1) * size).div_ceil(windows));
+                Reach { first, end, step: 1, count: end - first }
+            }
+            Self::Pool { pool, count_padding } => {
+                let (step, padding) = (pool.dilation[axis], pool.padding[axis]);
+                // Counted with the padding before the image.
+                let start = window * pool.stride[axis];
+                let end = start + (pool.kernel[axis] - 1) * step + 1;
+                let skipped = padding.saturating_sub(start).div_ceil(step);
+                let first = start + skipped * step - padding;
+                let inside = end.saturating_sub(padding).min(size);
+                let reach = Reach { first, end: inside.max(first), step, count: 0 };
+                let count = if count_padding {
+                    // A window that goes over the padding behind the image counts no more than that.
+                    (start..end.min(size + 2 * padding)).step_by(step).len()
+                } else {
+                    reach.places().count()
+                };
+                Reach { count, ..reach }
+            }
+        }
+    }
+}
+
+/// The sizes of images and of what is left of them.
+#[derive(Clone, Copy)]
+struct Sizes {
+    image: [usize; 2],
+    out: [usize; 2],
+}
+
+impl Sizes {
+    fn new(images: &Layout, out: &Layout) -> Self {
+        let (image, out) = (images.shape(), out.shape());
+        Self { image: [image[2], image[3]], out: [out[2], out[3]] }
+    }
+
+    fn image_len(&self) -> usize {
+        self.image[0] * self.image[1]
+    }
+
+    fn out_len(&self) -> usize {
+        self.out[0] * self.out[1]
+    }
+
+    /// Calls `visit` with the number of each window, its rows and its columns.
+    fn windows(&self, windows: Windows, mut visit: impl FnMut(usize, &Reach, &Reach)) {
+        let columns: Vec<Reach> =
+            (0..self.out[1]).map(|x| windows.reach(1, x, self.image[1], self.out[1])).collect();
+        for y in 0..self.out[0] {
+            let rows = windows.reach(0, y, self.image[0], self.out[0]);
+            for (x, columns) in columns.iter().enumerate() {
+                visit(y * self.out[1] + x, &rows, columns);
+            }
+        }
+    }
+}
+
+/// Calls `one` for each plane of `out`, on several threads if there are many elements.
+fn planes<C: Compute>(out: &mut [C], len: usize, one: impl Fn(usize, &mut [C]) + Sync) {
+    if out.len() < PARALLEL / 4 {
+        out.chunks_mut(len).enumerate().for_each(|(plane, out)| one(plane, out));
+    } else {
+        out.par_chunks_mut(len).enumerate().for_each(|(plane, out)| one(plane, out));
+    }
+}
+
+fn plane<C>(elements: &[C], plane: usize, len: usize) -> &[C] {
+    let range: Range<usize> = plane * len..(plane + 1) * len;
+    &elements[range]
+}
+
+/// The mean of each window.
+pub(crate) fn mean<E: Element<Compute: Real>>(
+    windows: Windows,
+    (input, layout): (&[u8], &Layout),
+    (out, out_layout): (&mut [u8], &Layout),
+) {
+    let sizes = Sizes::new(layout, out_layout);
+    let array = Array::<E>::new(input, layout);
+    let images = array.to_contiguous();
+    write_all::<E>(out, out_layout, |out| {
+        planes(out, sizes.out_len(), |number, out| {
+            let image = plane(&images, number, sizes.image_len());
+            sizes.windows(windows, |window, rows, columns| {
+                let mut sum = E::Compute::default();
+                for y in rows.places() {
+                    for x in columns.places() {
+                        sum += image[y * sizes.image[1] + x];
+                    }
+                }
+                out[window] = sum / E::Compute::from_len(rows.count * columns.count);
+            });
+        });
+    });
+}
+
+/// The gradient of a mean: each element has its part of those of its windows.
+pub(crate) fn mean_grad<E: Element<Compute: Real>>(
+    windows: Windows,
+    (grad, layout): (&[u8], &Layout),
+    (out, out_layout): (&mut [u8], &Layout),
+) {
+    let sizes = Sizes::new(out_layout, layout);
+    let array = Array::<E>::new(grad, layout);
+    let grads = array.to_contiguous();
+    write_all::<E>(out, out_layout, |out| {
+        planes(out, sizes.image_len(), |number, out| {
+            out.fill(E::Compute::default());
+            let grads = plane(&grads, number, sizes.out_len());
+            sizes.windows(windows, |window, rows, columns| {
+                let part = grads[window] / E::Compute::from_len(rows.count * columns.count);
+                for y in rows.places() {
+                    for x in columns.places() {
+                        out[y * sizes.image[1] + x] += part;
+                    }
+                }
+            });
+        });
+    });
+}
+
+/// The largest element of each window.
+pub(crate) fn max<E: Element<Compute: Number>>(
+    pool: Pool2d,
+    (input, layout): (&[u8], &Layout),
+    (out, out_layout): (&mut [u8], &Layout),
+) {
+    let sizes = Sizes::new(layout, out_layout);
+    let array = Array::<E>::new(input, layout);
+    let images = array.to_contiguous();
+    write_all::<E>(out, out_layout, |out| {
+        planes(out, sizes.out_len(), |number, out| {
+            let image = plane(&images, number, sizes.image_len());
+            largest(pool, sizes, image, |window, _, value| out[window] = value);
+        });
+    });
+}
+
+/// The place of the largest element of each window, in its image.
+pub(crate) fn max_places<E: Element<Compute: Number>, I: Element>(
+    pool: Pool2d,
+    (input, layout): (&[u8], &Layout),
+    (out, out_layout): (&mut [u8], &Layout),
+) {
+    let sizes = Sizes::new(layout, out_layout);
+    let array = Array::<E>::new(input, layout);
+    let images = array.to_contiguous();
+    write_all::<I>(out, out_layout, |out| {
+        planes(out, sizes.out_len(), |number, out| {
+            let image = plane(&images, number, sizes.image_len());
+            largest(pool, sizes, image, |window, place, _| out[window] = I::Compute::from_i64(place as i64));
+        });
+    });
+}
+
+fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl FnMut(usize, usize, C)) {
+    let windows = Windows::Pool { pool, count_padding: false };
+    sizes.windows(windows, |window, rows, columns| {
+        // A window without elements has the first one of the image, which no checked call has.
+        let mut best =
+            rows.first.min(sizes.image[0] - 1) * sizes.image[1] + columns.first.min(sizes.image[1] - 1);
+        for y in rows.places() {
+            for x in columns.places() {
+                let place = y * sizes.image[1] + x;
+                let (value, largest) = (image[place], image[best]);
+                #[expect(clippy::eq_op, reason = "NaN differs from itself")]
+                if largest == largest && (value != value || value > largest) {
+                    best = place;
+                }
+            }
+        }
+        found(window, best, image[best]);
+    });
+}
+
+/// The gradient of the largest elements, at their places.
+pub(crate) fn max_grad<E: Element<Compute: Real>>(
+    (grad, layout): (&[u8], &Layout),
+    places: &[usize],
+    (out, out_layout): (&mut [u8], &Layout),
+) {
+    let sizes = Sizes::new(out_layout, layout);
+    let array = Array::<E>::new(grad, layout);
+    let grads = array.to_contiguous();
+    write_all::<E>(out, out_layout, |out| {
+        planes(out, sizes.image_len(), |number, out| {
+            out.fill(E::Compute::default());
+            let places = plane(places, number, sizes.out_len());
+            for (place, grad) in places.iter().zip(plane(&grads, number, sizes.out_len())) {
+                out[*place] += *grad;
+            }
+        });
+    });
+}
