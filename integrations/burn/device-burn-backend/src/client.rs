@@ -4,27 +4,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use burn_backend::{DType, DTypeUsageSet, ExecutionError, TensorData};
+use burn_backend::{DType, DTypeUsageSet, Distribution, ExecutionError, TensorData};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
-use burn_ir::{GraphBindings, GraphId, OperationIr, RandomOpIr, TensorId, TensorIr, TensorStatus};
+use burn_ir::{GraphBindings, GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::{Graph, RouterClient, RouterTensor};
 use burn_std::future::DynFut;
 use dashmap::DashMap;
+use device_kernels::Kernels;
 use device_registry::Device;
-use device_registry::backend::BackendError;
-use entry_points::LoadError;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::RegistryDevice;
 use crate::counts::{Counters, Counts, Moved, Way};
-use crate::describe::{Plan, describe};
+use crate::describe::{self, Memory, Step};
 use crate::fallback::{self, Fallback};
 use crate::fault::{self, Cause, Fault};
-use crate::kernels::{self, Kernel, KernelSet};
 use crate::lease::Lease;
 use crate::operation::{Operands, OperationName, Signature};
-use crate::queue::{Queue, Refused};
+use crate::queue::{Queue, Refused, Written};
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::table::{Held, RegistryTensor, Table};
@@ -45,7 +43,7 @@ struct Client {
     table: Arc<Table>,
     random: Random,
     counters: Counters,
-    kernels: OnceLock<Option<&'static dyn KernelSet>>,
+    kernels: OnceLock<Option<&'static Kernels>>,
     graphs: DashMap<GraphId, Graph>,
     /// The operations that were warned of.
     warned: Mutex<Vec<usize>>,
@@ -292,75 +290,62 @@ impl Client {
         inputs: Inputs,
         moved: &mut Moved,
     ) -> Result<(Outputs, Way), Cause> {
-        match describe(&operation) {
-            Plan::View { input, out, view } => {
-                let input = &inputs[Operands::place(input)];
-                let layout =
-                    fallback::isolate(|| view.layout(&input.layout, &out.shape)).map_err(Cause::Panicked)?;
-                if let Some(layout) = layout {
-                    return Ok((Outputs::from_iter([input.view(layout)]), Way::View));
-                }
+        if let Some((input, out, view)) = describe::view(&operation) {
+            let input = &inputs[Operands::place(input)];
+            let layout =
+                fallback::isolate(|| view.layout(&input.layout, &out.shape)).map_err(Cause::Panicked)?;
+            if let Some(layout) = layout {
+                return Ok((Outputs::from_iter([input.view(layout)]), Way::View));
             }
-            Plan::Random(random) => return self.random(name, random),
-            Plan::Kernel { kernel, inputs: [a, b] } => {
-                let inputs = [a, b].map(|input| &inputs[Operands::place(input)]);
-                if let Some(tensor) = self.native(name, kernel, inputs, &operands.outputs[0], moved)? {
-                    return Ok((Outputs::from_iter([tensor]), Way::Native));
-                }
-            }
-            Plan::CastInt(out) => {
-                let dtype = out.dtype;
-                let engine = |mut inputs: Tensors| fallback::cast_int(inputs.remove(0), dtype);
-                return self.fall_back(name, inputs, moved, engine);
-            }
-            Plan::Fallback => {}
         }
-        self.fall_back(name, inputs, moved, |inputs| fallback::run(operation, operands, inputs))
+        if let Some((out, distribution)) = describe::random(&operation) {
+            return self.random(name, operands, out, distribution, moved);
+        }
+        if let Some(kernels) = self.kernels()?
+            && let Some(steps) = fallback::isolate(|| {
+                let steps = describe::steps(&operation, operands, &inputs);
+                steps.filter(|steps| steps.iter().all(|step| kernels.find(&step.call).is_some()))
+            })
+            .map_err(Cause::KernelSetPanicked)?
+        {
+            return Ok((self.native(name, &steps, &inputs, operands, moved)?, Way::Native));
+        }
+        match describe::int_cast(&operation) {
+            Some(dtype) => {
+                self.fall_back(name, inputs, moved, |mut inputs| fallback::cast_int(inputs.remove(0), dtype))
+            }
+            None => self.fall_back(name, inputs, moved, |inputs| fallback::run(operation, operands, inputs)),
+        }
     }
 
-    /// Runs a kernel of the device, if there is one for these operands.
+    /// Runs kernels of the device.
     fn native(
         &self,
         name: OperationName,
-        kernel: Kernel,
-        inputs: [&RegistryTensor; 2],
-        out: &TensorIr,
+        steps: &[Step],
+        inputs: &[RegistryTensor],
+        operands: &Operands,
         moved: &mut Moved,
-    ) -> Result<Option<RegistryTensor>, Cause> {
-        let Some(set) = self.kernels()? else { return Ok(None) };
-        let fits = kernel.len > 0 && inputs.iter().all(|input| input.layout.is_contiguous());
-        if !fits || !fallback::isolate(|| set.supports(&kernel)).map_err(Cause::KernelSetPanicked)? {
-            return Ok(None);
-        }
-        let len = kernel.len * kernel.dtype.size();
-        let range = |tensor: &RegistryTensor| {
-            let start = tensor.layout.start_offset() * kernel.dtype.size();
-            start..start + len
-        };
+    ) -> Result<Outputs, Cause> {
+        let len = |out: &TensorIr| out.shape.num_elements() * out.dtype.size();
+        let lens: SmallVec<[usize; 2]> = operands.outputs.iter().map(len).collect();
         // The second time, the device was opened again, and gets again what the host has.
         for last in [false, true] {
-            let mut buffers = SmallVec::<[_; 2]>::new();
-            for input in inputs {
-                let (buffer, written) = input.storage.device(&self.queue, moved).map_err(Cause::Device)?;
-                let range = buffer.slice(range(input)).map_err(|error| Cause::Device(error.into()))?;
-                buffers.push((range, written));
+            let mut memories = SmallVec::<[Option<Written>; 4]>::new();
+            for (place, input) in inputs.iter().enumerate() {
+                // Some operations have inputs that only their shape is needed of.
+                let used = steps.iter().any(|step| step.memory.contains(&Memory::Input(place)));
+                let memory = used.then(|| input.storage.device(&self.queue, moved)).transpose();
+                memories.push(memory.map_err(Cause::Device)?);
             }
-            let shape = out.shape.clone();
-            let result = self.queue.launch(&buffers, len, move |launch| {
-                let [Some(a), Some(b), Some(out)] = launch.spans() else { return Ok(()) };
-                let result = fallback::isolate(|| set.launch(&kernel, launch, [a, b], out));
-                let panicked = |panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}")));
-                // By the time that it is reported, only the kernel knows whose it was.
-                result.unwrap_or_else(panicked).map_err(|error| {
-                    let signature = Signature::elementwise(name, 2, kernel.dtype, shape);
-                    BackendError::new(error.kind(), signature).with_source(error)
-                })
-            });
-            match result {
-                Ok((buffer, written)) => {
-                    let storage = Arc::new(Storage::on_device(buffer, written));
-                    let layout = burn_flex::Layout::contiguous(out.shape.clone());
-                    return Ok(Some(RegistryTensor { storage, layout, dtype: out.dtype }));
+            match self.queue.run(name, steps, &memories, &lens) {
+                Ok(written) => {
+                    let tensor = |(out, (buffer, written)): (&TensorIr, Written)| RegistryTensor {
+                        storage: Arc::new(Storage::on_device(buffer, written)),
+                        layout: burn_flex::Layout::contiguous(out.shape.clone()),
+                        dtype: out.dtype,
+                    };
+                    return Ok(operands.outputs.iter().zip(written).map(tensor).collect());
                 }
                 Err(Refused::Stale(_))
                     if !last && inputs.iter().all(|input| input.storage.forget_device()) => {}
@@ -370,28 +355,37 @@ impl Client {
         unreachable!("the second turn returns")
     }
 
-    /// The kernel set of the backend, if one is linked.
-    fn kernels(&self) -> Result<Option<&'static dyn KernelSet>, Cause> {
-        if let Some(set) = self.kernels.get() {
-            return Ok(*set);
+    /// The kernels of the backend, if a set is linked.
+    fn kernels(&self) -> Result<Option<&'static Kernels>, Cause> {
+        if let Some(kernels) = self.kernels.get() {
+            return Ok(*kernels);
         }
-        let name = self.queue.device().name();
-        let set = match kernels::kernel_sets().get(name) {
-            // A set that is there and does not load is an error, and not a fallback.
-            Some(_) => match kernels::kernel_sets().load(name) {
-                Ok(set) => Some(set),
-                Err(LoadError::Disabled { .. }) => None,
-                Err(error) => return Err(Cause::Kernels(error)),
-            },
-            None => None,
-        };
-        Ok(*self.kernels.get_or_init(|| set))
+        // A set that is there and does not load is an error, and not a fallback.
+        let kernels = Kernels::of(self.queue.device()).map_err(Cause::Kernels)?;
+        let kernels = (!kernels.sets().is_empty()).then_some(kernels);
+        Ok(*self.kernels.get_or_init(|| kernels))
     }
 
-    fn random(&self, name: OperationName, random: &RandomOpIr) -> Result<(Outputs, Way), Cause> {
+    fn random(
+        &self,
+        name: OperationName,
+        operands: &Operands,
+        out: &TensorIr,
+        distribution: Distribution,
+        moved: &mut Moved,
+    ) -> Result<(Outputs, Way), Cause> {
+        let numbers = self.random.take(out.shape.num_elements());
+        if let Some(kernels) = self.kernels()?
+            && let Some(draw) = describe::draw(distribution, out.dtype)
+            && let Some(steps) = describe::random_step(draw, numbers.seed, numbers.offset, operands)
+            && fallback::isolate(|| steps.iter().all(|step| kernels.find(&step.call).is_some()))
+                .map_err(Cause::KernelSetPanicked)?
+        {
+            return Ok((self.native(name, &steps, &[], operands, moved)?, Way::Native));
+        }
         self.allow(name)?;
         let start = Instant::now();
-        let data = fallback::isolate(|| self.random.draw(random)).map_err(Cause::Panicked)?;
+        let data = fallback::isolate(|| numbers.draw(out, distribution)).map_err(Cause::Panicked)?;
         let data = data.ok_or_else(|| Cause::Panicked("no random numbers of this type".to_owned()))?;
         let tensor = RegistryTensor::on_host(&FlexTensor::from_data(data));
         Ok((Outputs::from_iter([tensor]), Way::Fallback(start.elapsed())))

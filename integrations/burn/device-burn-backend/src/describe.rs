@@ -1,29 +1,23 @@
-//! What burn's operations are here: a view, random numbers, a kernel, or work for the CPU.
+//! What burn's operations are here: a view, calls of kernels, or work for the CPU.
 //!
 //! This is the only file that names operations. A release of burn with new ones changes nothing else: what is not named
 //! here runs on burn's CPU engine.
 
-use burn_backend::Shape;
+use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
 use burn_ir::{
-    BaseOperationIr, BinaryOpIr, FloatOperationIr, NumericOperationIr, OperationIr, RandomOpIr, TensorIr,
+    ActivationOperationIr, BaseOperationIr, BinaryOpIr, BoolOperationIr, Conv2dOptionsIr, FloatOperationIr,
+    IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, ScalarIr, TensorIr,
 };
+use burn_std::{BoolStore, IndexingUpdateOp};
+use device_kernels::{
+    Argument, Binary, Call, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Pool2d,
+    Reduction, Scalar, Unary, Update,
+};
+use smallvec::{SmallVec, smallvec};
 
-use crate::kernels::{Kernel, Operator};
-
-/// How an operation is done.
-pub(crate) enum Plan<'a> {
-    /// Another view of the bytes of `input`, or work for the CPU where the layout allows none.
-    View { input: &'a TensorIr, out: &'a TensorIr, view: View<'a> },
-    /// Random numbers, drawn on the host.
-    Random(&'a RandomOpIr),
-    /// A cast of integers, which burn's interpreter does not do.
-    CastInt(&'a TensorIr),
-    /// One of the kernels, if the device has it for these operands.
-    Kernel { kernel: Kernel, inputs: [&'a TensorIr; 2] },
-    /// burn's CPU engine.
-    Fallback,
-}
+use crate::operation::Operands;
+use crate::table::RegistryTensor;
 
 /// A view, by what changes in the layout.
 pub(crate) enum View<'a> {
@@ -34,45 +28,602 @@ pub(crate) enum View<'a> {
     Slice(&'a [burn_backend::Slice]),
 }
 
-/// How `operation` is done.
-pub(crate) fn describe(operation: &OperationIr) -> Plan<'_> {
-    match operation {
-        OperationIr::BaseInt(BaseOperationIr::Cast(cast)) => Plan::CastInt(&cast.out),
-        OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => view(base),
-        OperationIr::Float(_, FloatOperationIr::Random(random))
-        | OperationIr::NumericInt(_, NumericOperationIr::IntRandom(random)) => Plan::Random(random),
-        OperationIr::NumericFloat(_, numeric) => match numeric {
-            NumericOperationIr::Add(operands) => binary(Operator::Add, operands),
-            NumericOperationIr::Sub(operands) => binary(Operator::Sub, operands),
-            NumericOperationIr::Mul(operands) => binary(Operator::Mul, operands),
-            NumericOperationIr::Div(operands) => binary(Operator::Div, operands),
-            _ => Plan::Fallback,
-        },
-        _ => Plan::Fallback,
-    }
-}
-
-fn view(base: &BaseOperationIr) -> Plan<'_> {
-    let (input, out, view) = match base {
-        BaseOperationIr::Reshape(shape) => (&shape.input, &shape.out, View::Reshape),
-        BaseOperationIr::Expand(shape) => (&shape.input, &shape.out, View::Expand),
-        BaseOperationIr::SwapDims(swap) => (&swap.input, &swap.out, View::SwapDims(swap.dim1, swap.dim2)),
-        BaseOperationIr::Permute(permute) => (&permute.input, &permute.out, View::Permute(&permute.axes)),
-        BaseOperationIr::Slice(slice) => (&slice.tensor, &slice.out, View::Slice(&slice.ranges)),
-        _ => return Plan::Fallback,
+/// The operation as a view of its input, if it is one.
+pub(crate) fn view(operation: &OperationIr) -> Option<(&TensorIr, &TensorIr, View<'_>)> {
+    let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation
+    else {
+        return None;
     };
-    Plan::View { input, out, view }
-}
-
-fn binary(operator: Operator, BinaryOpIr { lhs, rhs, out }: &BinaryOpIr) -> Plan<'_> {
-    let same = lhs.shape == rhs.shape && lhs.dtype == rhs.dtype && lhs.dtype == out.dtype;
-    if !same {
-        return Plan::Fallback;
+    match base {
+        BaseOperationIr::Reshape(shape) => Some((&shape.input, &shape.out, View::Reshape)),
+        BaseOperationIr::Expand(shape) => Some((&shape.input, &shape.out, View::Expand)),
+        BaseOperationIr::SwapDims(swap) => {
+            Some((&swap.input, &swap.out, View::SwapDims(swap.dim1, swap.dim2)))
+        }
+        BaseOperationIr::Permute(permute) => {
+            Some((&permute.input, &permute.out, View::Permute(&permute.axes)))
+        }
+        BaseOperationIr::Slice(slice) => Some((&slice.tensor, &slice.out, View::Slice(&slice.ranges))),
+        _ => None,
     }
-    let kernel = Kernel { operator, dtype: out.dtype, len: out.shape.num_elements() };
-    Plan::Kernel { kernel, inputs: [lhs, rhs] }
 }
 
+/// The dtype of the output, if the operation is a cast of integers, which burn's interpreter does not do.
+pub(crate) fn int_cast(operation: &OperationIr) -> Option<DType> {
+    match operation {
+        OperationIr::BaseInt(BaseOperationIr::Cast(cast)) => Some(cast.out.dtype),
+        _ => None,
+    }
+}
+
+/// The output and the distribution, if the operation draws random numbers.
+pub(crate) fn random(operation: &OperationIr) -> Option<(&TensorIr, Distribution)> {
+    match operation {
+        OperationIr::Float(_, FloatOperationIr::Random(random))
+        | OperationIr::NumericInt(_, NumericOperationIr::IntRandom(random)) => {
+            Some((&random.out, random.distribution))
+        }
+        _ => None,
+    }
+}
+
+/// A call of a kernel, and the memory of its arrays.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) call: Call,
+    /// In the order of [`Call::arrays`].
+    pub(crate) memory: SmallVec<[Memory; 4]>,
+}
+
+/// Whose memory an array is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Input(usize),
+    Output(usize),
+}
+
+/// Calls of kernels that do an operation, one after the other. Its outputs are new memory, without gaps.
+pub(crate) type Steps = SmallVec<[Step; 1]>;
+
+/// What a kernel is called with, and where it is.
+#[derive(Clone, Copy)]
+struct Operand {
+    argument: Argument,
+    memory: Option<Memory>,
+}
+
+/// The calls of kernels that do `operation`. `None` if there are none, or if a dtype or a shape is not for kernels.
+pub(crate) fn steps(
+    operation: &OperationIr,
+    operands: &Operands,
+    inputs: &[RegistryTensor],
+) -> Option<Steps> {
+    Mapping { operands, inputs }.operation(operation)
+}
+
+/// The random numbers of `distribution` for elements of `dtype`. `None` if kernels do not draw them.
+pub(crate) fn draw(distribution: Distribution, dtype: DType) -> Option<Draw> {
+    let dtype = dtype_of(dtype)?;
+    if dtype.is_float() {
+        return Some(match distribution {
+            Distribution::Default => Draw::Uniform { low: 0.0, high: 1.0 },
+            Distribution::Uniform(low, high) => Draw::Uniform { low, high },
+            Distribution::Normal(mean, deviation) => Draw::Normal { mean, deviation },
+            Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
+        });
+    }
+    match distribution {
+        Distribution::Bernoulli(probability) => Some(Draw::Bernoulli { probability }),
+        Distribution::Uniform(low, high) => Some(Draw::Integers { low: low as i64, high: high as i64 }),
+        Distribution::Default => {
+            let (low, high) = match dtype {
+                device_kernels::DType::U8 => (0, i64::from(u8::MAX) + 1),
+                device_kernels::DType::U32 => (0, i64::from(u32::MAX) + 1),
+                device_kernels::DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX) + 1),
+                _ => (i64::MIN, i64::MAX),
+            };
+            Some(Draw::Integers { low, high })
+        }
+        Distribution::Normal(..) => None,
+    }
+}
+
+/// A call that draws random numbers for the only output.
+pub(crate) fn random_step(draw: Draw, seed: u64, offset: u64, operands: &Operands) -> Option<Steps> {
+    let mapping = Mapping { operands, inputs: &[] };
+    one(mapping.step(Operator::Random { distribution: draw, seed, offset }, &[], &[mapping.out(0)?]))
+}
+
+/// The dtype of kernels. `None` for those that kernels do not have.
+pub(crate) fn dtype_of(dtype: DType) -> Option<device_kernels::DType> {
+    Some(match dtype {
+        DType::F32 => device_kernels::DType::F32,
+        DType::F16 => device_kernels::DType::F16,
+        DType::BF16 => device_kernels::DType::BF16,
+        DType::F64 => device_kernels::DType::F64,
+        DType::I32 => device_kernels::DType::I32,
+        DType::I64 => device_kernels::DType::I64,
+        DType::U8 => device_kernels::DType::U8,
+        DType::U32 => device_kernels::DType::U32,
+        DType::Bool(BoolStore::Native) => device_kernels::DType::Bool,
+        _ => return None,
+    })
+}
+
+fn scalar(scalar: ScalarIr) -> Operand {
+    let scalar = match scalar {
+        ScalarIr::Float(value) => Scalar::Float(value),
+        ScalarIr::Int(value) => Scalar::Int(value),
+        // The same bits: what is larger does not fit into any dtype of kernels.
+        ScalarIr::UInt(value) => Scalar::Int(value as i64),
+        ScalarIr::Bool(value) => Scalar::Bool(value),
+    };
+    Operand { argument: Argument::Scalar(scalar), memory: None }
+}
+
+fn layout_of(layout: &Layout) -> Option<device_kernels::Layout> {
+    device_kernels::Layout::strided(&layout.shape()[..], layout.strides(), layout.start_offset()).ok()
+}
+
+fn one(step: Option<Step>) -> Option<Steps> {
+    step.map(|step| smallvec![step])
+}
+
+impl Operand {
+    /// The same array with another layout.
+    fn view(
+        self,
+        view: impl FnOnce(device_kernels::Layout) -> Result<device_kernels::Layout, device_kernels::LayoutError>,
+    ) -> Option<Self> {
+        let (dtype, layout) = self.argument.array()?;
+        Some(Self { argument: Argument::Array(dtype, view(layout).ok()?), ..self })
+    }
+
+    /// The same array as one of `shape`.
+    fn reshape(self, shape: &[usize]) -> Option<Self> {
+        self.view(|layout| layout.reshape(shape))
+    }
+
+    fn shape(&self) -> SmallVec<[usize; 8]> {
+        self.argument.array().map(|(_, layout)| layout.shape().into()).unwrap_or_default()
+    }
+
+    /// An array of one dimension less as an image of one row.
+    fn as_image(self) -> Option<Self> {
+        let shape = self.shape();
+        let [images, channels, len] = shape[..] else { return None };
+        self.reshape(&[images, channels, 1, len])
+    }
+}
+
+/// The tensors of one operation.
+struct Mapping<'a> {
+    operands: &'a Operands,
+    inputs: &'a [RegistryTensor],
+}
+
+impl Mapping<'_> {
+    fn input(&self, tensor: &TensorIr) -> Option<Operand> {
+        let place = Operands::place(tensor);
+        let input = self.inputs.get(place)?;
+        let argument = Argument::Array(dtype_of(input.dtype)?, layout_of(&input.layout)?);
+        Some(Operand { argument, memory: Some(Memory::Input(place)) })
+    }
+
+    fn out(&self, place: usize) -> Option<Operand> {
+        let out = self.operands.outputs.get(place)?;
+        let layout = device_kernels::Layout::contiguous(&out.shape[..]).ok()?;
+        let argument = Argument::Array(dtype_of(out.dtype)?, layout);
+        Some(Operand { argument, memory: Some(Memory::Output(place)) })
+    }
+
+    /// A call, if the kernels' rules allow it. What they do not allow is for burn's engine to judge.
+    fn step(&self, operator: impl Into<Operator>, inputs: &[Operand], outputs: &[Operand]) -> Option<Step> {
+        let arguments = |operands: &[Operand]| -> SmallVec<[Argument; 4]> {
+            operands.iter().map(|one| one.argument).collect()
+        };
+        let call = Call::new(operator, &arguments(inputs), &arguments(outputs)).ok()?;
+        let used = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());
+        let used = used.map(|(_, &source)| &inputs[source]).chain(outputs);
+        let memory = used.map(|operand| operand.memory).collect::<Option<_>>()?;
+        Some(Step { call, memory })
+    }
+
+    /// A call with tensors alone, and one output.
+    fn call(&self, operator: impl Into<Operator>, inputs: &[&TensorIr]) -> Option<Steps> {
+        let inputs: SmallVec<[Operand; 4]> =
+            inputs.iter().map(|input| self.input(input)).collect::<Option<_>>()?;
+        one(self.step(operator, &inputs, &[self.out(0)?]))
+    }
+
+    fn binary(
+        &self,
+        operator: impl Into<Operator>,
+        BinaryOpIr { lhs, rhs, .. }: &BinaryOpIr,
+    ) -> Option<Steps> {
+        self.call(operator, &[lhs, rhs])
+    }
+
+    fn with_scalar(&self, operator: impl Into<Operator>, lhs: &TensorIr, rhs: ScalarIr) -> Option<Steps> {
+        one(self.step(operator, &[self.input(lhs)?, scalar(rhs)], &[self.out(0)?]))
+    }
+
+    fn fill(&self, value: Scalar) -> Option<Steps> {
+        let value = Operand { argument: Argument::Scalar(value), memory: None };
+        one(self.step(Operator::Copy, &[value], &[self.out(0)?]))
+    }
+
+    fn reduce(&self, reduction: Reduction, input: &TensorIr, dims: Dims) -> Option<Steps> {
+        let (input, out) = (self.input(input)?, self.out(0)?);
+        one(self.reduction(Operator::Reduce { reduction, dims }, dims, input, out))
+    }
+
+    /// A reduction into an output whose shape may lack the dimensions that are reduced.
+    fn reduction(&self, operator: Operator, dims: Dims, input: Operand, out: Operand) -> Option<Step> {
+        let mut shape = input.shape();
+        shape.iter_mut().enumerate().filter(|(dim, _)| dims.contains(*dim)).for_each(|(_, size)| *size = 1);
+        self.step(operator, &[input], &[out.reshape(&shape)?])
+    }
+
+    fn reduce_all(&self, reduction: Reduction, input: &TensorIr) -> Option<Steps> {
+        self.reduce(reduction, input, Dims::all(input.shape.num_dims()))
+    }
+
+    fn operation(&self, operation: &OperationIr) -> Option<Steps> {
+        match operation {
+            OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => {
+                self.base(base)
+            }
+            OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => {
+                self.numeric(numeric)
+            }
+            OperationIr::Float(_, float) => self.float(float),
+            OperationIr::Int(int) => self.int(int),
+            OperationIr::Bool(bool) => self.bool(bool),
+            OperationIr::Activation(activation) => self.activation(activation),
+            OperationIr::Module(module) => self.module(module),
+            _ => None,
+        }
+    }
+
+    fn base(&self, base: &BaseOperationIr) -> Option<Steps> {
+        use BaseOperationIr::*;
+        match base {
+            Reshape(reshape) => {
+                let input = self.input(&reshape.input)?;
+                one(self.step(Operator::Copy, &[input], &[self.out(0)?.reshape(&input.shape())?]))
+            }
+            Cast(cast) => self.call(Operator::Copy, &[&cast.input]),
+            Flip(flip) => {
+                let mut input = self.input(&flip.input)?;
+                for &dim in &flip.axes {
+                    input = input.view(|layout| layout.flip(dim))?;
+                }
+                one(self.step(Operator::Copy, &[input], &[self.out(0)?]))
+            }
+            RepeatDim(repeat) => {
+                // The copies are a dimension of their own, of which all elements are the same.
+                let input = self.input(&repeat.tensor)?;
+                let mut shape = input.shape();
+                shape.insert(repeat.dim, 1);
+                let input = input.reshape(&shape)?;
+                shape[repeat.dim] = repeat.times;
+                one(self.step(Operator::Copy, &[input], &[self.out(0)?.reshape(&shape)?]))
+            }
+            Cat(cat) => {
+                let (out, mut start) = (self.out(0)?, 0);
+                let step = |tensor: &TensorIr| {
+                    let len = tensor.shape[cat.dim];
+                    let part = out.view(|layout| layout.slice(cat.dim, start, len, 1))?;
+                    start += len;
+                    self.step(Operator::Copy, &[self.input(tensor)?], &[part])
+                };
+                cat.tensors.iter().map(step).collect()
+            }
+            SliceAssign(assign) => {
+                let out = self.out(0)?;
+                let copy = self.step(Operator::Copy, &[self.input(&assign.tensor)?], &[out])?;
+                let whole = Layout::contiguous(assign.tensor.shape.clone());
+                let part = View::Slice(&assign.ranges).layout(&whole, &assign.value.shape)?;
+                let part =
+                    out.view(|_| Ok(layout_of(&part).unwrap_or_else(|| unreachable!("a part fits"))))?;
+                Some(smallvec![copy, self.step(Operator::Copy, &[self.input(&assign.value)?], &[part])?])
+            }
+            Select(select) => {
+                self.call(Operator::IndexSelect { dim: select.dim }, &[&select.tensor, &select.indices])
+            }
+            SelectAssign(assign) => {
+                let operator = Operator::IndexAssign { dim: assign.dim, update: update(&assign.update)? };
+                self.copy_and_update(operator, [&assign.tensor, &assign.indices, &assign.value])
+            }
+            Gather(gather) => {
+                self.call(Operator::Gather { dim: gather.dim }, &[&gather.tensor, &gather.indices])
+            }
+            Scatter(scatter) => {
+                let operator = Operator::Scatter { dim: scatter.dim, update: update(&scatter.update)? };
+                self.copy_and_update(operator, [&scatter.tensor, &scatter.indices, &scatter.value])
+            }
+            MaskWhere(mask) => self.call(Operator::Where, &[&mask.mask, &mask.value, &mask.tensor]),
+            MaskFill(mask) => {
+                let inputs = [self.input(&mask.mask)?, scalar(mask.value), self.input(&mask.tensor)?];
+                one(self.step(Operator::Where, &inputs, &[self.out(0)?]))
+            }
+            Equal(operands) => self.binary(Compare::Eq, operands),
+            NotEqual(operands) => self.binary(Compare::Ne, operands),
+            EqualElem(operands) => self.with_scalar(Compare::Eq, &operands.lhs, operands.rhs),
+            NotEqualElem(operands) => self.with_scalar(Compare::Ne, &operands.lhs, operands.rhs),
+            // New memory has any contents, and burn's engine gives zeros.
+            Empty(_) | Zeros(_) => self.fill(Scalar::Int(0)),
+            Ones(_) => self.fill(Scalar::Int(1)),
+            All(reduce) => self.reduce_all(Reduction::All, &reduce.input),
+            Any(reduce) => self.reduce_all(Reduction::Any, &reduce.input),
+            AllDim(reduce) => self.reduce(Reduction::All, &reduce.input, Dims::from([reduce.axis])),
+            AnyDim(reduce) => self.reduce(Reduction::Any, &reduce.input, Dims::from([reduce.axis])),
+            _ => None,
+        }
+    }
+
+    /// An operator that changes elements of its output, which begins as a copy of the first tensor.
+    fn copy_and_update(
+        &self,
+        operator: Operator,
+        [tensor, indices, values]: [&TensorIr; 3],
+    ) -> Option<Steps> {
+        let out = self.out(0)?;
+        let copy = self.step(Operator::Copy, &[self.input(tensor)?], &[out])?;
+        let update = self.step(operator, &[self.input(indices)?, self.input(values)?], &[out])?;
+        Some(smallvec![copy, update])
+    }
+
+    fn numeric(&self, numeric: &NumericOperationIr) -> Option<Steps> {
+        use NumericOperationIr::*;
+        match numeric {
+            Add(operands) => self.binary(Binary::Add, operands),
+            Sub(operands) => self.binary(Binary::Sub, operands),
+            Mul(operands) => self.binary(Binary::Mul, operands),
+            Div(operands) => self.binary(Binary::Div, operands),
+            Rem(operands) => self.binary(Binary::Rem, operands),
+            Powi(operands) => self.binary(Binary::Pow, operands),
+            AddScalar(operands) => self.with_scalar(Binary::Add, &operands.lhs, operands.rhs),
+            SubScalar(operands) => self.with_scalar(Binary::Sub, &operands.lhs, operands.rhs),
+            MulScalar(operands) => self.with_scalar(Binary::Mul, &operands.lhs, operands.rhs),
+            DivScalar(operands) => self.with_scalar(Binary::Div, &operands.lhs, operands.rhs),
+            RemScalar(operands) => self.with_scalar(Binary::Rem, &operands.lhs, operands.rhs),
+            PowiScalar(operands) => self.with_scalar(Binary::Pow, &operands.lhs, operands.rhs),
+            ClampMin(operands) => self.with_scalar(Binary::Max, &operands.lhs, operands.rhs),
+            ClampMax(operands) => self.with_scalar(Binary::Min, &operands.lhs, operands.rhs),
+            Clamp(clamp) => {
+                let inputs = [self.input(&clamp.tensor)?, scalar(clamp.min), scalar(clamp.max)];
+                one(self.step(Operator::Clamp, &inputs, &[self.out(0)?]))
+            }
+            Greater(operands) => self.binary(Compare::Gt, operands),
+            GreaterEqual(operands) => self.binary(Compare::Ge, operands),
+            Lower(operands) => self.binary(Compare::Lt, operands),
+            LowerEqual(operands) => self.binary(Compare::Le, operands),
+            GreaterElem(operands) => self.with_scalar(Compare::Gt, &operands.lhs, operands.rhs),
+            GreaterEqualElem(operands) => self.with_scalar(Compare::Ge, &operands.lhs, operands.rhs),
+            LowerElem(operands) => self.with_scalar(Compare::Lt, &operands.lhs, operands.rhs),
+            LowerEqualElem(operands) => self.with_scalar(Compare::Le, &operands.lhs, operands.rhs),
+            Abs(unary) => self.call(Unary::Abs, &[&unary.input]),
+            Neg(unary) => self.call(Unary::Neg, &[&unary.input]),
+            Sign(unary) => self.call(Unary::Sign, &[&unary.input]),
+            Full(full) => one(self.step(Operator::Copy, &[scalar(full.value)], &[self.out(0)?])),
+            Sum(reduce) => self.reduce_all(Reduction::Sum, &reduce.input),
+            Prod(reduce) => self.reduce_all(Reduction::Prod, &reduce.input),
+            Mean(reduce) => self.reduce_all(Reduction::Mean, &reduce.input),
+            Max(reduce) => self.reduce_all(Reduction::Max, &reduce.input),
+            Min(reduce) => self.reduce_all(Reduction::Min, &reduce.input),
+            SumDim(reduce) => self.reduce(Reduction::Sum, &reduce.input, Dims::from([reduce.axis])),
+            SumDims(reduce) => {
+                self.reduce(Reduction::Sum, &reduce.input, reduce.axes.iter().copied().collect())
+            }
+            ProdDim(reduce) => self.reduce(Reduction::Prod, &reduce.input, Dims::from([reduce.axis])),
+            MeanDim(reduce) => self.reduce(Reduction::Mean, &reduce.input, Dims::from([reduce.axis])),
+            MaxDim(reduce) => self.reduce(Reduction::Max, &reduce.input, Dims::from([reduce.axis])),
+            MinDim(reduce) => self.reduce(Reduction::Min, &reduce.input, Dims::from([reduce.axis])),
+            ArgMax(reduce) => self.arg_reduce(Extremum::Max, &reduce.input, reduce.axis),
+            ArgMin(reduce) => self.arg_reduce(Extremum::Min, &reduce.input, reduce.axis),
+            MaxDimWithIndices(reduce) => {
+                self.with_indices(Reduction::Max, Extremum::Max, &reduce.tensor, reduce.dim)
+            }
+            MinDimWithIndices(reduce) => {
+                self.with_indices(Reduction::Min, Extremum::Min, &reduce.tensor, reduce.dim)
+            }
+            _ => None,
+        }
+    }
+
+    fn arg_reduce(&self, extremum: Extremum, input: &TensorIr, dim: usize) -> Option<Steps> {
+        let operator = Operator::ArgReduce { extremum, dim };
+        one(self.reduction(operator, Dims::from([dim]), self.input(input)?, self.out(0)?))
+    }
+
+    fn with_indices(
+        &self,
+        reduction: Reduction,
+        extremum: Extremum,
+        input: &TensorIr,
+        dim: usize,
+    ) -> Option<Steps> {
+        let (input, dims) = (self.input(input)?, Dims::from([dim]));
+        let values = self.reduction(Operator::Reduce { reduction, dims }, dims, input, self.out(0)?)?;
+        let indices = self.reduction(Operator::ArgReduce { extremum, dim }, dims, input, self.out(1)?)?;
+        Some(smallvec![values, indices])
+    }
+
+    fn float(&self, float: &FloatOperationIr) -> Option<Steps> {
+        use FloatOperationIr::*;
+        let (unary, operands) = match float {
+            Exp(operands) => (Unary::Exp, operands),
+            Log(operands) => (Unary::Log, operands),
+            Log1p(operands) => (Unary::Log1p, operands),
+            Erf(operands) => (Unary::Erf, operands),
+            Sqrt(operands) => (Unary::Sqrt, operands),
+            Cos(operands) => (Unary::Cos, operands),
+            Cosh(operands) => (Unary::Cosh, operands),
+            Sin(operands) => (Unary::Sin, operands),
+            Sinh(operands) => (Unary::Sinh, operands),
+            Tan(operands) => (Unary::Tan, operands),
+            Tanh(operands) => (Unary::Tanh, operands),
+            ArcCos(operands) => (Unary::Acos, operands),
+            ArcCosh(operands) => (Unary::Acosh, operands),
+            ArcSin(operands) => (Unary::Asin, operands),
+            ArcSinh(operands) => (Unary::Asinh, operands),
+            ArcTan(operands) => (Unary::Atan, operands),
+            ArcTanh(operands) => (Unary::Atanh, operands),
+            Round(operands) => (Unary::Round, operands),
+            Floor(operands) => (Unary::Floor, operands),
+            Ceil(operands) => (Unary::Ceil, operands),
+            Trunc(operands) => (Unary::Trunc, operands),
+            Recip(operands) => (Unary::Recip, operands),
+            IsNan(operands) => (Unary::IsNan, operands),
+            IsInf(operands) => (Unary::IsInf, operands),
+            ArcTan2(operands) => return self.binary(Binary::Atan2, operands),
+            Powf(operands) => return self.binary(Binary::Pow, operands),
+            PowfScalar(operands) => return self.with_scalar(Binary::Pow, &operands.lhs, operands.rhs),
+            IntoInt(cast) => return self.call(Operator::Copy, &[&cast.input]),
+            Matmul(product) => return self.call(Operator::MatMul, &[&product.lhs, &product.rhs]),
+            _ => return None,
+        };
+        self.call(unary, &[&operands.input])
+    }
+
+    fn int(&self, int: &IntOperationIr) -> Option<Steps> {
+        use IntOperationIr::*;
+        match int {
+            IntoFloat(cast) => self.call(Operator::Copy, &[&cast.input]),
+            BitwiseAnd(operands) => self.binary(Binary::And, operands),
+            BitwiseOr(operands) => self.binary(Binary::Or, operands),
+            BitwiseXor(operands) => self.binary(Binary::Xor, operands),
+            BitwiseLeftShift(operands) => self.binary(Binary::Shl, operands),
+            BitwiseRightShift(operands) => self.binary(Binary::Shr, operands),
+            BitwiseAndScalar(operands) => self.with_scalar(Binary::And, &operands.lhs, operands.rhs),
+            BitwiseOrScalar(operands) => self.with_scalar(Binary::Or, &operands.lhs, operands.rhs),
+            BitwiseXorScalar(operands) => self.with_scalar(Binary::Xor, &operands.lhs, operands.rhs),
+            BitwiseLeftShiftScalar(operands) => self.with_scalar(Binary::Shl, &operands.lhs, operands.rhs),
+            BitwiseRightShiftScalar(operands) => self.with_scalar(Binary::Shr, &operands.lhs, operands.rhs),
+            BitwiseNot(unary) => self.call(Unary::Not, &[&unary.input]),
+            Matmul(product) => self.call(Operator::MatMul, &[&product.lhs, &product.rhs]),
+        }
+    }
+
+    fn bool(&self, bool: &BoolOperationIr) -> Option<Steps> {
+        use BoolOperationIr::*;
+        match bool {
+            IntoFloat(cast) | IntoInt(cast) => self.call(Operator::Copy, &[&cast.input]),
+            Not(unary) => self.call(Unary::Not, &[&unary.input]),
+            And(operands) => self.binary(Binary::And, operands),
+            Or(operands) => self.binary(Binary::Or, operands),
+            Xor(operands) => self.binary(Binary::Xor, operands),
+        }
+    }
+
+    fn activation(&self, activation: &ActivationOperationIr) -> Option<Steps> {
+        use ActivationOperationIr::*;
+        match activation {
+            Relu(unary) => self.call(Unary::Relu, &[&unary.input]),
+            Gelu(unary) => self.call(Unary::Gelu, &[&unary.input]),
+            Sigmoid(unary) => self.call(Unary::Sigmoid, &[&unary.input]),
+            LogSigmoid(unary) => self.call(Unary::LogSigmoid, &[&unary.input]),
+            ReluBackward(operands) => self.binary(Binary::ReluGrad, operands),
+            SigmoidBackward(operands) => self.binary(Binary::SigmoidGrad, operands),
+            Softmax(softmax) => self.call(Operator::Softmax { dim: softmax.axis }, &[&softmax.input]),
+            LogSoftmax(softmax) => self.call(Operator::LogSoftmax { dim: softmax.axis }, &[&softmax.input]),
+            _ => None,
+        }
+    }
+
+    fn module(&self, module: &ModuleOperationIr) -> Option<Steps> {
+        use ModuleOperationIr::*;
+        match module {
+            Conv2d(op) => {
+                let operator = Operator::Conv2d(conv(&op.options)?);
+                self.call(
+                    operator,
+                    &[Some(&op.x), Some(&op.weight), op.bias.as_ref()]
+                        .into_iter()
+                        .flatten()
+                        .collect::<SmallVec<[_; 3]>>(),
+                )
+            }
+            Conv2dXBackward(op) => {
+                self.call(Operator::Conv2dInputGrad(conv(&op.options)?), &[&op.output_grad, &op.weight])
+            }
+            Conv2dWeightBackward(op) => {
+                self.call(Operator::Conv2dWeightGrad(conv(&op.options)?), &[&op.x, &op.output_grad])
+            }
+            Conv2dBiasBackward(op) => self.reduce(Reduction::Sum, &op.output_grad, Dims::from([0, 2, 3])),
+            Conv1dBiasBackward(op) => self.reduce(Reduction::Sum, &op.output_grad, Dims::from([0, 2])),
+            AdaptiveAvgPool2d(op) => self.call(Operator::AdaptiveAvgPool2d, &[&op.x]),
+            AdaptiveAvgPool2dBackward(op) => self.call(Operator::AdaptiveAvgPool2dGrad, &[&op.grad]),
+            AvgPool2d(op) => {
+                let pool = pool(op.kernel_size, op.stride, op.padding, [1, 1]);
+                self.call(Operator::AvgPool2d { pool, count_padding: op.count_include_pad }, &[&op.x])
+            }
+            AvgPool2dBackward(op) => {
+                let pool = pool(op.kernel_size, op.stride, op.padding, [1, 1]);
+                self.call(Operator::AvgPool2dGrad { pool, count_padding: op.count_include_pad }, &[&op.grad])
+            }
+            MaxPool2d(op) => {
+                let pool = pool(op.kernel_size, op.stride, op.padding, op.dilation);
+                self.call(Operator::MaxPool2d(pool), &[&op.x])
+            }
+            MaxPool2dWithIndices(op) => {
+                let pool = pool(op.kernel_size, op.stride, op.padding, op.dilation);
+                let outputs = [self.out(0)?, self.out(1)?];
+                one(self.step(Operator::MaxPool2d(pool), &[self.input(&op.x)?], &outputs))
+            }
+            MaxPool2dWithIndicesBackward(op) => {
+                let pool = pool(op.kernel_size, op.stride, op.padding, op.dilation);
+                self.call(Operator::MaxPool2dGrad(pool), &[&op.grad, &op.indices])
+            }
+            MaxPool1d(op) => {
+                let pool = pool([1, op.kernel_size], [1, op.stride], [0, op.padding], [1, op.dilation]);
+                self.images(Operator::MaxPool2d(pool), &[&op.x])
+            }
+            AvgPool1d(op) => {
+                let pool = pool([1, op.kernel_size], [1, op.stride], [0, op.padding], [1, 1]);
+                self.images(Operator::AvgPool2d { pool, count_padding: op.count_include_pad }, &[&op.x])
+            }
+            AdaptiveAvgPool1d(op) => self.images(Operator::AdaptiveAvgPool2d, &[&op.x]),
+            Embedding(op) => {
+                let indices = self.input(&op.indices)?;
+                let count: usize = indices.shape().iter().product();
+                let [_, width] = op.weights.shape[..] else { return None };
+                let inputs = [self.input(&op.weights)?, indices.reshape(&[count])?];
+                let out = self.out(0)?.reshape(&[count, width])?;
+                one(self.step(Operator::IndexSelect { dim: 0 }, &inputs, &[out]))
+            }
+            _ => None,
+        }
+    }
+
+    /// A call with arrays of three dimensions as images of one row.
+    fn images(&self, operator: Operator, inputs: &[&TensorIr]) -> Option<Steps> {
+        let inputs: SmallVec<[Operand; 4]> =
+            inputs.iter().map(|input| self.input(input)?.as_image()).collect::<Option<_>>()?;
+        one(self.step(operator, &inputs, &[self.out(0)?.as_image()?]))
+    }
+}
+
+fn update(update: &IndexingUpdateOp) -> Option<Update> {
+    match update {
+        IndexingUpdateOp::Assign => Some(Update::Replace),
+        IndexingUpdateOp::Add => Some(Update::Add),
+        _ => None,
+    }
+}
+
+/// The options of a convolution, if both edges have the same padding.
+fn conv(options: &Conv2dOptionsIr) -> Option<Conv2d> {
+    let Conv2dOptionsIr { stride, padding: [vertical, horizontal], dilation, groups } = *options;
+    let same = vertical.0 == vertical.1 && horizontal.0 == horizontal.1;
+    same.then_some(Conv2d { stride, padding: [vertical.0, horizontal.0], dilation, groups })
+}
+
+fn pool(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2]) -> Pool2d {
+    Pool2d { stride, padding, dilation, ..Pool2d::new(kernel) }
+}
 impl View<'_> {
     /// The layout of the view with the shape `shape`, or nothing where the bytes have to be rearranged. The engine
     /// reports arguments that make no sense.

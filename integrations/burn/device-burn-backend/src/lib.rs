@@ -7,7 +7,6 @@ mod describe;
 mod device;
 mod fallback;
 mod fault;
-pub mod kernels;
 mod lease;
 mod operation;
 mod queue;

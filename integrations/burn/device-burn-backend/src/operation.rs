@@ -117,11 +117,6 @@ impl Signature {
         }
     }
 
-    /// An operation whose tensors all are like one of them.
-    pub(crate) fn elementwise(name: OperationName, inputs: usize, dtype: DType, shape: Shape) -> Self {
-        Self { name, inputs: vec![(dtype, shape.clone()); inputs], outputs: vec![(dtype, shape)] }
-    }
-
     /// One tensor, without an operation of burn's.
     pub(crate) fn of_tensor(name: OperationName, dtype: DType, shape: Shape) -> Self {
         Self { name, inputs: vec![(dtype, shape)], outputs: Vec::new() }

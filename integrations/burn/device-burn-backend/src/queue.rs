@@ -2,19 +2,23 @@
 //!
 //! A kernel runs after the call that enqueued it has returned. If it fails, the stream skips the work behind it, until
 //! the failure is reported; it does not say which work failed first. So each kernel has a number, and a reported failure
-//! holds for all numbers since the last that is known to have succeeded: no tensor is read that was not written.
+//! holds for all numbers since the last that is known to have succeeded: no tensor is read that was not written. See
+//! [`Unwritten`].
 //!
-//! The queue reports failures under its lock, so that no other thread enqueues work before it is known what failed. For
-//! those that another call has returned, [`Unwritten`] has what the kernels themselves know.
+//! The queue reports failures under its lock, so that no other thread enqueues work before it is known what failed.
 
 use std::sync::Arc;
 
-use device_registry::backend::{BackendError, Launch};
+use device_kernels::{Prepared, RunError};
+use device_registry::backend::BackendError;
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, HostBuffer, Stream};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::unwritten::{Output, Unwritten};
+use crate::describe::{Memory, Step};
+use crate::fallback;
+use crate::operation::OperationName;
+use crate::unwritten::{Output, Unwritten, Why};
 
 /// The queue of one device.
 pub(crate) struct Queue {
@@ -30,16 +34,10 @@ struct State {
     epoch: u64,
     /// The number of the next kernel.
     next: u64,
-    /// Kernels below this number have succeeded.
+    /// Of kernels below this number it is known whether they have succeeded.
     settled: u64,
-    failures: Vec<Failure>,
-}
-
-/// The work that a reported failure holds for: from `first` on, below `end`.
-struct Failure {
-    first: u64,
-    end: u64,
-    error: DeviceError,
+    /// Where the kernels end that the last reported failure holds for.
+    reported: Option<u64>,
 }
 
 /// Which work wrote a memory, and when.
@@ -59,9 +57,15 @@ pub(crate) enum Refused {
     /// The kernel that was to write it failed or was skipped.
     #[error(transparent)]
     Unwritten(BackendError),
+    /// A kernel was not enqueued.
+    #[error(transparent)]
+    Kernel(RunError),
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
+
+/// Memory of the device, and which work wrote it.
+pub(crate) type Written = (Buffer, Ticket);
 
 impl Queue {
     pub(crate) fn new(device: Device) -> Self {
@@ -83,28 +87,64 @@ impl Queue {
         Ok((buffer, Ticket { epoch, number: None }))
     }
 
-    /// Enqueues a kernel that writes `len` bytes. It gets the inputs, and the memory that it writes, in this order.
+    /// Enqueues kernels, one after the other, that write new memory of the lengths `outputs`, in bytes.
     ///
     /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`].
-    pub(crate) fn launch(
+    pub(crate) fn run(
         &self,
-        inputs: &[(Buffer, Ticket)],
-        len: usize,
-        kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Clone + Send + 'static,
-    ) -> Result<(Buffer, Ticket), Refused> {
+        name: OperationName,
+        steps: &[Step],
+        inputs: &[Option<Written>],
+        outputs: &[usize],
+    ) -> Result<SmallVec<[Written; 2]>, Refused> {
         self.enqueue(|stream, state| {
-            let number = state.next;
-            // Also if the stream refuses it: the number is then that of a kernel that never ran.
-            state.next += 1;
-            let out = self.allocate(Some(stream), len)?;
-            inputs.iter().try_for_each(|(_, written)| self.check(state, *written))?;
-            let numbers: SmallVec<[u64; 2]> =
-                inputs.iter().filter_map(|(_, written)| written.number).collect();
-            let (output, kernel) = (Output::new(number, &self.unwritten), kernel.clone());
-            let buffers: SmallVec<[_; 3]> = inputs.iter().map(|(buffer, _)| buffer).chain([&out]).collect();
-            stream.launch(&buffers, move |launch| output.write(numbers, || kernel(launch)))?;
-            drop(buffers);
-            Ok((out, Ticket { epoch: state.epoch, number: Some(number) }))
+            let allocate = |len: &usize| self.allocate(Some(stream), *len);
+            let outs = outputs.iter().map(allocate).collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
+            let used = inputs.iter().flatten();
+            used.clone().try_for_each(|(_, written)| self.check(state, *written))?;
+            let mut written: SmallVec<[Option<u64>; 2]> = outs.iter().map(|_| None).collect();
+            for step in steps {
+                let number = state.next;
+                // Also if the stream refuses it: the number is then that of a kernel that never ran.
+                state.next += 1;
+                let (mut buffers, mut numbers) =
+                    (SmallVec::<[&Buffer; 4]>::new(), SmallVec::<[u64; 4]>::new());
+                for memory in &step.memory {
+                    let (buffer, number) = match *memory {
+                        Memory::Input(place) => {
+                            let (buffer, ticket) =
+                                inputs[place].as_ref().expect("a step uses what was uploaded");
+                            (buffer, ticket.number)
+                        }
+                        Memory::Output(place) => (&outs[place], written[place]),
+                    };
+                    buffers.push(buffer);
+                    numbers.extend(number);
+                }
+                let prepared =
+                    Prepared::new(self.device, step.call.clone(), &buffers).map_err(Refused::Kernel)?;
+                let Some(prepared) = prepared else { continue };
+                let output = Output::new(number, &self.unwritten);
+                stream.launch(&buffers, move |launch| {
+                    output.write(numbers, || {
+                        let launched = fallback::isolate(|| prepared.launch(launch));
+                        let panicked =
+                            |panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}")));
+                        // By the time that it is reported, only the kernel knows whose it was.
+                        launched.unwrap_or_else(panicked).map_err(|error| {
+                            let message = format_args!("{name}, {}", prepared.call());
+                            BackendError::new(error.kind(), message).with_source(error)
+                        })
+                    })
+                })?;
+                for memory in &step.memory {
+                    if let Memory::Output(place) = *memory {
+                        written[place] = Some(number);
+                    }
+                }
+            }
+            let ticket = |number| Ticket { epoch: state.epoch, number };
+            Ok(outs.into_iter().zip(written).map(|(out, number)| (out, ticket(number))).collect())
         })
     }
 
@@ -202,14 +242,14 @@ impl Queue {
                 if self.is_stale(&error) {
                     self.reopen(&mut state);
                 } else {
-                    state.fail(error.clone());
+                    self.fail(&mut state, error.clone());
                 }
                 if closed { Ok(()) } else { Err(error) }
             }
             // Another call has returned it.
             Ok(_) if state.settled >= end => Ok(()),
             Ok(_) => {
-                state.fail(error.clone());
+                self.fail(&mut state, error.clone());
                 Err(error)
             }
         }
@@ -230,25 +270,37 @@ impl Queue {
         }
         match stream.query() {
             Err(first) => {
-                state.fail(first);
+                self.fail(&mut state, first);
                 Ok(())
             }
             // Another thread has reported it.
-            Ok(_) if state.failures.last().is_some_and(|failure| failure.end == state.next) => Ok(()),
-            Ok(_) if state.failures.is_empty() => Err(Refused::Device(error)),
+            Ok(_) if state.reported == Some(state.next) => Ok(()),
+            Ok(_) if state.reported.is_none() => Err(Refused::Device(error)),
             Ok(_) => Ok(()),
         }
     }
 
     /// Whether the work of a ticket has written its memory, as far as it is known.
     fn check(&self, state: &State, ticket: Ticket) -> Result<(), Refused> {
-        state.check(self.device, ticket)?;
-        let Some(error) = ticket.number.and_then(|number| self.unwritten.error(number)) else {
-            return Ok(());
-        };
-        // A device that is closed skips kernels too, and its stream then refuses an event.
-        state.stream.as_ref().map_or(Ok(()), |stream| stream.record().map(drop))?;
-        Err(Refused::Unwritten(error))
+        if ticket.epoch != state.epoch {
+            return Err(Refused::Stale(self.device));
+        }
+        match ticket.number.and_then(|number| self.unwritten.why(number)) {
+            None => Ok(()),
+            Some(Why::Reported(error)) => Err(Refused::Device(error)),
+            Some(Why::Kernel(error)) => {
+                // A device that is closed skips kernels too, and its stream then refuses an event.
+                state.stream.as_ref().map_or(Ok(()), |stream| stream.record().map(drop))?;
+                Err(Refused::Unwritten(error))
+            }
+        }
+    }
+
+    /// All work has failed of which it is not known that it succeeded.
+    fn fail(&self, state: &mut State, error: DeviceError) {
+        self.unwritten.reported(state.settled..state.next, error);
+        state.settled = state.next;
+        state.reported = Some(state.next);
     }
 
     fn reopen(&self, state: &mut State) {
@@ -278,18 +330,6 @@ fn is_read(error: &DeviceError) -> bool {
 }
 
 impl State {
-    fn check(&self, device: Device, ticket: Ticket) -> Result<(), Refused> {
-        if ticket.epoch != self.epoch {
-            return Err(Refused::Stale(device));
-        }
-        let Some(number) = ticket.number else { return Ok(()) };
-        let failed = |failure: &&Failure| (failure.first..failure.end).contains(&number);
-        self.failures
-            .iter()
-            .find(failed)
-            .map_or(Ok(()), |failure| Err(Refused::Device(failure.error.clone())))
-    }
-
     /// Work below `end` has succeeded.
     fn settle(&mut self, epoch: u64, end: u64) {
         if epoch == self.epoch {
@@ -297,16 +337,10 @@ impl State {
         }
     }
 
-    /// All work that has not succeeded has failed.
-    fn fail(&mut self, error: DeviceError) {
-        self.failures.push(Failure { first: self.settled, end: self.next, error });
-        self.settled = self.next;
-    }
-
     fn reopen(&mut self) {
         self.stream = None;
         self.epoch += 1;
         self.settled = self.next;
-        self.failures.clear();
+        self.reported = None;
     }
 }

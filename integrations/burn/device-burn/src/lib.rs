@@ -7,7 +7,7 @@ pub mod loopback;
 #[cfg(feature = "slot")]
 pub mod slot;
 
-pub use device_burn_backend::{Counts, Fallback, InvalidFallback, OperationCount, Transfers, kernels};
+pub use device_burn_backend::{Counts, Fallback, InvalidFallback, OperationCount, Transfers};
 
 pub use crate::device::{counts, device, devices, reset_counts};
 pub use crate::error::Error;

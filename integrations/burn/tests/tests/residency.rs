@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{Device, Int, Tensor};
 use device_burn::Transfers;
-use device_burn_openreg_kernels as _;
+use device_burn_tests as _;
 
 device_registry::autoload!();
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
 use device_burn_backend::{RegistryClient, RegistryDevice};
-use device_burn_openreg_kernels as _;
+use device_burn_tests as _;
 use rayon::prelude::*;
 
 device_registry::autoload!();
