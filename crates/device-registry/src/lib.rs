@@ -27,7 +27,7 @@
 //! | what | where |
 //! |---|---|
 //! | a device by its string | [`device()`], [`Device`] |
-//! | which devices there are | [`is_available`], [`first_available`], [`devices()`], [`device_count`] |
+//! | which devices there are | [`is_available`], [`first_available`], [`devices()`], [`device_count`], [`device_list`] |
 //! | the current and the default device of a thread | [`DeviceGuard`], [`current_device`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
 //! | memory | [`Device::allocate`], [`Buffer`], [`HostBuffer`], [`MemoryStatistics`] |
 //! | asynchronous work | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
@@ -50,6 +50,7 @@ mod cpu;
 mod current;
 mod current_stream;
 mod device;
+mod device_list;
 pub mod error;
 mod event;
 mod faults;
@@ -80,6 +81,7 @@ pub use crate::current::{
 };
 pub use crate::current_stream::StreamGuard;
 pub use crate::device::Device;
+pub use crate::device_list::{DeviceList, device_list};
 pub use crate::error::DeviceError;
 pub use crate::event::Event;
 pub use crate::faults::Faults;

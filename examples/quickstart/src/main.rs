@@ -5,7 +5,7 @@ use std::io::{self, Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
-use device_registry::{Device, ErrorChain, backends, device, devices};
+use device_registry::{Device, ErrorChain, backends, device, device_list};
 use device_tensor::Tensor;
 
 // Links every backend in Cargo.toml; never touched again.
@@ -62,28 +62,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 
 fn list(probe: bool) -> io::Result<()> {
     // Not `println!`, which panics when the reader of a pipe has left.
-    let mut out = stdout();
-    if !probe {
-        return writeln!(out, "{}", backends().report());
+    match probe {
+        false => writeln!(stdout(), "{}", backends().report()),
+        true => writeln!(stdout(), "{}", device_list()),
     }
-    let found: Vec<_> = devices().collect();
-    // Afterwards, so that it shows what became of each.
-    writeln!(out, "{}", backends().report())?;
-    for (backend, devices) in found {
-        match devices {
-            Ok(devices) if devices.is_empty() => writeln!(out, "\n{}: no devices", backend.name())?,
-            Ok(devices) => {
-                writeln!(out, "\n{}:", backend.name())?;
-                for device in devices {
-                    // Opens none.
-                    match device.properties() {
-                        Ok(properties) => writeln!(out, "  {device:<12}  {properties}")?,
-                        Err(error) => writeln!(out, "  {device:<12}  {error}")?,
-                    }
-                }
-            }
-            Err(error) => writeln!(out, "\n{}: {error}", backend.name())?,
-        }
-    }
-    Ok(())
 }
