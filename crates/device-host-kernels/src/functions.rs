@@ -71,7 +71,7 @@ macro_rules! floats {
                     Unary::Neg => block!(|a| -a),
                     Unary::Abs => block!(|a| a.abs()),
                     // `signum` of zero is one.
-                    Unary::Sign => block!(|a| if a == 0.0 { a } else { a.signum() }),
+                    Unary::Sign => block!(|a| if a == 0.0 { 0.0 } else { a.signum() }),
                     Unary::Recip => block!(|a| 1.0 / a),
                     Unary::Sqrt => block!(|a| a.sqrt()),
                     Unary::Exp => block!(|a| a.exp()),

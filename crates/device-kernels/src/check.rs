@@ -104,7 +104,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
             Class::Number.check("the input", input.dtype)?;
             Class::Index.check("the output", out.dtype)?;
             out.expect("the output", &reduced(input.layout, Dims::from([dim])))?;
-            if out.layout.len() > 0 && input.layout.len() == 0 {
+            if input.layout.shape()[dim] == 0 {
                 return Err(Problem::Empty { argument: "the dimension" });
             }
             checked(inputs)
@@ -435,10 +435,14 @@ fn reduce(reduction: Reduction, dims: Dims, input: Array<'_>, out: Array<'_>) ->
     class.check("the input", input.dtype)?;
     out.same_dtype("the output", input.dtype)?;
     out.expect("the output", &reduced(input.layout, dims))?;
-    let input = Argument::Array(input.dtype, *input.layout);
+    let layout = input.layout;
+    let input = Argument::Array(input.dtype, *layout);
     let call = Call::checked(Reduce { reduction, dims }, &[input], &[(out.dtype, *out.layout)]);
     match of_none {
-        None if !call.is_empty() && input.is_empty() => Err(Problem::Empty { argument: "the dimensions" }),
+        // Also where there is no output, as in PyTorch: the mistake does not depend on the other dimensions.
+        None if dims.iter().any(|dim| layout.shape()[dim] == 0) => {
+            Err(Problem::Empty { argument: "the dimensions" })
+        }
         None => Ok(call),
         Some(value) => Ok(or_fill(call, value)),
     }

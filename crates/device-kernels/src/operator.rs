@@ -164,7 +164,7 @@ names! {
         Neg = "neg",
         /// `|a|`, for numbers.
         Abs = "abs",
-        /// -1, 0 or 1, for numbers. NaN is NaN.
+        /// -1, 0 or 1, for numbers. Of a zero it is 0 without a sign, and of NaN it is NaN.
         Sign = "sign",
         /// `1 / a`, for floats, as are all that follow up to `IsInf`.
         Recip = "recip",
