@@ -1,6 +1,7 @@
 //! Which function computes which operator.
 
 use device_kernels::{Call, DType, KernelSet, Layout, Operator, Reduction};
+use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
 
 use crate::element::{Bool, with_element};
@@ -10,7 +11,7 @@ use crate::pool::{self, Windows};
 use crate::{HostKernels, conv, matmul, random, reduce, softmax, unsupported, windows};
 
 impl KernelSet for HostKernels {
-    fn supports(&self, _call: &Call) -> bool {
+    fn supports(&self, _device: Device, _call: &Call) -> bool {
         true
     }
 

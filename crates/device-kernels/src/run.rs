@@ -143,7 +143,7 @@ impl Prepared {
             return Ok(None);
         }
         let kernels = Kernels::of(device)?;
-        match kernels.find(&call) {
+        match kernels.find(device, &call) {
             Some(set) => Ok(Some(Self { call, set })),
             None => Err(RunError::Unsupported {
                 call: Box::new(call),

@@ -19,8 +19,9 @@ use crate::Call;
 /// Arrays of one call may be in one memory. An output shares elements with no other array, unless the operator is
 /// [element-wise](crate::Operator::is_elementwise) and the input has the same layout.
 pub trait KernelSet: Send + Sync {
-    /// Whether the set has a kernel for `call`. It is called for each launch: it does not block.
-    fn supports(&self, call: &Call) -> bool;
+    /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. Devices of one backend may differ,
+    /// for example in whether they have `f64`. It is called for each launch: it does not block.
+    fn supports(&self, device: Device, call: &Call) -> bool;
 
     /// Runs or submits `call`, as [`Stream::launch`](device_registry::Stream::launch) says.
     ///
@@ -34,6 +35,7 @@ pub trait KernelSet: Send + Sync {
 ///
 /// ```
 /// use device_kernels::{Call, KERNEL_SETS, KernelSet, KernelSetDescriptor};
+/// use device_registry::Device;
 /// use device_registry::backend::{BackendError, Launch, LoadFailure};
 ///
 /// device_kernels::entry_points! {
@@ -50,7 +52,7 @@ pub trait KernelSet: Send + Sync {
 /// struct Fast;
 ///
 /// impl KernelSet for Fast {
-///     fn supports(&self, call: &Call) -> bool {
+///     fn supports(&self, _device: Device, call: &Call) -> bool {
 ///         call.operator() == device_kernels::Operator::MatMul
 ///     }
 ///
@@ -131,10 +133,10 @@ impl Kernels {
         Ok(Self { sets })
     }
 
-    /// The first set with a kernel for `call`.
+    /// The first set with a kernel for `call` on `device`, which is of the backend of [`of`](Self::of).
     #[must_use]
-    pub fn find(&self, call: &Call) -> Option<LinkedSet> {
-        self.sets.iter().find(|linked| linked.set.supports(call)).copied()
+    pub fn find(&self, device: Device, call: &Call) -> Option<LinkedSet> {
+        self.sets.iter().find(|linked| linked.set.supports(device, call)).copied()
     }
 
     /// The sets, in the order in which they are asked.

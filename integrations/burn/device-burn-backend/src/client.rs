@@ -298,13 +298,14 @@ impl Client {
                 return Ok((Outputs::from_iter([input.view(layout)]), Way::View));
             }
         }
+        let device = self.queue.device();
         if let Some((out, distribution)) = describe::random(&operation) {
             return self.random(name, operands, out, distribution, moved);
         }
         if let Some(kernels) = self.kernels()?
             && let Some(steps) = fallback::isolate(|| {
                 let steps = describe::steps(&operation, operands, &inputs);
-                steps.filter(|steps| steps.iter().all(|step| kernels.find(&step.call).is_some()))
+                steps.filter(|steps| steps.iter().all(|step| kernels.find(device, &step.call).is_some()))
             })
             .map_err(Cause::KernelSetPanicked)?
         {
@@ -374,11 +375,11 @@ impl Client {
         distribution: Distribution,
         moved: &mut Moved,
     ) -> Result<(Outputs, Way), Cause> {
-        let numbers = self.random.take(out.shape.num_elements());
+        let (device, numbers) = (self.queue.device(), self.random.take(out.shape.num_elements()));
         if let Some(kernels) = self.kernels()?
             && let Some(draw) = describe::draw(distribution, out.dtype)
             && let Some(steps) = describe::random_step(draw, numbers.seed, numbers.offset, operands)
-            && fallback::isolate(|| steps.iter().all(|step| kernels.find(&step.call).is_some()))
+            && fallback::isolate(|| steps.iter().all(|step| kernels.find(device, &step.call).is_some()))
                 .map_err(Cause::KernelSetPanicked)?
         {
             return Ok((self.native(name, &steps, &[], operands, moved)?, Way::Native));

@@ -4,6 +4,7 @@
 use device_host_kernels::HostKernels;
 use device_kernels::{Binary, Call, DType, KERNEL_SETS, KernelSet, KernelSetDescriptor, Operator};
 use device_openreg::OpenRegMemory;
+use device_registry::Device;
 use device_registry::backend::{BackendError, Launch, LoadFailure};
 
 device_kernels::entry_points! {
@@ -19,7 +20,7 @@ fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
 struct Few(HostKernels);
 
 impl KernelSet for Few {
-    fn supports(&self, call: &Call) -> bool {
+    fn supports(&self, _device: Device, call: &Call) -> bool {
         let four = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(Operator::from);
         let arrays =
             |call: &Call| call.arrays().all(|(dtype, layout)| dtype == DType::F32 && layout.is_contiguous());

@@ -187,7 +187,7 @@ fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
 struct Breaking;
 
 impl KernelSet for Breaking {
-    fn supports(&self, call: &Call) -> bool {
+    fn supports(&self, _device: device_registry::Device, call: &Call) -> bool {
         if call.operator() == Operator::Binary(Binary::Div) {
             panic!("on purpose: the set does not know whether it divides");
         }
