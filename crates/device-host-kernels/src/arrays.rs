@@ -166,8 +166,9 @@ impl<E: Element> Input<E::Compute> for Array<'_, E> {
 pub(crate) struct Repeated<C>(pub(crate) C);
 
 impl<C: Compute> Repeated<C> {
-    pub(crate) fn new(scalar: Scalar) -> Self {
-        Self(C::from_scalar(scalar))
+    /// The scalar as an element of the type `E`, which may round it.
+    pub(crate) fn new<E: Element<Compute = C>>(scalar: Scalar) -> Self {
+        Self(E::store(C::from_scalar(scalar)).load())
     }
 }
 
@@ -252,6 +253,23 @@ pub(crate) fn write_all<E: Element>(
         let mut all = vec![E::Compute::default(); places.len];
         compute(&mut all);
         scatter(&places, 0, &all, elements);
+    });
+}
+
+/// Writes those of all elements that `changed` marks, and leaves the bytes of the others as they are.
+pub(crate) fn write_some<E: Element>(bytes: &mut [u8], layout: &Layout, all: &[E::Compute], changed: &[bool]) {
+    write_aligned::<E>(bytes, |elements| {
+        let mut done = 0;
+        Places::new(layout).runs(0, all.len(), |count, place, stride| {
+            let mut place = place as isize;
+            for (value, changed) in all[done..done + count].iter().zip(&changed[done..done + count]) {
+                if *changed {
+                    elements[place as usize] = E::store(*value);
+                }
+                place += stride;
+            }
+            done += count;
+        });
     });
 }
 

@@ -96,7 +96,7 @@ fn input<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> Boxe
     match (call.inputs()[place], inputs[place]) {
         (Argument::Array(_, layout), Some(bytes)) => Box::new(Array::<E>::new(bytes, &layout)),
         (Argument::Array(..), None) => unreachable!("an array has bytes"),
-        (Argument::Scalar(scalar), _) => Box::new(Repeated::new(scalar)),
+        (Argument::Scalar(scalar), _) => Box::new(Repeated::new::<E>(scalar)),
     }
 }
 

@@ -64,7 +64,7 @@ macro_rules! block {
 }
 
 macro_rules! floats {
-    ($($ty:ident, $from:ident, $erf:path;)*) => {$(
+    ($($ty:ident, $from:ident, $erf:path, $asinh:path, $acosh:path, $atanh:path;)*) => {$(
         impl Number for $ty {
             fn unary(unary: Unary) -> Option<UnaryBlock<Self, Self>> {
                 match unary {
@@ -86,9 +86,10 @@ macro_rules! floats {
                     Unary::Sinh => block!(|a| a.sinh()),
                     Unary::Cosh => block!(|a| a.cosh()),
                     Unary::Tanh => block!(|a| a.tanh()),
-                    Unary::Asinh => block!(|a| a.asinh()),
-                    Unary::Acosh => block!(|a| a.acosh()),
-                    Unary::Atanh => block!(|a| a.atanh()),
+                    Unary::Asinh => block!(|a| $asinh(a)),
+                    // libm has a number for some that have none.
+                    Unary::Acosh => block!(|a| if a < 1.0 { Self::NAN } else { $acosh(a) }),
+                    Unary::Atanh => block!(|a| $atanh(a)),
                     Unary::Erf => block!(|a| $erf(a)),
                     Unary::Floor => block!(|a| a.floor()),
                     Unary::Ceil => block!(|a| a.ceil()),
@@ -198,8 +199,8 @@ macro_rules! integers {
 }
 
 floats! {
-    f32, from_f32, libm::erff;
-    f64, from_f64, libm::erf;
+    f32, from_f32, libm::erff, libm::asinhf, libm::acoshf, libm::atanhf;
+    f64, from_f64, libm::erf, libm::asinh, libm::acosh, libm::atanh;
 }
 
 integers! {

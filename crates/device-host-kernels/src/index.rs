@@ -4,7 +4,7 @@ use device_kernels::{Layout, Update};
 use device_registry::backend::BackendError;
 use rayon::prelude::*;
 
-use crate::arrays::{Array, PARALLEL, write_all};
+use crate::arrays::{Array, PARALLEL, write_all, write_some};
 use crate::element::Element;
 use crate::functions::Number;
 use crate::reduce::around;
@@ -93,9 +93,11 @@ pub(crate) fn scatter<E: Element>(
     let array = Array::<E>::new(values, values_layout);
     let values = array.to_contiguous();
     let places = Rows::new(index_layout.shape(), out_layout.shape(), dim);
-    update_all::<E>(out, out_layout, |out| {
+    update::<E>(out, out_layout, |out, changed| {
         for (number, value) in values.iter().enumerate() {
-            put(&mut out[places.place(number, indices.0[number])], *value);
+            let place = places.place(number, indices.0[number]);
+            put(&mut out[place], *value);
+            changed[place] = true;
         }
     });
 }
@@ -136,21 +138,25 @@ pub(crate) fn index_assign<E: Element>(
     let values = array.to_contiguous();
     let (_, size, inner) = around(out_layout.shape(), dim);
     let count = indices.0.len();
-    update_all::<E>(out, out_layout, |out| {
+    update::<E>(out, out_layout, |out, changed| {
         for (part, values) in values.chunks(inner).enumerate() {
             let start = (part / count * size + indices.0[part % count]) * inner;
             out[start..start + inner].iter_mut().zip(values).for_each(|(old, new)| put(old, *new));
+            changed[start..start + inner].fill(true);
         }
     });
 }
 
-/// Writes an array whose elements stay unless `work` writes them.
-fn update_all<E: Element>(bytes: &mut [u8], layout: &Layout, work: impl FnOnce(&mut [E::Compute])) {
-    let before = Array::<E>::new(bytes, layout).to_contiguous().into_owned();
-    write_all::<E>(bytes, layout, |out| {
-        out.copy_from_slice(&before);
-        work(out);
-    });
+/// Changes some elements of an array, and writes no others: `work` gets all elements, and marks those that it changes.
+fn update<E: Element>(
+    bytes: &mut [u8],
+    layout: &Layout,
+    work: impl FnOnce(&mut [E::Compute], &mut [bool]),
+) {
+    let mut elements = Array::<E>::new(bytes, layout).to_contiguous().into_owned();
+    let mut changed = vec![false; elements.len()];
+    work(&mut elements, &mut changed);
+    write_some::<E>(bytes, layout, &elements, &changed);
 }
 
 /// Where elements of an array are that is as large as another one, or larger.

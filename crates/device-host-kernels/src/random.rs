@@ -34,9 +34,9 @@ impl Philox {
         words
     }
 
-    /// The bits of an element of at most 32 bits: four elements share a counter.
-    fn word(self, number: u64) -> u32 {
-        self.at(number / 4)[(number % 4) as usize]
+    /// 32 bits for the element with a number. Four elements share a counter, but for types of 64 bits.
+    fn word(self, number: u64, wide: bool) -> u32 {
+        if wide { self.at(number)[0] } else { self.at(number / 4)[(number % 4) as usize] }
     }
 
     /// Two words that no other element of this kind has.
@@ -69,7 +69,7 @@ pub(crate) fn random(
             Distribution::Uniform { low, high } => {
                 let (low, range) = (low as f32, (high - low) as f32);
                 Box::new(move |number| {
-                    let unit = (philox.word(number) >> 8) as f32 * 2_f32.powi(-24);
+                    let unit = (philox.word(number, wide) >> 8) as f32 * 2_f32.powi(-24);
                     C::from_f32(low + unit * range)
                 })
             }
@@ -80,14 +80,14 @@ pub(crate) fn random(
                 C::from_f64(mean + deviation * radius * angle.cos())
             }),
             Distribution::Bernoulli { probability } => Box::new(move |number| {
-                C::from_bool(f64::from(philox.word(number)) * 2_f64.powi(-32) < probability)
+                C::from_bool(f64::from(philox.word(number, wide)) * 2_f64.powi(-32) < probability)
             }),
             Distribution::Integers { low, high } => {
                 let range = high.wrapping_sub(low) as u64;
                 Box::new(move |number| {
                     let above = match u32::try_from(range) {
-                        Ok(range) if !wide => (u64::from(philox.word(number)) * u64::from(range)) >> 32,
-                        _ => philox.bits(number) % range,
+                        Ok(range) => (u64::from(philox.word(number, wide)) * u64::from(range)) >> 32,
+                        Err(_) => philox.bits(number) % range,
                     };
                     C::from_i64(low.wrapping_add(above as i64))
                 })
