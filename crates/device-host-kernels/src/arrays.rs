@@ -257,7 +257,12 @@ pub(crate) fn write_all<E: Element>(
 }
 
 /// Writes those of all elements that `changed` marks, and leaves the bytes of the others as they are.
-pub(crate) fn write_some<E: Element>(bytes: &mut [u8], layout: &Layout, all: &[E::Compute], changed: &[bool]) {
+pub(crate) fn write_some<E: Element>(
+    bytes: &mut [u8],
+    layout: &Layout,
+    all: &[E::Compute],
+    changed: &[bool],
+) {
     write_aligned::<E>(bytes, |elements| {
         let mut done = 0;
         Places::new(layout).runs(0, all.len(), |count, place, stride| {

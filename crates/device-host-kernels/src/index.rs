@@ -148,11 +148,7 @@ pub(crate) fn index_assign<E: Element>(
 }
 
 /// Changes some elements of an array, and writes no others: `work` gets all elements, and marks those that it changes.
-fn update<E: Element>(
-    bytes: &mut [u8],
-    layout: &Layout,
-    work: impl FnOnce(&mut [E::Compute], &mut [bool]),
-) {
+fn update<E: Element>(bytes: &mut [u8], layout: &Layout, work: impl FnOnce(&mut [E::Compute], &mut [bool])) {
     let mut elements = Array::<E>::new(bytes, layout).to_contiguous().into_owned();
     let mut changed = vec![false; elements.len()];
     work(&mut elements, &mut changed);

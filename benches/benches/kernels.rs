@@ -1,0 +1,112 @@
+//! Kernels: element-wise operators beside a copy of the same bytes on the same device, products of matrices beside `gemm`.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use device_kernels::{Binary, DType, Dims, Operand, Operator, Reduction, Unary, run};
+use device_registry::{Buffer, Device, Stream, device};
+use device_registry_benches::beside;
+
+device_registry::autoload!();
+
+/// The elements of large arrays.
+const LARGE: usize = 1 << 24;
+
+/// The rows and columns of large matrices.
+const SIZE: usize = 1024;
+
+/// Memory of `len` elements of `f32`, each of them the same.
+fn ones(device: Device, len: usize) -> Buffer {
+    let buffer = device.allocate(len * 4).expect("there is memory");
+    buffer.fill(.., &1.0_f32.to_ne_bytes()).expect("it is all of it");
+    buffer
+}
+
+/// Enqueues an operator, and waits for it.
+fn call(stream: &Stream, operator: impl Into<Operator>, inputs: &[Operand<'_>], out: Operand<'_>) {
+    run(stream, operator, inputs, &[out]).expect("a kernel has it");
+    stream.synchronize().expect("it runs");
+}
+
+fn elementwise(criterion: &mut Criterion) {
+    for name in ["cpu", "openreg"] {
+        let device = device(name).expect("it is linked");
+        let stream = device.create_stream().expect("it has streams");
+        let mut group = criterion.benchmark_group(format!("kernels/{name}"));
+        group.sample_size(20);
+        let [a, b, out] = [(); 3].map(|()| ones(device, LARGE));
+        let array = |buffer| Operand::new(buffer, DType::F32, [LARGE]).expect("it has the elements");
+        // A copy reads and writes as many bytes as an operator of one input. One of two inputs moves half as many more.
+        let copy = || {
+            stream.copy(black_box(&a), .., &out, 0).expect("they are of one length");
+            stream.synchronize().expect("it runs");
+        };
+        beside(
+            &mut group,
+            "neg, beside a copy",
+            || call(&stream, Unary::Neg, &[array(&a)], array(&out)),
+            copy,
+        );
+        let add = || call(&stream, Binary::Add, &[array(&a), array(&b)], array(&out));
+        beside(&mut group, "add, beside a copy", add, copy);
+        let sum = ones(device, 1);
+        let one = Operand::new(&sum, DType::F32, [1]).expect("it has the element");
+        let operator = Operator::Reduce { reduction: Reduction::Sum, dims: Dims::from([0]) };
+        beside(&mut group, "sum, beside a copy", || call(&stream, operator, &[array(&a)], one), copy);
+        let tiny = || call(&stream, Binary::Add, &[one, one], one);
+        let nothing = || {
+            stream.host_call(|| ()).expect("it is enqueued");
+            stream.synchronize().expect("it runs");
+        };
+        beside(&mut group, "add of one element, beside an empty host call", tiny, nothing);
+    }
+}
+
+fn products(criterion: &mut Criterion) {
+    let device = device("cpu").expect("it is always there");
+    let stream = device.create_stream().expect("it has streams");
+    let mut group = criterion.benchmark_group("kernels/cpu");
+    group.sample_size(20);
+    for size in [64, 256, SIZE] {
+        let [a, b, out] = [(); 3].map(|()| ones(device, size * size));
+        let matrix = |buffer| Operand::new(buffer, DType::F32, [size, size]).expect("it has the elements");
+        let (left, right) = (vec![1.0_f32; size * size], vec![1.0_f32; size * size]);
+        let mut product = vec![0.0_f32; size * size];
+        let stride = size as isize;
+        let direct = || {
+            // SAFETY: three matrices of `size` rows and columns, by rows, and the third is borrowed for writing.
+            unsafe {
+                gemm::gemm(
+                    size,
+                    size,
+                    size,
+                    black_box(&mut product).as_mut_ptr(),
+                    1,
+                    stride,
+                    false,
+                    black_box(&left).as_ptr(),
+                    1,
+                    stride,
+                    black_box(&right).as_ptr(),
+                    1,
+                    stride,
+                    0.0,
+                    1.0,
+                    false,
+                    false,
+                    false,
+                    gemm::Parallelism::Rayon(0),
+                );
+            }
+        };
+        let ours = || call(&stream, Operator::MatMul, &[matrix(&a), matrix(&b)], matrix(&out));
+        beside(&mut group, format!("product of {size}, beside gemm"), ours, direct);
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = device_registry_benches::criterion();
+    targets = elementwise, products
+}
+criterion_main!(benches);
