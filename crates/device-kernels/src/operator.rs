@@ -9,7 +9,11 @@ use std::fmt;
 /// [`Scalar`](crate::Scalar). Unless an operator says otherwise, arrays of one call have one dtype.
 ///
 /// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives NaN, also for
-/// maximum and minimum, as in PyTorch.
+/// maximum and minimum, as in PyTorch. Sums of `f16` and `bf16` are `f32` until the end, but for [`Update::Add`], which adds
+/// to elements in memory.
+///
+/// An index, or a place of [`MaxPool2dGrad`](Self::MaxPool2dGrad), that is out of range reads 0 and writes nothing, or is an
+/// error of the stream. A kernel never accesses memory outside of its arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Operator {
@@ -114,9 +118,24 @@ pub enum Operator {
     AdaptiveAvgPool2d,
     /// The gradient of [`AdaptiveAvgPool2d`](Self::AdaptiveAvgPool2d) by its images, from the gradient of the output.
     AdaptiveAvgPool2dGrad,
-    /// Random numbers from a counter-based generator, Philox 4x32 with ten rounds: element `i` depends on the seed and on
-    /// `offset + i` alone. So a seed gives the same numbers on every device, up to the last bits of logarithm and cosine in
-    /// normal ones. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+    /// Random numbers from a counter-based generator, Philox 4x32 with ten rounds: element `i`, in the order of the indices of
+    /// the output, depends on the seed and on `offset + i` alone. So a seed gives the same numbers on every device, up to the
+    /// last bits of floating-point numbers. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+    ///
+    /// This is the rule, where `n` is `offset + i`, which wraps at 64 bits:
+    ///
+    /// - The key is the seed: its low word, then its high word. A counter of 64 bits is the words 0 and 1 of the generator's
+    ///   counter, the low word first; the words 2 and 3 are zero.
+    /// - An element has 32 bits: word `n % 4` of what the generator gives for the counter `n / 4`. For `f64` and `i64`, they are
+    ///   word 0 for the counter `n`.
+    /// - It also has 64 bits: word 0 for the counter `n` as the low half, and word 1 as the high half.
+    /// - [`Uniform`](Distribution::Uniform) is `low + u * (high - low)`, where `u` is `(32 bits >> 8) * 2^-24`, and for `f64`
+    ///   `(64 bits >> 11) * 2^-53`. It is rounded to the type, which may give `high`.
+    /// - [`Normal`](Distribution::Normal) is `mean + deviation * sqrt(-2 * ln(u1)) * cos(2 * pi * u2)`, where `u1` is
+    ///   `((word 0 >> 8) + 1) * 2^-24` and `u2` is `(word 1 >> 8) * 2^-24`, both for the counter `n`, for all types.
+    /// - [`Bernoulli`](Distribution::Bernoulli) is true if `32 bits * 2^-32` is less than the probability.
+    /// - [`Integers`](Distribution::Integers) with a range `high - low` below `2^32` is `low + ((32 bits * range) >> 32)`, and with
+    ///   a larger range `low + 64 bits % range`.
     Random {
         /// What is drawn.
         distribution: Distribution,

@@ -1,0 +1,205 @@
+//! A check: its name, what it proves, and how it runs.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use proptest::collection;
+use proptest::num::u32::ANY;
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+
+use crate::case::Case;
+use crate::draw::{Draw, NUMBERS};
+use crate::environment::{CASES, SEED, Settings};
+use crate::outcome::{Failure, Outcome};
+use crate::subject::Subject;
+
+/// How long a check may take by default. Checks that pass take far less.
+pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// How many smaller cases are tried after a failure.
+const SHRINKS: u32 = 400;
+
+/// What a check does.
+type Run = dyn Fn(&Subject, Settings) -> Result<(), Failure> + Send + Sync;
+
+/// How a case is drawn.
+pub(crate) type Drawn = Box<dyn Fn(&mut Case, &mut Draw<'_>) + Send + Sync>;
+
+/// A test of one operator, or of one rule for many of them.
+pub struct Check {
+    name: String,
+    proves: String,
+    run: Box<Run>,
+}
+
+impl Check {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        proves: impl Into<String>,
+        run: impl Fn(&Subject, Settings) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), proves: proves.into(), run: Box::new(run) }
+    }
+
+    /// A check of random cases: of each kind of them, as many as the settings say.
+    pub(crate) fn random(name: impl Into<String>, proves: impl Into<String>, kinds: Vec<Drawn>) -> Self {
+        let name = name.into();
+        let of = name.clone();
+        Self::new(name, proves, move |subject, settings| random(subject, settings, &of, &kinds))
+    }
+
+    /// A check of cases that are always the same.
+    pub(crate) fn fixed(
+        name: impl Into<String>,
+        proves: impl Into<String>,
+        cases: impl Fn() -> Vec<Case> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, proves, move |subject, _| {
+            let streams = [subject.stream()?, subject.stream()?];
+            first_failure(cases().iter().map(|case| subject.run(case, &streams)))
+        })
+    }
+
+    /// The group and the name, such as `binary::add`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One sentence that is true of every kernel set that passes.
+    #[must_use]
+    pub fn proves(&self) -> &str {
+        &self.proves
+    }
+
+    /// Runs the check, on a thread of its own. A panic is a failure, and so is a check that exceeds the time limit; its thread
+    /// keeps running, because nothing can stop it.
+    ///
+    /// The number of cases, the seed and the time limit are those of the environment variables.
+    pub fn run(self: &Arc<Self>, subject: &Subject) -> Outcome {
+        match Settings::from_env() {
+            Ok(settings) => self.run_with(subject, settings),
+            Err(message) => Outcome::Failed(message),
+        }
+    }
+
+    pub(crate) fn run_with(self: &Arc<Self>, subject: &Subject, settings: Settings) -> Outcome {
+        let (sender, outcome) = mpsc::channel();
+        let (check, subject) = (Arc::clone(self), subject.clone());
+        let run = move || {
+            // Fails if the check exceeded its limit.
+            let _ = sender.send(Outcome::from((check.run)(&subject, settings)));
+        };
+        let thread = match thread::Builder::new().name(self.name.clone()).spawn(run) {
+            Ok(thread) => thread,
+            Err(error) => return Outcome::Failed(format!("cannot start a thread for the check: {error}")),
+        };
+        let outcome = match outcome.recv_timeout(settings.limit) {
+            Ok(outcome) => outcome,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                Outcome::Failed(format!("it exceeded the time limit of {:?}", settings.limit))
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                let panic = thread.join().err();
+                let text = panic.as_deref().map_or("it ended without an outcome", panic_message);
+                Outcome::Failed(format!("it panicked: {text}"))
+            }
+        };
+        match outcome {
+            Outcome::Failed(message) => Outcome::Failed(format!("{message}\nto pass: {}", self.proves)),
+            outcome => outcome,
+        }
+    }
+}
+
+/// The message of a panic.
+fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a value that is not text")
+}
+
+/// The first case that failed, or that none was supported.
+fn first_failure(outcomes: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let (mut passed, mut unsupported) = (false, None);
+    for outcome in outcomes {
+        match outcome {
+            Ok(()) => passed = true,
+            Err(Failure::Unsupported(call)) => {
+                unsupported.get_or_insert(call);
+            }
+            Err(failed) => return Err(failed),
+        }
+    }
+    match unsupported {
+        Some(call) if !passed => Err(Failure::Unsupported(call)),
+        _ => Ok(()),
+    }
+}
+
+/// Runs random cases until one fails, and makes that one as small as it can.
+fn random(subject: &Subject, settings: Settings, name: &str, kinds: &[Drawn]) -> Result<(), Failure> {
+    let streams = [subject.stream()?, subject.stream()?];
+    // Another seed for each check, so that not all begin with the same shapes.
+    let hash =
+        name.bytes().fold(settings.seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let of_kind = |(number, kind): (usize, &Drawn)| {
+        let config = Config {
+            cases: settings.cases,
+            failure_persistence: None,
+            // The test itself ends the shrinking, by passing.
+            max_shrink_iters: u32::MAX - 1,
+            rng_seed: RngSeed::Fixed(hash.wrapping_add(number as u64)),
+            ..Config::default()
+        };
+        let (failure, unsupported) = (RefCell::new(None), RefCell::new(None));
+        let (passed, shrinks) = (RefCell::new(false), RefCell::new(0));
+        let numbers = collection::vec(ANY, NUMBERS);
+        let outcome = TestRunner::new(config).run(&numbers, |numbers| {
+            if failure.borrow().is_some() {
+                *shrinks.borrow_mut() += 1;
+                if *shrinks.borrow() > SHRINKS {
+                    return Ok(());
+                }
+            }
+            let mut case = Case::default();
+            kind(&mut case, &mut Draw::new(&numbers));
+            match subject.run(&case, &streams) {
+                Ok(()) => *passed.borrow_mut() = true,
+                Err(Failure::Unsupported(call)) => *unsupported.borrow_mut() = Some(call),
+                Err(Failure::Failed(message)) => {
+                    *failure.borrow_mut() = Some(message);
+                    return Err(TestCaseError::fail("it fails"));
+                }
+            }
+            Ok(())
+        });
+        if let Some(message) = failure.into_inner() {
+            let Settings { seed, cases, .. } = settings;
+            return Err(Failure::Failed(format!(
+                "{message}\nthe smallest of {cases} random cases that fails, with {SEED}={seed} and {CASES}={cases}"
+            )));
+        }
+        if let Err(error) = outcome {
+            return Err(Failure::Failed(format!("cannot draw cases: {error}")));
+        }
+        match unsupported.into_inner() {
+            Some(call) if !passed.into_inner() => Err(Failure::Unsupported(call)),
+            _ => Ok(()),
+        }
+    };
+    first_failure(kinds.iter().enumerate().map(of_kind))
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("name", &self.name)
+            .field("proves", &self.proves)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! The group `claims`: what a set says that it can do.
+
+use std::thread;
+
+use device_kernels::Call;
+
+use super::streams;
+use crate::case::Case;
+use crate::check::Check;
+use crate::draw::{Draw, NUMBERS, Stream};
+use crate::outcome::Failure;
+use crate::subject::Subject;
+
+pub(super) fn checks() -> Vec<Check> {
+    vec![
+        Check::new("claims::something", "a set claims at least one call", |subject, _| {
+            match calls().iter().any(|(call, _)| subject.find(call).is_some()) {
+                true => Ok(()),
+                false => Err(Failure::Failed(
+                    "expected kernel sets that claim a call, found none: no set is linked, or none supports any call"
+                        .to_owned(),
+                )),
+            }
+        }),
+        Check::new(
+            "claims::supports_is_constant",
+            "a set claims the same calls each time, on each thread, and after it has run them",
+            |subject, _| constant(subject),
+        ),
+    ]
+}
+
+/// Some calls of each family, with the cases that they are in.
+fn calls() -> Vec<(Call, Case)> {
+    let mut stream = Stream::of(17);
+    let mut calls = Vec::new();
+    for family in streams::families() {
+        for _ in 0..4 {
+            let numbers: Vec<u32> = (0..NUMBERS).map(|_| stream.next() as u32).collect();
+            let mut case = Case::default();
+            family(&mut case, &mut Draw::new(&numbers));
+            if let Ok(call) = case.steps[0].call() {
+                calls.push((call, case));
+            }
+        }
+    }
+    calls
+}
+
+fn constant(subject: &Subject) -> Result<(), Failure> {
+    let calls = calls();
+    let claims = || calls.iter().map(|(call, _)| subject.find(call).is_some()).collect::<Vec<bool>>();
+    let first = claims();
+    if !first.contains(&true) {
+        return Err(Failure::Unsupported("no call is claimed".to_owned()));
+    }
+    let same = |when: &str, second: Vec<bool>| match first.iter().zip(&second).position(|(a, b)| a != b) {
+        None => Ok(()),
+        Some(at) => Err(Failure::Failed(format!(
+            "expected the same answer as before, found that the set {} the call {when}: {}",
+            if second[at] { "claims" } else { "does not claim" },
+            calls[at].0
+        ))),
+    };
+    same("at another time", claims())?;
+    // With another question before each, as a set may answer each second one differently.
+    let twice = |(call, _): &(Call, Case)| {
+        let _ = subject.find(call);
+        subject.find(call).is_some()
+    };
+    same("when it is asked twice", calls.iter().map(twice).collect())?;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(claims)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(second) => same("on another thread", second),
+            Err(_) => Err(Failure::Failed("`supports` panicked".to_owned())),
+        })
+    })?;
+    let streams = [subject.stream()?];
+    for (_, case) in calls.iter().zip(&first).filter(|(_, claimed)| **claimed).map(|(call, _)| call) {
+        // Whether the result is right is the matter of other checks.
+        let _ = subject.run(case, &streams);
+    }
+    same("after it has run", claims())
+}

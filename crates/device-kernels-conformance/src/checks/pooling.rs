@@ -1,0 +1,186 @@
+//! The group `pool`.
+
+use device_kernels::{DType, Operator, Pool2d};
+
+use super::{FLOATS, INDICES, NUMBERS, drawn, for_each};
+use crate::case::{Case, Kind};
+use crate::check::{Check, Drawn};
+use crate::draw::Draw;
+use crate::element::{self, Value};
+use crate::values::Domain;
+
+pub(super) fn checks() -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut random =
+        |name: &str, proves: &str, dtypes: &[DType], call: fn(DType, &mut Case, &mut Draw<'_>)| {
+            checks.push(Check::random(format!("pool::{name}"), proves, for_each(dtypes, call)));
+        };
+    random(
+        "max",
+        "each window has its largest element, and a NaN if it has one",
+        &NUMBERS,
+        |dtype, case, draw| {
+            max(case, draw, dtype, None);
+        },
+    );
+    random(
+        "max_places",
+        "places count from the start of an image, row by row",
+        &NUMBERS,
+        |dtype, case, draw| {
+            let index = draw.one_of(&INDICES);
+            max(case, draw, dtype, Some(index));
+        },
+    );
+    random(
+        "max_grad",
+        "the gradient of a maximum goes to its place, and is 0 elsewhere",
+        &FLOATS,
+        |dtype, case, draw| {
+            max_grad(case, draw, dtype, false);
+        },
+    );
+    random(
+        "max_grad_out_of_range",
+        "a place outside of the image gets no gradient, or is an error of the stream",
+        &FLOATS,
+        |dtype, case, draw| {
+            max_grad(case, draw, dtype, true);
+            case.may_fail = true;
+        },
+    );
+    random(
+        "avg",
+        "a mean that does not count the padding divides by the elements in the image",
+        &FLOATS,
+        |dtype, case, draw| {
+            mean(case, draw, dtype, false, false);
+        },
+    );
+    random(
+        "avg_counts_padding",
+        "a mean that counts the padding divides by all elements up to its end",
+        &FLOATS,
+        |dtype, case, draw| {
+            mean(case, draw, dtype, true, false);
+        },
+    );
+    random(
+        "avg_grad",
+        "the gradient of a mean goes to all elements of its window",
+        &FLOATS,
+        |dtype, case, draw| {
+            let count_padding = draw.one_in(2);
+            mean(case, draw, dtype, count_padding, true);
+        },
+    );
+    random(
+        "adaptive_avg",
+        "adaptive windows overlap where the sizes do not divide",
+        &FLOATS,
+        |dtype, case, draw| {
+            adaptive(case, draw, dtype, false);
+        },
+    );
+    random(
+        "adaptive_avg_grad",
+        "the gradient of an adaptive mean goes to all elements of its window",
+        &FLOATS,
+        |dtype, case, draw| {
+            adaptive(case, draw, dtype, true);
+        },
+    );
+    checks
+}
+
+/// Windows, the shape of images that they fit in, and that of the result. Some results have a last window that ends behind
+/// the padding.
+fn windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
+    let mut two = |low: usize, high: usize| [draw.within(low, high), draw.within(low, high)];
+    let (kernel, stride, dilation) = (two(1, 3), two(1, 3), two(1, 2));
+    let padding = [0, 1].map(|axis| draw.below(kernel[axis] / 2 + 1));
+    let pool = Pool2d { kernel, stride, padding, dilation };
+    let (mut images, mut out) = ([draw.within(1, 2), draw.within(1, 3), 0, 0], [0; 4]);
+    out[..2].copy_from_slice(&images[..2]);
+    for axis in 0..2 {
+        let reach = (kernel[axis] - 1) * dilation[axis] + 1;
+        let size = reach.saturating_sub(2 * padding[axis]).max(1) + draw.below(6);
+        let steps = size + 2 * padding[axis] - reach;
+        let more = steps.div_ceil(stride[axis]) + 1;
+        let inside = (more - 1) * stride[axis] < size + padding[axis];
+        out[2 + axis] = if inside && draw.one_in(2) { more } else { steps / stride[axis] + 1 };
+        images[2 + axis] = size;
+    }
+    (pool, images, out)
+}
+
+fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>) {
+    let (pool, images, out) = windows(draw);
+    let input = case.array(draw, dtype, &images, Kind::Any, Domain::Few);
+    let mut outputs = vec![case.output(draw, dtype, &out, Kind::Any)];
+    outputs.extend(places.map(|index| case.output(draw, index, &out, Kind::Any)));
+    case.step(Operator::MaxPool2d(pool), [input.into()], outputs);
+}
+
+fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool) {
+    let (pool, images, out) = windows(draw);
+    let grad = case.array(draw, dtype, &out, Kind::Any, Domain::Integers);
+    let index = draw.one_of(&INDICES);
+    let size = images[2] * images[3];
+    let places = match outside {
+        true => case.array(draw, index, &out, Kind::Any, Domain::Around(size)),
+        // Places in their windows, as the operator itself gives them.
+        false => {
+            let places = case.output(draw, index, &out, Kind::Any);
+            let mut stream = draw.stream();
+            let mut at = Vec::new();
+            crate::reference::for_each_index(&out, |index| at.push([index[2], index[3]]));
+            let mut at = at.into_iter();
+            case.fill(&places, |bytes| {
+                let window = at.next().expect("one for each element");
+                let place = [0, 1].map(|axis| {
+                    let start = window[axis] * pool.stride[axis];
+                    let step = stream.below(pool.kernel[axis] as u64) as usize * pool.dilation[axis];
+                    (start + step).saturating_sub(pool.padding[axis]).min(images[2 + axis] - 1)
+                });
+                element::write(index, Value::Int((place[0] * images[3] + place[1]) as i128), bytes);
+            });
+            places
+        }
+    };
+    let out = case.output(draw, dtype, &images, Kind::Any);
+    case.step(Operator::MaxPool2dGrad(pool), [grad.into(), places.into()], [out]);
+}
+
+fn mean(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, count_padding: bool, grad: bool) {
+    let (pool, images, out) = windows(draw);
+    let (from, to) = if grad { (out, images) } else { (images, out) };
+    let domain = draw.one_of(&[Domain::Integers, Domain::Small]);
+    let input = case.array(draw, dtype, &from, Kind::Any, domain);
+    let out = case.output(draw, dtype, &to, Kind::Any);
+    let operator = match grad {
+        true => Operator::AvgPool2dGrad { pool, count_padding },
+        false => Operator::AvgPool2d { pool, count_padding },
+    };
+    case.step(operator, [input.into()], [out]);
+}
+
+fn adaptive(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, grad: bool) {
+    let start = [draw.within(1, 2), draw.within(1, 3)];
+    let images = [start[0], start[1], draw.within(1, 9), draw.within(1, 9)];
+    let out = [start[0], start[1], draw.within(1, 9), draw.within(1, 9)];
+    let (from, to) = if grad { (out, images) } else { (images, out) };
+    let domain = draw.one_of(&[Domain::Integers, Domain::Small]);
+    let input = case.array(draw, dtype, &from, Kind::Any, domain);
+    let result = case.output(draw, dtype, &to, Kind::Any);
+    let operator = if grad { Operator::AdaptiveAvgPool2dGrad } else { Operator::AdaptiveAvgPool2d };
+    case.step(operator, [input.into()], [result]);
+}
+
+/// A pooling, for the checks of other groups.
+pub(super) fn probe() -> Drawn {
+    drawn(|case, draw| {
+        let count_padding = draw.one_in(2);
+        mean(case, draw, DType::F32, count_padding, false);
+    })
+}

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod case;
+mod check;
+mod checks;
+mod draw;
+#[doc(hidden)]
+pub mod element;
+mod environment;
+#[doc(hidden)]
+pub mod expect;
+mod outcome;
+#[doc(hidden)]
+pub mod reference;
+mod subject;
+mod suite;
+mod tolerance;
+mod values;
+
+pub use crate::check::{Check, DEFAULT_TIME_LIMIT};
+pub use crate::checks::checks;
+pub use crate::outcome::Outcome;
+pub use crate::subject::Subject;
+pub use crate::suite::{Suite, run};
