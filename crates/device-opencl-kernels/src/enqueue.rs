@@ -1,0 +1,177 @@
+//! Plans into commands of a stream's queue.
+
+use std::ptr;
+
+use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
+use device_opencl::cl3::event::release_event;
+use device_opencl::cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
+use device_opencl::cl3::types::{cl_int, cl_mem};
+use device_opencl::{OpenClDevice, OpenClMemory, OpenClStream, native_error};
+use device_registry::backend::{BackendError, Launch};
+
+use crate::cache::Programs;
+use crate::generate::element::Value;
+use crate::generate::{Place, Plan, Step, Target};
+use crate::program::Arguments;
+
+/// An array of a call: its memory, and how many elements of it are before the array's buffer.
+pub(crate) struct Array {
+    buffer: cl_mem,
+    first: i64,
+}
+
+/// The memory of an intermediate result, which is released when it is dropped.
+struct Scratch(cl_mem);
+
+// SAFETY: OpenCL's functions take a buffer on any thread.
+unsafe impl Send for Scratch {}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: it was made once, and is released once. A release can fail only after a loss, when there is nothing left
+        // to do.
+        let _: Result<(), cl_int> = unsafe { release_mem_object(self.0) };
+    }
+}
+
+impl Array {
+    /// The array in a span of a launch, whose elements have this size.
+    ///
+    /// # Errors
+    ///
+    /// If there is no span, or one that ends before the array, or one that does not begin with a whole element.
+    pub(crate) fn of(
+        launch: &Launch<'_>,
+        place: usize,
+        size: usize,
+        end: usize,
+    ) -> Result<Self, BackendError> {
+        let span = launch.spans().get(place).and_then(Option::as_ref);
+        let span = span.filter(|span| end.checked_mul(size).is_some_and(|end| end <= span.len()));
+        let Some(span) = span else {
+            return Err(BackendError::invalid(format_args!(
+                "expected a buffer of at least {end} elements of {size} bytes as array {place}"
+            )));
+        };
+        if span.offset() % size != 0 {
+            return Err(BackendError::invalid(format_args!(
+                "array {place} begins at byte {} of its memory, expected a multiple of {size}",
+                span.offset()
+            )));
+        }
+        let buffer = span.memory_as::<OpenClMemory>()?.buffer();
+        Ok(Self { buffer, first: (span.offset() / size) as i64 })
+    }
+
+    /// How many elements of the memory are before the buffer.
+    pub(crate) fn first(&self) -> usize {
+        self.first as usize
+    }
+}
+
+/// Enqueues the kernels of a plan.
+///
+/// # Safety
+///
+/// With its arguments, each kernel accesses elements of its arrays only.
+pub(crate) unsafe fn enqueue(
+    plan: &Plan,
+    target: Target,
+    arrays: &[Array],
+    launch: &Launch<'_>,
+) -> Result<(), BackendError> {
+    let device = launch.driver_as::<OpenClDevice>()?;
+    let mut scratch = Vec::new();
+    for &size in &plan.scratch {
+        // SAFETY: the context is valid while its device is open, which it is within a launch. No host pointer is passed.
+        let buffer = unsafe { create_buffer(device.context(), CL_MEM_READ_WRITE, size, ptr::null_mut()) };
+        let buffer = buffer.map_err(|status| native_error("clCreateBuffer", status))?;
+        scratch.push(Scratch(buffer));
+    }
+    let programs = Programs::of(device);
+    for step in &plan.steps {
+        let kernel = programs.kernel(device, &step.recipe)?;
+        let mut arguments = kernel.arguments();
+        // SAFETY: the kernel is the one of the step's recipe, and the caller promises what it accesses.
+        unsafe { set(&mut arguments, step, target, arrays, &scratch) }?;
+        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+        let axes = 1 + step.items.iter().rposition(|&items| items > 1).unwrap_or(0);
+        let (items, group) = (step.items.as_ptr(), step.group.as_ptr());
+        // SAFETY: the arguments are set, as OpenCL checks. The core keeps the arrays, and the launch the intermediate results,
+        // until the commands are done.
+        let event = unsafe {
+            enqueue_nd_range_kernel(
+                queue,
+                arguments.kernel(),
+                axes as u32,
+                ptr::null(),
+                items,
+                group,
+                0,
+                ptr::null(),
+            )
+        };
+        let event = event.map_err(|status| native_error("clEnqueueNDRangeKernel", status))?;
+        // SAFETY: the event was made by the call above, is valid, and is released once. The stream has events of its own.
+        unsafe { release_event(event) }.map_err(|status| native_error("clReleaseEvent", status))?;
+    }
+    launch.keep(scratch);
+    Ok(())
+}
+
+/// Sets the arguments of a kernel, in the order of its parameters.
+///
+/// # Safety
+///
+/// With these arguments, the kernel accesses elements of its arrays only.
+unsafe fn set(
+    arguments: &mut Arguments<'_>,
+    step: &Step,
+    target: Target,
+    arrays: &[Array],
+    scratch: &[Scratch],
+) -> Result<(), BackendError> {
+    for &(place, offset) in &step.arrays {
+        let (buffer, first) = match place {
+            Place::Array(place) => (arrays[place].buffer, arrays[place].first),
+            Place::Scratch(place) => (scratch[place].0, 0),
+        };
+        // SAFETY: a buffer is an argument by its handle, and valid while the launch runs.
+        unsafe { arguments.add(&buffer) }?;
+        // SAFETY: it is a number.
+        unsafe { add_index(arguments, first + offset, target) }?;
+    }
+    for value in &step.values {
+        // SAFETY: it is a number.
+        unsafe {
+            match value {
+                Value::Float(value) => arguments.add(value),
+                Value::Double(value) => arguments.add(value),
+                Value::Int(value) => arguments.add(value),
+                Value::Long(value) => arguments.add(value),
+                Value::Uint(value) => arguments.add(value),
+                Value::Ulong(value) => arguments.add(value),
+            }
+        }?;
+    }
+    for &index in &step.indices {
+        // SAFETY: it is a number.
+        unsafe { add_index(arguments, index, target) }?;
+    }
+    Ok(())
+}
+
+/// # Safety
+///
+/// The next parameter is an index.
+unsafe fn add_index(arguments: &mut Arguments<'_>, index: i64, target: Target) -> Result<(), BackendError> {
+    if target.wide {
+        // SAFETY: it is a number.
+        return unsafe { arguments.add(&index) };
+    }
+    let index = i32::try_from(index).map_err(|_| {
+        BackendError::other(format_args!("the index {index} does not fit 32 bits, as it was planned to"))
+    })?;
+    // SAFETY: it is a number.
+    unsafe { arguments.add(&index) }
+}

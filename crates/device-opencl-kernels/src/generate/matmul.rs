@@ -1,0 +1,546 @@
+//! Products of matrices, in three forms.
+//!
+//! *Simple*: an item has an element of the product. *Tiled*, where groups run side by side: a group has a tile of 64 x 64,
+//! and shares the tiles of the inputs. *Packed*, otherwise: the inputs are copied into panels that are read one element
+//! after the other, and an item multiplies panels with its accumulators in vector registers, as BLIS does (Van Zee and
+//! van de Geijn, "BLIS: a framework for rapidly instantiating BLAS functionality", TOMS 2015).
+//!
+//! Integers are multiplied as unsigned ones, which wrap to the same bits.
+
+use std::fmt::Write;
+
+use device_kernels::{Argument, Call};
+use smallvec::{SmallVec, smallvec};
+
+use super::dialect::{Dialect, Parameters};
+use super::element::{Element, Number, element};
+use super::space::{self, Dim, Space};
+use super::{Place, Plan, Step, Target};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Simple {
+    element: Element,
+    bias: bool,
+    batch: usize,
+    /// Whether both inputs have neighbours in the direction of the sum.
+    rows: bool,
+    wide: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tiled {
+    element: Element,
+    bias: bool,
+    batch: usize,
+    /// Whether neighbours in the direction of the sum are neighbours in memory, for each input.
+    along: [bool; 2],
+    wide: bool,
+}
+
+/// A copy of a matrix into panels of so many rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pack {
+    element: Element,
+    panel: i64,
+    batch: usize,
+    /// Whether the rows of a panel are neighbours in memory.
+    neighbours: bool,
+    wide: bool,
+}
+
+/// The product of two matrices in panels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Packed {
+    element: Element,
+    bias: bool,
+    batch: usize,
+    /// Whether the columns of the output are neighbours in memory.
+    neighbours: bool,
+    wide: bool,
+}
+
+/// The rows of a panel of the first input.
+const ROWS: i64 = 6;
+/// The bytes of a vector register. Two of them are the columns of a panel of the second input.
+const REGISTER: usize = 32;
+/// How many panels of the first input an item multiplies with one of the second.
+const PANELS: i64 = 8;
+/// How far a panel is multiplied at a time, so that it stays in the nearest cache.
+const DEPTH: i64 = 256;
+/// The side of a tile, the items of a group in each direction, and the depth of a tile.
+const TILE: i64 = 64;
+const SIDE: i64 = 16;
+
+// The arrays of the batch's space.
+const A: usize = 0;
+const B: usize = 1;
+const OUT: usize = 2;
+const BIAS: usize = 3;
+
+/// Where a product is, without its batch: sizes, and the strides of rows and columns.
+struct Sizes {
+    m: i64,
+    n: i64,
+    k: i64,
+    a: [i64; 2],
+    b: [i64; 2],
+    out: [i64; 2],
+    bias: [i64; 2],
+}
+
+/// A product that is to be planned.
+struct Product {
+    element: Element,
+    has_bias: bool,
+    sizes: Sizes,
+    batch: Space,
+    target: Target,
+}
+
+pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
+    let &[(dtype, out)] = call.outputs() else { return None };
+    let layouts: SmallVec<[_; 3]> = call.inputs().iter().filter_map(Argument::array).collect();
+    let (a, b, bias) = (layouts.first()?.1, layouts.get(1)?.1, layouts.get(2).map(|bias| bias.1));
+    let of_bias = bias.unwrap_or(out);
+    let arrays = [a, b, out, of_bias];
+    let views: SmallVec<[(&[isize], usize); 4]> =
+        arrays.iter().map(|layout| (layout.strides(), layout.offset())).collect();
+    let rank = out.rank() - 2;
+    let mut batch = Space::new(&out.shape()[..rank], &views).merge();
+    let last = |array: usize| [rank, rank + 1].map(|dim| views[array].0[dim] as i64);
+    let mut sizes = Sizes {
+        m: out.shape()[rank] as i64,
+        n: out.shape()[rank + 1] as i64,
+        k: a.shape()[rank + 1] as i64,
+        a: last(A),
+        b: last(B),
+        out: last(OUT),
+        bias: last(BIAS),
+    };
+    // Matrices that are multiplied with the same one are one matrix, if their rows go on evenly.
+    while let Some(dim) = batch.dims.last() {
+        let even = |array: usize, row: i64| dim.strides[array] == row * sizes.m;
+        if dim.strides[B] != 0
+            || !(even(A, sizes.a[0]) && even(OUT, sizes.out[0]) && even(BIAS, sizes.bias[0]))
+        {
+            break;
+        }
+        sizes.m *= dim.size;
+        batch.dims.pop();
+    }
+    let Sizes { m, n, k, .. } = sizes;
+    let product = Product { element: element(dtype)?, has_bias: bias.is_some(), sizes, batch, target };
+    Some(match target.traits.groups {
+        _ if m * n * k <= 16 * 16 * 16 || m < 4 || n < 8 => product.simple(),
+        true => product.tiled(),
+        false => product.packed(),
+    })
+}
+
+impl Product {
+    /// What is computed with.
+    fn number(&self) -> Number {
+        self.element.number().unsigned()
+    }
+
+    fn arrays(&self) -> SmallVec<[(Place, i64); 4]> {
+        let offsets = self.batch.offsets;
+        let out = if self.has_bias { 3 } else { 2 };
+        let mut arrays: SmallVec<[(Place, i64); 4]> = smallvec![
+            (Place::Array(0), offsets[A]),
+            (Place::Array(1), offsets[B]),
+            (Place::Array(out), offsets[OUT])
+        ];
+        if self.has_bias {
+            arrays.push((Place::Array(2), offsets[BIAS]));
+        }
+        arrays
+    }
+
+    fn indices(&self, batch: &Space) -> SmallVec<[i64; 24]> {
+        let Sizes { m, n, k, a, b, out, bias } = self.sizes;
+        let mut indices: SmallVec<[i64; 24]> =
+            smallvec![m, n, k, a[0], a[1], b[0], b[1], out[0], out[1], bias[0], bias[1]];
+        indices.extend(batch.indices(&[A, B, OUT, BIAS]));
+        indices
+    }
+
+    fn step(&self, recipe: super::Recipe, items: [usize; 3], group: [usize; 3]) -> Step {
+        let (arrays, indices) = (self.arrays(), self.indices(&self.batch));
+        Step { recipe, arrays, values: SmallVec::new(), indices, items, group }
+    }
+
+    fn simple(&self) -> Plan {
+        let Sizes { m, n, a, b, .. } = self.sizes;
+        let recipe = super::Recipe::Simple(Simple {
+            element: self.element,
+            bias: self.has_bias,
+            batch: self.batch.rank(),
+            rows: a[1] == 1 && b[0] == 1,
+            wide: self.target.wide,
+        });
+        let ([items, ..], group) = super::heavy_line((m * n) as usize, self.target.traits);
+        self.step(recipe, [items, self.batch.len() as usize, 1], group).into()
+    }
+
+    fn tiled(&self) -> Plan {
+        let Sizes { m, n, a, b, .. } = self.sizes;
+        let recipe = super::Recipe::Tiled(Tiled {
+            element: self.element,
+            bias: self.has_bias,
+            batch: self.batch.rank(),
+            along: [a[1] == 1, b[0] == 1],
+            wide: self.target.wide,
+        });
+        let tiles = |size: i64| ((size + TILE - 1) / TILE * SIDE) as usize;
+        let items = [tiles(n), tiles(m), self.batch.len() as usize];
+        self.step(recipe, items, [SIDE as usize, SIDE as usize, 1]).into()
+    }
+
+    fn packed(&self) -> Plan {
+        let Sizes { m, n, k, a, b, out, .. } = self.sizes;
+        let columns = 2 * lanes(self.number());
+        let mut plan = Plan::default();
+        let mut batch = self.batch.clone();
+        let inputs = [(A, m, a, ROWS), (B, n, [b[1], b[0]], columns)];
+        for (array, size, [along, across], panel) in inputs {
+            let panels = (size + panel - 1) / panel;
+            // A matrix of several products is packed once.
+            let mut own = Space { dims: SmallVec::new(), offsets: [0; 4] };
+            let mut stride = panels * panel * k;
+            for dim in batch.dims.iter_mut().rev() {
+                let packed = if dim.strides[array] == 0 { 0 } else { stride };
+                if packed != 0 {
+                    own.dims.insert(0, Dim { size: dim.size, strides: [dim.strides[array], packed, 0, 0] });
+                    stride *= dim.size;
+                }
+                dim.strides[array] = packed;
+            }
+            let scratch = Place::Scratch(plan.scratch.len());
+            plan.scratch.push(stride as usize * self.number().size());
+            let recipe = super::Recipe::Pack(Pack {
+                element: self.element,
+                panel,
+                batch: own.rank(),
+                neighbours: along == 1,
+                wide: self.target.wide,
+            });
+            let mut indices: SmallVec<[i64; 24]> = smallvec![size, k, along, across];
+            indices.extend(own.indices(&[0, 1]));
+            let chunks = (k + CHUNK - 1) / CHUNK;
+            plan.steps.push(Step {
+                recipe,
+                arrays: smallvec![(Place::Array(array), self.batch.offsets[array]), (scratch, 0)],
+                values: SmallVec::new(),
+                indices,
+                items: [panels as usize, chunks as usize, own.len() as usize],
+                group: [1; 3],
+            });
+        }
+        let mut arrays = self.arrays();
+        arrays[A] = (Place::Scratch(0), 0);
+        arrays[B] = (Place::Scratch(1), 0);
+        let recipe = super::Recipe::Packed(Packed {
+            element: self.element,
+            bias: self.has_bias,
+            batch: batch.rank(),
+            neighbours: out[1] == 1,
+            wide: self.target.wide,
+        });
+        let panels = |size: i64, panel: i64| (size + panel - 1) / panel;
+        let items = [panels(n, columns), panels(m, ROWS * PANELS), batch.len()].map(|count| count as usize);
+        let indices = self.indices(&batch);
+        plan.steps.push(Step { recipe, arrays, values: SmallVec::new(), indices, items, group: [1; 3] });
+        plan
+    }
+}
+
+/// How far one item packs.
+const CHUNK: i64 = 64;
+
+/// How many numbers a register has.
+fn lanes(number: Number) -> i64 {
+    (REGISTER / number.size()) as i64
+}
+
+/// What the forms have in common.
+struct Form<'a> {
+    dialect: &'a dyn Dialect,
+    element: Element,
+    bias: bool,
+    batch: usize,
+    wide: bool,
+}
+
+impl Form<'_> {
+    /// What is computed with.
+    fn number(&self) -> &'static str {
+        self.dialect.number(self.element.number().unsigned())
+    }
+
+    fn parameters(&self, inputs: Element, group: Option<[usize; 3]>) -> Parameters {
+        let mut arrays = vec![(inputs, false), (inputs, false), (self.element, true)];
+        if self.bias {
+            arrays.push((self.element, false));
+        }
+        let names = ["m", "n", "k", "am", "ak", "bk", "bn", "om", "on", "cm", "cn"].map(str::to_owned);
+        let indices = names.into_iter().chain(space::names("", self.batch, &[A, B, OUT, BIAS])).collect();
+        Parameters { arrays, indices, wide: self.wide, group, ..Parameters::default() }
+    }
+
+    /// Statements that declare where the matrices are: `xa`, `xb`, `xo` and `xc`.
+    fn places(&self, batch: &str) -> String {
+        let mut text = space::decode("", self.batch, batch);
+        for (array, name) in [(A, "a"), (B, "b"), (OUT, "o"), (BIAS, "c")] {
+            if array != BIAS || self.bias {
+                let place = space::place("", self.batch, array);
+                let _ = writeln!(text, "    const Index x{name} = o{array} + {place};");
+            }
+        }
+        text
+    }
+
+    /// A statement that writes a sum as the element of `row` and `column`.
+    fn store(&self, column_step: &str, sum: &str) -> String {
+        let sum = match self.bias {
+            true => {
+                let bias = self.dialect.load(self.element, "p3", "xc + row * cm + column * cn");
+                format!("({sum} + ({}){bias})", self.number())
+            }
+            false => format!("({sum})"),
+        };
+        let value = format!("({}){sum}", self.dialect.number(self.element.number()));
+        self.dialect.store(self.element, "p2", &format!("xo + row * om + (column){column_step}"), &value)
+    }
+
+    /// The element of an input as what is computed with.
+    fn load(&self, array: usize, place: &str) -> String {
+        format!("({}){}", self.number(), self.dialect.load(self.element, &format!("p{array}"), place))
+    }
+}
+
+impl Simple {
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        let &Self { element, bias, batch, rows, wide } = self;
+        let form = Form { dialect, element, bias, batch, wide };
+        let parameters = form.parameters(element, None);
+        let t = form.number();
+        let mut body = format!(
+            "    const Index i = {};\n    if (i >= m * n) return;\n    const Index row = i / n, column = i % n;\n",
+            dialect.item(0)
+        );
+        body += &form.places(dialect.item(1));
+        let _ =
+            writeln!(body, "    {t} sum = 0;\n    Index x = xa + row * am, y = xb + column * bn, i0 = 0;");
+        if rows {
+            let _ = writeln!(
+                body,
+                "    while (i0 + 16 <= k) {{
+        const Index stop = min(i0 + 1024, k);
+        {t} lane[16];
+        for (int l = 0; l < 16; l++) lane[l] = 0;
+        for (; i0 + 16 <= stop; i0 += 16) {{
+            for (int l = 0; l < 16; l++) lane[l] += {} * {};
+        }}
+        for (int width = 8; width > 0; width /= 2) {{
+            for (int l = 0; l < width; l++) lane[l] += lane[l + width];
+        }}
+        sum += lane[0];
+    }}",
+                form.load(A, "x + i0 + l"),
+                form.load(B, "y + i0 + l"),
+            );
+        }
+        let _ = writeln!(
+            body,
+            "    while (i0 < k) {{
+        const Index stop = min(i0 + 256, k);
+        {t} near = 0;
+        for (; i0 < stop; i0++) near += {} * {};
+        sum += near;
+    }}
+    {}",
+            form.load(A, "x + i0 * ak"),
+            form.load(B, "y + i0 * bk"),
+            form.store(" * on", "sum"),
+        );
+        dialect.program(&parameters, &body)
+    }
+}
+
+impl Tiled {
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        let &Self { element, bias, batch, along, wide } = self;
+        let form = Form { dialect, element, bias, batch, wide };
+        let parameters = form.parameters(element, Some([SIDE as usize, SIDE as usize, 1]));
+        let t = form.number();
+        let pitch = TILE + 1;
+        let each = TILE / SIDE;
+        // Neighbouring items read neighbouring elements.
+        let spread = |along: bool| match along {
+            true => format!("const int d = e % {SIDE}, s = e / {SIDE};"),
+            false => format!("const int s = e % {TILE}, d = e / {TILE};"),
+        };
+        let mut body = form.places(dialect.group(2));
+        let shared = |name: &str| dialect.shared(element.number().unsigned(), name, (SIDE * pitch) as usize);
+        let _ = writeln!(
+            body,
+            "    {shared_a}
+    {shared_b}
+    const int tx = {tx}, ty = {ty};
+    const Index top = {gy} * {TILE}, left = {gx} * {TILE};
+    {t} sums[{each}][{each}];
+    for (int i = 0; i < {each}; i++) for (int j = 0; j < {each}; j++) sums[i][j] = 0;
+    for (Index base = 0; base < k; base += {SIDE}) {{
+        for (int e = ty * {SIDE} + tx; e < {TILE} * {SIDE}; e += {SIDE} * {SIDE}) {{
+            {spread_a}
+            const Index row = top + s, depth = base + d;
+            tile_a[d * {pitch} + s] = row < m && depth < k ? {load_a} : 0;
+        }}
+        for (int e = ty * {SIDE} + tx; e < {TILE} * {SIDE}; e += {SIDE} * {SIDE}) {{
+            {spread_b}
+            const Index column = left + s, depth = base + d;
+            tile_b[d * {pitch} + s] = column < n && depth < k ? {load_b} : 0;
+        }}
+        {barrier}
+        for (int d = 0; d < {SIDE}; d++) {{
+            {t} x[{each}], y[{each}];
+            for (int i = 0; i < {each}; i++) x[i] = tile_a[d * {pitch} + ty + {SIDE} * i];
+            for (int j = 0; j < {each}; j++) y[j] = tile_b[d * {pitch} + tx + {SIDE} * j];
+            for (int i = 0; i < {each}; i++) for (int j = 0; j < {each}; j++) sums[i][j] += x[i] * y[j];
+        }}
+        {barrier}
+    }}
+    for (int i = 0; i < {each}; i++) for (int j = 0; j < {each}; j++) {{
+        const Index row = top + ty + {SIDE} * i, column = left + tx + {SIDE} * j;
+        if (row < m && column < n) {{ {store} }}
+    }}",
+            shared_a = shared("tile_a"),
+            shared_b = shared("tile_b"),
+            tx = dialect.item_in_group(0),
+            ty = dialect.item_in_group(1),
+            gx = dialect.group(0),
+            gy = dialect.group(1),
+            spread_a = spread(along[A]),
+            spread_b = spread(along[B]),
+            load_a = form.load(A, "xa + row * am + depth * ak"),
+            load_b = form.load(B, "xb + depth * bk + column * bn"),
+            barrier = dialect.barrier(),
+            store = form.store(" * on", "sums[i][j]"),
+        );
+        dialect.program(&parameters, &body)
+    }
+}
+
+impl Pack {
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        let &Self { element, panel, batch, neighbours, wide } = self;
+        let number = element.number().unsigned();
+        let names = ["size", "k", "along", "across"].map(str::to_owned);
+        let parameters = Parameters {
+            arrays: vec![(element, false), (number.element(), true)],
+            indices: names.into_iter().chain(space::names("", batch, &[0, 1])).collect(),
+            wide,
+            ..Parameters::default()
+        };
+        let step = if neighbours { "" } else { " * along" };
+        let load =
+            |place: &str| format!("({}){}", dialect.number(number), dialect.load(element, "p0", place));
+        let inside = load(&format!("x + l{step}"));
+        let mut body = space::decode("", batch, dialect.item(2));
+        let _ = writeln!(
+            body,
+            "    const Index panel = {}, begin = {} * {CHUNK}, end = min(begin + {CHUNK}, k);
+    const Index rows = min((Index){panel}, size - panel * {panel});
+    Index x = o0 + {} + panel * {panel} * along + begin * across;
+    Index y = o1 + {} + (panel * k + begin) * {panel};
+    for (Index i = begin; i < end; i++, x += across, y += {panel}) {{
+        if (rows == {panel}) {{
+            for (int l = 0; l < {panel}; l++) p1[y + l] = {inside};
+        }} else {{
+            for (int l = 0; l < {panel}; l++) p1[y + l] = l < rows ? {inside} : 0;
+        }}
+    }}",
+            dialect.item(0),
+            dialect.item(1),
+            space::place("", batch, 0),
+            space::place("", batch, 1),
+        );
+        dialect.program(&parameters, &body)
+    }
+}
+
+impl Packed {
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        let &Self { element, bias, batch, neighbours, wide } = self;
+        let form = Form { dialect, element, bias, batch, wide };
+        let number = element.number().unsigned();
+        let parameters = form.parameters(number.element(), None);
+        let t = form.number();
+        let lanes = lanes(number);
+        let vector = dialect.vector(number, lanes as usize);
+        let columns = 2 * lanes;
+        let mut declared = String::new();
+        let mut multiplied = String::new();
+        let mut added = String::new();
+        for row in 0..ROWS {
+            let _ = writeln!(
+                declared,
+                "            {vector} c{row}_0 = ({vector})(0), c{row}_1 = ({vector})(0);"
+            );
+            let _ = writeln!(
+                multiplied,
+                "                c{row}_0 += ({vector})(p0[x + {row}]) * b0; c{row}_1 += ({vector})(p0[x + {row}]) * b1;"
+            );
+            for half in 0..2 {
+                let place = format!("at + {}", row * columns + half * lanes);
+                let before = dialect.load_vector(lanes as usize, "sums", &place);
+                let sum = format!("{before} + c{row}_{half}");
+                let _ = writeln!(
+                    added,
+                    "            {}",
+                    dialect.store_vector(lanes as usize, "sums", &place, &sum)
+                );
+            }
+        }
+        let step = if neighbours { "" } else { " * on" };
+        let store = form.store(step, "sums[at + l]");
+        let mut body = form.places(dialect.item(2));
+        let _ = writeln!(
+            body,
+            "    const Index left = {item0} * {columns}, first = {item1} * {PANELS};
+    const Index panels = min((Index){PANELS}, (m + {ROWS} - 1) / {ROWS} - first);
+    const Index b = xb + left * k;
+    {t} sums[{size}];
+    for (int i = 0; i < {size}; i++) sums[i] = 0;
+    for (Index begin = 0; begin < k; begin += {DEPTH}) {{
+        const Index end = min(begin + {DEPTH}, k);
+        for (int panel = 0; panel < panels; panel++) {{
+            Index x = xa + ((first + panel) * k + begin) * {ROWS};
+            Index y = b + begin * {columns};
+{declared}            for (Index i = begin; i < end; i++, x += {ROWS}, y += {columns}) {{
+                const {vector} b0 = {b0}, b1 = {b1};
+{multiplied}            }}
+            const int at = panel * {tile};
+{added}        }}
+    }}
+    const Index width = min((Index){columns}, n - left);
+    for (int at = 0; at < panels * {tile}; at += {columns}) {{
+        const Index row = first * {ROWS} + at / {columns};
+        if (row >= m) break;
+        if (width == {columns}) {{
+            for (int l = 0; l < {columns}; l++) {{ const Index column = left + l; {store} }}
+        }} else {{
+            for (int l = 0; l < width; l++) {{ const Index column = left + l; {store} }}
+        }}
+    }}",
+            item0 = dialect.item(0),
+            item1 = dialect.item(1),
+            size = PANELS * ROWS * columns,
+            tile = ROWS * columns,
+            b0 = dialect.load_vector(lanes as usize, "p1", "y"),
+            b1 = dialect.load_vector(lanes as usize, "p1", &format!("y + {lanes}")),
+        );
+        dialect.program(&parameters, &body)
+    }
+}

@@ -1,0 +1,127 @@
+//! What is generated for a call: the texts of kernels, and the arguments to enqueue them with. No interface of OpenCL is in
+//! here.
+
+pub(crate) mod dialect;
+pub(crate) mod element;
+mod elementwise;
+mod expression;
+mod matmul;
+mod reduce;
+mod space;
+
+use device_kernels::{Call, Operator};
+use smallvec::{SmallVec, smallvec};
+
+use self::dialect::Dialect;
+use self::element::Value;
+
+/// What a device is like, as far as kernels depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    /// Whether it computes with `f64`.
+    pub(crate) doubles: bool,
+    /// Whether items of a group run side by side, as those of a GPU do. Otherwise each item is a loop that is vectorised.
+    pub(crate) groups: bool,
+    /// How many groups run at once.
+    pub(crate) units: usize,
+}
+
+/// What a text is generated from. Equal recipes have one text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Recipe {
+    Elementwise(elementwise::Recipe),
+    Reduce(reduce::Recipe),
+    Simple(matmul::Simple),
+    Tiled(matmul::Tiled),
+    Pack(matmul::Pack),
+    Packed(matmul::Packed),
+}
+
+impl Recipe {
+    /// The program, whose kernel has the name `run`.
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        match self {
+            Self::Elementwise(recipe) => recipe.text(dialect),
+            Self::Reduce(recipe) => recipe.text(dialect),
+            Self::Simple(recipe) => recipe.text(dialect),
+            Self::Tiled(recipe) => recipe.text(dialect),
+            Self::Pack(recipe) => recipe.text(dialect),
+            Self::Packed(recipe) => recipe.text(dialect),
+        }
+    }
+}
+
+/// The kernels of a call, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// The sizes in bytes of intermediate results.
+    pub(crate) scratch: SmallVec<[usize; 2]>,
+    pub(crate) steps: SmallVec<[Step; 3]>,
+}
+
+/// One kernel with its arguments.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) recipe: Recipe,
+    /// The arrays, and the place of the first element of each.
+    pub(crate) arrays: SmallVec<[(Place, i64); 4]>,
+    pub(crate) values: SmallVec<[Value; 3]>,
+    pub(crate) indices: SmallVec<[i64; 24]>,
+    /// How many items there are: a multiple of `group`.
+    pub(crate) items: [usize; 3],
+    pub(crate) group: [usize; 3],
+}
+
+/// Where an array is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Place {
+    /// In the buffer of the call's array with this number, as [`Call::arrays`] counts.
+    Array(usize),
+    /// In the intermediate result with this number.
+    Scratch(usize),
+}
+
+/// Where a kernel is planned for: the device, and whether its indices need more than 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) traits: Traits,
+    pub(crate) wide: bool,
+}
+
+/// What to enqueue for a call, or `None` if there is no kernel for it.
+pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
+    match call.operator() {
+        operator if operator.is_elementwise() => elementwise::plan(call, target),
+        Operator::Reduce { reduction, dims } => reduce::plan(call, reduction, dims, target),
+        Operator::MatMul => matmul::plan(call, target),
+        _ => None,
+    }
+}
+
+impl From<Step> for Plan {
+    fn from(step: Step) -> Self {
+        Self { scratch: SmallVec::new(), steps: smallvec![step] }
+    }
+}
+
+/// So many items in one direction, in groups of a size that fits. There are few sizes, as some compilers translate a
+/// kernel once for each.
+pub(crate) fn line(items: usize, traits: Traits) -> ([usize; 3], [usize; 3]) {
+    let group = match items {
+        _ if traits.groups => 256,
+        0..64 => 1,
+        64..4096 => 16,
+        _ => 256,
+    };
+    ([items.next_multiple_of(group), 1, 1], [group, 1, 1])
+}
+
+/// Heavy items, each of which is worth a group of its own where groups do not run side by side.
+pub(crate) fn heavy_line(items: usize, traits: Traits) -> ([usize; 3], [usize; 3]) {
+    let group = match items {
+        _ if traits.groups => 64,
+        0..4096 => 1,
+        _ => 16,
+    };
+    ([items.next_multiple_of(group), 1, 1], [group, 1, 1])
+}

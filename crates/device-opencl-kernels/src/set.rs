@@ -1,0 +1,94 @@
+//! The kernel set: what it supports, and how a call becomes commands.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use device_kernels::{Call, DType, KernelSet};
+use device_opencl::OpenClDevice;
+use device_opencl::cl3::device::{
+    CL_DEVICE_EXTENSIONS, CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU, get_device_data,
+};
+use device_registry::Device;
+use device_registry::backend::{BackendError, Launch};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::enqueue::{self, Array};
+use crate::generate::{self, Target, Traits};
+
+/// The kernels of `opencl`.
+pub(crate) struct OpenClKernels;
+
+/// A place from which on indices need more than 32 bits. Numbers of items and places in panels are rounded up, to less than
+/// four times of it.
+const WIDE: usize = 1 << 29;
+
+/// What was found out of each device.
+static TRAITS: LazyLock<Mutex<HashMap<usize, Traits>>> = LazyLock::new(Mutex::default);
+
+impl KernelSet for OpenClKernels {
+    fn supports(&self, device: Device, call: &Call) -> bool {
+        let doubles = call.arrays().any(|(dtype, _)| dtype == DType::F64);
+        let has_doubles = || {
+            let traits = device.with_driver(|device: &OpenClDevice| Ok(traits(device)));
+            traits.is_ok_and(|traits| traits.doubles)
+        };
+        // Whether there is a kernel does not depend on the device otherwise.
+        let traits = Traits { doubles: true, groups: true, units: 1 };
+        (!doubles || has_doubles()) && generate::plan(call, Target { traits, wide: false }).is_some()
+    }
+
+    fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
+        let traits = traits(launch.driver_as::<OpenClDevice>()?);
+        let mut arrays = SmallVec::<[Array; 4]>::new();
+        let mut wide = false;
+        for (place, (dtype, layout)) in call.arrays().enumerate() {
+            let end = layout.range().end;
+            let array = Array::of(launch, place, dtype.size(), end)?;
+            let reach = layout.strides().iter().map(|stride| stride.unsigned_abs()).max().unwrap_or(0);
+            wide |= layout.len() >= WIDE || array.first() + end >= WIDE || reach >= WIDE;
+            arrays.push(array);
+        }
+        let target = Target { traits, wide };
+        let plan = generate::plan(call, target)
+            .ok_or_else(|| BackendError::unsupported(format_args!("no kernel for {call} in OpenCL C")))?;
+        // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their layouts only.
+        unsafe { enqueue::enqueue(&plan, target, &arrays, launch) }
+    }
+}
+
+/// What a device is like. It stays so when the device is opened again.
+fn traits(device: &OpenClDevice) -> Traits {
+    let id = device.device_id();
+    let mut traits = *TRAITS.lock().entry(id.addr()).or_insert_with(|| {
+        let query = |what| get_device_data(id, what).unwrap_or_default();
+        let extensions = String::from_utf8_lossy(&query(CL_DEVICE_EXTENSIONS)).into_owned();
+        let has = |name: &str| extensions.split(['\0', ' ']).any(|extension| extension == name);
+        Traits {
+            doubles: has("cl_khr_fp64"),
+            groups: number(&query(CL_DEVICE_TYPE)) & CL_DEVICE_TYPE_CPU == 0,
+            units: number(&query(CL_DEVICE_MAX_COMPUTE_UNITS)).clamp(1, 1 << 16) as usize,
+        }
+    });
+    match GROUPS.load(Ordering::Relaxed) {
+        0 => {}
+        set => traits.groups = set == 2,
+    }
+    traits
+}
+
+/// A number of 32 or 64 bits, or 0.
+fn number(bytes: &[u8]) -> u64 {
+    let long = bytes.try_into().map(u64::from_ne_bytes);
+    long.or_else(|_| bytes.try_into().map(u32::from_ne_bytes).map(u64::from)).unwrap_or(0)
+}
+
+/// Whether kernels are planned for devices whose groups run side by side, for tests: 0 as the device is, 1 no, 2 yes.
+static GROUPS: AtomicU8 = AtomicU8::new(0);
+
+/// Plans kernels as for a GPU, or as for a processor. Not public API: tests run each form on any device.
+#[doc(hidden)]
+pub fn plan_groups(groups: Option<bool>) {
+    GROUPS.store(groups.map_or(0, |groups| 1 + u8::from(groups)), Ordering::Relaxed);
+}

@@ -1,0 +1,15 @@
+//! The tests of the operators again, with the kernels for devices whose groups run side by side.
+
+#[path = "../operators/elementwise.rs"]
+mod elementwise;
+#[path = "../operators/matmul.rs"]
+mod matmul;
+#[path = "../operators/reduce.rs"]
+mod reduce;
+#[path = "../operators/support.rs"]
+mod support;
+
+device_registry::autoload!();
+
+/// As for a GPU, on any device.
+const GROUPS: Option<bool> = Some(true);

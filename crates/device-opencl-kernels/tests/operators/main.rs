@@ -1,0 +1,11 @@
+//! Each operator on `opencl:0`, against a plain computation in `f64`.
+
+mod elementwise;
+mod matmul;
+mod reduce;
+mod support;
+
+device_registry::autoload!();
+
+/// The forms for a processor or a GPU, as the device is.
+const GROUPS: Option<bool> = None;
