@@ -46,7 +46,7 @@ impl Kernel {
         device: &OpenClDevice,
         text: &str,
     ) -> Result<(Self, Option<Vec<u8>>), BackendError> {
-        let program = device.build(text, "")?;
+        let program = device.build(text, "-w")?;
         let kernel = Self::of(program.program())?;
         Ok((kernel, binary(program.program())))
     }
@@ -61,7 +61,7 @@ impl Kernel {
         // SAFETY: the device is the one of its context.
         let program = unsafe { create_program_with_binary(device.context(), &devices, &[binary]) }
             .map_err(|status| native_error("clCreateProgramWithBinary", status))?;
-        let kernel = build_program(program, &devices, c"", None, ptr::null_mut())
+        let kernel = build_program(program, &devices, c"-w", None, ptr::null_mut())
             .map_err(|status| native_error("clBuildProgram", status))
             .and_then(|()| Self::of(program));
         // SAFETY: it was made above, and is released once; the kernel keeps it.

@@ -50,9 +50,15 @@ impl KernelSet for OpenClKernels {
             wide |= layout.len() >= WIDE || array.first() + end >= WIDE || reach >= WIDE;
             arrays.push(array);
         }
-        let target = Target { traits, wide };
-        let plan = generate::plan(call, target)
-            .ok_or_else(|| BackendError::unsupported(format_args!("no kernel for {call} in OpenCL C")))?;
+        let mut target = Target { traits, wide };
+        let unsupported = || BackendError::unsupported(format_args!("no kernel for {call} in OpenCL C"));
+        let mut plan = generate::plan(call, target).ok_or_else(unsupported)?;
+        // Options may be large where arrays are not.
+        let large = |index: &i64| index.unsigned_abs() >= WIDE as u64;
+        if !wide && plan.steps.iter().any(|step| step.indices.iter().any(large)) {
+            target.wide = true;
+            plan = generate::plan(call, target).ok_or_else(unsupported)?;
+        }
         // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their layouts only.
         unsafe { enqueue::enqueue(&plan, target, &arrays, launch) }
     }

@@ -48,9 +48,6 @@ pub(crate) trait Dialect: Sync {
     /// A statement that writes a vector to private memory.
     fn store_vector(&self, lanes: usize, array: &str, index: &str, value: &str) -> String;
 
-    /// The high half of the product of two numbers of 32 bits.
-    fn high_product(&self, a: &str, b: &str) -> String;
-
     /// The whole program, of one kernel with the name `run`.
     fn program(&self, parameters: &Parameters, body: &str) -> String;
 }
@@ -174,10 +171,6 @@ impl Dialect for OpenClC {
 
     fn store_vector(&self, lanes: usize, array: &str, index: &str, value: &str) -> String {
         format!("vstore{lanes}({value}, 0, {array} + {index});")
-    }
-
-    fn high_product(&self, a: &str, b: &str) -> String {
-        format!("mul_hi({a}, {b})")
     }
 
     fn program(&self, parameters: &Parameters, body: &str) -> String {

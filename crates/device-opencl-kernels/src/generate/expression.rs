@@ -251,7 +251,7 @@ pub(crate) fn spell(dialect: &dyn Dialect, number: Number, expression: &str) -> 
         text += &rest[..place];
         let (mark, tail) = rest[place..].split_at(1);
         let is_word = |byte: char| match mark {
-            "#" => byte.is_ascii_digit() || byte == '.' || byte == '-',
+            "#" => byte.is_ascii_digit() || matches!(byte, '.' | '-' | 'e'),
             _ => byte.is_ascii_alphanumeric() || byte == '_',
         };
         let end = tail.find(|byte| !is_word(byte)).unwrap_or(tail.len());

@@ -1,12 +1,17 @@
 //! What is generated for a call: the texts of kernels, and the arguments to enqueue them with. No interface of OpenCL is in
 //! here.
 
+mod convolution;
 pub(crate) mod dialect;
 pub(crate) mod element;
 mod elementwise;
 mod expression;
+mod indexing;
 mod matmul;
+mod pooling;
+mod random;
 mod reduce;
+mod rows;
 mod space;
 
 use device_kernels::{Call, Operator};
@@ -35,6 +40,11 @@ pub(crate) enum Recipe {
     Tiled(matmul::Tiled),
     Pack(matmul::Pack),
     Packed(matmul::Packed),
+    Rows(rows::Recipe),
+    Indexing(indexing::Recipe),
+    Random(random::Recipe),
+    Convolution(convolution::Recipe),
+    Pooling(pooling::Recipe),
 }
 
 impl Recipe {
@@ -47,6 +57,11 @@ impl Recipe {
             Self::Tiled(recipe) => recipe.text(dialect),
             Self::Pack(recipe) => recipe.text(dialect),
             Self::Packed(recipe) => recipe.text(dialect),
+            Self::Rows(recipe) => recipe.text(dialect),
+            Self::Indexing(recipe) => recipe.text(dialect),
+            Self::Random(recipe) => recipe.text(dialect),
+            Self::Convolution(recipe) => recipe.text(dialect),
+            Self::Pooling(recipe) => recipe.text(dialect),
         }
     }
 }
@@ -94,7 +109,24 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         operator if operator.is_elementwise() => elementwise::plan(call, target),
         Operator::Reduce { reduction, dims } => reduce::plan(call, reduction, dims, target),
         Operator::MatMul => matmul::plan(call, target),
-        _ => None,
+        Operator::Softmax { dim } => rows::plan(call, rows::Function::Softmax, dim, target),
+        Operator::LogSoftmax { dim } => rows::plan(call, rows::Function::LogSoftmax, dim, target),
+        Operator::ArgReduce { extremum, dim } => rows::plan(call, rows::Function::Arg(extremum), dim, target),
+        Operator::Gather { .. }
+        | Operator::IndexSelect { .. }
+        | Operator::Scatter { .. }
+        | Operator::IndexAssign { .. } => indexing::plan(call, target),
+        Operator::Random { distribution, seed, offset } => {
+            random::plan(call, distribution, [seed, offset], target)
+        }
+        Operator::Conv2d(options) => convolution::plan(call, convolution::Function::Images, options, target),
+        Operator::Conv2dInputGrad(options) => {
+            convolution::plan(call, convolution::Function::ImageGradient, options, target)
+        }
+        Operator::Conv2dWeightGrad(options) => {
+            convolution::plan(call, convolution::Function::WeightGradient, options, target)
+        }
+        _ => pooling::plan(call, target),
     }
 }
 

@@ -2,10 +2,18 @@
 
 #[path = "../operators/elementwise.rs"]
 mod elementwise;
+#[path = "../operators/images.rs"]
+mod images;
+#[path = "../operators/indexing.rs"]
+mod indexing;
 #[path = "../operators/matmul.rs"]
 mod matmul;
+#[path = "../operators/random.rs"]
+mod random;
 #[path = "../operators/reduce.rs"]
 mod reduce;
+#[path = "../operators/rows.rs"]
+mod rows;
 #[path = "../operators/support.rs"]
 mod support;
 

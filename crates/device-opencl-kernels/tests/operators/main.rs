@@ -1,8 +1,12 @@
 //! Each operator on `opencl:0`, against a plain computation in `f64`.
 
 mod elementwise;
+mod images;
+mod indexing;
 mod matmul;
+mod random;
 mod reduce;
+mod rows;
 mod support;
 
 device_registry::autoload!();

@@ -22,8 +22,14 @@ pub(crate) fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
     for &value in values {
         match dtype {
             DType::F32 => bytes.extend((value as f32).to_ne_bytes()),
-            DType::F16 => bytes.extend(f16_of(value).to_ne_bytes()),
-            DType::BF16 => bytes.extend(bf16::from_f64(value).to_ne_bytes()),
+            DType::F16 => bytes.extend(
+                nearest(value, f16::from_f64(value).to_bits(), |bits| f16::from_bits(bits).to_f64())
+                    .to_ne_bytes(),
+            ),
+            DType::BF16 => bytes.extend(
+                nearest(value, bf16::from_f64(value).to_bits(), |bits| bf16::from_bits(bits).to_f64())
+                    .to_ne_bytes(),
+            ),
             DType::F64 => bytes.extend(value.to_ne_bytes()),
             DType::I32 => bytes.extend((value as i32).to_ne_bytes()),
             DType::I64 => bytes.extend((value as i64).to_ne_bytes()),
@@ -35,16 +41,14 @@ pub(crate) fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// The nearest `f16`. `half` rounds to `f32` first.
-fn f16_of(value: f64) -> f16 {
-    let near = f16::from_f64(value);
-    if !near.is_finite() {
-        return near;
+/// The bits of the nearest number, among those of a first try and its neighbours: `half` may round to `f32` first.
+fn nearest(value: f64, first: u16, number: fn(u16) -> f64) -> u16 {
+    if !number(first).is_finite() {
+        return first;
     }
-    let error = |half: f16| (half.to_f64() - value).abs();
-    let bits = near.to_bits();
-    let neighbours = [bits.wrapping_sub(1), bits.wrapping_add(1)].map(f16::from_bits);
-    neighbours.into_iter().fold(near, |best, other| if error(other) < error(best) { other } else { best })
+    let error = |bits: u16| (number(bits) - value).abs();
+    let neighbours = [first.wrapping_sub(1), first.wrapping_add(1)].into_iter();
+    neighbours.fold(first, |best, other| if error(other) < error(best) { other } else { best })
 }
 
 pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {

@@ -1,0 +1,169 @@
+//! Operators with indices. An index that is outside reads 0, and writes nothing.
+//!
+//! Additions that may meet in one element are one item's, in the order of the indices: results do not change from run to
+//! run, and no type needs atomic operations.
+
+use std::fmt::Write;
+
+use device_kernels::{Binary, Call, Operator, Update};
+use smallvec::{SmallVec, smallvec};
+
+use super::dialect::{Dialect, Parameters};
+use super::element::{Element, element};
+use super::expression::{self, Function};
+use super::space::{self, Space};
+use super::{Place, Plan, Step, Target};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Recipe {
+    form: Form,
+    index: Element,
+    element: Element,
+    rank: usize,
+    wide: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    /// An item reads one element.
+    Read,
+    /// An item writes one element.
+    Write,
+    /// An item adds all elements along the dimension of the indices.
+    Add,
+}
+
+/// The place of the indices' array, among the inputs of reads and of writes.
+const READ_INDEX: usize = 1;
+const WRITE_INDEX: usize = 0;
+
+pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
+    let &[(dtype, out)] = call.outputs() else { return None };
+    let (form, dim, alone) = match call.operator() {
+        Operator::Gather { dim } => (Form::Read, dim, false),
+        Operator::IndexSelect { dim } => (Form::Read, dim, true),
+        Operator::Scatter { dim, update } => (written(update)?, dim, false),
+        Operator::IndexAssign { dim, update } => (written(update)?, dim, true),
+        _ => return None,
+    };
+    let (first, second) = (call.inputs().first()?.array()?, call.inputs().get(1)?.array()?);
+    let layouts = [first.1, second.1, out];
+    // The array whose elements have the indices, and the one with their shape: it is read or written once.
+    let (index, indexed, shaped) = match form {
+        Form::Read => (READ_INDEX, 0, 2),
+        _ => (WRITE_INDEX, 2, 1),
+    };
+    let mut shape: SmallVec<[usize; 8]> = layouts[shaped].shape().into();
+    let mut strides = layouts.map(|layout| SmallVec::<[isize; 8]>::from(layout.strides()));
+    if alone {
+        // One index for all elements of a slice.
+        let step = strides[index][0];
+        strides[index] = smallvec![0; shape.len()];
+        strides[index][dim] = step;
+    }
+    let step = std::mem::replace(&mut strides[indexed][dim], 0) as i64;
+    let size = layouts[indexed].shape()[dim] as i64;
+    let (mut along, mut steps) = (1, [0, 0]);
+    if form == Form::Add {
+        along = std::mem::replace(&mut shape[dim], 1) as i64;
+        steps = [strides[0][dim] as i64, strides[1][dim] as i64];
+    }
+    let views: SmallVec<[(&[isize], usize); 3]> =
+        strides.iter().zip(layouts).map(|(strides, layout)| (&strides[..], layout.offset())).collect();
+    let space = Space::new(&shape, &views).sort(shaped).merge();
+    let of = element(dtype)?;
+    let recipe = Recipe {
+        form,
+        index: element(if index == 0 { first.0 } else { second.0 })?,
+        element: if form == Form::Add { of } else { of.moved() },
+        rank: space.rank(),
+        wide: target.wide,
+    };
+    let mut indices: SmallVec<[i64; 24]> = smallvec![space.len(), size, step, along, steps[0], steps[1]];
+    indices.extend(space.indices(&[0, 1, 2]));
+    let (items, group) = super::line(space.len() as usize, target.traits);
+    Some(Plan::from(Step {
+        recipe: super::Recipe::Indexing(recipe),
+        arrays: (0..3).map(|array| (Place::Array(array), space.offsets[array])).collect(),
+        values: SmallVec::new(),
+        indices,
+        items,
+        group,
+    }))
+}
+
+fn written(update: Update) -> Option<Form> {
+    match update {
+        Update::Replace => Some(Form::Write),
+        Update::Add => Some(Form::Add),
+        _ => None,
+    }
+}
+
+impl Recipe {
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        let names = ["count", "size", "step", "along", "step0", "step1"].map(str::to_owned);
+        let number = self.element.number();
+        let sum = Function::Binary(Binary::Add).expression(self.element, self.element).expect("of numbers");
+        let t = dialect.number(number);
+        let index = (self.index, false);
+        let arrays = match self.form {
+            Form::Read => vec![(self.element, false), index, (self.element, true)],
+            _ => vec![index, (self.element, false), (self.element, true)],
+        };
+        let parameters = Parameters {
+            arrays,
+            indices: names.into_iter().chain(space::names("", self.rank, &[0, 1, 2])).collect(),
+            wide: self.wide,
+            ..Parameters::default()
+        };
+        let mut body =
+            format!("    const Index item = {};\n    if (item >= count) return;\n", dialect.item(0));
+        body += &space::decode("", self.rank, "item");
+        for array in 0..3 {
+            let place = space::place("", self.rank, array);
+            let _ = writeln!(body, "    Index x{array} = o{array} + {place};");
+        }
+        let of_index = if self.form == Form::Read { READ_INDEX } else { WRITE_INDEX };
+        let load_index = dialect.load(self.index, &format!("p{of_index}"), &format!("x{of_index}"));
+        let inside = format!("    const long at = (long){load_index};\n    if (at >= 0 && at < (long)size)");
+        let place = "(Index)at * step";
+        let _ = match self.form {
+            Form::Read => writeln!(
+                body,
+                "    {t} value = 0;\n{inside} value = {};\n    {}",
+                dialect.load(self.element, "p0", &format!("x0 + {place}")),
+                dialect.store(self.element, "p2", "x2", "value"),
+            ),
+            Form::Write => writeln!(
+                body,
+                "{inside} {{ {} }}",
+                dialect.store(
+                    self.element,
+                    "p2",
+                    &format!("x2 + {place}"),
+                    &dialect.load(self.element, "p1", "x1")
+                ),
+            ),
+            Form::Add => writeln!(
+                body,
+                "    for (Index i = 0; i < along; i++, x0 += step0, x1 += step1) {{
+{inside} {{
+        const Index y = x2 + {place};
+        const {t} a = {}, b = {};
+        {}
+    }}
+    }}",
+                dialect.load(self.element, "p2", "y"),
+                dialect.load(self.element, "p1", "x1"),
+                dialect.store(
+                    self.element,
+                    "p2",
+                    "y",
+                    &format!("({})", expression::spell(dialect, number, sum))
+                ),
+            ),
+        };
+        dialect.program(&parameters, &body)
+    }
+}

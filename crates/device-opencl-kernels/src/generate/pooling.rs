@@ -1,0 +1,252 @@
+//! Poolings and their gradients. An item has one element of the output; a gradient looks for the windows that its element
+//! is in.
+
+use std::fmt::Write;
+
+use device_kernels::{Argument, Call, DType, Layout, Operator, Pool2d};
+use smallvec::{SmallVec, smallvec};
+
+use super::dialect::{Dialect, Parameters};
+use super::element::{Element, element};
+use super::expression;
+use super::space;
+use super::{Place, Plan, Step, Target};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Recipe {
+    function: Function,
+    element: Element,
+    /// The type of the places, where there are some.
+    places: Option<Element>,
+    wide: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Function {
+    Max,
+    MaxGradient,
+    Mean { count_padding: bool },
+    MeanGradient { count_padding: bool },
+    Adaptive,
+    AdaptiveGradient,
+}
+
+/// The names of the sizes and options: of the images, of the windows' array, and of a window.
+const NAMES: [&str; 13] = ["count", "ih", "iw", "oh", "ow", "kh", "kw", "sy", "sx", "py", "px", "dy", "dx"];
+
+pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
+    let none = Pool2d::new([1, 1]);
+    let (function, pool) = match call.operator() {
+        Operator::MaxPool2d(pool) => (Function::Max, pool),
+        Operator::MaxPool2dGrad(pool) => (Function::MaxGradient, pool),
+        Operator::AvgPool2d { pool, count_padding } => (Function::Mean { count_padding }, pool),
+        Operator::AvgPool2dGrad { pool, count_padding } => (Function::MeanGradient { count_padding }, pool),
+        Operator::AdaptiveAvgPool2d => (Function::Adaptive, none),
+        Operator::AdaptiveAvgPool2dGrad => (Function::AdaptiveGradient, none),
+        _ => return None,
+    };
+    let &(dtype, out) = call.outputs().first()?;
+    let input = call.inputs().first()?.array()?.1;
+    // Places are an input of a gradient, and an output otherwise.
+    let places: Option<(DType, Layout)> = match function {
+        Function::MaxGradient => Some(call.inputs().get(1).and_then(Argument::array)?),
+        _ => call.outputs().get(1).copied(),
+    };
+    let gradient = matches!(
+        function,
+        Function::MaxGradient | Function::MeanGradient { .. } | Function::AdaptiveGradient
+    );
+    let (images, windows) = if gradient { (&out, &input) } else { (&input, &out) };
+    let size = |layout: &Layout, dim: usize| layout.shape()[dim] as i64;
+    let mut indices: SmallVec<[i64; 24]> =
+        smallvec![out.len() as i64, size(images, 2), size(images, 3), size(windows, 2), size(windows, 3)];
+    for [y, x] in [pool.kernel, pool.stride, pool.padding, pool.dilation] {
+        indices.extend([y as i64, x as i64]);
+    }
+    indices.extend(out.shape().iter().map(|&size| size as i64));
+    // The arrays are parameters as input, output and places.
+    let mut arrays: SmallVec<[(Place, i64); 4]> = SmallVec::new();
+    let of_out = if function == Function::MaxGradient { 2 } else { 1 };
+    let of_places = if function == Function::MaxGradient { 1 } else { 2 };
+    let all =
+        [(0, Some(&input)), (of_out, Some(&out)), (of_places, places.as_ref().map(|(_, layout)| layout))];
+    for (array, layout) in all {
+        let Some(layout) = layout else { continue };
+        arrays.push((Place::Array(array), layout.offset() as i64));
+        indices.extend(layout.strides().iter().map(|&stride| stride as i64));
+    }
+    let places = match places {
+        Some((dtype, _)) => Some(element(dtype)?),
+        None => None,
+    };
+    let recipe = Recipe { function, element: element(dtype)?, places, wide: target.wide };
+    let (items, group) = super::line(out.len(), target.traits);
+    let recipe = super::Recipe::Pooling(recipe);
+    Some(Plan::from(Step { recipe, arrays, values: SmallVec::new(), indices, items, group }))
+}
+
+/// Statements that run `inner` for each element of the window `(j2, j3)` that is in the image, at `y` and `x`.
+fn of_window(inner: &str) -> String {
+    format!(
+        "    for (Index ky = 0; ky < kh; ky++) {{
+        const Index y = j2 * sy - py + ky * dy;
+        if (y < 0 || y >= ih) continue;
+        for (Index kx = 0; kx < kw; kx++) {{
+            const Index x = j3 * sx - px + kx * dx;
+            if (x < 0 || x >= iw) continue;
+{inner}        }}
+    }}
+"
+    )
+}
+
+/// Statements that run `inner` for each window `(y, x)` that the element `(j2, j3)` of the image is in.
+fn of_element(inner: &str) -> String {
+    format!(
+        "    for (Index ky = 0; ky < kh; ky++) {{
+        const Index ty = j2 + py - ky * dy, y = ty / sy;
+        if (ty < 0 || y * sy != ty || y >= oh) continue;
+        for (Index kx = 0; kx < kw; kx++) {{
+            const Index tx = j3 + px - kx * dx, x = tx / sx;
+            if (tx < 0 || x * sx != tx || x >= ow) continue;
+{inner}        }}
+    }}
+"
+    )
+}
+
+/// How many elements of a window count in one direction: from its first place on, up to the end of the padding, or in the
+/// image only.
+const COUNTS: &str = "\
+Index counted(Index first, Index kernel_size, Index dilation, Index low, Index high) {
+    Index count = 0;
+    for (Index k = 0; k < kernel_size; k++) {
+        const Index place = first + k * dilation;
+        if (place >= low && place < high) count++;
+    }
+    return count;
+}
+";
+
+/// The window of an adaptive pooling: where it begins, and where the one before ends.
+const ADAPTIVE: &str = "\
+Index begin_of(Index i, Index size, Index windows) { return (Index)((long)i * size / windows); }
+Index end_of(Index i, Index size, Index windows) { return (Index)((((long)i + 1) * size + windows - 1) / windows); }
+";
+
+impl Recipe {
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        let number = self.element.number();
+        let mut arrays = vec![(self.element, false), (self.element, true)];
+        arrays.extend(self.places.map(|places| (places, self.function == Function::Max)));
+        let every: Vec<usize> = (0..arrays.len()).collect();
+        let strides = space::names("", 4, &every);
+        let functions = match self.function {
+            Function::Mean { .. } | Function::MeanGradient { .. } => COUNTS,
+            Function::Adaptive | Function::AdaptiveGradient => ADAPTIVE,
+            _ => "",
+        };
+        let parameters = Parameters {
+            arrays,
+            indices: NAMES.map(str::to_owned).into_iter().chain(strides).collect(),
+            wide: self.wide,
+            functions: functions.to_owned(),
+            ..Parameters::default()
+        };
+        let at = |array: usize| {
+            format!("o{array} + j0 * s{array}_0 + j1 * s{array}_1 + y * s{array}_2 + x * s{array}_3")
+        };
+        let load = dialect.load(self.element, "p0", &at(0));
+        let store = |value: &str| {
+            dialect.store(self.element, "p1", &format!("o1 + {}", space::place("", 4, 1)), value)
+        };
+        let (low, high) = ("0", ["ih", "iw"]);
+        let counts = |count_padding: bool, [y, x]: [&str; 2]| {
+            let one = |window: &str, s: &str, p: &str, k: &str, d: &str, size: &str| match count_padding {
+                true => format!("counted({window} * {s} - {p}, {k}, {d}, -{p}, {size} + {p})"),
+                false => format!("counted({window} * {s} - {p}, {k}, {d}, {low}, {size})"),
+            };
+            let (y, x) = (one(y, "sy", "py", "kh", "dy", high[0]), one(x, "sx", "px", "kw", "dx", high[1]));
+            format!("($T)({y} * {x})")
+        };
+
+        let mut body =
+            format!("    const Index item = {};\n    if (item >= count) return;\n", dialect.item(0));
+        body += &space::decode("", 4, "item");
+        match self.function {
+            Function::Max => {
+                let _ =
+                    writeln!(body, "    $T best = {};\n    Index place = -1;", expression::lowest(number));
+                body += &of_window(&format!(
+                    "            const $T value = {load};
+            if (place < 0 || value > best || (value != value && best == best)) {{ best = value; place = y * iw + x; }}
+"
+                ));
+                let _ = writeln!(body, "    {}", store("best"));
+                if let Some(places) = self.places {
+                    let value = format!("({})(place < 0 ? 0 : place)", dialect.number(places.number()));
+                    let to = format!("o2 + {}", space::place("", 4, 2));
+                    let _ = writeln!(body, "    {}", dialect.store(places, "p2", &to, &value));
+                }
+            }
+            Function::MaxGradient => {
+                let places = self.places.expect("a gradient has places");
+                body += "    $T total = 0;\n";
+                body += &of_element(&format!(
+                    "            if ((long){} == (long)j2 * iw + j3) total += {load};\n",
+                    dialect.load(places, "p2", &at(2)),
+                ));
+                let _ = writeln!(body, "    {}", store("total"));
+            }
+            Function::Mean { count_padding } => {
+                body += "    $T total = 0;\n";
+                body += &of_window(&format!("            total += {load};\n"));
+                let _ = writeln!(body, "    const $T counted_ = {};", counts(count_padding, ["j2", "j3"]));
+                let _ = writeln!(body, "    {}", store("(counted_ > 0 ? total / counted_ : 0)"));
+            }
+            Function::MeanGradient { count_padding } => {
+                body += "    $T total = 0;\n";
+                body += &of_element(&format!(
+                    "            total += {load} / {};\n",
+                    counts(count_padding, ["y", "x"])
+                ));
+                let _ = writeln!(body, "    {}", store("total"));
+            }
+            Function::Adaptive => {
+                let _ = write!(
+                    body,
+                    "    const Index top = begin_of(j2, ih, oh), bottom = end_of(j2, ih, oh);
+    const Index left = begin_of(j3, iw, ow), right = end_of(j3, iw, ow);
+    $T total = 0;
+    for (Index y = top; y < bottom; y++) {{
+        $T near = 0;
+        for (Index x = left; x < right; x++) near += {load};
+        total += near;
+    }}
+    {}
+",
+                    store("(total / (($T)(bottom - top) * ($T)(right - left)))"),
+                );
+            }
+            Function::AdaptiveGradient => {
+                // The windows of an element, by the same formula with image and windows exchanged.
+                let _ = write!(
+                    body,
+                    "    $T total = 0;
+    for (Index y = begin_of(j2, oh, ih); y < end_of(j2, oh, ih); y++) {{
+        const Index height = end_of(y, ih, oh) - begin_of(y, ih, oh);
+        for (Index x = begin_of(j3, ow, iw); x < end_of(j3, ow, iw); x++) {{
+            const Index width = end_of(x, iw, ow) - begin_of(x, iw, ow);
+            total += {load} / (($T)height * ($T)width);
+        }}
+    }}
+    {}
+",
+                    store("total"),
+                );
+            }
+        }
+        let body = expression::spell(dialect, number, &body);
+        dialect.program(&parameters, &body)
+    }
+}
