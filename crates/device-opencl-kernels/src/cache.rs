@@ -17,7 +17,7 @@ static COMPILATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// How many programs this process has compiled, for tests and measurements.
 ///
-/// A program is compiled once for each device. After [`Device::reset`](device_registry::Device::reset), it is made from its
+/// A program is compiled once for each device. After the device was closed or reset, it is made from its
 /// binary, which does not count.
 #[must_use]
 pub fn compilations() -> u64 {

@@ -22,3 +22,6 @@ device_kernels::entry_points! {
 fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
     Ok(Box::new(set::OpenClKernels))
 }
+
+#[cfg(test)]
+device_registry::autoload!();

@@ -112,3 +112,48 @@ fn binary(program: cl_program) -> Option<Vec<u8>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use device_registry::backend::BackendErrorKind;
+
+    use super::*;
+
+    const ONE: &str = "kernel void run(global int *p, int value) { p[0] = value; }";
+
+    #[test]
+    fn a_text_that_the_driver_rejects_is_an_error_with_its_log() {
+        let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+        let compiled = device.with_driver(|driver: &OpenClDevice| {
+            let text = "kernel void run(global int *p) { p[0] = no_such_name; }";
+            Ok(Kernel::compile(driver, text).map(drop))
+        });
+        let error = compiled.unwrap().unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Invalid);
+        assert!(error.to_string().contains("no_such_name"), "{error}");
+    }
+
+    #[test]
+    fn a_program_without_the_kernel_is_an_error() {
+        let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+        let compiled = device.with_driver(|driver: &OpenClDevice| {
+            Ok(Kernel::compile(driver, "kernel void walk(global int *p) { p[0] = 1; }").map(drop))
+        });
+        assert!(compiled.unwrap().is_err());
+    }
+
+    #[test]
+    fn a_binary_makes_the_kernel_and_a_broken_one_is_refused() {
+        let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+        let tried = device.with_driver(|driver: &OpenClDevice| {
+            let (_, binary) = Kernel::compile(driver, ONE)?;
+            let binary = binary.expect("PoCL and the drivers of GPUs have binaries");
+            let loaded = Kernel::load(driver, &binary).map(drop);
+            let broken = Kernel::load(driver, b"not a program").map(drop);
+            Ok((loaded, broken))
+        });
+        let (loaded, broken) = tried.unwrap();
+        loaded.unwrap();
+        broken.unwrap_err();
+    }
+}

@@ -38,7 +38,7 @@ fn check(dtype: DType, a: Layout, b: Layout, bias: Option<Layout>, out: Layout) 
         return assert_eq!(found, wrapped);
     }
     let expected: Vec<f64> = expected.iter().map(|&x| rounded(dtype, x)).collect();
-    let scaled = |values: &[f64]| values.iter().map(|x| 1.0 + x / scale).collect::<Vec<_>>();
+    let scaled = |values: &[f64]| values.iter().map(|x| 2.0 + x / scale).collect::<Vec<_>>();
     // Sums are exact up to the last rounding, relative to their largest terms.
     assert_close(dtype, &scaled(&found), &scaled(&expected), if dtype.is_float() { 4.0 } else { 0.0 });
     if !dtype.is_float() {

@@ -1,0 +1,51 @@
+//! Programs are compiled once for a device. The counts are of the process, so that this is one test.
+
+use device_kernels::{Binary, DType, Kernels, Operand, Unary, run};
+use device_opencl_kernels::compilations;
+
+device_registry::autoload!();
+
+#[test]
+fn a_program_is_compiled_once_also_if_the_device_is_opened_again_or_threads_race() {
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let sets = Kernels::of(device).unwrap().sets();
+    assert_eq!(sets.len(), 1, "the set is linked by its line in Cargo.toml: {sets:?}");
+    assert!(sets[0].to_string().starts_with("opencl (device-opencl-kernels "), "{}", sets[0]);
+
+    let add = |len: usize, by: f64| {
+        let stream = device.create_stream().unwrap();
+        let buffer = device.allocate(4 * len).unwrap();
+        buffer.write(0, &vec![0; 4 * len]).unwrap();
+        let line = Operand::new(&buffer, DType::F32, [len]).unwrap();
+        run(&stream, Binary::Add, &[line, by.into()], &[line]).unwrap();
+        let bytes = stream.read(&buffer, ..).unwrap().wait().unwrap();
+        assert!(bytes.chunks_exact(4).all(|x| x == (by as f32).to_ne_bytes()), "{len} {by}");
+    };
+    assert_eq!(compilations(), 0);
+    add(10, 1.0);
+    assert_eq!(compilations(), 1);
+    // Sizes and values are arguments.
+    add(100_000, 2.0);
+    assert_eq!(compilations(), 1);
+
+    // The new context makes the program from the binary of the old one.
+    for by in [3.0, 4.0] {
+        device.close().unwrap();
+        add(10, by);
+        add(1000, by);
+        assert_eq!(compilations(), 1, "after a close");
+    }
+
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let stream = device.create_stream().unwrap();
+                let buffer = device.allocate(400).unwrap();
+                let line = Operand::new(&buffer, DType::BF16, [200]).unwrap();
+                run(&stream, Unary::Sinh, &[line], &[line]).unwrap();
+                stream.synchronize().unwrap();
+            });
+        }
+    });
+    assert_eq!(compilations(), 2, "threads that need one program");
+}
