@@ -1,14 +1,19 @@
-//! Convolutions and their gradients, in the direct form: an item sums all products of one element of the output. Each
-//! gradient gathers what it is made of, so that no two items write to one element.
+//! Convolutions and their gradients, in two forms. Each gradient gathers what it is made of, so that no two items write to
+//! one element.
+//!
+//! *Direct*: an item sums all products of one element of the output. *Packed*, for large ones on processors: a product of
+//! matrices, one of which has the elements of the images' windows. It is made in the panels that products of matrices read,
+//! for a part of the images at a time.
 
 use std::fmt::Write;
 
-use device_kernels::{Call, Conv2d};
+use device_kernels::{Call, Conv2d, Layout};
 use smallvec::{SmallVec, smallvec};
 
 use super::dialect::{Dialect, Parameters};
 use super::element::{Element, element};
-use super::space;
+use super::matmul::{self, Depth, OfPanels, Pack};
+use super::space::{self, Dim, Space};
 use super::{Place, Plan, Step, Target};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,7 +48,7 @@ pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Tar
         Function::ImageGradient => ([out, second, first], [2, 1, 0]),
         Function::WeightGradient => ([first, out, second], [0, 2, 1]),
     };
-    let size = |layout: &device_kernels::Layout, dim: usize| layout.shape()[dim] as i64;
+    let size = |layout: &Layout, dim: usize| layout.shape()[dim] as i64;
     let groups = options.groups as i64;
     let pair = |[y, x]: [usize; 2]| [y as i64, x as i64];
     let ([sy, sx], [py, px], [dy, dx]) =
@@ -87,10 +92,256 @@ pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Tar
     if let Some(bias) = &bias {
         arrays.push((Place::Array(2), bias.offset() as i64));
     }
-    let recipe = Recipe { function, element: element(dtype)?, bias: bias.is_some(), wide: target.wide };
+    let element = element(dtype)?;
+    let mut parts = Parts { function, element, options, images, weights, maps, bias, arrays, target };
+    if let Some(plan) = parts.packed() {
+        return Some(plan);
+    }
+    let arrays = std::mem::take(&mut parts.arrays);
+    let recipe = Recipe { function, element, bias: bias.is_some(), wide: target.wide };
     let (items, group) = super::line(count, target.traits);
     let recipe = super::Recipe::Convolution(recipe);
     Some(Plan::from(Step { recipe, arrays, values: SmallVec::new(), indices, items, group }))
+}
+
+/// A convolution that is to be planned. The arrays are images, weights, maps and bias.
+struct Parts {
+    function: Function,
+    element: Element,
+    options: Conv2d,
+    images: Layout,
+    weights: Layout,
+    maps: Layout,
+    bias: Option<Layout>,
+    arrays: SmallVec<[(Place, i64); 4]>,
+    target: Target,
+}
+
+/// The elements of windows as a matrix in panels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Windows {
+    function: Function,
+    element: Element,
+    wide: bool,
+}
+
+/// How many elements of windows are in memory at a time.
+const WINDOWS: i64 = 1 << 24;
+
+/// Whether the last two dimensions are one, and its stride.
+fn plane(layout: &Layout) -> Option<i64> {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    match (shape[2], shape[3]) {
+        (1, _) => Some(strides[3] as i64),
+        (_, 1) => Some(strides[2] as i64),
+        _ => (strides[2] == strides[3] * shape[3] as isize).then_some(strides[3] as i64),
+    }
+}
+
+impl Parts {
+    /// As products of matrices, if they are large enough, and each matrix but the windows' has even strides.
+    fn packed(&self) -> Option<Plan> {
+        if self.target.traits.groups {
+            return None;
+        }
+        let shape =
+            |layout: &Layout| <[usize; 4]>::try_from(layout.shape()).ok().map(|s| s.map(|s| s as i64));
+        let strides =
+            |layout: &Layout| <[isize; 4]>::try_from(layout.strides()).ok().map(|s| s.map(|s| s as i64));
+        let ([images, _, ih, iw], [_, depth, kh, kw], [_, all_maps, oh, ow]) =
+            (shape(&self.images)?, shape(&self.weights)?, shape(&self.maps)?);
+        let (of_images, of_weights, of_maps) =
+            (strides(&self.images)?, strides(&self.weights)?, strides(&self.maps)?);
+        let groups = self.options.groups as i64;
+        let each = all_maps / groups;
+        let (kernel, out) = (kh * kw, oh * ow);
+        // Of each group and image: rows, columns and sum; the matrix that is packed as it is: its array, the stride of its
+        // rows, its sum, and the stride of groups; and the output: strides of rows, columns and groups.
+        let [image, weight, map] = [0, 1, 2];
+        let (sizes, (left, along, depth_of_sum, left_group), (written, out_strides, out_group), source);
+        match self.function {
+            Function::Images => {
+                let step = plane(&self.weights)?;
+                sizes = [each, out, depth * kernel];
+                let sum =
+                    Depth { k: sizes[2], inner: kernel, across: step, jump: of_weights[1] - kernel * step };
+                (left, along, depth_of_sum, left_group) = (weight, of_weights[0], sum, each * of_weights[0]);
+                (written, out_strides, out_group) =
+                    (map, [of_maps[1], plane(&self.maps)?], each * of_maps[1]);
+                source = image;
+            }
+            Function::ImageGradient => {
+                let step = plane(&self.weights)?;
+                sizes = [depth, ih * iw, each * kernel];
+                let sum =
+                    Depth { k: sizes[2], inner: kernel, across: step, jump: of_weights[0] - kernel * step };
+                (left, along, depth_of_sum, left_group) = (weight, of_weights[1], sum, each * of_weights[0]);
+                (written, out_strides, out_group) =
+                    (image, [of_images[1], plane(&self.images)?], depth * of_images[1]);
+                source = map;
+            }
+            Function::WeightGradient => {
+                let step = plane(&self.maps)?;
+                sizes = [each, depth * kernel, images * out];
+                let sum = Depth { k: sizes[2], inner: out, across: step, jump: of_maps[0] - out * step };
+                (left, along, depth_of_sum, left_group) = (map, of_maps[1], sum, each * of_maps[1]);
+                let step = plane(&self.weights)?;
+                if of_weights[1] != kernel * step {
+                    return None;
+                }
+                (written, out_strides, out_group) = (weight, [of_weights[0], step], each * of_weights[0]);
+                source = image;
+            }
+        }
+        let [m, n, k] = sizes;
+        let number = self.element.number().unsigned();
+        let columns = matmul::panel_columns(number);
+        let of_one = matmul::count(n, columns) * columns * k * groups;
+        // The gradient of weights has all images in its sum.
+        let (runs, all) = if self.function == Function::WeightGradient { (1, 1) } else { (images, images) };
+        if m < 4 || n < 8 || m * n * k < 1 << 13 || of_one > WINDOWS * 4 {
+            return None;
+        }
+        let at_once = (WINDOWS / of_one).clamp(1, runs);
+        let mut plan = Plan::default();
+        let panel = matmul::ROWS;
+        let of_left = matmul::count(m, panel) * panel * k;
+        plan.scratch.push((of_left * groups) as usize * number.size());
+        plan.scratch.push((of_one * at_once) as usize * number.size());
+        let dim = |size: i64, strides: [i64; 4]| Dim { size, strides };
+        let space = |dims: &[Dim]| Space {
+            dims: dims.iter().filter(|dim| dim.size > 1).copied().collect(),
+            offsets: [0; space::ARRAYS],
+        };
+        let wide = self.target.wide;
+        let batch = space(&[dim(groups, [left_group, of_left, 0, 0])]);
+        let pack = Pack { element: self.element, panel, batch: batch.rank(), neighbours: along == 1, wide };
+        let arrays = [self.arrays[left], (Place::Scratch(0), 0)];
+        plan.steps.push(pack.step([m, along], depth_of_sum, arrays, &batch));
+        let of_source = [of_images, of_weights, of_maps][source];
+        let of_written = [of_images, of_weights, of_maps][written];
+        let mut first = 0;
+        while first < all {
+            let count = at_once.min(all - first);
+            let (place, offset) = self.arrays[source];
+            let pair = |[y, x]: [usize; 2]| [y as i64, x as i64];
+            let [stride, padding, dilation] =
+                [self.options.stride, self.options.padding, self.options.dilation].map(pair);
+            let mut indices: SmallVec<[i64; 24]> =
+                smallvec![n, k, groups, if source == map { each } else { depth }, oh, ow, ih, iw, kh, kw];
+            indices.extend([stride, padding, dilation].concat());
+            indices.extend(of_source);
+            let recipe = Windows { function: self.function, element: self.element, wide };
+            let items = [matmul::count(n, columns), matmul::count(k, matmul::CHUNK), count * groups];
+            plan.steps.push(Step {
+                recipe: super::Recipe::Windows(recipe),
+                arrays: smallvec![(place, offset + first * of_source[0]), (Place::Scratch(1), 0)],
+                values: SmallVec::new(),
+                indices,
+                items: items.map(|items| items as usize),
+                group: [1; 3],
+            });
+            let of_group = of_one / groups;
+            let bias = self.bias.as_ref().map(|bias| bias.strides()[0] as i64);
+            let batch = space(&[
+                dim(count, [0, of_one, of_written[0], 0]),
+                dim(groups, [of_left, of_group, out_group, bias.unwrap_or(0) * each]),
+            ]);
+            let (place, offset) = self.arrays[written];
+            let mut arrays: SmallVec<[(Place, i64); 4]> = smallvec![
+                (Place::Scratch(0), 0),
+                (Place::Scratch(1), 0),
+                (place, offset + if all > 1 { first * of_written[0] } else { 0 })
+            ];
+            arrays.extend(self.arrays.get(3).copied());
+            let product = OfPanels {
+                element: self.element,
+                sizes,
+                out: out_strides,
+                bias: bias.map(|step| [step, 0]),
+                batch,
+                wide,
+            };
+            plan.steps.push(product.step(arrays));
+            first += count;
+        }
+        Some(plan)
+    }
+}
+
+impl Windows {
+    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+        let number = self.element.number().unsigned();
+        let panel = matmul::panel_columns(number);
+        let chunk = matmul::CHUNK;
+        let names = [
+            "size", "k", "groups", "channels", "oh", "ow", "ih", "iw", "kh", "kw", "sy", "sx", "py", "px",
+            "dy", "dx", "s0", "s1", "s2", "s3",
+        ];
+        let parameters = Parameters {
+            arrays: vec![(self.element, false), (number.element(), true)],
+            indices: names.map(str::to_owned).into(),
+            wide: self.wide,
+            ..Parameters::default()
+        };
+        // The indices in three dimensions: of a row of the matrix, which is in the sum, and of a column.
+        let (sum, column) = match self.function {
+            Function::Images => (["kh", "kw"], ["oh", "ow"]),
+            Function::ImageGradient => (["kh", "kw"], ["ih", "iw"]),
+            Function::WeightGradient => (["oh", "ow"], ["kh", "kw"]),
+        };
+        let place = match self.function {
+            Function::Images => "y = b1[l] * sy - py + a1 * dy, x = b2[l] * sx - px + a2 * dx",
+            Function::WeightGradient => "y = a1 * sy - py + b1[l] * dy, x = a2 * sx - px + b2[l] * dx",
+            Function::ImageGradient => {
+                "ty = b1[l] + py - a1 * dy, tx = b2[l] + px - a2 * dx, y = ty / sy, x = tx / sx"
+            }
+        };
+        let inside = match self.function {
+            Function::ImageGradient => {
+                "ty >= 0 && tx >= 0 && y * sy == ty && x * sx == tx && y < oh && x < ow"
+            }
+            _ => "y >= 0 && x >= 0 && y < ih && x < iw",
+        };
+        // The first of the three is an image, or a channel of the group.
+        let (image, channel) = match self.function {
+            Function::WeightGradient => ("a0", "group * channels + b0[l]"),
+            _ => ("image", "group * channels + a0"),
+        };
+        let load = dialect.load(
+            self.element,
+            "p0",
+            &format!("o0 + {image} * s0 + ({channel}) * s1 + y * s2 + x * s3"),
+        );
+        let t = dialect.number(number);
+        let [sum_h, sum_w] = sum;
+        let [column_h, column_w] = column;
+        let body = format!(
+            "    const Index panel = {}, begin = {} * {chunk}, end = min(begin + {chunk}, k), batch = {};
+    const Index group = batch % groups, image = batch / groups;
+    Index b0[{panel}], b1[{panel}], b2[{panel}];
+    for (int l = 0; l < {panel}; l++) {{
+        const Index column = min(panel * {panel} + l, size - 1);
+        b0[l] = column / {column_w} / {column_h};
+        b1[l] = column / {column_w} % {column_h};
+        b2[l] = column % {column_w};
+    }}
+    Index to = o1 + ((batch * ((size + {panel} - 1) / {panel}) + panel) * k + begin) * {panel};
+    Index a2 = begin % {sum_w}, a1 = begin / {sum_w} % {sum_h}, a0 = begin / {sum_w} / {sum_h};
+    for (Index i = begin; i < end; i++, to += {panel}) {{
+        for (int l = 0; l < {panel}; l++) {{
+            const Index {place};
+            p1[to + l] = {inside} ? ({t}){load} : 0;
+        }}
+        if (++a2 == {sum_w}) {{ a2 = 0; if (++a1 == {sum_h}) {{ a1 = 0; a0++; }} }}
+    }}
+",
+            dialect.item(0),
+            dialect.item(1),
+            dialect.item(2),
+        );
+        dialect.program(&parameters, &body)
+    }
 }
 
 impl Recipe {

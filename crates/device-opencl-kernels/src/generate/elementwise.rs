@@ -47,6 +47,8 @@ enum InnerStep {
 
 /// From so many elements on, the innermost dimension is an axis.
 const ROW: i64 = 32;
+/// The side of a square of items, in one group.
+const SQUARE: usize = 16;
 
 pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let &[(out, out_layout)] = call.outputs() else { return None };
@@ -101,7 +103,8 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         indices.push(len);
         (super::line(len as usize, target.traits), Form::Line)
     } else if let Some(inner) = inner.filter(|inner| inner.size >= ROW && len / inner.size < 1 << 20) {
-        indices.push(inner.size);
+        let rows = len / inner.size;
+        indices.extend([inner.size, rows]);
         indices.extend(space.indices(&every));
         let step = |stride: &i64| match stride {
             0 => InnerStep::Zero,
@@ -109,8 +112,21 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
             _ => InnerStep::Any,
         };
         let steps = inner.strides[..count].iter().map(step).collect();
-        let ([items, ..], group) = super::line(inner.size as usize, target.traits);
-        (([items, (len / inner.size) as usize, 1], group), Form::Rows { rank, steps })
+        // An array that is read across its rows: a square of items has its lines of the cache in common.
+        let across = space.dims.iter().rev().nth(1).is_some_and(|outer| {
+            (0..count).any(|array| outer.strides[array] == 1 && inner.strides[array] > 1)
+        });
+        let extent = match across {
+            true => {
+                let square = |size: i64| (size as usize).next_multiple_of(SQUARE);
+                ([square(inner.size), square(rows), 1], [SQUARE, SQUARE, 1])
+            }
+            false => {
+                let ([items, ..], group) = super::line(inner.size as usize, target.traits);
+                ([items, rows as usize, 1], group)
+            }
+        };
+        (extent, Form::Rows { rank, steps })
     } else {
         indices.push(len);
         indices.extend(space.indices(&every));
@@ -177,9 +193,15 @@ impl Recipe {
                 }
             }
             Form::Rows { rank, steps } => {
+                parameters.indices.push("rows".to_owned());
                 parameters.indices.extend(space::names("", *rank, &every));
                 let outer = rank - 1;
-                body += &space::decode("", outer, dialect.item(1));
+                let _ = writeln!(
+                    body,
+                    "    const Index row = {};\n    if (row >= rows) return;",
+                    dialect.item(1)
+                );
+                body += &space::decode("", outer, "row");
                 for (array, step) in every.iter().zip(steps) {
                     let place = space::place("", outer, *array);
                     let inner = match step {

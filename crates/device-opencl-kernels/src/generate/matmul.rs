@@ -40,12 +40,12 @@ pub(crate) struct Tiled {
 /// A copy of a matrix into panels of so many rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pack {
-    element: Element,
-    panel: i64,
-    batch: usize,
+    pub(super) element: Element,
+    pub(super) panel: i64,
+    pub(super) batch: usize,
     /// Whether the rows of a panel are neighbours in memory.
-    neighbours: bool,
-    wide: bool,
+    pub(super) neighbours: bool,
+    pub(super) wide: bool,
 }
 
 /// The product of two matrices in panels.
@@ -60,7 +60,7 @@ pub(crate) struct Packed {
 }
 
 /// The rows of a panel of the first input.
-const ROWS: i64 = 6;
+pub(super) const ROWS: i64 = 6;
 /// The bytes of a vector register. Two of them are the columns of a panel of the second input.
 const REGISTER: usize = 32;
 /// How many panels of the first input an item multiplies with one of the second.
@@ -72,10 +72,10 @@ const TILE: i64 = 64;
 const SIDE: i64 = 16;
 
 // The arrays of the batch's space.
-const A: usize = 0;
-const B: usize = 1;
-const OUT: usize = 2;
-const BIAS: usize = 3;
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
+pub(super) const OUT: usize = 2;
+pub(super) const BIAS: usize = 3;
 
 /// Where a product is, without its batch: sizes, and the strides of rows and columns.
 struct Sizes {
@@ -198,13 +198,13 @@ impl Product {
     }
 
     fn packed(&self) -> Plan {
-        let Sizes { m, n, k, a, b, out, .. } = self.sizes;
+        let Sizes { m, n, k, a, b, out, bias } = self.sizes;
         let columns = 2 * lanes(self.number());
         let mut plan = Plan::default();
         let mut batch = self.batch.clone();
         let inputs = [(A, m, a, ROWS), (B, n, [b[1], b[0]], columns)];
         for (array, size, [along, across], panel) in inputs {
-            let panels = (size + panel - 1) / panel;
+            let panels = count(size, panel);
             // A matrix of several products is packed once.
             let mut own = Space { dims: SmallVec::new(), offsets: [0; 4] };
             let mut stride = panels * panel * k;
@@ -218,45 +218,77 @@ impl Product {
             }
             let scratch = Place::Scratch(plan.scratch.len());
             plan.scratch.push(stride as usize * self.number().size());
-            let recipe = super::Recipe::Pack(Pack {
+            let recipe = Pack {
                 element: self.element,
                 panel,
                 batch: own.rank(),
                 neighbours: along == 1,
                 wide: self.target.wide,
-            });
-            let mut indices: SmallVec<[i64; 24]> = smallvec![size, k, along, across];
-            indices.extend(own.indices(&[0, 1]));
-            let chunks = (k + CHUNK - 1) / CHUNK;
-            plan.steps.push(Step {
-                recipe,
-                arrays: smallvec![(Place::Array(array), self.batch.offsets[array]), (scratch, 0)],
-                values: SmallVec::new(),
-                indices,
-                items: [panels as usize, chunks as usize, own.len() as usize],
-                group: [1; 3],
-            });
+            };
+            let from = (Place::Array(array), self.batch.offsets[array]);
+            let depth = Depth { k, inner: k, across, jump: 0 };
+            plan.steps.push(recipe.step([size, along], depth, [from, (scratch, 0)], &own));
         }
         let mut arrays = self.arrays();
         arrays[A] = (Place::Scratch(0), 0);
         arrays[B] = (Place::Scratch(1), 0);
-        let recipe = super::Recipe::Packed(Packed {
+        let product = OfPanels {
             element: self.element,
-            bias: self.has_bias,
-            batch: batch.rank(),
-            neighbours: out[1] == 1,
+            sizes: [m, n, k],
+            out,
+            bias: self.has_bias.then_some(bias),
+            batch,
             wide: self.target.wide,
-        });
-        let panels = |size: i64, panel: i64| (size + panel - 1) / panel;
-        let items = [panels(n, columns), panels(m, ROWS * PANELS), batch.len()].map(|count| count as usize);
-        let indices = self.indices(&batch);
-        plan.steps.push(Step { recipe, arrays, values: SmallVec::new(), indices, items, group: [1; 3] });
+        };
+        plan.steps.push(product.step(arrays));
         plan
     }
 }
 
 /// How far one item packs.
-const CHUNK: i64 = 64;
+pub(super) const CHUNK: i64 = 64;
+
+/// How many parts of a size there are.
+pub(super) fn count(size: i64, part: i64) -> i64 {
+    (size + part - 1) / part
+}
+
+/// The columns of a panel of the second input.
+pub(super) fn panel_columns(number: Number) -> i64 {
+    2 * lanes(number)
+}
+
+/// A product of inputs that are packed already: `m`, `n`, `k`; the output's strides of rows and columns; the bias' strides,
+/// likewise; and the batch, with the arrays A, B, output and bias.
+pub(super) struct OfPanels {
+    pub(super) element: Element,
+    pub(super) sizes: [i64; 3],
+    pub(super) out: [i64; 2],
+    pub(super) bias: Option<[i64; 2]>,
+    pub(super) batch: Space,
+    pub(super) wide: bool,
+}
+
+impl OfPanels {
+    /// The arrays are A, B, the output and the bias.
+    pub(super) fn step(self, arrays: SmallVec<[(Place, i64); 4]>) -> Step {
+        let ([m, n, k], [om, on]) = (self.sizes, self.out);
+        let columns = panel_columns(self.element.number().unsigned());
+        let mut indices: SmallVec<[i64; 24]> = smallvec![m, n, k, 0, 0, 0, 0, om, on];
+        indices.extend(self.bias.unwrap_or_default());
+        indices.extend(self.batch.indices(&[A, B, OUT, BIAS]));
+        let items =
+            [count(n, columns), count(m, ROWS * PANELS), self.batch.len()].map(|items| items as usize);
+        let recipe = super::Recipe::Packed(Packed {
+            element: self.element,
+            bias: self.bias.is_some(),
+            batch: self.batch.rank(),
+            neighbours: on == 1,
+            wide: self.wide,
+        });
+        Step { recipe, arrays, values: SmallVec::new(), indices, items, group: [1; 3] }
+    }
+}
 
 /// How many numbers a register has.
 fn lanes(number: Number) -> i64 {
@@ -432,11 +464,42 @@ impl Tiled {
     }
 }
 
+/// The direction of the sum: `k` elements, which are `across` apart. After each `inner` of them is a step of `jump` more.
+#[derive(Clone, Copy)]
+pub(super) struct Depth {
+    pub(super) k: i64,
+    pub(super) inner: i64,
+    pub(super) across: i64,
+    pub(super) jump: i64,
+}
+
 impl Pack {
+    /// Packs so many rows, which are `along` apart.
+    pub(super) fn step(
+        self,
+        [rows, along]: [i64; 2],
+        Depth { k, inner, across, jump }: Depth,
+        arrays: [(Place, i64); 2],
+        batch: &Space,
+    ) -> Step {
+        let mut indices: SmallVec<[i64; 24]> = smallvec![rows, k, along, across, inner, jump];
+        indices.extend(batch.indices(&[0, 1]));
+        let items = [count(rows, self.panel), count(k, CHUNK), batch.len()].map(|items| items as usize);
+        let recipe = super::Recipe::Pack(self);
+        Step {
+            recipe,
+            arrays: arrays.into_iter().collect(),
+            values: SmallVec::new(),
+            indices,
+            items,
+            group: [1; 3],
+        }
+    }
+
     pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
         let &Self { element, panel, batch, neighbours, wide } = self;
         let number = element.number().unsigned();
-        let names = ["size", "k", "along", "across"].map(str::to_owned);
+        let names = ["size", "k", "along", "across", "inner", "jump"].map(str::to_owned);
         let parameters = Parameters {
             arrays: vec![(element, false), (number.element(), true)],
             indices: names.into_iter().chain(space::names("", batch, &[0, 1])).collect(),
@@ -452,9 +515,11 @@ impl Pack {
             body,
             "    const Index panel = {}, begin = {} * {CHUNK}, end = min(begin + {CHUNK}, k);
     const Index rows = min((Index){panel}, size - panel * {panel});
-    Index x = o0 + {} + panel * {panel} * along + begin * across;
+    Index left = inner - begin % inner;
+    Index x = o0 + {} + panel * {panel} * along + begin * across + begin / inner * jump;
     Index y = o1 + {} + (panel * k + begin) * {panel};
     for (Index i = begin; i < end; i++, x += across, y += {panel}) {{
+        if (left-- == 0) {{ left = inner - 1; x += jump; }}
         if (rows == {panel}) {{
             for (int l = 0; l < {panel}; l++) p1[y + l] = {inside};
         }} else {{

@@ -44,6 +44,7 @@ pub(crate) enum Recipe {
     Indexing(indexing::Recipe),
     Random(random::Recipe),
     Convolution(convolution::Recipe),
+    Windows(convolution::Windows),
     Pooling(pooling::Recipe),
 }
 
@@ -61,6 +62,7 @@ impl Recipe {
             Self::Indexing(recipe) => recipe.text(dialect),
             Self::Random(recipe) => recipe.text(dialect),
             Self::Convolution(recipe) => recipe.text(dialect),
+            Self::Windows(recipe) => recipe.text(dialect),
             Self::Pooling(recipe) => recipe.text(dialect),
         }
     }

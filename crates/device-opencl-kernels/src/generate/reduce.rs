@@ -40,6 +40,8 @@ enum Form {
 
 /// How many elements an item handles at a time.
 const LANES: i64 = 16;
+/// How many neighbouring outputs an item has: the elements of several lines of the cache, as each is far from the next.
+const COLUMNS: i64 = 64;
 /// How many items a group has.
 const GROUP: i64 = 256;
 /// How many numbers go into one running result.
@@ -104,7 +106,7 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
         };
         expression::reduction(reduction, input)?.0.expression(input, input)?;
         let blocks = match (form, result.dims.last()) {
-            (Form::Columns, Some(inner)) => outputs / inner.size * ((inner.size + LANES - 1) / LANES),
+            (Form::Columns, Some(inner)) => outputs / inner.size * ((inner.size + COLUMNS - 1) / COLUMNS),
             _ => outputs,
         };
         let count = blocks * parts;
@@ -193,12 +195,12 @@ impl Recipe {
             let inner = self.kept - 1;
             let _ = write!(
                 body,
-                "    const Index blocks = (n{inner} + {LANES} - 1) / {LANES};\n    \
-                     const Index column = item / parts % blocks * {LANES};\n"
+                "    const Index blocks = (n{inner} + {COLUMNS} - 1) / {COLUMNS};\n    \
+                     const Index column = item / parts % blocks * {COLUMNS};\n"
             );
             body += &space::decode("", inner, "item / parts / blocks");
             let _ = writeln!(body, "    const Index j{inner} = column;");
-            let _ = writeln!(body, "    const int lanes = min((Index){LANES}, n{inner} - column);");
+            let _ = writeln!(body, "    const int lanes = min((Index){COLUMNS}, n{inner} - column);");
         } else {
             body += &space::decode("", self.kept, "item / parts");
         }
@@ -274,17 +276,17 @@ impl Recipe {
                 let t = words("$T");
                 let _ = writeln!(
                     body,
-                    "    {t} total[{LANES}], near[{LANES}];
-    for (int l = 0; l < {LANES}; l++) total[l] = near[l] = {first};
+                    "    {t} total[{COLUMNS}], near[{COLUMNS}];
+    for (int l = 0; l < {COLUMNS}; l++) total[l] = near[l] = {first};
     Index filled = 0;"
                 );
                 body += &runs(&format!(
                     "    for (Index i = 0; i < run;) {{
         const Index stop = min(i + {BLOCK}, run);
         filled += stop - i;
-        if (lanes == {LANES}) {{
+        if (lanes == {COLUMNS}) {{
             for (; i < stop; i++, z += step) {{
-                for (int l = 0; l < {LANES}; l++) near[l] = with(near[l], {value});
+                for (int l = 0; l < {COLUMNS}; l++) near[l] = with(near[l], {value});
             }}
         }} else {{
             for (; i < stop; i++, z += step) {{
@@ -292,7 +294,7 @@ impl Recipe {
             }}
         }}
         if (filled >= {BLOCK}) {{
-            for (int l = 0; l < {LANES}; l++) {{ total[l] = with(total[l], near[l]); near[l] = {first}; }}
+            for (int l = 0; l < {COLUMNS}; l++) {{ total[l] = with(total[l], near[l]); near[l] = {first}; }}
             filled = 0;
         }}
     }}

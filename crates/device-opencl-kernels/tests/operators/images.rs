@@ -29,6 +29,11 @@ impl Host {
         self.elements[place] += value;
     }
 
+    /// On the device, one element after the other.
+    fn in_order(&self, device: device_registry::Device, dtype: DType) -> Array {
+        Array::with_layout(device, dtype, self.layout, &self.elements)
+    }
+
     /// On the device, with the last two dimensions in the other order in memory and one of them reversed.
     fn to_device(&self, device: device_registry::Device, dtype: DType) -> Array {
         let &[a, b, c, d] = self.layout.shape() else { unreachable!() };
@@ -83,7 +88,13 @@ fn convolutions_and_their_gradients() {
             [2, 3, 10, 11],
             [3, 1, 3, 3],
         ),
+        // Large enough for products of matrices.
         (Conv2d { padding: [1, 1], ..Conv2d::default() }, [3, 16, 14, 14], [20, 16, 3, 3]),
+        (
+            Conv2d { stride: [2, 3], padding: [2, 1], dilation: [2, 1], groups: 2 },
+            [2, 12, 17, 19],
+            [14, 6, 3, 2],
+        ),
     ];
     for dtype in FLOATS {
         for (conv, of_images, of_weights) in options {
@@ -103,29 +114,35 @@ fn convolutions_and_their_gradients() {
                 expected[1].add(image, grad.at(out) * weights.at(weight));
                 expected[2].add(weight, images.at(image) * grad.at(out));
             });
-            let [x, w, g] = [&images, &weights, &grad].map(|host| host.to_device(device, dtype));
-            let calls = [
-                (Operator::Conv2d(conv), [&x, &w]),
-                (Operator::Conv2dInputGrad(conv), [&g, &w]),
-                (Operator::Conv2dWeightGrad(conv), [&x, &g]),
-            ];
-            for ((operator, inputs), mut expected) in calls.into_iter().zip(expected) {
-                let scale = expected.elements.iter().fold(1.0_f64, |a, b| a.max(b.abs()));
-                let check = |found: &[f64], expected: &[f64]| {
-                    println!("{operator} {dtype}");
-                    let scaled = |x: &[f64]| x.iter().map(|x| 2.0 + x / scale).collect::<Vec<_>>();
-                    assert_close(dtype, &scaled(found), &scaled(expected), 8.0);
+            for ordered in [true, false] {
+                let put = |host: &Host| match ordered {
+                    true => host.in_order(device, dtype),
+                    false => host.to_device(device, dtype),
                 };
-                let out = Host::zeros(expected.layout.shape()).to_device(device, dtype);
-                let inputs = inputs.map(Array::operand);
-                check(&compute(device, operator, &inputs, &[&out]), &expected.elements);
-                if let Operator::Conv2d(_) = operator {
-                    let third = Array::new(device, dtype, &[bias.len()], &bias);
-                    let inputs = [inputs[0], inputs[1], third.operand()];
-                    for index in indices(&of_out) {
-                        expected.add(index.clone().try_into().unwrap(), bias[index[1]]);
-                    }
+                let [x, w, g] = [&images, &weights, &grad].map(put);
+                let calls = [
+                    (Operator::Conv2d(conv), [&x, &w]),
+                    (Operator::Conv2dInputGrad(conv), [&g, &w]),
+                    (Operator::Conv2dWeightGrad(conv), [&x, &g]),
+                ];
+                for ((operator, inputs), mut expected) in calls.into_iter().zip(expected.clone()) {
+                    let scale = expected.elements.iter().fold(1.0_f64, |a, b| a.max(b.abs()));
+                    let check = |found: &[f64], expected: &[f64]| {
+                        println!("{operator} {dtype}");
+                        let scaled = |x: &[f64]| x.iter().map(|x| 2.0 + x / scale).collect::<Vec<_>>();
+                        assert_close(dtype, &scaled(found), &scaled(expected), 8.0);
+                    };
+                    let out = put(&Host::zeros(expected.layout.shape()));
+                    let inputs = inputs.map(Array::operand);
                     check(&compute(device, operator, &inputs, &[&out]), &expected.elements);
+                    if let Operator::Conv2d(_) = operator {
+                        let third = Array::new(device, dtype, &[bias.len()], &bias);
+                        let inputs = [inputs[0], inputs[1], third.operand()];
+                        for index in indices(&of_out) {
+                            expected.add(index.clone().try_into().unwrap(), bias[index[1]]);
+                        }
+                        check(&compute(device, operator, &inputs, &[&out]), &expected.elements);
+                    }
                 }
             }
         }
