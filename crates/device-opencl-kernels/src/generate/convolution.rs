@@ -439,3 +439,35 @@ impl Recipe {
         dialect.program(&parameters, &body)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use device_kernels::{Argument, DType, Operator};
+
+    use super::*;
+    use crate::generate::{Recipe, Traits};
+
+    fn steps(images: Layout, out: [usize; 4], groups: bool) -> Vec<Recipe> {
+        let array = |layout| Argument::Array(DType::F32, layout);
+        let weights = Layout::contiguous([8, 16, 3, 3]).unwrap();
+        let arguments = [array(images), array(weights)];
+        let out = [array(Layout::contiguous(out).unwrap())];
+        let call = Call::new(Operator::Conv2d(Conv2d::default()), &arguments, &out).unwrap();
+        let traits = Traits { doubles: true, groups, units: 2 };
+        let plan = crate::generate::plan(&call, Target { traits, wide: false }).unwrap();
+        plan.steps.into_iter().map(|step| step.recipe).collect()
+    }
+
+    #[test]
+    fn large_convolutions_are_products_of_matrices_in_parts_of_the_images() {
+        let images = |n: usize, size: usize| Layout::contiguous([n, 16, size, size]).unwrap();
+        let few = steps(images(2, 12), [2, 8, 10, 10], false);
+        assert!(matches!(&few[..], [Recipe::Pack(_), Recipe::Windows(_), Recipe::Packed(_)]), "{few:?}");
+        let many = steps(images(300, 32), [300, 8, 30, 30], false);
+        assert!(many.len() > 3 && many.len() % 2 == 1, "{many:?}");
+        let of_gpu = steps(images(2, 12), [2, 8, 10, 10], true);
+        assert!(matches!(&of_gpu[..], [Recipe::Convolution(_)]), "{of_gpu:?}");
+        let small = steps(images(1, 4), [1, 8, 2, 2], false);
+        assert!(matches!(&small[..], [Recipe::Convolution(_)]), "{small:?}");
+    }
+}
