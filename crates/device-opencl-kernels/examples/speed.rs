@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use device_kernels::{Binary, DType, Dims, Operand, Operator, Reduction, Unary, run};
+use device_kernels::{Binary, Conv2d, DType, Dims, Operand, Operator, Reduction, Unary, run};
 
 device_registry::autoload!();
 
@@ -51,6 +51,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     measure("sum", sum(Dims::all(2)), &[x], one, len as f64)?;
     let max = Operator::Reduce { reduction: Reduction::Max, dims: Dims::all(2) };
     measure("max", max, &[x], one, len as f64)?;
+    let images = Operand::new(&a, DType::F32, [8, 64, 56, 56])?;
+    let weights = Operand::new(&b, DType::F32, [64, 64, 3, 3])?;
+    let maps = Operand::new(&out, DType::F32, [8, 64, 56, 56])?;
+    let conv = Conv2d { padding: [1, 1], ..Conv2d::default() };
+    let flop = 2.0 * (8 * 64 * 56 * 56 * 64 * 9) as f64;
+    measure("conv2d", Operator::Conv2d(conv), &[images, weights], maps, flop)?;
+    measure("conv2d input grad", Operator::Conv2dInputGrad(conv), &[images, weights], maps, flop)?;
+    let of_weights = Operand::new(&out, DType::F32, [64, 64, 3, 3])?;
+    measure(
+        "conv2d weight grad",
+        Operator::Conv2dWeightGrad(conv),
+        &[images, Operand::new(&b, DType::F32, [8, 64, 56, 56])?],
+        of_weights,
+        flop,
+    )?;
     measure("softmax of rows", Operator::Softmax { dim: 1 }, &[x], z, len as f64)?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use device_opencl::cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_o
 use device_opencl::cl3::types::{cl_int, cl_mem};
 use device_opencl::{OpenClDevice, OpenClMemory, OpenClStream, native_error};
 use device_registry::backend::{BackendError, Launch};
+use smallvec::SmallVec;
 
 use crate::cache::Programs;
 use crate::generate::element::Value;
@@ -85,12 +86,17 @@ pub(crate) unsafe fn enqueue(
     for &size in &plan.scratch {
         // SAFETY: the context is valid while its device is open, which it is within a launch. No host pointer is passed.
         let buffer = unsafe { create_buffer(device.context(), CL_MEM_READ_WRITE, size, ptr::null_mut()) };
-        let buffer = buffer.map_err(|status| native_error("clCreateBuffer", status))?;
+        let buffer = buffer.map_err(|status| {
+            let source = native_error("clCreateBuffer", status);
+            BackendError::out_of_memory(size as u64, None).with_source(source)
+        })?;
         scratch.push(Scratch(buffer));
     }
     let programs = Programs::of(device);
-    for step in &plan.steps {
-        let kernel = programs.kernel(device, &step.recipe)?;
+    // All programs first: a text that is rejected leaves nothing enqueued.
+    let kernels = plan.steps.iter().map(|step| programs.kernel(device, &step.recipe));
+    let kernels: SmallVec<[_; 3]> = kernels.collect::<Result<_, BackendError>>()?;
+    for (step, kernel) in plan.steps.iter().zip(&kernels) {
         let mut arguments = kernel.arguments();
         // SAFETY: the kernel is the one of the step's recipe, and the caller promises what it accesses.
         unsafe { set(&mut arguments, step, target, arrays, &scratch) }?;

@@ -122,6 +122,8 @@ struct Parts {
 pub(crate) struct Windows {
     function: Function,
     element: Element,
+    /// Whether neighbours in a row of windows are neighbours in memory, so that most are copied as they lie.
+    neighbours: bool,
     wide: bool,
 }
 
@@ -231,7 +233,8 @@ impl Parts {
                 smallvec![n, k, groups, if source == map { each } else { depth }, oh, ow, ih, iw, kh, kw];
             indices.extend([stride, padding, dilation].concat());
             indices.extend(of_source);
-            let recipe = Windows { function: self.function, element: self.element, wide };
+            let neighbours = self.function == Function::Images && stride[1] == 1 && of_source[3] == 1;
+            let recipe = Windows { function: self.function, element: self.element, neighbours, wide };
             let items = [matmul::count(n, columns), matmul::count(k, matmul::CHUNK), count * groups];
             plan.steps.push(Step {
                 recipe: super::Recipe::Windows(recipe),
@@ -314,6 +317,18 @@ impl Windows {
             &format!("o0 + {image} * s0 + ({channel}) * s1 + y * s2 + x * s3"),
         );
         let t = dialect.number(number);
+        let copied = match self.neighbours {
+            true => format!(
+                "        const Index y1 = b1[0] * sy - py + a1 * dy, x1 = b2[0] - px + a2 * dx;
+        if (line && y1 >= 0 && y1 < ih && x1 >= 0 && x1 + {panel} <= iw) {{
+            const Index from = o0 + image * s0 + (group * channels + a0) * s1 + y1 * s2 + x1;
+            for (int l = 0; l < {panel}; l++) p1[to + l] = ({t}){};
+        }} else
+",
+                dialect.load(self.element, "p0", "from + l")
+            ),
+            false => String::new(),
+        };
         let [sum_h, sum_w] = sum;
         let [column_h, column_w] = column;
         let body = format!(
@@ -326,10 +341,11 @@ impl Windows {
         b1[l] = column / {column_w} % {column_h};
         b2[l] = column % {column_w};
     }}
+    const int line = (panel + 1) * {panel} <= size && b1[0] == b1[{panel} - 1] && b0[0] == b0[{panel} - 1];
     Index to = o1 + ((batch * ((size + {panel} - 1) / {panel}) + panel) * k + begin) * {panel};
     Index a2 = begin % {sum_w}, a1 = begin / {sum_w} % {sum_h}, a0 = begin / {sum_w} / {sum_h};
     for (Index i = begin; i < end; i++, to += {panel}) {{
-        for (int l = 0; l < {panel}; l++) {{
+{copied}        for (int l = 0; l < {panel}; l++) {{
             const Index {place};
             p1[to + l] = {inside} ? ({t}){load} : 0;
         }}

@@ -47,6 +47,8 @@ enum InnerStep {
 
 /// From so many elements on, the innermost dimension is an axis.
 const ROW: i64 = 32;
+/// Drivers may limit the groups of all axes but the first to so many.
+const MOST_ROWS: i64 = 1 << 16;
 /// The side of a square of items, in one group.
 const SQUARE: usize = 16;
 
@@ -102,7 +104,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let ((items, group), form) = if line {
         indices.push(len);
         (super::line(len as usize, target.traits), Form::Line)
-    } else if let Some(inner) = inner.filter(|inner| inner.size >= ROW && len / inner.size < 1 << 20) {
+    } else if let Some(inner) = inner.filter(|inner| inner.size >= ROW && len / inner.size < MOST_ROWS) {
         let rows = len / inner.size;
         indices.extend([inner.size, rows]);
         indices.extend(space.indices(&every));

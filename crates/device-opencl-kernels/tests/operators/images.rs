@@ -88,7 +88,8 @@ fn convolutions_and_their_gradients() {
             [2, 3, 10, 11],
             [3, 1, 3, 3],
         ),
-        // Large enough for products of matrices.
+        // Large enough for products of matrices; rows that are longer than a panel, and shorter.
+        (Conv2d { padding: [1, 1], ..Conv2d::default() }, [1, 6, 7, 40], [8, 6, 3, 3]),
         (Conv2d { padding: [1, 1], ..Conv2d::default() }, [3, 16, 14, 14], [20, 16, 3, 3]),
         (
             Conv2d { stride: [2, 3], padding: [2, 1], dilation: [2, 1], groups: 2 },
