@@ -189,7 +189,11 @@ impl Recipe {
         };
 
         let item = if group { dialect.group(0) } else { dialect.item(0) };
-        let mut body = format!("    const Index item = {item};\n    if (item >= count) return;\n");
+        let mut body = format!("    const Index item = {item};\n");
+        if !group {
+            // There is exactly one group for each part. PoCL 3.1 crashes on some kernels that return before a barrier.
+            body += "    if (item >= count) return;\n";
+        }
         body += "    const Index number = item % parts;\n";
         if self.form == Form::Columns {
             let inner = self.kept - 1;
