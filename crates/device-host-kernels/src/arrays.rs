@@ -89,12 +89,6 @@ impl Places {
     }
 }
 
-/// The elements of an input, in blocks.
-pub(crate) trait Input<C>: Sync {
-    /// The elements from the number `start` on, in place or in `temporary`.
-    fn block<'a>(&'a self, start: usize, len: usize, temporary: &'a mut Vec<C>) -> &'a [C];
-}
-
 /// An array to read.
 pub(crate) struct Array<'a, E: Element> {
     elements: Cow<'a, [E]>,
@@ -150,7 +144,40 @@ impl<'a, E: Element> Array<'a, E> {
     }
 }
 
-impl<E: Element> Input<E::Compute> for Array<'_, E> {
+/// The elements of an input, in blocks.
+pub(crate) enum Input<'a, E: Element> {
+    Array(Array<'a, E>),
+    /// A value for each element.
+    Repeated(E::Compute),
+}
+
+impl<E: Element> Input<'_, E> {
+    /// The scalar as an element of the type `E`, which may round it.
+    pub(crate) fn repeated(scalar: Scalar) -> Self {
+        Self::Repeated(E::store(E::Compute::from_scalar(scalar)).load())
+    }
+
+    /// The elements from the number `start` on, in place or in `temporary`.
+    pub(crate) fn block<'a>(
+        &'a self,
+        start: usize,
+        len: usize,
+        temporary: &'a mut Vec<E::Compute>,
+    ) -> &'a [E::Compute] {
+        match self {
+            Self::Array(array) => array.block(start, len, temporary),
+            Self::Repeated(value) => {
+                if temporary.len() < len {
+                    temporary.clear();
+                    temporary.resize(len, *value);
+                }
+                &temporary[..len]
+            }
+        }
+    }
+}
+
+impl<E: Element> Array<'_, E> {
     fn block<'a>(&'a self, start: usize, len: usize, temporary: &'a mut Vec<E::Compute>) -> &'a [E::Compute] {
         if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
             let start = self.places.offset + start;
@@ -159,26 +186,6 @@ impl<E: Element> Input<E::Compute> for Array<'_, E> {
         temporary.resize(len, E::Compute::default());
         self.read(start, temporary);
         temporary
-    }
-}
-
-/// A value for each element.
-pub(crate) struct Repeated<C>(pub(crate) C);
-
-impl<C: Compute> Repeated<C> {
-    /// The scalar as an element of the type `E`, which may round it.
-    pub(crate) fn new<E: Element<Compute = C>>(scalar: Scalar) -> Self {
-        Self(E::store(C::from_scalar(scalar)).load())
-    }
-}
-
-impl<C: Compute> Input<C> for Repeated<C> {
-    fn block<'a>(&'a self, _start: usize, len: usize, temporary: &'a mut Vec<C>) -> &'a [C] {
-        if temporary.len() < len {
-            temporary.clear();
-            temporary.resize(len, self.0);
-        }
-        &temporary[..len]
     }
 }
 
@@ -193,20 +200,18 @@ fn elements<E: Element>(bytes: &[u8]) -> Cow<'_, [E]> {
     }
 }
 
-/// Computes a block of an output: it gets the number of the first element, and the elements to write.
-pub(crate) type Worker<'a, C> = Box<dyn FnMut(usize, &mut [C]) + 'a>;
-
-/// Writes an array of all elements of `bytes`, by a worker for each thread.
-pub(crate) fn write_blocks<'w, E: Element>(
+/// Writes an array of all elements of `bytes`, by a worker for each thread. A worker computes a block: it gets the number of
+/// the first element, and the elements to write.
+pub(crate) fn write_blocks<E: Element, W: FnMut(usize, &mut [E::Compute])>(
     bytes: &mut [u8],
     layout: &Layout,
-    worker: &(dyn Fn() -> Worker<'w, E::Compute> + Sync + 'w),
+    worker: impl Fn() -> W + Sync,
 ) {
     write_aligned::<E>(bytes, |elements| {
         let places = Places::new(layout);
         let len = places.len;
         if places.is_contiguous() {
-            let chunk = |(number, out): (usize, &mut [E])| write_chunk(number * CHUNK, out, &mut *worker());
+            let chunk = |(number, out): (usize, &mut [E])| write_chunk(number * CHUNK, out, &mut worker());
             if len < PARALLEL {
                 chunk((0, elements));
             } else {
@@ -224,7 +229,7 @@ pub(crate) fn write_blocks<'w, E: Element>(
     });
 }
 
-fn write_chunk<E: Element>(start: usize, out: &mut [E], compute: &mut dyn FnMut(usize, &mut [E::Compute])) {
+fn write_chunk<E: Element>(start: usize, out: &mut [E], compute: &mut impl FnMut(usize, &mut [E::Compute])) {
     if let Some(out) = E::as_compute_mut(out) {
         for (block, out) in out.chunks_mut(BLOCK).enumerate() {
             compute(start + block * BLOCK, out);

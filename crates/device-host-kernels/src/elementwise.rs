@@ -5,15 +5,12 @@ use std::convert::identity;
 use device_kernels::{Argument, Binary, Call, Compare, DType, Operator, Unary};
 use device_registry::backend::BackendError;
 
-use crate::arrays::{Array, Input, Repeated, Worker, write_blocks};
-use crate::element::{Bool, Compute as Value, Element, with_element};
-use crate::functions::{Number, map, of_bools, zip};
+use crate::arrays::{Array, Input, write_blocks};
+use crate::element::{Bool, Compute, Element, with_element};
+use crate::functions::{BinaryBlock, Number, UnaryBlock, map, of_bools, zip};
 
 /// The bytes of inputs: those of each array's range, and none of scalars.
 pub(crate) type Inputs<'a> = [Option<&'a [u8]>];
-
-/// An input of the type `C`.
-type Boxed<'a, C> = Box<dyn Input<C> + 'a>;
 
 pub(crate) fn run(call: &Call, inputs: &Inputs<'_>, out: &mut [u8]) -> Result<(), BackendError> {
     let (to, layout) = call.outputs()[0];
@@ -23,16 +20,14 @@ pub(crate) fn run(call: &Call, inputs: &Inputs<'_>, out: &mut [u8]) -> Result<()
     match call.operator() {
         Operator::Copy => copy(call, inputs, output),
         Operator::Unary(unary) => match dtype {
-            DType::Bool => output.map::<Bool, bool>([input::<Bool>(call, inputs, 0)], |a, out| {
-                map(a, out, |a| !a);
-            }),
+            DType::Bool => output.map::<Bool, Bool>(&input(call, inputs, 0), |a, out| map(a, out, |a| !a)),
             _ => with_element!(numbers dtype, E => run_unary::<E>(unary, call, inputs, output)),
         },
         Operator::Binary(binary) => match dtype {
             DType::Bool => {
                 let compute = of_bools(binary).ok_or_else(|| crate::unsupported(binary))?;
-                let both = [input::<Bool>(call, inputs, 0), input::<Bool>(call, inputs, 1)];
-                output.zip::<Bool, bool>(both, compute)
+                let [a, b] = [0, 1].map(|place| input(call, inputs, place));
+                output.zip::<Bool, Bool>([&a, &b], compute)
             }
             _ => with_element!(numbers dtype, E => run_binary::<E>(binary, call, inputs, output)),
         },
@@ -54,49 +49,47 @@ struct Output<'a> {
 
 impl Output<'_> {
     /// Writes a function of one input.
-    fn map<E: Element, A: Value>(
+    fn map<E: Element, A: Element>(
         &mut self,
-        [a]: [Boxed<'_, A>; 1],
-        compute: impl Fn(&[A], &mut [E::Compute]) + Sync + Copy,
+        a: &Input<'_, A>,
+        compute: UnaryBlock<A::Compute, E::Compute>,
     ) -> Result<(), BackendError> {
-        let a = &*a;
-        self.write::<E>(&|| {
+        self.write::<E, _>(|| {
             let mut temporary = Vec::new();
-            Box::new(move |start, out| compute(a.block(start, out.len(), &mut temporary), out))
+            move |start, out: &mut [_]| compute(a.block(start, out.len(), &mut temporary), out)
         })
     }
 
     /// Writes a function of two inputs.
-    fn zip<E: Element, A: Value>(
+    fn zip<E: Element, A: Element>(
         &mut self,
-        [a, b]: [Boxed<'_, A>; 2],
-        compute: impl Fn(&[A], &[A], &mut [E::Compute]) + Sync + Copy,
+        [a, b]: [&Input<'_, A>; 2],
+        compute: BinaryBlock<A::Compute, E::Compute>,
     ) -> Result<(), BackendError> {
-        let (a, b) = (&*a, &*b);
-        self.write::<E>(&|| {
+        self.write::<E, _>(|| {
             let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
-            Box::new(move |start, out| {
+            move |start, out: &mut [_]| {
                 let len = out.len();
                 compute(a.block(start, len, &mut of_a), b.block(start, len, &mut of_b), out);
-            })
+            }
         })
     }
 
-    fn write<'w, E: Element>(
+    fn write<E: Element, W: FnMut(usize, &mut [E::Compute])>(
         &mut self,
-        worker: &(dyn Fn() -> Worker<'w, E::Compute> + Sync + 'w),
+        worker: impl Fn() -> W + Sync,
     ) -> Result<(), BackendError> {
-        write_blocks::<E>(self.bytes, self.layout, worker);
+        write_blocks::<E, W>(self.bytes, self.layout, worker);
         Ok(())
     }
 }
 
 /// The input at a place, whose elements are of the type `E` if it is an array.
-fn input<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> Boxed<'a, E::Compute> {
+fn input<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> Input<'a, E> {
     match (call.inputs()[place], inputs[place]) {
-        (Argument::Array(_, layout), Some(bytes)) => Box::new(Array::<E>::new(bytes, &layout)),
+        (Argument::Array(_, layout), Some(bytes)) => Input::Array(Array::new(bytes, &layout)),
         (Argument::Array(..), None) => unreachable!("an array has bytes"),
-        (Argument::Scalar(scalar), _) => Box::new(Repeated::new::<E>(scalar)),
+        (Argument::Scalar(scalar), _) => Input::repeated(scalar),
     }
 }
 
@@ -106,13 +99,13 @@ fn run_unary<E: Element<Compute: Number>>(
     inputs: &Inputs<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
-    let a = [input::<E>(call, inputs, 0)];
+    let a = &input::<E>(call, inputs, 0);
     if let Unary::IsNan | Unary::IsInf = unary {
         let test = E::Compute::test(unary).ok_or_else(|| crate::unsupported(unary))?;
-        return output.map::<Bool, _>(a, test);
+        return output.map::<Bool, E>(a, test);
     }
     let compute = E::Compute::unary(unary).ok_or_else(|| crate::unsupported(unary))?;
-    output.map::<E, _>(a, compute)
+    output.map::<E, E>(a, compute)
 }
 
 fn run_binary<E: Element<Compute: Number>>(
@@ -122,7 +115,8 @@ fn run_binary<E: Element<Compute: Number>>(
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
     let compute = E::Compute::binary(binary).ok_or_else(|| crate::unsupported(binary))?;
-    output.zip::<E, _>([input::<E>(call, inputs, 0), input::<E>(call, inputs, 1)], compute)
+    let [a, b] = [0, 1].map(|place| input::<E>(call, inputs, place));
+    output.zip::<E, E>([&a, &b], compute)
 }
 
 fn run_compare<E: Element<Compute: PartialOrd>>(
@@ -131,8 +125,7 @@ fn run_compare<E: Element<Compute: PartialOrd>>(
     inputs: &Inputs<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
-    type Test<C> = fn(&[C], &[C], &mut [bool]);
-    let compute: Test<E::Compute> = match compare {
+    let compute: BinaryBlock<E::Compute, bool> = match compare {
         Compare::Eq => |a, b, out| zip(a, b, out, |a, b| a == b),
         Compare::Ne => |a, b, out| zip(a, b, out, |a, b| a != b),
         Compare::Lt => |a, b, out| zip(a, b, out, |a, b| a < b),
@@ -141,22 +134,23 @@ fn run_compare<E: Element<Compute: PartialOrd>>(
         Compare::Ge => |a, b, out| zip(a, b, out, |a, b| a >= b),
         other => return Err(crate::unsupported(other)),
     };
-    output.zip::<Bool, _>([input::<E>(call, inputs, 0), input::<E>(call, inputs, 1)], compute)
+    let [a, b] = [0, 1].map(|place| input::<E>(call, inputs, place));
+    output.zip::<Bool, E>([&a, &b], compute)
 }
 
 fn choose<E: Element>(call: &Call, inputs: &Inputs<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
-    let condition = &*input::<Bool>(call, inputs, 0);
-    let (a, b) = (&*input::<E>(call, inputs, 1), &*input::<E>(call, inputs, 2));
-    output.write::<E>(&|| {
+    let condition = &input::<Bool>(call, inputs, 0);
+    let (a, b) = (&input::<E>(call, inputs, 1), &input::<E>(call, inputs, 2));
+    output.write::<E, _>(|| {
         let (mut of_condition, mut of_a, mut of_b) = (Vec::new(), Vec::new(), Vec::new());
-        Box::new(move |start, out| {
+        move |start, out: &mut [E::Compute]| {
             let len = out.len();
             let condition = condition.block(start, len, &mut of_condition);
             let (a, b) = (a.block(start, len, &mut of_a), b.block(start, len, &mut of_b));
             for (((out, condition), a), b) in out.iter_mut().zip(condition).zip(a).zip(b) {
                 *out = if *condition { *a } else { *b };
             }
-        })
+        }
     })
 }
 
@@ -166,17 +160,17 @@ fn clamp<E: Element<Compute: Number>>(
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
     let [a, low, high] = [0, 1, 2].map(|place| input::<E>(call, inputs, place));
-    let (a, low, high) = (&*a, &*low, &*high);
-    output.write::<E>(&|| {
+    let (a, low, high) = (&a, &low, &high);
+    output.write::<E, _>(|| {
         let (mut of_a, mut of_low, mut of_high) = (Vec::new(), Vec::new(), Vec::new());
-        Box::new(move |start, out| {
+        move |start, out: &mut [E::Compute]| {
             let len = out.len();
             let a = a.block(start, len, &mut of_a);
             let (low, high) = (low.block(start, len, &mut of_low), high.block(start, len, &mut of_high));
             for (((out, a), low), high) in out.iter_mut().zip(a).zip(low).zip(high) {
                 *out = a.larger(*low).smaller(*high);
             }
-        })
+        }
     })
 }
 
@@ -186,23 +180,22 @@ fn copy(call: &Call, inputs: &Inputs<'_>, output: &mut Output<'_>) -> Result<(),
     match call.inputs()[0] {
         // The bits of numbers are copied as they are.
         Argument::Array(from, _) if from == to && to != DType::Bool => match to.size() {
-            1 => output.map::<u8, _>([input::<u8>(call, inputs, 0)], |a, out| out.copy_from_slice(a)),
-            2 => output.map::<u16, _>([input::<u16>(call, inputs, 0)], |a, out| out.copy_from_slice(a)),
-            4 => output.map::<u32, _>([input::<u32>(call, inputs, 0)], |a, out| out.copy_from_slice(a)),
-            _ => output.map::<u64, _>([input::<u64>(call, inputs, 0)], |a, out| out.copy_from_slice(a)),
+            1 => output.map::<u8, u8>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
+            2 => output.map::<u16, u16>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
+            4 => output.map::<u32, u32>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
+            _ => output.map::<u64, u64>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
         },
         Argument::Array(DType::Bool, _) => {
-            with_element!(to, E => output.map::<E, _>([input::<Bool>(call, inputs, 0)], |a, out| {
+            with_element!(to, E => output.map::<E, Bool>(&input(call, inputs, 0), |a, out| {
                 map(a, out, <E as Element>::Compute::from_bool);
             }))
         }
         Argument::Array(from, _) => with_element!(numbers from, F => {
-            let a = [input::<F>(call, inputs, 0)];
-            with_element!(to, E => output.map::<E, _>(a, <<F as Element>::Compute as Number>::convert::<<E as Element>::Compute>()))
+            let a = &input::<F>(call, inputs, 0);
+            with_element!(to, E => output.map::<E, F>(a, <<F as Element>::Compute as Number>::convert::<<E as Element>::Compute>()))
         }),
         Argument::Scalar(_) => with_element!(to, E => {
-            let value = input::<E>(call, inputs, 0);
-            output.map::<E, _>([value], |a, out| map(a, out, identity))
+            output.map::<E, E>(&input(call, inputs, 0), |a, out| map(a, out, identity))
         }),
     }
 }

@@ -8,7 +8,7 @@ use crate::element::Compute;
 pub(crate) type UnaryBlock<A, O> = fn(&[A], &mut [O]);
 
 /// A function of blocks of two inputs.
-pub(crate) type BinaryBlock<A> = fn(&[A], &[A], &mut [A]);
+pub(crate) type BinaryBlock<A, O = A> = fn(&[A], &[A], &mut [O]);
 
 /// Numbers. A function is `None` where an operator is not for the type.
 pub(crate) trait Number: Compute + PartialOrd {

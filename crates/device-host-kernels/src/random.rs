@@ -95,11 +95,11 @@ pub(crate) fn random(
             other => return Err(crate::unsupported(format_args!("{other:?}"))),
         };
         let draw = &*draw;
-        write_blocks::<E>(out, layout, &|| Box::new(move |start, out| {
+        write_blocks::<E, _>(out, layout, || move |start, out: &mut [C]| {
             for (number, out) in out.iter_mut().enumerate() {
                 *out = draw(offset.wrapping_add((start + number) as u64));
             }
-        }));
+        });
         Ok(())
     })
 }

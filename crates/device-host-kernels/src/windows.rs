@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use device_kernels::Call;
 use device_registry::backend::{BackendError, HostMemory, Span, open_windows};
+use smallvec::SmallVec;
 
 /// The bytes of an array in its memory.
 struct Place<'a> {
@@ -19,14 +20,14 @@ pub(crate) fn with_bytes(
     memory: fn(&Span) -> Result<&HostMemory, BackendError>,
     work: impl FnOnce(&[Option<&[u8]>], &mut [&mut [u8]]) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
-    let mut places = Vec::with_capacity(5);
+    let mut places = SmallVec::<[Place<'_>; 5]>::new();
     for ((dtype, layout), span) in call.arrays().zip(spans) {
         let span = span.as_ref().ok_or_else(|| BackendError::invalid("an array of a call has no bytes"))?;
         let elements = layout.range();
         let start = span.offset() + elements.start * dtype.size();
         places.push(Place { memory: memory(span)?, bytes: start..start + elements.len() * dtype.size() });
     }
-    let outputs = places.split_off(places.len().saturating_sub(call.outputs().len()));
+    let (places, outputs) = places.split_at(places.len().saturating_sub(call.outputs().len()));
     // An input that is the output too is read before it is written, out of the same window.
     let in_place = |place: &Place<'_>| {
         outputs.iter().any(|output| {
@@ -35,19 +36,19 @@ pub(crate) fn with_bytes(
                 && place.bytes.start < output.bytes.end
         })
     };
-    let shared: Vec<bool> = places.iter().map(in_place).collect();
-    let apart: Vec<&Place<'_>> =
+    let shared: SmallVec<[bool; 4]> = places.iter().map(in_place).collect();
+    let apart: SmallVec<[&Place<'_>; 4]> =
         places.iter().zip(&shared).filter(|(_, shared)| !**shared).map(|(place, _)| place).collect();
     let with_windows = |reads: &[&[u8]], writes: &mut [&mut [u8]]| {
-        let copies: Vec<Vec<u8>> =
+        let copies: SmallVec<[Vec<u8>; 4]> =
             shared.iter().filter(|shared| **shared).map(|_| writes[0].to_vec()).collect();
         let (mut reads, mut copies) = (reads.iter().copied(), copies.iter().map(Vec::as_slice));
         let mut arrays = shared.iter().map(|shared| if *shared { copies.next() } else { reads.next() });
-        let inputs: Vec<Option<&[u8]>> =
+        let inputs: SmallVec<[Option<&[u8]>; 4]> =
             (call.inputs().iter()).map(|input| input.array().and_then(|_| arrays.next().flatten())).collect();
         work(&inputs, writes)
     };
-    match (&apart[..], &outputs[..]) {
+    match (&apart[..], outputs) {
         ([], [out]) => open([], [out], with_windows),
         ([a], [out]) => open([a], [out], with_windows),
         ([a, b], [out]) => open([a, b], [out], with_windows),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use device_registry::backend::{BackendError, Launch, Span};
 use device_registry::{Buffer, Device, DeviceError, Stream};
@@ -100,11 +101,9 @@ pub fn run(
     let operands = arrays.map(|(_, &source)| &inputs[source]).chain(outputs);
     let buffers: SmallVec<[&Buffer; 4]> = operands.filter_map(|operand| operand.buffer).collect();
     let Some(prepared) = Prepared::new(stream.device(), call, &buffers)? else { return Ok(()) };
-    let failed = {
-        let call = prepared.call.clone();
-        move |error| RunError::Device { call: Box::new(call), error }
-    };
-    stream.launch(&buffers, move |launch| prepared.launch(launch)).map_err(failed)
+    let call = Arc::clone(&prepared.call);
+    let enqueued = stream.launch(&buffers, move |launch| prepared.launch(launch));
+    enqueued.map_err(|error| RunError::Device { call: Box::new(Call::clone(&call)), error })
 }
 
 /// A call that a kernel set has a kernel for, with buffers that have its elements.
@@ -123,7 +122,8 @@ pub fn run(
 /// ```
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    call: Call,
+    /// Shared, as it is large and is moved into the stream.
+    call: Arc<Call>,
     set: LinkedSet,
 }
 
@@ -144,7 +144,7 @@ impl Prepared {
         }
         let kernels = Kernels::of(device)?;
         match kernels.find(device, &call) {
-            Some(set) => Ok(Some(Self { call, set })),
+            Some(set) => Ok(Some(Self { call: Arc::new(call), set })),
             None => Err(RunError::Unsupported {
                 call: Box::new(call),
                 device,
