@@ -68,11 +68,11 @@ impl Apis {
         Ok(Self { searched, chosen: true })
     }
 
-    /// All adapters of these interfaces.
-    pub(crate) fn adapters(&self) -> Vec<wgpu::Adapter> {
+    /// All adapters of these interfaces, with the instance that they are of. `None` if there is no adapter.
+    pub(crate) fn adapters(&self) -> Option<(Instance, Vec<wgpu::Adapter>)> {
         // Without any interface `Instance::new` panics.
         if Instance::enabled_backend_features().is_empty() {
-            return Vec::new();
+            return None;
         }
         let mut descriptor = InstanceDescriptor::new_without_display_handle();
         descriptor.backends = self.searched;
@@ -80,7 +80,9 @@ impl Apis {
         // dispatch within the limits.
         descriptor.flags = InstanceFlags::VALIDATION_INDIRECT_CALL.with_env();
         let instance = Instance::new(descriptor);
-        ready(instance.enumerate_adapters(self.searched)).unwrap_or_default()
+        let adapters =
+            ready(instance.enumerate_adapters(self.searched)).filter(|adapters| !adapters.is_empty())?;
+        Some((instance, adapters))
     }
 
     /// The reason if there is no adapter: what was tried, and what to do.

@@ -6,11 +6,12 @@ use crate::device::Driver;
 use crate::properties::{self, Facts};
 
 pub(crate) struct Wgpu {
+    instance: wgpu::Instance,
     devices: Vec<(wgpu::Adapter, Facts)>,
 }
 
 impl Wgpu {
-    pub(crate) fn new(adapters: Vec<wgpu::Adapter>) -> Self {
+    pub(crate) fn new(instance: wgpu::Instance, adapters: Vec<wgpu::Adapter>) -> Self {
         let mut devices: Vec<_> = adapters
             .into_iter()
             .map(|adapter| {
@@ -19,7 +20,7 @@ impl Wgpu {
             })
             .collect();
         devices.sort_by_key(|(_, facts)| facts.order());
-        Self { devices }
+        Self { instance, devices }
     }
 }
 
@@ -37,6 +38,6 @@ impl Backend for Wgpu {
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let (adapter, _) = &self.devices[ordinal];
-        Ok(OpenedDevice::new(Driver::open(adapter, ordinal)?))
+        Ok(OpenedDevice::new(Driver::open(&self.instance, adapter, ordinal)?))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use device_registry::backend::BackendError;
 use parking_lot::Mutex;
@@ -36,6 +37,7 @@ const FOR_KERNELS: Features = Features::SHADER_F16
 
 /// What the device, its streams and its events share.
 pub(crate) struct Context {
+    pub(crate) instance: wgpu::Instance,
     pub(crate) adapter: wgpu::Adapter,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
@@ -43,10 +45,12 @@ pub(crate) struct Context {
     /// The buffer that copies within one buffer go through. All streams share it, which is safe in the order of one queue.
     pub(crate) between: Mutex<Option<wgpu::Buffer>>,
     pub(crate) loss: Arc<Loss>,
+    /// Whether another library computes on the device.
+    shared: AtomicBool,
 }
 
 impl Context {
-    pub(crate) fn open(adapter: &wgpu::Adapter) -> Result<Self, BackendError> {
+    pub(crate) fn open(instance: &wgpu::Instance, adapter: &wgpu::Adapter) -> Result<Self, BackendError> {
         let descriptor = DeviceDescriptor {
             label: Some("device-wgpu"),
             required_features: adapter.features() & (TIMESTAMPS | FOR_KERNELS),
@@ -63,7 +67,17 @@ impl Context {
         // The default panics on an error outside any scope, such as one of a kernel that does not use `checked`.
         device.on_uncaptured_error(Arc::new(|error| log::error!("wgpu: {error}")));
         let (staging, between) = Default::default();
-        Ok(Self { adapter: adapter.clone(), device, queue, staging, between, loss })
+        let (instance, adapter) = (instance.clone(), adapter.clone());
+        Ok(Self { instance, adapter, device, queue, staging, between, loss, shared: AtomicBool::new(false) })
+    }
+
+    /// From now on another library computes on the device.
+    pub(crate) fn share(&self) {
+        self.shared.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed)
     }
 
     /// Fails if the device is known to be lost.
@@ -94,7 +108,11 @@ impl Context {
         let error = errors.into_iter().flatten().last();
         // wgpu reports a loss to the callback only, and not as an error.
         self.loss.check()?;
-        error.map_or(Ok(value), |error| Err(error::caught(error)))
+        let Some(error) = error else { return Ok(value) };
+        if self.is_shared() {
+            self.probe()?;
+        }
+        Err(error::caught(error))
     }
 
     /// Submits finished commands.
@@ -163,15 +181,33 @@ impl Context {
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
             Ok(Ok(_)) => Ok(true),
             Ok(Err(PollError::Timeout)) => Ok(false),
-            // wgpu returned an index for a submission that it did not make. The cause is a loss, which no scope catches.
-            Ok(Err(PollError::WrongSubmissionIndex(..))) => {
-                self.poll_again();
-                Err(self.loss.infer("it no longer accepts work"))
-            }
+            Ok(Err(PollError::WrongSubmissionIndex(..))) => Err(self.refused()),
             Err(_) => {
-                self.loss.check().and(Err(BackendError::other("a callback panicked while wgpu was polled")))
+                self.probe()?;
+                Err(BackendError::other("a callback panicked while wgpu was polled"))
             }
         }
+    }
+
+    /// Fails if the device is lost, whether or not the callback has said so: another library may have taken its place.
+    pub(crate) fn probe(&self) -> Result<(), BackendError> {
+        // The second turn is after a wait that panicked: it found the loss, which the next submission shows.
+        for _ in 0..2 {
+            self.loss.check()?;
+            let wait = PollType::Wait { submission_index: Some(self.queue.submit([])), timeout: None };
+            match catch_unwind(AssertUnwindSafe(|| self.device.poll(wait))) {
+                Ok(Err(PollError::WrongSubmissionIndex(..))) => return Err(self.refused()),
+                Ok(_) => return Ok(()),
+                Err(_) => {}
+            }
+        }
+        self.loss.check()
+    }
+
+    /// The loss that is known by a submission that wgpu did not make: it still returned an index. No scope catches it.
+    fn refused(&self) -> BackendError {
+        self.poll_again();
+        self.loss.infer("it no longer accepts work")
     }
 
     /// Polls, so that wgpu calls the callback of the loss, which gets the reason.

@@ -27,8 +27,12 @@ struct Open {
 }
 
 impl Driver {
-    pub(crate) fn open(adapter: &wgpu::Adapter, ordinal: usize) -> Result<Self, BackendError> {
-        let context = Arc::new(Context::open(adapter)?);
+    pub(crate) fn open(
+        instance: &wgpu::Instance,
+        adapter: &wgpu::Adapter,
+        ordinal: usize,
+    ) -> Result<Self, BackendError> {
+        let context = Arc::new(Context::open(instance, adapter)?);
         let reads = Arc::new(Reads::new(&context, &format!("wgpu:{ordinal}"))?);
         Ok(Self(Mutex::new(Some(Open { native: Arc::new(WgpuDevice::new(context)), reads }))))
     }
@@ -106,6 +110,10 @@ impl DeviceDriver for Driver {
     fn close(&self) -> Result<(), BackendError> {
         if let Some(open) = self.end() {
             let context = open.native.context();
+            // Another library may have given out mapped memory, which this would free.
+            if context.is_shared() {
+                return Ok(());
+            }
             context.device.destroy();
             // All work is done, so that this poll frees the memory of the device. It returns the destruction as a loss.
             let _ = context.poll_loss();

@@ -34,9 +34,7 @@ device_registry::backend::entry_points! {
 
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     let chosen = apis::Apis::from_env()?;
-    let adapters = chosen.adapters();
-    if adapters.is_empty() {
-        return Err(LoadFailure::unavailable(chosen.why_there_is_none()));
-    }
-    Ok(Box::new(backend::Wgpu::new(adapters)))
+    let (instance, adapters) =
+        chosen.adapters().ok_or_else(|| LoadFailure::unavailable(chosen.why_there_is_none()))?;
+    Ok(Box::new(backend::Wgpu::new(instance, adapters)))
 }

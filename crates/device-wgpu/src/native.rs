@@ -29,6 +29,12 @@ impl WgpuDevice {
         &self.0
     }
 
+    /// The instance that has the adapter. All devices of this process share it, and it stays until the process ends.
+    #[must_use]
+    pub fn instance(&self) -> &wgpu::Instance {
+        &self.0.instance
+    }
+
     /// The adapter that opened the device.
     #[must_use]
     pub fn adapter(&self) -> &wgpu::Adapter {
@@ -48,6 +54,30 @@ impl WgpuDevice {
     #[must_use]
     pub fn queue(&self) -> &wgpu::Queue {
         &self.0.queue
+    }
+
+    /// Announces that another library computes on the device by its native handles, such as an engine of burn's. Cannot be
+    /// taken back, and holds until the device is closed or reset.
+    ///
+    /// [`Device::close`](device_registry::Device::close) then leaves the device to that library, and frees none of the
+    /// memory that the library has allocated. Without this call it destroys the device, and with it mapped memory that the
+    /// library may have given to the program. A reset destroys no device in any case. After either, this value and its
+    /// handles belong to the old device, which works on until all of them are dropped, and the registry's next use opens
+    /// another one: compare [`device`](Self::device) to notice it.
+    ///
+    /// A library that sets the callback for the loss of the device takes it from this crate, as wgpu has one. This crate
+    /// then notices a loss by the first call that fails or waits, and [`check`](Self::check) notices it at once.
+    pub fn share(&self) {
+        self.0.share();
+    }
+
+    /// Whether the device still accepts work. Submits nothing to do and waits for it, and so for all work before it.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::lost`] if it is lost.
+    pub fn check(&self) -> Result<(), BackendError> {
+        self.0.probe()
     }
 
     /// Runs calls of wgpu on this thread, and returns their first error, which wgpu itself passes to a callback only. The

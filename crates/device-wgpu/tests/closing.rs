@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use device_conformance::process;
 use device_registry::{BackendErrorKind, Buffer, Device, Stream};
-use device_wgpu::WgpuDevice;
+use device_wgpu::{WgpuDevice, wgpu};
 
 use crate::child::CHILD;
 
@@ -84,4 +84,63 @@ fn a_device_that_a_program_still_has_a_handle_of_goes_with_the_handle() {
     drop(native);
     drop(held);
     assert_eq!(threads(closed), closed);
+}
+
+/// The native handles of the open device.
+fn handles(device: Device) -> (wgpu::Device, wgpu::Queue) {
+    device.with_driver(|driver: &WgpuDevice| Ok((driver.device().clone(), driver.queue().clone()))).unwrap()
+}
+
+fn accepts_work((device, queue): &(wgpu::Device, wgpu::Queue)) -> bool {
+    let submission_index = Some(queue.submit([]));
+    device.poll(wgpu::PollType::Wait { submission_index, timeout: None }).is_ok()
+}
+
+#[test]
+fn a_device_that_another_library_computes_on_is_left_to_it() {
+    let Some(device) = alone("a_device_that_another_library_computes_on_is_left_to_it") else { return };
+    let shared = handles(device);
+    let mapped = shared.0.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 1 << 20,
+        usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::MAP_WRITE,
+        mapped_at_creation: true,
+    });
+    mapped.get_mapped_range_mut(..).unwrap().slice(..).fill(7);
+    device.with_driver(|driver: &WgpuDevice| Ok(driver.share())).unwrap();
+    device.close().unwrap();
+    assert!(accepts_work(&shared));
+    assert!(mapped.get_mapped_range(..).unwrap().iter().all(|byte| *byte == 7));
+
+    // The device that is opened next is another one, which nobody shares.
+    let next = handles(device);
+    assert_ne!(next, shared);
+    device.close().unwrap();
+    assert!(!accepts_work(&next));
+    assert!(accepts_work(&shared));
+}
+
+#[test]
+fn a_loss_is_noticed_when_another_library_has_taken_the_callback() {
+    let Some(device) = alone("a_loss_is_noticed_when_another_library_has_taken_the_callback") else { return };
+    let check = || device.with_driver(|driver: &WgpuDevice| Ok(driver.check().map_err(|error| error.kind())));
+    for checks in [true, false] {
+        let (stream, buffer) = used(device);
+        assert_eq!(check().unwrap(), Ok(()));
+        let lose = |driver: &WgpuDevice| {
+            driver.share();
+            driver.device().set_device_lost_callback(|_, _| ());
+            driver.device().destroy();
+            Ok(())
+        };
+        device.with_driver(lose).unwrap();
+        if checks {
+            assert_eq!(check().unwrap(), Err(BackendErrorKind::Lost));
+        }
+        let error = buffer.read(0, &mut [0; 4]).unwrap_err();
+        assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
+        drop((stream, buffer));
+        device.reset().unwrap();
+        drop(used(device));
+    }
 }

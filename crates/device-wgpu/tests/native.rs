@@ -178,6 +178,27 @@ fn a_device_is_opened_with_all_that_its_adapter_can_do() {
     stream.launch(&[], limits).unwrap();
 }
 
+/// Of Vulkan, whose handles can be compared.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_instance_is_that_of_the_adapter() {
+    use device_wgpu::wgpu::hal::api::Vulkan;
+
+    let Some((device, _)) = stream() else { return };
+    let handles = |device: &WgpuDevice| {
+        // SAFETY: the handle is only compared, and not used or destroyed.
+        let instance = unsafe { device.instance().as_hal::<Vulkan>() };
+        // SAFETY: the handle is only compared, and not used or destroyed.
+        let adapter = unsafe { device.adapter().as_hal::<Vulkan>() };
+        let instance = instance.map(|instance| instance.shared_instance().raw_instance().handle());
+        Ok((instance, adapter.map(|adapter| adapter.shared_instance().raw_instance().handle())))
+    };
+    let (instance, adapter) = device.with_driver(handles).unwrap();
+    if adapter.is_some() {
+        assert_eq!(instance, adapter);
+    }
+}
+
 /// The kind and the message of what a kernel returned.
 fn refused(launched: Result<(), DeviceError>) -> (BackendErrorKind, String) {
     match launched {
