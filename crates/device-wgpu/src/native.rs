@@ -61,9 +61,9 @@ impl WgpuDevice {
     ///
     /// [`Device::close`](device_registry::Device::close) then leaves the device to that library, and frees none of the
     /// memory that the library has allocated. Without this call it destroys the device, and with it mapped memory that the
-    /// library may have given to the program. A reset destroys no device in any case. After either, this value and its
-    /// handles belong to the old device, which works on until all of them are dropped, and the registry's next use opens
-    /// another one: compare [`device`](Self::device) to notice it.
+    /// library may have given to the program. A reset never destroys a device. After either, this value and its handles
+    /// belong to the old device, which works on, unless it was lost, until all of them are dropped. The registry's next use
+    /// opens another one: compare [`device`](Self::device) to notice it.
     ///
     /// A library that sets the callback for the loss of the device takes it from this crate, as wgpu has one. This crate
     /// then notices a loss by the first call that fails or waits, and [`check`](Self::check) notices it at once.

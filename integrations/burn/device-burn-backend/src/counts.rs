@@ -18,6 +18,8 @@ use crate::operation::OperationName;
 pub struct Counts {
     /// The device string.
     pub device: String,
+    /// The engine of burn's own that computes on the device, if one does. It counts nothing.
+    pub engine: Option<String>,
     /// The operations that were called, those with the longest time on the CPU first.
     pub operations: Vec<OperationCount>,
 }
@@ -91,8 +93,14 @@ impl Counts {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(width) = self.operations.iter().map(|operation| operation.operation.len()).max() else {
-            return write!(f, "no operations on {}", self.device);
+            return match &self.engine {
+                Some(engine) => write!(f, "operations on {} are not counted: {engine} computes", self.device),
+                None => write!(f, "no operations on {}", self.device),
+            };
         };
+        if let Some(engine) = &self.engine {
+            writeln!(f, "{engine} computes on {}, and these operations went past it", self.device)?;
+        }
         let width = width.max("operation".len());
         writeln!(f, "operations on {}", self.device)?;
         writeln!(
@@ -238,7 +246,7 @@ impl Counters {
         let mut operations: Vec<_> =
             self.counters().map(Counter::now).filter(|count| !count.is_zero()).collect();
         operations.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.operation.cmp(&b.operation)));
-        Counts { device: device.to_string(), operations }
+        Counts { device: device.to_string(), engine: None, operations }
     }
 
     pub(crate) fn reset(&self) {

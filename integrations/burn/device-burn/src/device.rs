@@ -4,8 +4,12 @@ use burn_tensor::Device;
 use device_burn_backend::{Counts, Fallback, RegistryClient, RegistryDevice};
 
 use crate::Error;
+use crate::engines::LinkedEngine;
 
 /// burn's own device for a device string, such as `"openreg:0"`. Opens the device, so that a mistake is an error here.
+///
+/// If one of burn's own [engines](crate::engines) is linked for the backend and switched on, it computes;
+/// [`engine_of`] says whether. It then fails or computes: nothing else is tried.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -19,18 +23,49 @@ use crate::Error;
 ///
 /// # Errors
 ///
-/// Those of [`device_registry::device`], those of opening the device, and [`Error::Fallback`].
+/// Those of [`device_registry::device`], those of opening the device, [`Error::Fallback`], and those of an engine.
 pub fn device(text: &str) -> Result<Device, Error> {
+    let device = device_registry::device(text)?.resolve();
+    if let Some(engine) = engine(device)? {
+        // An invalid variable is an error on every device.
+        Fallback::current()?;
+        device.open()?;
+        return engine.device(device);
+    }
     #[cfg(feature = "slot")]
     return crate::slot::device(text);
     #[cfg(all(feature = "loopback", not(feature = "slot")))]
     return crate::loopback::device(text);
+    #[cfg(not(any(feature = "loopback", feature = "slot")))]
+    return Err(Error::NoDoor { device });
 }
 
-#[cfg(not(any(feature = "loopback", feature = "slot")))]
+/// The engine of burn's that computes on a device, or `None` for the registry's own way. Opens nothing.
+///
+/// ```
+/// # use device_openreg as _;
+/// if let Some(engine) = device_burn::engine_of("openreg:0")? {
+///     println!("{engine}");
+/// }
+/// # Ok::<(), device_burn::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`device_registry::device`], and [`Error::Engines`].
+pub fn engine_of(text: &str) -> Result<Option<LinkedEngine>, Error> {
+    engine(device_registry::device(text)?)
+}
+
+fn engine(device: device_registry::Device) -> Result<Option<LinkedEngine>, Error> {
+    LinkedEngine::of(device.name()).map_err(Error::Engines)
+}
+
+#[cfg(not(any(feature = "engine", feature = "loopback", feature = "slot")))]
 compile_error!("device-burn needs one of its features: `slot`, with a `[patch]` line, or `loopback`");
 
 /// The device for burn's traits, after what can be wrong with it.
+#[cfg(any(feature = "loopback", feature = "slot"))]
 pub(crate) fn usable(device: device_registry::Device) -> Result<RegistryDevice, Error> {
     Fallback::current()?;
     let device = RegistryDevice::new(device)?;
@@ -53,11 +88,15 @@ pub fn devices() -> Vec<String> {
 
 /// What happened to the operations of a device in this process: which ran on it, and which fell back to the CPU.
 ///
+/// Where an engine of burn's computes, [`Counts::engine`] names it. Its operations are not counted.
+///
 /// # Errors
 ///
-/// Those of [`device_registry::device`].
+/// Those of [`device_registry::device`], and [`Error::Engines`].
 pub fn counts(text: &str) -> Result<Counts, Error> {
-    Ok(client(text)?.counts())
+    let mut counts = client(text)?.counts();
+    counts.engine = engine_of(text)?.map(|engine| engine.to_string());
+    Ok(counts)
 }
 
 /// Begins to count from zero.

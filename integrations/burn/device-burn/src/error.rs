@@ -1,7 +1,11 @@
 //! What can go wrong before burn has a device.
 
 use device_burn_backend::{InvalidFallback, TooManyBackends};
-use device_registry::DeviceError;
+use device_registry::backend::BackendError;
+use device_registry::{Device, DeviceError};
+use entry_points::LoadError;
+
+use crate::engines::LinkedEngine;
 
 /// Why a device string gives no device for burn.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +20,32 @@ pub enum Error {
     /// burn has no number left for the backend.
     #[error(transparent)]
     Backends(#[from] TooManyBackends),
+    /// An engine of burn's is linked for the backend, and does not load.
+    #[error("cannot load burn's engine for the backend; DEVICE_BURN_ENGINES_DISABLE=`{}` does without", .0.name())]
+    Engines(#[source] LoadError),
+    /// An engine of burn's is linked for the backend, and cannot use the device.
+    #[error(
+        "{engine} cannot compute on `{device}`; DEVICE_BURN_ENGINES_DISABLE={} does without",
+        .device.name()
+    )]
+    Engine {
+        /// The device.
+        device: Device,
+        /// The engine.
+        engine: LinkedEngine,
+        /// The reason.
+        source: BackendError,
+    },
+    /// No engine of burn's is linked for the backend, and this program has no door for other devices.
+    #[cfg(not(any(feature = "loopback", feature = "slot")))]
+    #[error(
+        "burn has no way to `{device}`: no engine for `{}` is linked and on, and `device-burn` has neither of its features          `slot` and `loopback`",
+        .device.name()
+    )]
+    NoDoor {
+        /// The device.
+        device: Device,
+    },
     /// The server in the process does not start, or does not accept the connection.
     #[cfg(feature = "loopback")]
     #[error(transparent)]

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod device;
+pub mod engines;
 mod error;
 #[cfg(feature = "loopback")]
 pub mod loopback;
@@ -9,5 +10,5 @@ pub mod slot;
 
 pub use device_burn_backend::{Counts, Fallback, InvalidFallback, OperationCount, Transfers};
 
-pub use crate::device::{counts, device, devices, reset_counts};
+pub use crate::device::{counts, device, devices, engine_of, reset_counts};
 pub use crate::error::Error;

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     match arguments().and_then(|name| run(&name)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", device_registry::ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }
@@ -22,7 +22,6 @@ fn main() -> ExitCode {
 fn run(name: &str) -> Result<(), Box<dyn Error>> {
     // The only line about the device. The rest is burn.
     let device = device_burn::device(name)?;
-
     println!("{}", xor::run(&device)?);
     println!("{}", bars::run(&device)?);
     println!("{}", device_burn::counts(name)?);
