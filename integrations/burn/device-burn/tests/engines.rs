@@ -90,6 +90,16 @@ fn an_engine_that_cannot_use_the_device_is_an_error() {
     assert!(printed.contains("DEVICE_BURN_ENGINES_DISABLE=openreg"), "{printed}");
 }
 
+#[cfg(feature = "slot")]
+#[test]
+fn a_program_can_go_past_an_engine() {
+    assert_eq!(sum(&device_burn::slot::device("openreg:1").unwrap()), 10.0);
+    let counts = device_burn::counts("openreg:1").unwrap();
+    assert!(!counts.operations.is_empty());
+    let printed = counts.to_string();
+    assert!(printed.contains(") computes on openreg:1, and these operations went past it\n"), "{printed}");
+}
+
 /// The registry opens the device before the engine gets it.
 #[test]
 fn a_device_that_does_not_exist_is_the_registrys_error() {
