@@ -21,7 +21,7 @@ pub enum Error {
     #[error(transparent)]
     Backends(#[from] TooManyBackends),
     /// An engine of burn's is linked for the backend, and does not load.
-    #[error("cannot load burn's engine for the backend; DEVICE_BURN_ENGINES_DISABLE=`{}` does without", .0.name())]
+    #[error("cannot load burn's engine for the backend; DEVICE_BURN_ENGINES_DISABLE={} does without", .0.name())]
     Engines(#[source] LoadError),
     /// An engine of burn's is linked for the backend, and cannot use the device.
     #[error(
