@@ -107,7 +107,11 @@ fn a_device_that_another_library_computes_on_is_left_to_it() {
         mapped_at_creation: true,
     });
     mapped.get_mapped_range_mut(..).unwrap().slice(..).fill(7);
-    device.with_driver(|driver: &WgpuDevice| Ok(driver.share())).unwrap();
+    let share = |driver: &WgpuDevice| {
+        driver.share();
+        Ok(())
+    };
+    device.with_driver(share).unwrap();
     device.close().unwrap();
     assert!(accepts_work(&shared));
     assert!(mapped.get_mapped_range(..).unwrap().iter().all(|byte| *byte == 7));
