@@ -1,0 +1,93 @@
+//! Calls that cannot be: each is an error that names the operator, and nothing is enqueued.
+
+use std::error::Error;
+
+use device_kernels::{Binary, DType, Operand, Operator, RunError, run};
+use device_registry::{Buffer, Device, device};
+
+device_registry::autoload!();
+
+fn zeros(device: Device, len: usize) -> Buffer {
+    let buffer = device.allocate(len).expect("there is memory");
+    buffer.fill(.., &[0]).expect("it is all of it");
+    buffer
+}
+
+fn add(device: Device, inputs: [Operand<'_>; 2], out: Operand<'_>) -> Result<String, Box<dyn Error>> {
+    let stream = device.create_stream()?;
+    let error = run(&stream, Binary::Add, &inputs, &[out]).expect_err("it cannot be");
+    stream.synchronize()?;
+    Ok(error.to_string())
+}
+
+#[test]
+fn operands_of_two_devices() -> Result<(), Box<dyn Error>> {
+    let (first, second) = (device("openreg:0")?, device("openreg:1")?);
+    let (a, b) = (zeros(first, 8), zeros(second, 8));
+    let [a, b] = [&a, &b].map(|buffer| Operand::new(buffer, DType::F32, [2]).expect("two elements"));
+    let message = add(first, [a, b], a)?;
+    assert_eq!(
+        message,
+        "add(f32 [2], f32 [2]) -> f32 [2]: expected each buffer on `openreg:0`, found one on `openreg:1`"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_buffer_that_ends_before_its_array() -> Result<(), Box<dyn Error>> {
+    let device = device("openreg:0")?;
+    let buffer = zeros(device, 11);
+    let array = Operand::new(&buffer, DType::F32, [3])?;
+    let message = add(device, [array, 1.0.into()], array)?;
+    assert_eq!(message, "add(f32 [3], 1.0) -> f32 [3]: an array of 12 bytes is in a buffer of 11");
+    Ok(())
+}
+
+#[test]
+fn an_output_that_overlaps_an_input_elsewhere() -> Result<(), Box<dyn Error>> {
+    let device = device("openreg:0")?;
+    let buffer = zeros(device, 16);
+    let whole = Operand::new(&buffer, DType::F32, [4])?;
+    let first = whole.view(|layout| layout.slice(0, 0, 3, 1))?;
+    let last = whole.view(|layout| layout.slice(0, 1, 3, 1))?;
+    let message = add(device, [first, 1.0.into()], last)?;
+    assert!(message.contains("an output overlaps another array"), "{message}");
+    // The same elements are no overlap for an operator that goes by them, and are one for a product.
+    let stream = device.create_stream()?;
+    run(&stream, Binary::Add, &[whole, 1.0.into()], &[whole])?;
+    let square = Operand::new(&buffer, DType::F32, [2, 2])?;
+    let error = run(&stream, Operator::MatMul, &[square, square], &[square]).unwrap_err();
+    assert!(matches!(error, RunError::Buffers { .. }), "{error}");
+    Ok(stream.synchronize()?)
+}
+
+#[test]
+fn a_device_whose_backend_has_no_kernels_linked() -> Result<(), Box<dyn Error>> {
+    let device = Device::cpu();
+    let buffer = zeros(device, 8);
+    let array = Operand::new(&buffer, DType::F32, [2])?;
+    let message = add(device, [array, 1.0.into()], array)?;
+    assert!(
+        message.starts_with("add(f32 [2], 1.0) -> f32 [2]: no kernel for `cpu`: no kernel set"),
+        "{message}"
+    );
+    assert!(message.contains("Cargo.toml"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn an_index_out_of_range_is_an_error_of_the_stream() -> Result<(), Box<dyn Error>> {
+    let device = device("openreg:1")?;
+    let stream = device.create_stream()?;
+    let (values, out) = (zeros(device, 8), zeros(device, 4));
+    let index = zeros(device, 4);
+    index.write(0, &7_i32.to_ne_bytes())?;
+    let inputs = [Operand::new(&values, DType::F32, [2])?, Operand::new(&index, DType::I32, [1])?];
+    let out = Operand::new(&out, DType::F32, [1])?;
+    run(&stream, Operator::IndexSelect { dim: 0 }, &inputs, &[out])?;
+    let error = stream.synchronize().unwrap_err();
+    let message = device_registry::ErrorChain::new(&error).to_string();
+    assert!(message.contains("index_select<dim 0>"), "{message}");
+    assert!(message.contains("index 7 is out of range for 2 elements"), "{message}");
+    Ok(())
+}
