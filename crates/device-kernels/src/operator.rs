@@ -96,7 +96,8 @@ pub enum Operator {
     /// The largest element of each window of images `[n, c, h, w]`. A second output, of an index dtype, has the places of the
     /// elements in their image: `y * w + x`.
     MaxPool2d(Pool2d),
-    /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the places.
+    /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the places. Each place
+    /// is in its window, as `MaxPool2d` writes it; of another one, the gradient may be missing.
     MaxPool2dGrad(Pool2d),
     /// The mean of each window of images `[n, c, h, w]`. The padding is counted as zeros if `count_padding`, and else left
     /// out.

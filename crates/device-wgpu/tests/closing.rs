@@ -116,7 +116,7 @@ fn a_device_that_another_library_computes_on_is_left_to_it() {
     assert!(accepts_work(&shared));
     assert!(mapped.get_mapped_range(..).unwrap().iter().all(|byte| *byte == 7));
 
-    // The device that is opened next is another one, which nobody shares.
+    // The next open makes another device, which is not shared.
     let next = handles(device);
     assert_ne!(next, shared);
     device.close().unwrap();

@@ -37,7 +37,7 @@ enum Form {
     Normal,
     /// Values: how many of the 2^32 words are true.
     Bernoulli,
-    /// Values: the lowest, and the range of up to 32 bits.
+    /// Values: the lowest, and the range, which is below 2^32.
     Integers,
     /// The same with a range of 64 bits.
     LongIntegers,
@@ -63,7 +63,7 @@ pub(crate) fn plan(
         }
         Distribution::Integers { low, high } => {
             let range = high.wrapping_sub(low).cast_unsigned();
-            let form = if range <= 1 << 32 { Form::Integers } else { Form::LongIntegers };
+            let form = if range < 1 << 32 { Form::Integers } else { Form::LongIntegers };
             (form, smallvec![Value::Ulong(low.cast_unsigned()), Value::Ulong(range)])
         }
         _ => return None,
@@ -141,7 +141,8 @@ impl Recipe {
         let mut body = format!("    const Index i = {};\n    if (i >= count) return;\n", dialect.item(0));
         body += &space::decode("", self.rank, "i");
         let _ = writeln!(body, "    const ulong at = v1 + (ulong)i;");
-        body += if long || self.form == Form::Normal {
+        // Four elements share a counter, unless one needs two words of its own.
+        body += if long || matches!(self.form, Form::Normal | Form::LongIntegers) {
             "    const uint4 words = philox(at, v0);\n    const uint bits = words.x;\n    \
              const ulong all = (ulong)words.y << 32 | words.x;\n"
         } else {

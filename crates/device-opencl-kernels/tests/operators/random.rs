@@ -103,7 +103,7 @@ fn booleans_and_integers() {
             .map(|i| {
                 let [first, second, ..] = words(OFFSET + i, SEED);
                 let part = match range {
-                    0..=0x1_0000_0000 => (u64::from(bits(dtype, i)) * range) >> 32,
+                    0..=0xFFFF_FFFF => (u64::from(bits(dtype, i)) * range) >> 32,
                     _ => (u64::from(second) << 32 | u64::from(first)) % range,
                 };
                 (low + part as i64) as f64
