@@ -1,4 +1,5 @@
-//! Kernels: element-wise operators beside a copy of the same bytes on the same device, products of matrices beside `gemm`.
+//! Kernels: element-wise operators beside a copy of the same bytes on the same device, products of matrices beside `gemm`, and
+//! those of OpenCL beside those of the host.
 
 use std::hint::black_box;
 
@@ -15,6 +16,11 @@ const LARGE: usize = 1 << 24;
 /// The rows and columns of large matrices.
 const SIZE: usize = 1024;
 
+/// OpenCL's first device, if there is a driver.
+fn opencl() -> Option<Device> {
+    device("opencl").inspect_err(|error| eprintln!("OpenCL is left out: {error}")).ok()
+}
+
 /// Memory of `len` elements of `f32`, each of them the same.
 fn ones(device: Device, len: usize) -> Buffer {
     let buffer = device.allocate(len * 4).expect("there is memory");
@@ -29,10 +35,10 @@ fn call(stream: &Stream, operator: impl Into<Operator>, inputs: &[Operand<'_>], 
 }
 
 fn elementwise(criterion: &mut Criterion) {
-    for name in ["cpu", "openreg"] {
-        let device = device(name).expect("it is linked");
+    let always = ["cpu", "openreg"].map(|name| device(name).expect("it is linked"));
+    for device in always.into_iter().chain(opencl()) {
         let stream = device.create_stream().expect("it has streams");
-        let mut group = criterion.benchmark_group(format!("kernels/{name}"));
+        let mut group = criterion.benchmark_group(format!("kernels/{device}"));
         group.sample_size(20);
         let [a, b, out] = [(); 3].map(|()| ones(device, LARGE));
         let array = |buffer| Operand::new(buffer, DType::F32, [LARGE]).expect("it has the elements");
@@ -62,45 +68,59 @@ fn elementwise(criterion: &mut Criterion) {
     }
 }
 
-fn products(criterion: &mut Criterion) {
-    let device = device("cpu").expect("it is always there");
+/// The product of two square matrices.
+fn product(device: Device, size: usize) -> impl FnMut() {
     let stream = device.create_stream().expect("it has streams");
-    let mut group = criterion.benchmark_group("kernels/cpu");
+    let [a, b, out] = [(); 3].map(|()| ones(device, size * size));
+    move || {
+        let matrix = |buffer| Operand::new(buffer, DType::F32, [size, size]).expect("it has the elements");
+        call(&stream, Operator::MatMul, &[matrix(&a), matrix(&b)], matrix(&out));
+    }
+}
+
+/// The same product by `gemm`, which the kernels of the host call.
+fn direct(size: usize) -> impl FnMut() {
+    let (left, right) = (vec![1.0_f32; size * size], vec![1.0_f32; size * size]);
+    let mut product = vec![0.0_f32; size * size];
+    move || {
+        let (columns, rows) = (1, size as isize);
+        // SAFETY: three matrices of `size` rows and columns, by rows, and the third is borrowed for writing.
+        unsafe {
+            gemm::gemm(
+                size,
+                size,
+                size,
+                black_box(&mut product).as_mut_ptr(),
+                columns,
+                rows,
+                false,
+                black_box(&left).as_ptr(),
+                columns,
+                rows,
+                black_box(&right).as_ptr(),
+                columns,
+                rows,
+                0.0,
+                1.0,
+                false,
+                false,
+                false,
+                gemm::Parallelism::Rayon(0),
+            );
+        }
+    }
+}
+
+fn products(criterion: &mut Criterion) {
+    let cpu = device("cpu").expect("it is always there");
+    let mut group = criterion.benchmark_group("kernels/products");
     group.sample_size(20);
     for size in [64, 256, SIZE] {
-        let [a, b, out] = [(); 3].map(|()| ones(device, size * size));
-        let matrix = |buffer| Operand::new(buffer, DType::F32, [size, size]).expect("it has the elements");
-        let (left, right) = (vec![1.0_f32; size * size], vec![1.0_f32; size * size]);
-        let mut product = vec![0.0_f32; size * size];
-        let stride = size as isize;
-        let direct = || {
-            // SAFETY: three matrices of `size` rows and columns, by rows, and the third is borrowed for writing.
-            unsafe {
-                gemm::gemm(
-                    size,
-                    size,
-                    size,
-                    black_box(&mut product).as_mut_ptr(),
-                    1,
-                    stride,
-                    false,
-                    black_box(&left).as_ptr(),
-                    1,
-                    stride,
-                    black_box(&right).as_ptr(),
-                    1,
-                    stride,
-                    0.0,
-                    1.0,
-                    false,
-                    false,
-                    false,
-                    gemm::Parallelism::Rayon(0),
-                );
-            }
-        };
-        let ours = || call(&stream, Operator::MatMul, &[matrix(&a), matrix(&b)], matrix(&out));
-        beside(&mut group, format!("product of {size}, beside gemm"), ours, direct);
+        beside(&mut group, format!("{size}, cpu beside gemm"), product(cpu, size), direct(size));
+        if let Some(opencl) = opencl() {
+            let name = format!("{size}, {opencl} beside cpu");
+            beside(&mut group, name, product(opencl, size), product(cpu, size));
+        }
     }
 }
 

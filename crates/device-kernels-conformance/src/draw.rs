@@ -94,6 +94,10 @@ impl Stream {
         self.next() % end
     }
 
+    pub(crate) fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
+    }
+
     /// A number from 0 on and below 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64

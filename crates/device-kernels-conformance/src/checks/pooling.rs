@@ -7,6 +7,7 @@ use crate::case::{Case, Kind};
 use crate::check::{Check, Drawn};
 use crate::draw::Draw;
 use crate::element::{self, Value};
+use crate::reference::{for_each_index, places};
 use crate::values::Domain;
 
 pub(super) fn checks() -> Vec<Check> {
@@ -123,33 +124,35 @@ fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>
 }
 
 fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool) {
-    let (pool, images, out) = windows(draw);
-    let grad = case.array(draw, dtype, &out, Kind::Any, Domain::Integers);
-    let index = draw.one_of(&INDICES);
-    let size = images[2] * images[3];
-    let places = match outside {
-        true => case.array(draw, index, &out, Kind::Any, Domain::Around(size)),
-        // Places in their windows, as the operator itself gives them.
-        false => {
-            let places = case.output(draw, index, &out, Kind::Any);
-            let mut stream = draw.stream();
-            let mut at = Vec::new();
-            crate::reference::for_each_index(&out, |index| at.push([index[2], index[3]]));
-            let mut at = at.into_iter();
-            case.fill(&places, |bytes| {
-                let window = at.next().expect("one for each element");
-                let place = [0, 1].map(|axis| {
-                    let start = window[axis] * pool.stride[axis];
-                    let step = stream.below(pool.kernel[axis] as u64) as usize * pool.dilation[axis];
-                    (start + step).saturating_sub(pool.padding[axis]).min(images[2 + axis] - 1)
-                });
-                element::write(index, Value::Int((place[0] * images[3] + place[1]) as i128), bytes);
-            });
-            places
+    // Each window has elements, of which one can be the largest.
+    let (pool, images, out, windows) = loop {
+        let (pool, images, out) = windows(draw);
+        let mut windows = Vec::new();
+        for_each_index(&out, |at| windows.push(places(pool, false, at, &images).0));
+        if windows.iter().all(|window| !window.is_empty()) {
+            break (pool, images, out, windows);
         }
     };
+    let grad = case.array(draw, dtype, &out, Kind::Any, Domain::Integers);
+    let index = draw.one_of(&INDICES);
+    let (low, high) = element::range(index);
+    let size = (images[2] * images[3]) as i128;
+    let outsiders = [size, size + 1, high, if low < 0 { -1 } else { size }, if low < 0 { low } else { high }];
+
+    let at = case.output(draw, index, &out, Kind::Any);
+    let mut stream = draw.stream();
+    let mut windows = windows.into_iter();
+    case.fill(&at, |bytes| {
+        let window = windows.next().expect("one for each element");
+        let (y, x) = stream.one_of(&window);
+        let place = match outside && stream.below(2) == 0 {
+            true => stream.one_of(&outsiders),
+            false => (y * images[3] + x) as i128,
+        };
+        element::write(index, Value::Int(place), bytes);
+    });
     let out = case.output(draw, dtype, &images, Kind::Any);
-    case.step(Operator::MaxPool2dGrad(pool), [grad.into(), places.into()], [out]);
+    case.step(Operator::MaxPool2dGrad(pool), [grad.into(), at.into()], [out]);
 }
 
 fn mean(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, count_padding: bool, grad: bool) {

@@ -7,6 +7,8 @@ mod pooling;
 pub mod random;
 pub(crate) mod reduce;
 
+pub(crate) use pooling::places;
+
 use device_kernels::{DType, Operator, Scalar};
 
 use self::pooling::Windows;

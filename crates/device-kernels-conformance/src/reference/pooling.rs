@@ -17,8 +17,13 @@ fn window(pool: Pool2d, axis: usize, at: usize, size: usize) -> (Vec<usize>, usi
     (inside.collect(), counted.len())
 }
 
-/// The places `(y, x)` of a window, and the number that the mean divides by.
-fn places(pool: Pool2d, count_padding: bool, at: &[usize], image: &[usize]) -> (Vec<(usize, usize)>, usize) {
+/// The places `(y, x)` of a window that are in the image, and the number that the mean divides by.
+pub(crate) fn places(
+    pool: Pool2d,
+    count_padding: bool,
+    at: &[usize],
+    image: &[usize],
+) -> (Vec<(usize, usize)>, usize) {
     let (rows, counted_rows) = window(pool, 0, at[2], image[2]);
     let (columns, counted_columns) = window(pool, 1, at[3], image[3]);
     let places: Vec<_> = rows.iter().flat_map(|&y| columns.iter().map(move |&x| (y, x))).collect();

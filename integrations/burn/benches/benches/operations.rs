@@ -6,15 +6,16 @@ use std::thread;
 use burn::tensor::{Device, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use device_registry_benches::beside;
 
 device_registry::autoload!();
 
 fn devices() -> [(&'static str, Device); 4] {
     [
         ("flex", Device::flex()),
-        ("cpu, slot", device_burn::slot::device("cpu").unwrap()),
-        ("openreg:0, slot, kernels", device_burn::slot::device("openreg:0").unwrap()),
-        ("cpu, loop-back", device_burn::loopback::device("cpu").unwrap()),
+        ("cpu, slot, kernels", device_burn::slot::device("cpu").unwrap()),
+        ("openreg:0, slot, fallback", device_burn::slot::device("openreg:0").unwrap()),
+        ("cpu, loop-back, kernels", device_burn::loopback::device("cpu").unwrap()),
     ]
 }
 
@@ -29,6 +30,23 @@ fn add(group: &mut BenchmarkGroup<'_, WallTime>, len: usize) {
             black_box(x.clone().into_data());
         });
     }
+}
+
+/// Kernels beside the fallback, on devices whose memory is the host's, and in turns.
+fn kernels(c: &mut Criterion) {
+    let mut group = c.benchmark_group("add, 1 element");
+    let chain = |name| {
+        let device = device_burn::slot::device(name).unwrap();
+        let y = Tensor::<1>::ones([1], &device);
+        let mut x = y.clone();
+        move || {
+            for _ in 0..100 {
+                x = x.clone() + y.clone();
+            }
+            device.sync().unwrap();
+        }
+    };
+    beside(&mut group, "100 by kernels, beside the fallback", chain("cpu"), chain("openreg:0"));
 }
 
 fn operations(c: &mut Criterion) {
@@ -48,7 +66,7 @@ fn threads(c: &mut Criterion) {
     const STEPS: usize = 8 * 500;
     let mut group = c.benchmark_group("4,000 additions of 64 elements");
     group.sample_size(20);
-    for (name, device) in [("flex", Device::flex()), ("cpu, slot", device_burn::slot::device("cpu").unwrap())]
+    for (name, device) in [("flex", Device::flex()), ("cpu, slot, kernels", device_burn::slot::device("cpu").unwrap())]
     {
         for count in [1, 8] {
             group.bench_function(format!("{name}, {count} threads"), |bencher| {
@@ -71,5 +89,5 @@ fn threads(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, operations, threads);
+criterion_group!(benches, operations, kernels, threads);
 criterion_main!(benches);
