@@ -1,0 +1,421 @@
+//! The rules of operators: how many arguments, of which types and shapes.
+
+mod arguments;
+mod images;
+
+use std::fmt;
+
+use self::arguments::{Array, Class, arrays, one, one_array, two_arrays, two_arrays_and_bias};
+use self::images::{adaptive, convolution, windows};
+use crate::{
+    Argument, Binary, Call, Compare, DType, Dims, Distribution, Layout, LayoutError, Operator, Reduction,
+    Scalar, Unary, Update,
+};
+
+/// Why an operator cannot have its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// There are too few or too many.
+    #[error("expected {expected} as the number of {of}, found {found}")]
+    Count {
+        /// `inputs` or `outputs`.
+        of: &'static str,
+        /// How many the operator has.
+        expected: &'static str,
+        /// How many there are.
+        found: usize,
+    },
+    /// A value is where an array has to be.
+    #[error("expected an array as {argument}, found a scalar")]
+    Scalar {
+        /// Which argument.
+        argument: &'static str,
+    },
+    /// An argument has a type that it cannot have.
+    #[error("expected {expected} as the type of {argument}, found {found}")]
+    DType {
+        /// Which argument.
+        argument: &'static str,
+        /// The types that it can have.
+        expected: String,
+        /// The type that it has.
+        found: DType,
+    },
+    /// All inputs are scalars, of which no type follows.
+    #[error("expected an array among the inputs, found scalars only")]
+    NoArray,
+    /// An argument has a shape that it cannot have.
+    #[error("expected {expected} as the shape of {argument}, found {found:?}")]
+    Shape {
+        /// Which argument.
+        argument: &'static str,
+        /// The shape that follows from the other arguments.
+        expected: String,
+        /// The shape that it has.
+        found: Vec<usize>,
+    },
+    /// A shape that cannot be broadcast, or a dimension that an array does not have.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// An option has a value that makes no sense.
+    #[error("expected {expected} as the {option}, found {found}")]
+    Option {
+        /// Which option.
+        option: &'static str,
+        /// Its values.
+        expected: &'static str,
+        /// The value that it has.
+        found: String,
+    },
+    /// There are no elements to take one of.
+    #[error("there are no elements in {argument}, and the operator has no result for none")]
+    Empty {
+        /// Which argument.
+        argument: &'static str,
+    },
+    /// Two indices of an output are of one element, or may be.
+    #[error(
+        "expected an output with each element once, found the strides {strides:?} for the shape {shape:?}"
+    )]
+    Repeated {
+        /// The shape.
+        shape: Vec<usize>,
+        /// The strides.
+        strides: Vec<isize>,
+    },
+}
+
+/// Checks a call, and brings it into the form that [`Call`] promises.
+pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result<Call, Problem> {
+    let outputs = arrays(outputs)?;
+    for (_, layout) in &outputs {
+        if layout.may_repeat() {
+            let (shape, strides) = (layout.shape().to_vec(), layout.strides().to_vec());
+            return Err(Problem::Repeated { shape, strides });
+        }
+    }
+    match operator {
+        Operator::Unary(_)
+        | Operator::Binary(_)
+        | Operator::Compare(_)
+        | Operator::Where
+        | Operator::Clamp
+        | Operator::Copy => return elementwise(operator, inputs, one(&outputs)?),
+        Operator::Reduce { reduction, dims } => {
+            return reduce(reduction, dims, one_array(inputs)?, one(&outputs)?);
+        }
+        Operator::MatMul => return matmul(inputs, one(&outputs)?),
+        Operator::ArgReduce { dim, .. } => {
+            let (input, out) = (one_array(inputs)?, one(&outputs)?);
+            dimension(dim, input.layout)?;
+            Class::Number.check("the input", input.dtype)?;
+            Class::Index.check("the output", out.dtype)?;
+            out.expect("the output", &reduced(input.layout, Dims::from([dim])))?;
+            if input.layout.shape()[dim] == 0 {
+                return Err(Problem::Empty { argument: "the dimension" });
+            }
+        }
+        Operator::Softmax { dim } | Operator::LogSoftmax { dim } => {
+            let (input, out) = (one_array(inputs)?, one(&outputs)?);
+            dimension(dim, input.layout)?;
+            Class::Float.check("the input", input.dtype)?;
+            out.same("the output", input.dtype, input.layout.shape())?;
+        }
+        Operator::Gather { dim } => {
+            let ([input, index], out) = (two_arrays(inputs)?, one(&outputs)?);
+            indices(index, input.layout, dim)?;
+            inside(index, input.layout, dim)?;
+            out.same("the output", input.dtype, index.layout.shape())?;
+        }
+        Operator::Scatter { dim, update } => {
+            let ([index, values], out) = (two_arrays(inputs)?, one(&outputs)?);
+            indices(index, out.layout, dim)?;
+            inside(index, out.layout, dim)?;
+            values.same("the values", out.dtype, index.layout.shape())?;
+            updated(update, out)?;
+        }
+        Operator::IndexSelect { dim } => {
+            let ([input, index], out) = (two_arrays(inputs)?, one(&outputs)?);
+            indices(index, input.layout, dim)?;
+            out.same("the output", input.dtype, &with(input.layout, dim, index.vector("the indices")?))?;
+        }
+        Operator::IndexAssign { dim, update } => {
+            let ([index, values], out) = (two_arrays(inputs)?, one(&outputs)?);
+            indices(index, out.layout, dim)?;
+            values.same("the values", out.dtype, &with(out.layout, dim, index.vector("the indices")?))?;
+            updated(update, out)?;
+        }
+        Operator::Conv2d(conv) => {
+            let (images, weights, bias) = two_arrays_and_bias(inputs)?;
+            let out = one(&outputs)?;
+            convolution(conv, [("the images", images), ("the weights", weights), ("the output", out)])?;
+            if let Some(bias) = bias {
+                bias.same("the bias", out.dtype, &[out.layout.shape()[1]])?;
+            }
+        }
+        Operator::Conv2dInputGrad(conv) => {
+            let ([grad, weights], out) = (two_arrays(inputs)?, one(&outputs)?);
+            convolution(conv, [("the output", out), ("the weights", weights), ("the gradient", grad)])?;
+        }
+        Operator::Conv2dWeightGrad(conv) => {
+            let ([images, grad], out) = (two_arrays(inputs)?, one(&outputs)?);
+            convolution(conv, [("the images", images), ("the output", out), ("the gradient", grad)])?;
+        }
+        Operator::MaxPool2d(pool) => {
+            let images = one_array(inputs)?;
+            let (out, places) = match &outputs[..] {
+                [_] => (one(&outputs)?, None),
+                [_, _] => (one(&outputs[..1])?, Some(one(&outputs[1..])?)),
+                _ => return Err(Problem::Count { of: "outputs", expected: "1 or 2", found: outputs.len() }),
+            };
+            Class::Number.check("the images", images.dtype)?;
+            windows(pool, ("the images", images), ("the output", out))?;
+            if let Some(places) = places {
+                Class::Index.check("the places", places.dtype)?;
+                places.expect("the places", out.layout.shape())?;
+            }
+        }
+        Operator::MaxPool2dGrad(pool) => {
+            let ([grad, places], out) = (two_arrays(inputs)?, one(&outputs)?);
+            Class::Float.check("the gradient", grad.dtype)?;
+            Class::Index.check("the places", places.dtype)?;
+            places.expect("the places", grad.layout.shape())?;
+            windows(pool, ("the output", out), ("the gradient", grad))?;
+        }
+        Operator::AvgPool2d { pool, .. } => {
+            let (images, out) = (one_array(inputs)?, one(&outputs)?);
+            Class::Float.check("the images", images.dtype)?;
+            windows(pool, ("the images", images), ("the output", out))?;
+        }
+        Operator::AvgPool2dGrad { pool, .. } => {
+            let (grad, out) = (one_array(inputs)?, one(&outputs)?);
+            Class::Float.check("the gradient", grad.dtype)?;
+            windows(pool, ("the output", out), ("the gradient", grad))?;
+        }
+        Operator::AdaptiveAvgPool2d => {
+            let (images, out) = (one_array(inputs)?, one(&outputs)?);
+            adaptive(("the images", images), ("the output", out))?;
+            if out.layout.len() > 0 && images.layout.len() == 0 {
+                return Err(Problem::Empty { argument: "the images" });
+            }
+        }
+        Operator::AdaptiveAvgPool2dGrad => {
+            adaptive(("the output", one(&outputs)?), ("the gradient", one_array(inputs)?))?;
+        }
+        Operator::Random { distribution, .. } => {
+            if !inputs.is_empty() {
+                return Err(Problem::Count { of: "inputs", expected: "0", found: inputs.len() });
+            }
+            random(distribution, one(&outputs)?.dtype)?;
+        }
+    }
+    let call = Call::checked(operator, inputs, &outputs);
+    Ok(match operator {
+        // A gradient of nothing is zero.
+        Operator::Conv2dInputGrad(_) | Operator::Conv2dWeightGrad(_) | Operator::AdaptiveAvgPool2dGrad => {
+            or_fill(call, Scalar::Int(0))
+        }
+        _ => call,
+    })
+}
+
+fn elementwise(operator: Operator, inputs: &[Argument], out: Array<'_>) -> Result<Call, Problem> {
+    let (count, expected) = match operator {
+        Operator::Unary(_) | Operator::Copy => (1, "1"),
+        Operator::Binary(_) | Operator::Compare(_) => (2, "2"),
+        _ => (3, "3"),
+    };
+    if inputs.len() != count {
+        return Err(Problem::Count { of: "inputs", expected, found: inputs.len() });
+    }
+    // The condition of a choice, and the input of a conversion, have a type of their own.
+    let (alone, alike) = inputs.split_at(usize::from(matches!(operator, Operator::Where | Operator::Copy)));
+    if let (Operator::Where, [Argument::Array(dtype, _)]) = (operator, alone) {
+        Class::Bool.check("the condition", *dtype)?;
+    }
+    let of_inputs = alike.iter().find_map(|input| input.array()).map(|(dtype, _)| dtype);
+    let makes_bools = matches!(operator, Operator::Compare(_) | Operator::Unary(Unary::IsNan | Unary::IsInf));
+    let dtype = match (of_inputs, makes_bools) {
+        (Some(dtype), _) => dtype,
+        (None, false) => out.dtype,
+        (None, true) => return Err(Problem::NoArray),
+    };
+    class(operator).check("the inputs", dtype)?;
+    for input in alike {
+        if let Argument::Array(found, layout) = input {
+            Array { dtype: *found, layout }.same_dtype("each input", dtype)?;
+        }
+    }
+    match operator {
+        Operator::Copy => {}
+        _ if makes_bools => Class::Bool.check("the output", out.dtype)?,
+        _ => out.same_dtype("the output", dtype)?,
+    }
+    let mut broadcast = inputs.to_vec();
+    for input in &mut broadcast {
+        if let Argument::Array(_, layout) = input {
+            *layout = layout.broadcast_to(out.layout.shape())?;
+        }
+    }
+    Ok(Call::checked(operator, &broadcast, &[(out.dtype, *out.layout)]))
+}
+
+fn class(operator: Operator) -> Class {
+    match operator {
+        Operator::Unary(Unary::Neg | Unary::Abs | Unary::Sign) | Operator::Clamp => Class::Number,
+        Operator::Unary(Unary::Not) | Operator::Binary(Binary::And | Binary::Or | Binary::Xor) => Class::Bits,
+        Operator::Binary(Binary::Shl | Binary::Shr) => Class::Integer,
+        Operator::Unary(_) | Operator::Binary(Binary::Atan2 | Binary::ReluGrad | Binary::SigmoidGrad) => {
+            Class::Float
+        }
+        Operator::Compare(Compare::Eq | Compare::Ne) | Operator::Where | Operator::Copy => Class::Any,
+        Operator::Binary(_) | Operator::Compare(_) => Class::Number,
+        _ => unreachable!("it is not element-wise"),
+    }
+}
+
+fn reduce(reduction: Reduction, dims: Dims, input: Array<'_>, out: Array<'_>) -> Result<Call, Problem> {
+    if let Some(dim) = dims.iter().find(|&dim| dim >= input.layout.rank()) {
+        dimension(dim, input.layout)?;
+    }
+    let (class, of_none) = match reduction {
+        Reduction::Sum => (Class::Number, Some(Scalar::Int(0))),
+        Reduction::Prod => (Class::Number, Some(Scalar::Int(1))),
+        Reduction::Mean => (Class::Float, Some(Scalar::Float(f64::NAN))),
+        Reduction::Max | Reduction::Min => (Class::Number, None),
+        Reduction::Any => (Class::Bool, Some(Scalar::Bool(false))),
+        Reduction::All => (Class::Bool, Some(Scalar::Bool(true))),
+    };
+    class.check("the input", input.dtype)?;
+    out.same_dtype("the output", input.dtype)?;
+    out.expect("the output", &reduced(input.layout, dims))?;
+    let layout = input.layout;
+    let input = Argument::Array(input.dtype, *layout);
+    let call = Call::checked(Operator::Reduce { reduction, dims }, &[input], &[(out.dtype, *out.layout)]);
+    match of_none {
+        // Also where there is no output, as in PyTorch: the mistake does not depend on the other dimensions.
+        None if dims.iter().any(|dim| layout.shape()[dim] == 0) => {
+            Err(Problem::Empty { argument: "the dimensions" })
+        }
+        None => Ok(call),
+        Some(value) => Ok(or_fill(call, value)),
+    }
+}
+
+fn matmul(inputs: &[Argument], out: Array<'_>) -> Result<Call, Problem> {
+    let (a, b, bias) = two_arrays_and_bias(inputs)?;
+    Class::Number.check("the first input", a.dtype)?;
+    b.same_dtype("the second input", a.dtype)?;
+    out.same_dtype("the output", a.dtype)?;
+    let matrices = [("the first input", a, "[.., m, k]"), ("the second input", b, "[.., k, n]")];
+    for (argument, array, expected) in matrices {
+        array.expect_if(array.layout.rank() >= 2, argument, expected)?;
+    }
+    let ([batch @ .., m, n], a_shape, b_shape) = (out.layout.shape(), a.layout.shape(), b.layout.shape())
+    else {
+        return out.expect_if(false, "the output", "[.., m, n]").map(|()| unreachable!("it fails"));
+    };
+    let k = a_shape[a_shape.len() - 1];
+    let rows = a_shape[a_shape.len() - 2];
+    let columns = b_shape[b_shape.len() - 1];
+    b.expect_if(b_shape[b_shape.len() - 2] == k, "the second input", format_args!("[.., {k}, n]"))?;
+    out.expect_if([*m, *n] == [rows, columns], "the output", format_args!("[.., {rows}, {columns}]"))?;
+    let whole = |rows, columns| [batch, &[rows, columns]].concat();
+    let mut arguments = vec![
+        Argument::Array(a.dtype, a.layout.broadcast_to(whole(rows, k))?),
+        Argument::Array(b.dtype, b.layout.broadcast_to(whole(k, columns))?),
+    ];
+    if let Some(bias) = bias {
+        bias.same_dtype("the bias", a.dtype)?;
+        arguments.push(Argument::Array(bias.dtype, bias.layout.broadcast_to(out.layout.shape())?));
+    }
+    let outputs = [(out.dtype, *out.layout)];
+    if k == 0 {
+        // The sum of nothing.
+        let bias = arguments.get(2).copied().unwrap_or(Argument::Scalar(Scalar::Int(0)));
+        return Ok(Call::fill(bias, 2, &outputs));
+    }
+    Ok(Call::checked(Operator::MatMul, &arguments, &outputs))
+}
+
+fn random(distribution: Distribution, dtype: DType) -> Result<(), Problem> {
+    let invalid = |option, expected, found: &dyn fmt::Debug| {
+        Err(Problem::Option { option, expected, found: format!("{found:?}") })
+    };
+    match distribution {
+        Distribution::Uniform { low, high } => {
+            Class::Float.check("the output", dtype)?;
+            let fits = low.is_finite() && high.is_finite() && low <= high;
+            if fits { Ok(()) } else { invalid("range", "finite numbers in order", &(low..high)) }
+        }
+        Distribution::Normal { mean, deviation } => {
+            Class::Float.check("the output", dtype)?;
+            let fits = mean.is_finite() && deviation.is_finite() && deviation >= 0.0;
+            if fits { Ok(()) } else { invalid("deviation", "a finite number from 0 on", &deviation) }
+        }
+        Distribution::Bernoulli { probability } => {
+            let fits = (0.0..=1.0).contains(&probability);
+            if fits { Ok(()) } else { invalid("probability", "a number from 0 to 1", &probability) }
+        }
+        Distribution::Integers { low, high } => {
+            Class::Integer.check("the output", dtype)?;
+            let range = match dtype {
+                DType::U8 => 0..=i64::from(u8::MAX),
+                DType::U32 => 0..=i64::from(u32::MAX),
+                DType::I32 => i64::from(i32::MIN)..=i64::from(i32::MAX),
+                _ => i64::MIN..=i64::MAX,
+            };
+            let fits = low < high && range.contains(&low) && range.contains(&(high - 1));
+            if fits { Ok(()) } else { invalid("range", "numbers of the type, in order", &(low..high)) }
+        }
+    }
+}
+
+fn updated(update: Update, out: Array<'_>) -> Result<(), Problem> {
+    match update {
+        Update::Replace => Ok(()),
+        Update::Add => Class::Number.check("the output", out.dtype),
+    }
+}
+
+fn dimension(dim: usize, layout: &Layout) -> Result<(), Problem> {
+    let shape = || layout.shape().to_vec();
+    if dim < layout.rank() { Ok(()) } else { Err(LayoutError::Dimension { dim, shape: shape() }.into()) }
+}
+
+/// Checks indices for the dimension `dim` of an array.
+fn indices(index: Array<'_>, layout: &Layout, dim: usize) -> Result<(), Problem> {
+    dimension(dim, layout)?;
+    Class::Index.check("the indices", index.dtype)?;
+    let nothing = layout.shape()[dim] == 0 && index.layout.len() > 0;
+    if nothing { Err(Problem::Empty { argument: "the dimension" }) } else { Ok(()) }
+}
+
+/// Whether indices have as many dimensions as what they are for, and in all others but `dim` no more elements.
+fn inside(index: Array<'_>, layout: &Layout, dim: usize) -> Result<(), Problem> {
+    let (found, limit) = (index.layout.shape(), layout.shape());
+    let fits = found.len() == limit.len()
+        && (0..found.len()).all(|other| other == dim || found[other] <= limit[other]);
+    index.expect_if(fits, "the indices", format_args!("at most {limit:?}, but for dimension {dim},"))
+}
+
+/// The shape with the dimensions `dims` of one element.
+fn reduced(layout: &Layout, dims: Dims) -> Vec<usize> {
+    layout.shape().iter().enumerate().map(|(dim, &size)| if dims.contains(dim) { 1 } else { size }).collect()
+}
+
+/// The shape with `size` as dimension `dim`.
+fn with(layout: &Layout, dim: usize, size: usize) -> Vec<usize> {
+    let mut shape = layout.shape().to_vec();
+    shape[dim] = size;
+    shape
+}
+
+/// The call, or a fill with `value` if it computes something of nothing.
+fn or_fill(call: Call, value: Scalar) -> Call {
+    if call.inputs().iter().any(Argument::is_empty) {
+        return Call::fill(Argument::Scalar(value), 0, call.outputs());
+    }
+    call
+}
