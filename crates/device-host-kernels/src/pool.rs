@@ -1,12 +1,10 @@
 //! Poolings of images.
 
-use std::ops::Range;
-
 use device_kernels::{Layout, Pool2d};
 use rayon::prelude::*;
 
 use crate::arrays::{Array, PARALLEL, write_all};
-use crate::element::{Compute, Element};
+use crate::element::{Compute as _, Element};
 use crate::functions::Number;
 use crate::real::Real;
 
@@ -75,14 +73,6 @@ impl Sizes {
         Self { image: [image[2], image[3]], out: [out[2], out[3]] }
     }
 
-    fn image_len(&self) -> usize {
-        self.image[0] * self.image[1]
-    }
-
-    fn out_len(&self) -> usize {
-        self.out[0] * self.out[1]
-    }
-
     /// Calls `visit` with the number of each window, its rows and its columns.
     fn windows(&self, windows: Windows, mut visit: impl FnMut(usize, &Reach, &Reach)) {
         let columns: Vec<Reach> =
@@ -96,41 +86,47 @@ impl Sizes {
     }
 }
 
-/// Calls `one` for each plane of `out`, on several threads if there are many elements.
-fn planes<C: Compute>(out: &mut [C], len: usize, one: impl Fn(usize, &mut [C]) + Sync) {
-    if out.len() < PARALLEL / 4 {
-        out.chunks_mut(len).enumerate().for_each(|(plane, out)| one(plane, out));
-    } else {
-        out.par_chunks_mut(len).enumerate().for_each(|(plane, out)| one(plane, out));
-    }
-}
+/// An array of planes, one for each image and channel.
+type Planes<'a, B> = (B, &'a Layout);
 
-fn plane<C>(elements: &[C], plane: usize, len: usize) -> &[C] {
-    let range: Range<usize> = plane * len..(plane + 1) * len;
-    &elements[range]
+/// Computes each plane of `out` from that of `input`, on several threads if there are many elements.
+fn planes<I: Element, O: Element>(
+    (input, layout): Planes<'_, &[u8]>,
+    (out, out_layout): Planes<'_, &mut [u8]>,
+    one: impl Fn(usize, &[I::Compute], &mut [O::Compute]) + Sync,
+) {
+    let plane_len = |layout: &Layout| layout.shape()[2] * layout.shape()[3];
+    let (input_len, out_len) = (plane_len(layout), plane_len(out_layout));
+    let array = Array::<I>::new(input, layout);
+    let inputs = array.to_contiguous();
+    let one = |(plane, out): (usize, &mut [O::Compute])| {
+        one(plane, &inputs[plane * input_len..][..input_len], out);
+    };
+    write_all::<O>(out, out_layout, |out| {
+        if out.len() < PARALLEL / 4 {
+            out.chunks_mut(out_len).enumerate().for_each(one);
+        } else {
+            out.par_chunks_mut(out_len).enumerate().for_each(one);
+        }
+    });
 }
 
 /// The mean of each window.
 pub(crate) fn mean<E: Element<Compute: Real>>(
     windows: Windows,
-    (input, layout): (&[u8], &Layout),
-    (out, out_layout): (&mut [u8], &Layout),
+    images: Planes<'_, &[u8]>,
+    out: Planes<'_, &mut [u8]>,
 ) {
-    let sizes = Sizes::new(layout, out_layout);
-    let array = Array::<E>::new(input, layout);
-    let images = array.to_contiguous();
-    write_all::<E>(out, out_layout, |out| {
-        planes(out, sizes.out_len(), |number, out| {
-            let image = plane(&images, number, sizes.image_len());
-            sizes.windows(windows, |window, rows, columns| {
-                let mut sum = E::Compute::default();
-                for y in rows.places() {
-                    for x in columns.places() {
-                        sum += image[y * sizes.image[1] + x];
-                    }
+    let sizes = Sizes::new(images.1, out.1);
+    planes::<E, E>(images, out, |_, image, out| {
+        sizes.windows(windows, |window, rows, columns| {
+            let mut sum = E::Compute::default();
+            for y in rows.places() {
+                for x in columns.places() {
+                    sum += image[y * sizes.image[1] + x];
                 }
-                out[window] = sum / E::Compute::from_len(rows.count * columns.count);
-            });
+            }
+            out[window] = sum / E::Compute::from_len(rows.count * columns.count);
         });
     });
 }
@@ -138,24 +134,19 @@ pub(crate) fn mean<E: Element<Compute: Real>>(
 /// The gradient of a mean: each element has its part of those of its windows.
 pub(crate) fn mean_grad<E: Element<Compute: Real>>(
     windows: Windows,
-    (grad, layout): (&[u8], &Layout),
-    (out, out_layout): (&mut [u8], &Layout),
+    grads: Planes<'_, &[u8]>,
+    out: Planes<'_, &mut [u8]>,
 ) {
-    let sizes = Sizes::new(out_layout, layout);
-    let array = Array::<E>::new(grad, layout);
-    let grads = array.to_contiguous();
-    write_all::<E>(out, out_layout, |out| {
-        planes(out, sizes.image_len(), |number, out| {
-            out.fill(E::Compute::default());
-            let grads = plane(&grads, number, sizes.out_len());
-            sizes.windows(windows, |window, rows, columns| {
-                let part = grads[window] / E::Compute::from_len(rows.count * columns.count);
-                for y in rows.places() {
-                    for x in columns.places() {
-                        out[y * sizes.image[1] + x] += part;
-                    }
+    let sizes = Sizes::new(out.1, grads.1);
+    planes::<E, E>(grads, out, |_, grads, out| {
+        out.fill(E::Compute::default());
+        sizes.windows(windows, |window, rows, columns| {
+            let part = grads[window] / E::Compute::from_len(rows.count * columns.count);
+            for y in rows.places() {
+                for x in columns.places() {
+                    out[y * sizes.image[1] + x] += part;
                 }
-            });
+            }
         });
     });
 }
@@ -163,41 +154,31 @@ pub(crate) fn mean_grad<E: Element<Compute: Real>>(
 /// The largest element of each window.
 pub(crate) fn max<E: Element<Compute: Number>>(
     pool: Pool2d,
-    (input, layout): (&[u8], &Layout),
-    (out, out_layout): (&mut [u8], &Layout),
+    images: Planes<'_, &[u8]>,
+    out: Planes<'_, &mut [u8]>,
 ) {
-    let sizes = Sizes::new(layout, out_layout);
-    let array = Array::<E>::new(input, layout);
-    let images = array.to_contiguous();
-    write_all::<E>(out, out_layout, |out| {
-        planes(out, sizes.out_len(), |number, out| {
-            let image = plane(&images, number, sizes.image_len());
-            largest(pool, sizes, image, |window, _, value| out[window] = value);
-        });
+    let sizes = Sizes::new(images.1, out.1);
+    planes::<E, E>(images, out, |_, image, out| {
+        largest(pool, sizes, image, |window, _, value| out[window] = value);
     });
 }
 
 /// The place of the largest element of each window, in its image.
 pub(crate) fn max_places<E: Element<Compute: Number>, I: Element>(
     pool: Pool2d,
-    (input, layout): (&[u8], &Layout),
-    (out, out_layout): (&mut [u8], &Layout),
+    images: Planes<'_, &[u8]>,
+    out: Planes<'_, &mut [u8]>,
 ) {
-    let sizes = Sizes::new(layout, out_layout);
-    let array = Array::<E>::new(input, layout);
-    let images = array.to_contiguous();
-    write_all::<I>(out, out_layout, |out| {
-        planes(out, sizes.out_len(), |number, out| {
-            let image = plane(&images, number, sizes.image_len());
-            largest(pool, sizes, image, |window, place, _| out[window] = I::Compute::from_i64(place as i64));
-        });
+    let sizes = Sizes::new(images.1, out.1);
+    planes::<E, I>(images, out, |_, image, out| {
+        largest(pool, sizes, image, |window, place, _| out[window] = I::Compute::from_i64(place as i64));
     });
 }
 
 fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl FnMut(usize, usize, C)) {
     let windows = Windows::Pool { pool, count_padding: false };
     sizes.windows(windows, |window, rows, columns| {
-        // A window without elements has the first one of the image, which no checked call has.
+        // Of a window of padding alone, any element of the image.
         let mut best =
             rows.first.min(sizes.image[0] - 1) * sizes.image[1] + columns.first.min(sizes.image[1] - 1);
         for y in rows.places() {
@@ -216,20 +197,14 @@ fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl F
 
 /// The gradient of the largest elements, at their places.
 pub(crate) fn max_grad<E: Element<Compute: Real>>(
-    (grad, layout): (&[u8], &Layout),
+    grads: Planes<'_, &[u8]>,
     places: &[usize],
-    (out, out_layout): (&mut [u8], &Layout),
+    out: Planes<'_, &mut [u8]>,
 ) {
-    let sizes = Sizes::new(out_layout, layout);
-    let array = Array::<E>::new(grad, layout);
-    let grads = array.to_contiguous();
-    write_all::<E>(out, out_layout, |out| {
-        planes(out, sizes.image_len(), |number, out| {
-            out.fill(E::Compute::default());
-            let places = plane(places, number, sizes.out_len());
-            for (place, grad) in places.iter().zip(plane(&grads, number, sizes.out_len())) {
-                out[*place] += *grad;
-            }
-        });
+    planes::<E, E>(grads, out, |plane, grads, out| {
+        out.fill(E::Compute::default());
+        for (place, grad) in places[plane * grads.len()..].iter().zip(grads) {
+            out[*place] += *grad;
+        }
     });
 }
