@@ -59,12 +59,19 @@ fn elementwise(criterion: &mut Criterion) {
         let one = Operand::new(&sum, DType::F32, [1]).expect("it has the element");
         let operator = Operator::Reduce { reduction: Reduction::Sum, dims: Dims::from([0]) };
         beside(&mut group, "sum, beside a copy", || call(&stream, operator, &[array(&a)], one), copy);
-        let tiny = || call(&stream, Binary::Add, &[one, one], one);
-        let nothing = || {
-            stream.host_call(|| ()).expect("it is enqueued");
+        let add = || {
+            for _ in 0..1000 {
+                run(&stream, Binary::Add, &[one, one], &[one]).expect("a kernel has it");
+            }
             stream.synchronize().expect("it runs");
         };
-        beside(&mut group, "add of one element, beside an empty host call", tiny, nothing);
+        let nothing = || {
+            for _ in 0..1000 {
+                stream.host_call(|| ()).expect("it is enqueued");
+            }
+            stream.synchronize().expect("it runs");
+        };
+        beside(&mut group, "1,000 adds of one element, beside as many empty host calls", add, nothing);
     }
 }
 

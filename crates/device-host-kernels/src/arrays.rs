@@ -7,6 +7,7 @@ use device_kernels::{Layout, MAX_RANK, Scalar};
 use rayon::prelude::*;
 
 use crate::element::{Compute, Element};
+use crate::threads::on_all;
 
 /// The number of elements that are computed at a time: they fit into the fastest cache, also those of four arrays.
 pub(crate) const BLOCK: usize = 1024;
@@ -110,7 +111,7 @@ impl<'a, E: Element> Array<'a, E> {
         if all.len() < PARALLEL {
             self.read(0, &mut all);
         } else {
-            all.par_chunks_mut(CHUNK).enumerate().for_each(fill);
+            on_all(|| all.par_chunks_mut(CHUNK).enumerate().for_each(fill));
         }
         Cow::Owned(all)
     }
@@ -215,7 +216,7 @@ pub(crate) fn write_blocks<E: Element, W: FnMut(usize, &mut [E::Compute])>(
             if len < PARALLEL {
                 chunk((0, elements));
             } else {
-                elements.par_chunks_mut(CHUNK).enumerate().for_each(chunk);
+                on_all(|| elements.par_chunks_mut(CHUNK).enumerate().for_each(chunk));
             }
             return;
         }

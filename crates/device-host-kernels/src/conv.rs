@@ -8,6 +8,7 @@ use crate::arrays::{Array, write_all};
 use crate::element::Element;
 use crate::elementwise::Inputs;
 use crate::real::{Matrix, Real, Threads, multiply};
+use crate::threads::on_all;
 
 /// The sizes of a convolution, for one group.
 #[derive(Clone, Copy)]
@@ -159,8 +160,7 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
         }
     };
     write_all::<E>(out, &out_layout, |out| {
-        let images = out.par_chunks_mut(sizes.out_len()).with_min_len(least(&sizes)).enumerate();
-        images.for_each_init(Vec::new, one);
+        for_each_image(&sizes, out, sizes.out_len(), one);
     });
     Ok(())
 }
@@ -195,8 +195,7 @@ pub(crate) fn input_grad<E: Element<Compute: Real>>(
         }
     };
     write_all::<E>(out, &out_layout, |out| {
-        let images = out.par_chunks_mut(sizes.image_len()).with_min_len(least(&sizes)).enumerate();
-        images.for_each_init(Vec::new, one);
+        for_each_image(&sizes, out, sizes.image_len(), one);
     });
     Ok(())
 }
@@ -244,7 +243,7 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
                 sum(numbers, group, &mut weights);
                 weights
             };
-            let of_parts: Vec<Vec<E::Compute>> = (0..parts).into_par_iter().map(part).collect();
+            let of_parts: Vec<_> = on_all(|| (0..parts).into_par_iter().map(part).collect());
             out.fill(E::Compute::default());
             for weights in &of_parts {
                 out.iter_mut().zip(weights).for_each(|(sum, part)| *sum += *part);
@@ -252,6 +251,23 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
         }
     });
     Ok(())
+}
+
+/// Calls `one` with patches to use and the number and elements of each image.
+fn for_each_image<C: Real>(
+    sizes: &Sizes,
+    out: &mut [C],
+    len: usize,
+    one: impl Fn(&mut Vec<C>, (usize, &mut [C])) + Send + Sync,
+) {
+    let least = least(sizes);
+    if sizes.images <= least {
+        let mut patches = Vec::new();
+        out.chunks_mut(len).enumerate().for_each(|image| one(&mut patches, image));
+    } else {
+        let images = out.par_chunks_mut(len).with_min_len(least).enumerate();
+        on_all(|| images.for_each_init(Vec::new, one));
+    }
 }
 
 /// The fewest images that are worth another thread.

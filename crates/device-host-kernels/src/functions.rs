@@ -71,7 +71,7 @@ macro_rules! floats {
                     Unary::Neg => block!(|a| -a),
                     Unary::Abs => block!(|a| a.abs()),
                     // `signum` of zero is one.
-                    Unary::Sign => block!(|a| if a == 0.0 { 0.0 } else { a.signum() }),
+                    Unary::Sign => block!(|a| if a == 0.0 || a.is_nan() { 0.0 } else { a.signum() }),
                     Unary::Recip => block!(|a| 1.0 / a),
                     Unary::Sqrt => block!(|a| a.sqrt()),
                     Unary::Exp => block!(|a| a.exp()),
@@ -121,13 +121,17 @@ macro_rules! floats {
                     Binary::Div => block!(|a, b| a / b),
                     Binary::Rem => block!(|a, b| {
                         let rest = a % b;
-                        if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+                        match rest == 0.0 {
+                            true => (0.0 as Self).copysign(b),
+                            false if (rest < 0.0) != (b < 0.0) => rest + b,
+                            false => rest,
+                        }
                     }),
                     Binary::Pow => block!(|a, b| a.powf(b)),
                     Binary::Max => block!(|a, b| a.larger(b)),
                     Binary::Min => block!(|a, b| a.smaller(b)),
                     Binary::Atan2 => block!(|a, b| a.atan2(b)),
-                    Binary::ReluGrad => block!(|a, b| if a > 0.0 { b } else { 0.0 }),
+                    Binary::ReluGrad => block!(|a, b| if a <= 0.0 { 0.0 } else { b }),
                     Binary::SigmoidGrad => block!(|a, b| b * a * (1.0 - a)),
                     _ => None,
                 }

@@ -8,6 +8,7 @@ use crate::arrays::{Array, PARALLEL, write_all, write_some};
 use crate::element::Element;
 use crate::functions::Number;
 use crate::reduce::around;
+use crate::threads::on_all;
 
 /// How new values are written to elements that were there.
 pub(crate) type Put<C> = fn(&mut C, C);
@@ -77,7 +78,7 @@ pub(crate) fn gather<E: Element>(
         if out.len() < PARALLEL {
             out.iter_mut().enumerate().for_each(gather);
         } else {
-            out.par_iter_mut().enumerate().for_each(gather);
+            on_all(|| out.par_iter_mut().enumerate().for_each(gather));
         }
     });
 }
@@ -121,7 +122,7 @@ pub(crate) fn index_select<E: Element>(
         if out.len() < PARALLEL {
             out.chunks_mut(inner).enumerate().for_each(select);
         } else {
-            out.par_chunks_mut(inner).enumerate().for_each(select);
+            on_all(|| out.par_chunks_mut(inner).enumerate().for_each(select));
         }
     });
 }

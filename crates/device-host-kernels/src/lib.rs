@@ -14,6 +14,7 @@ mod random;
 mod real;
 mod reduce;
 mod softmax;
+mod threads;
 mod windows;
 
 use std::fmt;

@@ -11,6 +11,7 @@ use crate::element::{Compute, Element};
 use crate::elementwise::Inputs;
 use crate::functions::{BinaryBlock, Number};
 use crate::real::{Matrix, Real, Threads, multiply};
+use crate::threads::on_all;
 use device_kernels::Binary;
 
 /// The elements of an input, and where its matrices are.
@@ -45,6 +46,9 @@ impl<'a, C: Compute> Operand<'a, C> {
     }
 }
 
+/// How many products of elements are worth all threads.
+const SPLIT: usize = 1 << 18;
+
 pub(crate) fn matmul<E: Element<Compute: Real>>(
     call: &Call,
     inputs: &Inputs<'_>,
@@ -52,7 +56,7 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
 ) -> Result<(), BackendError> {
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
     let (a, b) = (Operand::new(&a.0, &a.1), Operand::new(&b.0, &b.1));
-    let sizes @ [m, n, _] = sizes(&a.layout, &b.layout);
+    let sizes @ [m, n, k] = sizes(&a.layout, &b.layout);
     let has_bias = call.inputs().len() == 3;
     let (_, layout) = call.outputs()[0];
     write_all::<E>(out, &layout, |out| {
@@ -65,13 +69,13 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
             let product = (out, Matrix::by_rows(0, n));
             multiply(sizes, (&a.elements, of_a), (&b.elements, of_b), product, has_bias, threads);
         };
-        if out.len() == m * n {
-            one(0, out, Threads::All);
-        } else if out.len() < PARALLEL {
+        if out.len() == m * n && m * n * k >= SPLIT {
+            on_all(|| one(0, out, Threads::All));
+        } else if out.len() == m * n || out.len() < PARALLEL {
             out.chunks_mut(m * n).enumerate().for_each(|(batch, out)| one(batch, out, Threads::One));
         } else {
             let batches = out.par_chunks_mut(m * n).enumerate();
-            batches.for_each(|(batch, out)| one(batch, out, Threads::One));
+            on_all(|| batches.for_each(|(batch, out)| one(batch, out, Threads::One)));
         }
     });
     Ok(())
@@ -98,7 +102,7 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
         } else {
             out.fill(E::Compute::default());
         }
-        out.par_chunks_mut(n).enumerate().for_each(|(row, out)| {
+        let one = |(row, out): (usize, &mut [E::Compute])| {
             let batch = row / m;
             let mut products = vec![E::Compute::default(); n];
             for depth in 0..k {
@@ -108,7 +112,12 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
                 let sums = out.to_vec();
                 add(&sums, &products, out);
             }
-        });
+        };
+        if out.len().saturating_mul(k) < PARALLEL {
+            out.chunks_mut(n).enumerate().for_each(one);
+        } else {
+            on_all(|| out.par_chunks_mut(n).enumerate().for_each(one));
+        }
     });
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::arrays::{Array, PARALLEL, write_all};
 use crate::element::{Compute as _, Element};
 use crate::functions::Number;
 use crate::real::Real;
+use crate::threads::on_all;
 
 /// The windows of a pooling: where window `y, x` begins and ends, in an image of the sizes.
 #[derive(Clone, Copy)]
@@ -42,8 +43,9 @@ impl Windows {
             Self::Pool { pool, count_padding } => {
                 let (step, padding) = (pool.dilation[axis], pool.padding[axis]);
                 // Counted with the padding before the image.
-                let start = window * pool.stride[axis];
-                let end = start + (pool.kernel[axis] - 1) * step + 1;
+                let start = window.saturating_mul(pool.stride[axis]);
+                let end =
+                    start.saturating_add((pool.kernel[axis] - 1).saturating_mul(step)).saturating_add(1);
                 let skipped = padding.saturating_sub(start).div_ceil(step);
                 let first = start + skipped * step - padding;
                 let inside = end.saturating_sub(padding).min(size);
@@ -106,7 +108,7 @@ fn planes<I: Element, O: Element>(
         if out.len() < PARALLEL / 4 {
             out.chunks_mut(out_len).enumerate().for_each(one);
         } else {
-            out.par_chunks_mut(out_len).enumerate().for_each(one);
+            on_all(|| out.par_chunks_mut(out_len).enumerate().for_each(one));
         }
     });
 }
@@ -120,13 +122,13 @@ pub(crate) fn mean<E: Element<Compute: Real>>(
     let sizes = Sizes::new(images.1, out.1);
     planes::<E, E>(images, out, |_, image, out| {
         sizes.windows(windows, |window, rows, columns| {
-            let mut sum = E::Compute::default();
+            let mut sum = 0.0;
             for y in rows.places() {
                 for x in columns.places() {
-                    sum += image[y * sizes.image[1] + x];
+                    sum += image[y * sizes.image[1] + x].to_f64();
                 }
             }
-            out[window] = sum / E::Compute::from_len(rows.count * columns.count);
+            out[window] = E::Compute::from_f64(sum / (rows.count as f64 * columns.count as f64));
         });
     });
 }
@@ -141,7 +143,8 @@ pub(crate) fn mean_grad<E: Element<Compute: Real>>(
     planes::<E, E>(grads, out, |_, grads, out| {
         out.fill(E::Compute::default());
         sizes.windows(windows, |window, rows, columns| {
-            let part = grads[window] / E::Compute::from_len(rows.count * columns.count);
+            let part =
+                grads[window] / (E::Compute::from_len(rows.count) * E::Compute::from_len(columns.count));
             for y in rows.places() {
                 for x in columns.places() {
                     out[y * sizes.image[1] + x] += part;
@@ -185,8 +188,9 @@ fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl F
             for x in columns.places() {
                 let place = y * sizes.image[1] + x;
                 let (value, largest) = (image[place], image[best]);
+                // Of several NaN the last.
                 #[expect(clippy::eq_op, reason = "NaN differs from itself")]
-                if largest == largest && (value != value || value > largest) {
+                if value != value || value > largest {
                     best = place;
                 }
             }

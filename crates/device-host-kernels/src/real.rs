@@ -16,6 +16,7 @@ pub(crate) trait Real:
     fn exp(self) -> Self;
     fn ln(self) -> Self;
     fn from_len(len: usize) -> Self;
+    fn to_f64(self) -> f64;
 }
 
 macro_rules! reals {
@@ -34,6 +35,10 @@ macro_rules! reals {
 
             fn from_len(len: usize) -> Self {
                 len as Self
+            }
+
+            fn to_f64(self) -> f64 {
+                self.into()
             }
         }
     )*};
@@ -68,7 +73,7 @@ impl Matrix {
     }
 }
 
-/// Whether a product is computed on several threads.
+/// Whether a product is computed on this thread, or on all of the pool that calls it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
     One,
@@ -93,8 +98,8 @@ pub(crate) fn multiply<C: Real>(
     assert!(b_matrix.fits(k, n, b.len()), "the second matrix is outside of its elements");
     assert!(out_matrix.fits(m, n, out.len()), "the product is outside of its elements");
     let parallelism = match threads {
-        Threads::All if m * n * k >= 1 << 18 => Parallelism::Rayon(0),
-        _ => Parallelism::None,
+        Threads::All => Parallelism::Rayon(0),
+        Threads::One => Parallelism::None,
     };
     // SAFETY: each matrix lies in its slice, as was checked, and is initialised there; the slices are borrowed for the call,
     // the one that is written alone. `out` may be written twice at one place if its strides repeat, on several threads,

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use crate::arrays::{Array, PARALLEL, write_all};
 use crate::element::{Compute, Element};
 use crate::functions::Number;
+use crate::threads::on_all;
 
 /// What is computed in while elements are reduced: `f64` for floating-point numbers, so that long sums stay exact enough.
 pub(crate) trait Wide: Compute {
@@ -181,7 +182,7 @@ fn innermost<C: Compute, W: Copy + Send + Sync>(
     } else if groups >= 16 {
         let least = (PARALLEL / 4).div_ceil(len * inner);
         let chunks = sums.par_chunks_mut(inner).with_min_len(least).enumerate();
-        chunks.for_each(|(group, sums)| one(group, 0..len, sums));
+        on_all(|| chunks.for_each(|(group, sums)| one(group, 0..len, sums)));
     } else {
         // Few sums of many elements: each is divided.
         let parts = len.min(16);
@@ -191,7 +192,7 @@ fn innermost<C: Compute, W: Copy + Send + Sync>(
             one(group, len * part / parts..len * (part + 1) / parts, &mut sums);
             sums
         };
-        let of_parts: Vec<Vec<W>> = (0..groups * parts).into_par_iter().map(part).collect();
+        let of_parts: Vec<Vec<W>> = on_all(|| (0..groups * parts).into_par_iter().map(part).collect());
         for (number, part) in of_parts.iter().enumerate() {
             let sums = &mut sums[number / parts * inner..][..inner];
             sums.iter_mut().zip(part).for_each(|(sum, part)| *sum = (fold.combine)(*sum, *part));
@@ -247,7 +248,7 @@ pub(crate) fn arg_reduce<E: Element<Compute: Number>, I: Element>(
         if elements.len() < PARALLEL {
             out.iter_mut().enumerate().for_each(|(place, out)| *out = find(place));
         } else {
-            out.par_iter_mut().enumerate().for_each(|(place, out)| *out = find(place));
+            on_all(|| out.par_iter_mut().enumerate().for_each(|(place, out)| *out = find(place)));
         }
     });
     Ok(())

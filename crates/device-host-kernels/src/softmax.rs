@@ -5,10 +5,11 @@ use device_registry::backend::BackendError;
 use rayon::prelude::*;
 
 use crate::arrays::{Array, PARALLEL, write_all};
-use crate::element::Element;
+use crate::element::{Compute as _, Element};
 use crate::functions::Number;
 use crate::real::Real;
 use crate::reduce::around;
+use crate::threads::on_all;
 
 pub(crate) fn softmax<E: Element<Compute: Real>>(
     dim: usize,
@@ -25,12 +26,13 @@ pub(crate) fn softmax<E: Element<Compute: Real>>(
             // The largest is subtracted, so that no power overflows.
             let max =
                 places().map(|place| elements[place]).fold(E::Compute::NEG_INFINITY, E::Compute::larger);
-            let mut sum = E::Compute::default();
+            let mut sum = 0.0;
             for place in places() {
                 let power = (elements[place] - max).exp();
                 out[place] = power;
-                sum += power;
+                sum += power.to_f64();
             }
+            let sum = E::Compute::from_f64(sum);
             if logarithm {
                 let log = sum.ln();
                 places().for_each(|place| out[place] = elements[place] - max - log);
@@ -45,7 +47,7 @@ pub(crate) fn softmax<E: Element<Compute: Real>>(
             out.chunks_mut(size).zip(elements.chunks(size)).for_each(|(out, elements)| group(elements, out));
         } else {
             let groups = out.par_chunks_mut(size).zip(elements.par_chunks(size));
-            groups.for_each(|(out, elements)| group(elements, out));
+            on_all(|| groups.for_each(|(out, elements)| group(elements, out)));
         }
     });
     Ok(())

@@ -1,6 +1,7 @@
 //! A call of an operator: what it computes, of which types and layouts. No memory is in it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -21,7 +22,7 @@ pub enum Argument {
 /// Inputs of element-wise operators have the shape of the output: those that were broadcast have strides of zero. So do the
 /// batches and the bias of [`Operator::MatMul`].
 ///
-/// `Display` gives it in one line, as errors do:
+/// A clone is cheap, as it shares what was checked. `Display` gives it in one line, as errors do:
 ///
 /// ```
 /// use device_kernels::{Argument, Binary, Call, DType, Layout};
@@ -39,12 +40,20 @@ pub enum Argument {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct Call(Arc<Checked>);
+
+/// It is large, and a call is moved several times on its way to the device.
+#[derive(Debug, PartialEq)]
+struct Checked {
     operator: Operator,
-    inputs: SmallVec<[Argument; 3]>,
+    inputs: Inputs,
     sources: SmallVec<[usize; 3]>,
-    outputs: SmallVec<[(DType, Layout); 2]>,
+    outputs: Outputs,
 }
+
+/// Those of most operators, in place.
+pub(crate) type Inputs = SmallVec<[Argument; 3]>;
+pub(crate) type Outputs = SmallVec<[(DType, Layout); 2]>;
 
 /// A call with arguments that the operator cannot have.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -80,47 +89,47 @@ impl Call {
     }
 
     /// The caller has checked that they fit.
-    pub(crate) fn checked(operator: Operator, inputs: &[Argument], outputs: &[(DType, Layout)]) -> Self {
+    pub(crate) fn checked(operator: Operator, inputs: Inputs, outputs: Outputs) -> Self {
         let sources = (0..inputs.len()).collect();
-        Self { operator, inputs: inputs.into(), sources, outputs: outputs.into() }
+        Self(Arc::new(Checked { operator, inputs, sources, outputs }))
     }
 
     /// A fill of the output, as there is nothing to compute it from: with a value, or with the input at the place `source`.
     pub(crate) fn fill(value: Argument, source: usize, outputs: &[(DType, Layout)]) -> Self {
         let (inputs, sources) = (SmallVec::from_iter([value]), SmallVec::from_iter([source]));
-        Self { operator: Operator::Copy, inputs, sources, outputs: outputs.into() }
+        Self(Arc::new(Checked { operator: Operator::Copy, inputs, sources, outputs: outputs.into() }))
     }
 
     /// What is computed.
     #[must_use]
     pub fn operator(&self) -> Operator {
-        self.operator
+        self.0.operator
     }
 
     /// The inputs, in the operator's order.
     #[must_use]
     pub fn inputs(&self) -> &[Argument] {
-        &self.inputs
+        &self.0.inputs
     }
 
     /// Which argument of [`new`](Self::new) each input is. A sum of no elements, for example, becomes a
     /// [`Copy`](Operator::Copy) of a zero, which has no array among its inputs.
     #[must_use]
     pub fn sources(&self) -> &[usize] {
-        &self.sources
+        &self.0.sources
     }
 
     /// The outputs, in the operator's order. None has an element twice.
     #[must_use]
     pub fn outputs(&self) -> &[(DType, Layout)] {
-        &self.outputs
+        &self.0.outputs
     }
 
     /// Whether nothing is written: no kernel runs for it. A kernel set only gets calls that write, and none of their arrays
     /// is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let updates_nothing = self.operator.updates() && self.inputs().iter().any(Argument::is_empty);
+        let updates_nothing = self.operator().updates() && self.inputs().iter().any(Argument::is_empty);
         updates_nothing || self.outputs().iter().any(|(_, layout)| layout.len() == 0)
     }
 
@@ -170,7 +179,7 @@ impl fmt::Display for Argument {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outputs: Vec<Argument> = self.outputs().iter().copied().map(Argument::from).collect();
-        f.write_str(&signature(self.operator, self.inputs(), &outputs))
+        f.write_str(&signature(self.operator(), self.inputs(), &outputs))
     }
 }
 

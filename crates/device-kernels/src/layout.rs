@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
+/// The most bytes of an element, as the places of bytes have to fit too.
+const LARGEST_ELEMENT: isize = 8;
+
 /// The most dimensions that an array has.
 pub const MAX_RANK: usize = 8;
 
@@ -87,6 +90,7 @@ impl Layout {
             let size = isize::try_from(size.max(1)).map_err(|_| overflow())?;
             len = len.checked_mul(size).ok_or_else(overflow)?;
         }
+        len.checked_mul(LARGEST_ELEMENT).ok_or_else(overflow)?;
         Ok(Self::new(shape, &strides[..shape.len()], 0))
     }
 
@@ -185,9 +189,17 @@ impl Layout {
             let end = if reach < 0 { &mut first } else { &mut last };
             *end = end.checked_add(reach)?;
         }
-        // A place counts bytes of up to eight for each element.
-        last.checked_add(1)?.checked_mul(8)?;
+        last.checked_add(1)?.checked_mul(LARGEST_ELEMENT)?;
         Some(usize::try_from(first).ok()?..usize::try_from(last).ok()? + 1)
+    }
+
+    /// Whether each element is where the one with the same index is in `other`.
+    pub(crate) fn has_places_of(&self, other: &Self) -> bool {
+        // The stride of a dimension of one element says nothing.
+        let strides = self.shape().iter().zip(self.strides().iter().zip(other.strides()));
+        self.shape() == other.shape()
+            && self.offset == other.offset
+            && strides.into_iter().all(|(&size, (one, other))| size <= 1 || one == other)
     }
 
     /// Whether two indices are known to be of one element: a stride is zero, or smaller than what it steps over.
@@ -195,7 +207,7 @@ impl Layout {
     /// It is true of some layouts whose elements are all different, such as those with interleaved dimensions.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
-        if self.len() <= 1 {
+        if self.len() <= 1 || self.is_contiguous() {
             return false;
         }
         let mut dims: Vec<(usize, usize)> = (self.shape().iter().zip(self.strides()))
@@ -278,7 +290,8 @@ impl Layout {
         if self.len() > 0 {
             let reach = (self.shape[dim] - 1) as isize * self.strides[dim];
             self.offset = self.offset.wrapping_add_signed(reach);
-            self.strides[dim] = -self.strides[dim];
+            // Of one element, the stride may be any.
+            self.strides[dim] = self.strides[dim].wrapping_neg();
         }
         Ok(self)
     }
@@ -291,6 +304,9 @@ impl Layout {
     /// If the shape cannot be broadcast to that.
     pub fn broadcast_to(&self, shape: impl AsRef<[usize]>) -> Result<Self, LayoutError> {
         let shape = shape.as_ref();
+        if shape == self.shape() {
+            return Ok(*self);
+        }
         Self::contiguous(shape)?;
         let refused =
             || LayoutError::Shape { from: self.shape().to_vec(), verb: "broadcast to", to: shape.to_vec() };

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::DType;
+
 /// What a kernel computes.
 ///
 /// Inputs and outputs are listed in their order. An element-wise operator computes each element of its output from the
@@ -9,7 +11,7 @@ use std::fmt;
 /// [`Scalar`](crate::Scalar). Unless an operator says otherwise, arrays of one call have one dtype.
 ///
 /// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives NaN, also for
-/// maximum and minimum, as in PyTorch. Sums of `f16` and `bf16` are `f32` until the end, but for [`Update::Add`], which adds
+/// maximum and minimum, as in PyTorch, unless an operator says otherwise. Sums of `f16` and `bf16` are `f32` until the end, but for [`Update::Add`], which adds
 /// to elements in memory.
 ///
 /// An index, or a place of [`MaxPool2dGrad`](Self::MaxPool2dGrad), that is out of range reads 0 and writes nothing, or is an
@@ -94,7 +96,7 @@ pub enum Operator {
     /// The gradient of a convolution by its weights, from the images and the gradient of the output.
     Conv2dWeightGrad(Conv2d),
     /// The largest element of each window of images `[n, c, h, w]`. A second output, of an index dtype, has the places of the
-    /// elements in their image: `y * w + x`.
+    /// elements in their image: `y * w + x`. Of equal elements it is any, and of several NaN the last, as in PyTorch.
     MaxPool2d(Pool2d),
     /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the places. Each place
     /// is in its window, as `MaxPool2d` writes it; of another one, the gradient may be missing.
@@ -184,7 +186,7 @@ names! {
         Neg = "neg",
         /// `|a|`, for numbers.
         Abs = "abs",
-        /// -1, 0 or 1, for numbers. Of a zero it is 0 without a sign, and of NaN it is NaN.
+        /// -1, 0 or 1, for numbers. Of zeros it is 0 without a sign, and so it is of NaN, as in PyTorch.
         Sign = "sign",
         /// `1 / a`, for floats, as are all that follow up to `IsInf`.
         Recip = "recip",
@@ -279,7 +281,8 @@ names! {
         Shl = "shl",
         /// `a >> b`, for integers, which keeps the sign. The lowest bits of `b` count, as many as can be less than the width.
         Shr = "shr",
-        /// The gradient of [`Unary::Relu`]: `b` where its output `a` is larger than zero, and else 0. For floats.
+        /// The gradient of [`Unary::Relu`]: 0 where its output `a` is at most zero, and else `b`, also where `a` is NaN. For
+        /// floats.
         ReluGrad = "relu_grad",
         /// The gradient of [`Unary::Sigmoid`]: `b * a * (1 - a)` for its output `a`. For floats.
         SigmoidGrad = "sigmoid_grad",
@@ -464,6 +467,22 @@ pub enum Distribution {
         /// The end, which is not drawn.
         high: i64,
     },
+}
+
+impl Distribution {
+    /// How many elements of `dtype` have one counter of the generator between them: 4 where each has 32 bits, and else 1.
+    ///
+    /// A call with the offset `n` begins at the counter `n / per_counter`. Calls of one seed whose counters are apart have
+    /// numbers that are independent of one another, whatever they draw.
+    #[must_use]
+    pub fn per_counter(&self, dtype: DType) -> u64 {
+        let wide = match *self {
+            Self::Uniform { .. } | Self::Bernoulli { .. } => false,
+            Self::Normal { .. } => true,
+            Self::Integers { low, high } => high.wrapping_sub(low) as u64 > u64::from(u32::MAX),
+        };
+        if wide || dtype.size() == 8 { 1 } else { 4 }
+    }
 }
 
 impl From<Unary> for Operator {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use device_registry::backend::{BackendError, Launch, Span};
 use device_registry::{Buffer, Device, DeviceError, Stream};
@@ -101,9 +100,9 @@ pub fn run(
     let operands = arrays.map(|(_, &source)| &inputs[source]).chain(outputs);
     let buffers: SmallVec<[&Buffer; 4]> = operands.filter_map(|operand| operand.buffer).collect();
     let Some(prepared) = Prepared::new(stream.device(), call, &buffers)? else { return Ok(()) };
-    let call = Arc::clone(&prepared.call);
+    let call = prepared.call.clone();
     let enqueued = stream.launch(&buffers, move |launch| prepared.launch(launch));
-    enqueued.map_err(|error| RunError::Device { call: Box::new(Call::clone(&call)), error })
+    enqueued.map_err(|error| RunError::Device { call, error })
 }
 
 /// A call that a kernel set has a kernel for, with buffers that have its elements.
@@ -122,8 +121,7 @@ pub fn run(
 /// ```
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Shared, as it is large and is moved into the stream.
-    call: Arc<Call>,
+    call: Call,
     set: LinkedSet,
 }
 
@@ -137,19 +135,15 @@ impl Prepared {
     /// another array, or no linked set has a kernel.
     pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
         if let Err(problem) = check_buffers(device, &call, buffers) {
-            return Err(RunError::Buffers { call: Box::new(call), problem });
+            return Err(RunError::Buffers { call, problem });
         }
         if call.is_empty() {
             return Ok(None);
         }
         let kernels = Kernels::of(device)?;
         match kernels.find(device, &call) {
-            Some(set) => Ok(Some(Self { call: Arc::new(call), set })),
-            None => Err(RunError::Unsupported {
-                call: Box::new(call),
-                device,
-                sets: Sets(kernels.sets().to_vec()),
-            }),
+            Some(set) => Ok(Some(Self { call, set })),
+            None => Err(RunError::Unsupported { call, device, sets: Sets(kernels.sets().to_vec()) }),
         }
     }
 
@@ -190,7 +184,7 @@ pub enum RunError {
     #[non_exhaustive]
     Buffers {
         /// The call.
-        call: Box<Call>,
+        call: Call,
         /// What is wrong with the buffer.
         #[source]
         problem: BufferProblem,
@@ -203,7 +197,7 @@ pub enum RunError {
     #[non_exhaustive]
     Unsupported {
         /// The call.
-        call: Box<Call>,
+        call: Call,
         /// The device.
         device: Device,
         /// The sets that were asked.
@@ -214,7 +208,7 @@ pub enum RunError {
     #[non_exhaustive]
     Device {
         /// The call.
-        call: Box<Call>,
+        call: Call,
         /// The error of the stream.
         #[source]
         error: DeviceError,
@@ -265,9 +259,10 @@ pub enum BufferProblem {
         /// The length of the buffer.
         found: usize,
     },
-    /// An output overlaps another array of the call.
+    /// An output overlaps another array of the call: the bytes from their first elements to their last do, whether or not
+    /// elements do.
     #[error(
-        "an output overlaps another array, which this operator cannot have: bytes {output:?} and {other:?} of one memory"
+        "an output may overlap another array, which this operator cannot have: bytes {output:?} and {other:?} of one memory"
     )]
     Overlap {
         /// The bytes of the output, in their memory.
@@ -279,6 +274,7 @@ pub enum BufferProblem {
 
 /// The memory of an array, and the bytes in it that it uses.
 struct Used {
+    is_output: bool,
     memory: *const u8,
     bytes: Range<usize>,
     dtype: DType,
@@ -293,7 +289,8 @@ fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(),
     }
     let device = device.resolve();
     let mut used = SmallVec::<[Used; 4]>::new();
-    for ((dtype, layout), buffer) in call.arrays().zip(buffers) {
+    let first_output = expected - call.outputs().len();
+    for (place, ((dtype, layout), buffer)) in call.arrays().zip(buffers).enumerate() {
         if buffer.device() != device {
             return Err(BufferProblem::Device { expected: device, found: buffer.device() });
         }
@@ -305,17 +302,18 @@ fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(),
         // An array without elements overlaps nothing.
         let Some(span) = buffer.span().filter(|_| end > start) else { continue };
         let bytes = span.offset() + start..span.offset() + end;
-        used.push(Used { memory: address(&span), bytes, dtype, layout, offset: span.offset() });
+        let is_output = place >= first_output;
+        used.push(Used { is_output, memory: address(&span), bytes, dtype, layout, offset: span.offset() });
     }
-    let inputs = used.len().saturating_sub(call.outputs().len());
-    for (place, output) in used.iter().enumerate().skip(inputs) {
+    for (place, output) in used.iter().enumerate().filter(|(_, used)| used.is_output) {
         for (other_place, other) in used.iter().enumerate() {
             let apart = output.memory != other.memory
                 || output.bytes.end <= other.bytes.start
                 || other.bytes.end <= output.bytes.start;
             let in_place = call.operator().is_elementwise()
                 && output.dtype.size() == other.dtype.size()
-                && (output.layout, output.offset) == (other.layout, other.offset);
+                && output.offset == other.offset
+                && output.layout.has_places_of(&other.layout);
             if place != other_place && !apart && !in_place {
                 return Err(BufferProblem::Overlap {
                     output: output.bytes.clone(),

@@ -234,6 +234,18 @@ fn shapes() {
             "expected [2] as the shape of the bias, found [3]",
         ),
         (
+            conv,
+            &[images, f32(&[0, 4, 3, 3])],
+            &[f32(&[1, 0, 3, 3])],
+            "there are no elements in the weights, and the operator has no result for none",
+        ),
+        (
+            Operator::Conv2d(Conv2d { padding: [1, 1], ..Conv2d::default() }),
+            &[f32(&[1, 1, 0, 0]), f32(&[1, 1, 2, 2])],
+            &[f32(&[1, 1, 1, 1])],
+            "there are no elements in the images, and the operator has no result for none",
+        ),
+        (
             Operator::MaxPool2d(Pool2d::new([2, 2])),
             &[images],
             &[images],
@@ -359,8 +371,30 @@ fn options() {
             &[images],
             "expected numbers from 1 on as the stride, found [1, 0]",
         ),
-        (uniform(1.0, 0.0), &[], &[a], "expected finite numbers in order as the range, found 1.0..0.0"),
-        (uniform(0.0, f64::NAN), &[], &[a], "expected finite numbers in order as the range, found 0.0..NaN"),
+        (
+            uniform(1.0, 0.0),
+            &[],
+            &[a],
+            "expected finite numbers in order with a finite difference as the range, found 1.0..0.0",
+        ),
+        (
+            uniform(0.0, f64::NAN),
+            &[],
+            &[a],
+            "expected finite numbers in order with a finite difference as the range, found 0.0..NaN",
+        ),
+        (
+            uniform(-3e38, 3e38),
+            &[],
+            &[a],
+            "expected finite numbers in order with a finite difference as the range, found -3e38..3e38",
+        ),
+        (
+            random(Distribution::Normal { mean: f64::NAN, deviation: 1.0 }),
+            &[],
+            &[a],
+            "expected a finite number as the mean, found NaN",
+        ),
         (
             random(Distribution::Normal { mean: 0.0, deviation: -1.0 }),
             &[],
@@ -412,6 +446,8 @@ fn layouts_that_no_array_has() {
     let huge = usize::MAX / 2;
     for overflow in [
         Layout::contiguous([huge, 3]),
+        // Its elements can be counted, and their bytes cannot.
+        Layout::contiguous([1 << 60]),
         // Nothing is in it, and its strides overflow all the same.
         Layout::contiguous([0, huge, 3]),
         Layout::strided([2], [isize::MAX], 1),

@@ -105,13 +105,13 @@ fn unary(function: Unary, dtype: DType, a: Value) -> Expect {
 }
 
 fn unary_of_float(function: Unary, a: f64) -> f64 {
-    if a.is_nan() {
+    if a.is_nan() && function != Unary::Sign {
         return a;
     }
     match function {
         Unary::Neg => -a,
         Unary::Abs => a.abs(),
-        Unary::Sign if a == 0.0 => 0.0,
+        Unary::Sign if a == 0.0 || a.is_nan() => 0.0,
         Unary::Sign => a.signum(),
         Unary::Recip => 1.0 / a,
         Unary::Sqrt => a.sqrt(),
@@ -197,8 +197,8 @@ fn binary_of_floats(function: Binary, dtype: DType, a: f64, b: f64) -> Expect {
             return angle(0.0).or([angle(PI), angle(-PI)]);
         }
         Binary::Atan2 => a.atan2(b),
-        Binary::ReluGrad if a > 0.0 => b,
-        Binary::ReluGrad => 0.0,
+        Binary::ReluGrad if a <= 0.0 => 0.0,
+        Binary::ReluGrad => b,
         Binary::SigmoidGrad => b * a * (1.0 - a),
         _ => unreachable!("{function} is not for floats"),
     };

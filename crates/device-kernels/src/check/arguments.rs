@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Problem;
+use crate::call::Outputs;
 use crate::{Argument, DType, Layout};
 
 /// An array among the arguments.
@@ -86,7 +87,7 @@ impl Class {
     }
 }
 
-pub(super) fn arrays(outputs: &[Argument]) -> Result<Vec<(DType, Layout)>, Problem> {
+pub(super) fn arrays(outputs: &[Argument]) -> Result<Outputs, Problem> {
     let array = |output: &Argument| output.array().ok_or(Problem::Scalar { argument: "an output" });
     outputs.iter().map(array).collect()
 }

@@ -22,7 +22,10 @@ pub(super) fn convolution(conv: Conv2d, arrays: [(&'static str, Array<'_>); 3]) 
         let expected = "a number that divides the channels";
         return Err(Problem::Option { option: "number of groups", expected, found: groups.to_string() });
     }
-    let fits = weights.layout.rank() == 4 && depth == channels / groups && weights.layout.len() > 0;
+    if weights.layout.len() == 0 {
+        return Err(Problem::Empty { argument: of_weights });
+    }
+    let fits = weights.layout.rank() == 4 && depth == channels / groups;
     weights.expect_if(fits, of_weights, format_args!("[out, {}, kh, kw]", channels / groups))?;
     let kernel = [weights.layout.shape()[2], weights.layout.shape()[3]];
     let size = |axis: usize, size: usize| {
@@ -71,10 +74,13 @@ pub(super) fn windows(
         out.expect_if(fits, of_out, expected)?;
     }
     out.expect(of_out, &[images, channels, out_height, out_width])?;
-    if input.layout.len() == 0 && out.layout.len() > 0 {
-        return Err(Problem::Empty { argument: of_input });
-    }
-    Ok(())
+    some((of_input, input), out)
+}
+
+/// Checks that there are elements to compute an output from.
+pub(super) fn some((of_input, input): (&'static str, Array<'_>), out: Array<'_>) -> Result<(), Problem> {
+    let nothing = input.layout.len() == 0 && out.layout.len() > 0;
+    if nothing { Err(Problem::Empty { argument: of_input }) } else { Ok(()) }
 }
 
 /// Checks images and the output of an adaptive pooling.

@@ -5,8 +5,11 @@ mod images;
 
 use std::fmt;
 
+use smallvec::smallvec;
+
 use self::arguments::{Array, Class, arrays, one, one_array, two_arrays, two_arrays_and_bias};
-use self::images::{adaptive, convolution, windows};
+use self::images::{adaptive, convolution, some, windows};
+use crate::call::{Inputs, Outputs};
 use crate::{
     Argument, Binary, Call, Compare, DType, Dims, Distribution, Layout, LayoutError, Operator, Reduction,
     Scalar, Unary, Update,
@@ -153,6 +156,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
             if let Some(bias) = bias {
                 bias.same("the bias", out.dtype, &[out.layout.shape()[1]])?;
             }
+            some(("the images", images), out)?;
         }
         Operator::Conv2dInputGrad(conv) => {
             let ([grad, weights], out) = (two_arrays(inputs)?, one(&outputs)?);
@@ -196,9 +200,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
         Operator::AdaptiveAvgPool2d => {
             let (images, out) = (one_array(inputs)?, one(&outputs)?);
             adaptive(("the images", images), ("the output", out))?;
-            if out.layout.len() > 0 && images.layout.len() == 0 {
-                return Err(Problem::Empty { argument: "the images" });
-            }
+            some(("the images", images), out)?;
         }
         Operator::AdaptiveAvgPool2dGrad => {
             adaptive(("the output", one(&outputs)?), ("the gradient", one_array(inputs)?))?;
@@ -210,7 +212,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
             random(distribution, one(&outputs)?.dtype)?;
         }
     }
-    let call = Call::checked(operator, inputs, &outputs);
+    let call = Call::checked(operator, inputs.into(), outputs);
     Ok(match operator {
         // A gradient of nothing is zero.
         Operator::Conv2dInputGrad(_) | Operator::Conv2dWeightGrad(_) | Operator::AdaptiveAvgPool2dGrad => {
@@ -252,13 +254,13 @@ fn elementwise(operator: Operator, inputs: &[Argument], out: Array<'_>) -> Resul
         _ if makes_bools => Class::Bool.check("the output", out.dtype)?,
         _ => out.same_dtype("the output", dtype)?,
     }
-    let mut broadcast = inputs.to_vec();
+    let mut broadcast = Inputs::from(inputs);
     for input in &mut broadcast {
         if let Argument::Array(_, layout) = input {
             *layout = layout.broadcast_to(out.layout.shape())?;
         }
     }
-    Ok(Call::checked(operator, &broadcast, &[(out.dtype, *out.layout)]))
+    Ok(Call::checked(operator, broadcast, smallvec![(out.dtype, *out.layout)]))
 }
 
 fn class(operator: Operator) -> Class {
@@ -292,7 +294,11 @@ fn reduce(reduction: Reduction, dims: Dims, input: Array<'_>, out: Array<'_>) ->
     out.expect("the output", &reduced(input.layout, dims))?;
     let layout = input.layout;
     let input = Argument::Array(input.dtype, *layout);
-    let call = Call::checked(Operator::Reduce { reduction, dims }, &[input], &[(out.dtype, *out.layout)]);
+    let call = Call::checked(
+        Operator::Reduce { reduction, dims },
+        smallvec![input],
+        smallvec![(out.dtype, *out.layout)],
+    );
     match of_none {
         // Also where there is no output, as in PyTorch: the mistake does not depend on the other dimensions.
         None if dims.iter().any(|dim| layout.shape()[dim] == 0) => {
@@ -322,7 +328,7 @@ fn matmul(inputs: &[Argument], out: Array<'_>) -> Result<Call, Problem> {
     b.expect_if(b_shape[b_shape.len() - 2] == k, "the second input", format_args!("[.., {k}, n]"))?;
     out.expect_if([*m, *n] == [rows, columns], "the output", format_args!("[.., {rows}, {columns}]"))?;
     let whole = |rows, columns| [batch, &[rows, columns]].concat();
-    let mut arguments = vec![
+    let mut arguments: Inputs = smallvec![
         Argument::Array(a.dtype, a.layout.broadcast_to(whole(rows, k))?),
         Argument::Array(b.dtype, b.layout.broadcast_to(whole(k, columns))?),
     ];
@@ -330,13 +336,13 @@ fn matmul(inputs: &[Argument], out: Array<'_>) -> Result<Call, Problem> {
         bias.same_dtype("the bias", a.dtype)?;
         arguments.push(Argument::Array(bias.dtype, bias.layout.broadcast_to(out.layout.shape())?));
     }
-    let outputs = [(out.dtype, *out.layout)];
+    let outputs: Outputs = smallvec![(out.dtype, *out.layout)];
     if k == 0 {
         // The sum of nothing.
         let bias = arguments.get(2).copied().unwrap_or(Argument::Scalar(Scalar::Int(0)));
         return Ok(Call::fill(bias, 2, &outputs));
     }
-    Ok(Call::checked(Operator::MatMul, &arguments, &outputs))
+    Ok(Call::checked(Operator::MatMul, arguments, outputs))
 }
 
 fn random(distribution: Distribution, dtype: DType) -> Result<(), Problem> {
@@ -346,12 +352,21 @@ fn random(distribution: Distribution, dtype: DType) -> Result<(), Problem> {
     match distribution {
         Distribution::Uniform { low, high } => {
             Class::Float.check("the output", dtype)?;
-            let fits = low.is_finite() && high.is_finite() && low <= high;
-            if fits { Ok(()) } else { invalid("range", "finite numbers in order", &(low..high)) }
+            // The elements of smaller types are computed as `f32`.
+            let range = if dtype == DType::F64 { high - low } else { f64::from((high - low) as f32) };
+            let fits = low.is_finite() && high.is_finite() && low <= high && range.is_finite();
+            if fits {
+                Ok(())
+            } else {
+                invalid("range", "finite numbers in order with a finite difference", &(low..high))
+            }
         }
         Distribution::Normal { mean, deviation } => {
             Class::Float.check("the output", dtype)?;
-            let fits = mean.is_finite() && deviation.is_finite() && deviation >= 0.0;
+            if !mean.is_finite() {
+                return invalid("mean", "a finite number", &mean);
+            }
+            let fits = deviation.is_finite() && deviation >= 0.0;
             if fits { Ok(()) } else { invalid("deviation", "a finite number from 0 on", &deviation) }
         }
         Distribution::Bernoulli { probability } => {

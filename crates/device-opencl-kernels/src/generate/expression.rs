@@ -35,7 +35,7 @@ impl Function {
                 Unary::Abs if float => Some("@fabs(a)"),
                 Unary::Abs => Some(if signed { "a < 0 ? ($T)(($U)0 - ($U)a) : a" } else { "a" }),
                 Unary::Sign if number == Number::Uint => Some("a > 0 ? 1 : 0"),
-                Unary::Sign => Some("a > 0 ? ($T)1 : (a < 0 ? ($T)-1 : a)"),
+                Unary::Sign => Some("a > 0 ? ($T)1 : (a < 0 ? ($T)-1 : ($T)0)"),
                 Unary::Not => only(!float, if boolean { "a ^ 1" } else { "~a" }),
                 _ => only(float, Self::of_float(unary)?),
             },
@@ -61,7 +61,7 @@ impl Function {
                 Binary::Or => only(!float, "a | b"),
                 Binary::Xor => only(!float, "a ^ b"),
                 Binary::Shl | Binary::Shr => only(integer, Self::shift(binary, of)),
-                Binary::ReluGrad => only(float, "a > 0 ? b : ($T)0"),
+                Binary::ReluGrad => only(float, "a <= 0 ? ($T)0 : b"),
                 Binary::SigmoidGrad => only(float, "b * a * (1 - a)"),
                 _ => None,
             },
@@ -197,7 +197,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("$min", "$T $min($T a, $T b) { return (a < b || a != a) ? a : b; }\n"),
     (
         "$rem_float",
-        "$T $rem_float($T a, $T b) { $T rest = @fmod(a, b); return (rest != 0 && (rest < 0) != (b < 0)) ? rest + b : rest; }\n",
+        "$T $rem_float($T a, $T b) { $T rest = @fmod(a, b); if (rest == 0) return @copysign(($T)0, b); return ((rest < 0) != (b < 0)) ? rest + b : rest; }\n",
     ),
     (
         "$rem_signed",

@@ -179,7 +179,7 @@ impl Recipe {
                     writeln!(body, "    $T best = {};\n    Index place = -1;", expression::lowest(number));
                 body += &of_window(&format!(
                     "            const $T value = {load};
-            if (place < 0 || value > best || (value != value && best == best)) {{ best = value; place = y * iw + x; }}
+            if (place < 0 || value > best || value != value) {{ best = value; place = y * iw + x; }}
 "
                 ));
                 let _ = writeln!(body, "    {}", store("best"));

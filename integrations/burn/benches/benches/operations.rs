@@ -66,7 +66,8 @@ fn threads(c: &mut Criterion) {
     const STEPS: usize = 8 * 500;
     let mut group = c.benchmark_group("4,000 additions of 64 elements");
     group.sample_size(20);
-    for (name, device) in [("flex", Device::flex()), ("cpu, slot, kernels", device_burn::slot::device("cpu").unwrap())]
+    for (name, device) in
+        [("flex", Device::flex()), ("cpu, slot, kernels", device_burn::slot::device("cpu").unwrap())]
     {
         for count in [1, 8] {
             group.bench_function(format!("{name}, {count} threads"), |bencher| {

@@ -5,9 +5,9 @@ use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::Device;
 use criterion::{Criterion, criterion_group, criterion_main};
+use device_registry_benches::beside;
 use digits::batch::DigitBatcher;
 use digits::data::Digits;
-use device_registry_benches::beside;
 use digits::model::Network;
 
 device_registry::autoload!();

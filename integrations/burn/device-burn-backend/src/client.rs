@@ -378,7 +378,7 @@ impl Client {
         let (device, numbers) = (self.queue.device(), self.random.take(out.shape.num_elements()));
         if let Some(kernels) = self.kernels()?
             && let Some(draw) = describe::draw(distribution, out.dtype)
-            && let Some(steps) = describe::random_step(draw, numbers.seed, numbers.offset, operands)
+            && let Some(steps) = describe::random_step(draw, numbers, operands)
             && fallback::isolate(|| steps.iter().all(|step| kernels.find(device, &step.call).is_some()))
                 .map_err(Cause::KernelSetPanicked)?
         {

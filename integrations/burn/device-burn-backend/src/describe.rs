@@ -7,7 +7,7 @@ use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
 use burn_ir::{
     ActivationOperationIr, BaseOperationIr, BinaryOpIr, BoolOperationIr, Conv2dOptionsIr, FloatOperationIr,
-    IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, ScalarIr, TensorIr,
+    IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, PadModeIr, ScalarIr, TensorIr,
 };
 use burn_std::{BoolStore, IndexingUpdateOp};
 use device_kernels::{
@@ -17,6 +17,7 @@ use device_kernels::{
 use smallvec::{SmallVec, smallvec};
 
 use crate::operation::Operands;
+use crate::random::Numbers;
 use crate::table::RegistryTensor;
 
 /// A view, by what changes in the layout.
@@ -102,8 +103,8 @@ pub(crate) fn steps(
 }
 
 /// The random numbers of `distribution` for elements of `dtype`. `None` if kernels do not draw them.
-pub(crate) fn draw(distribution: Distribution, dtype: DType) -> Option<Draw> {
-    let dtype = dtype_of(dtype)?;
+pub(crate) fn draw(distribution: Distribution, tensor_dtype: DType) -> Option<Draw> {
+    let dtype = dtype_of(tensor_dtype)?;
     if dtype.is_float() {
         return Some(match distribution {
             Distribution::Default => Draw::Uniform { low: 0.0, high: 1.0 },
@@ -115,23 +116,37 @@ pub(crate) fn draw(distribution: Distribution, dtype: DType) -> Option<Draw> {
     match distribution {
         Distribution::Bernoulli(probability) => Some(Draw::Bernoulli { probability }),
         Distribution::Uniform(low, high) => Some(Draw::Integers { low: low as i64, high: high as i64 }),
-        Distribution::Default => {
-            let (low, high) = match dtype {
-                device_kernels::DType::U8 => (0, i64::from(u8::MAX) + 1),
-                device_kernels::DType::U32 => (0, i64::from(u32::MAX) + 1),
-                device_kernels::DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX) + 1),
-                _ => (i64::MIN, i64::MAX),
-            };
-            Some(Draw::Integers { low, high })
-        }
+        Distribution::Default => all_integers(tensor_dtype),
         Distribution::Normal(..) => None,
     }
 }
 
+/// Any integer of `dtype`, as far as `i64` has it.
+pub(crate) fn all_integers(dtype: DType) -> Option<Draw> {
+    let (low, high) = integers(dtype)?;
+    Some(Draw::Integers { low, high: high.saturating_add(1) })
+}
+
+/// The smallest and the largest integer of `dtype`, as far as `i64` has them.
+fn integers(dtype: DType) -> Option<(i64, i64)> {
+    Some(match dtype {
+        DType::U8 => (0, u8::MAX.into()),
+        DType::U16 => (0, u16::MAX.into()),
+        DType::U32 => (0, u32::MAX.into()),
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I64 | DType::U64 => (i64::MIN, i64::MAX),
+        _ => return None,
+    })
+}
+
 /// A call that draws random numbers for the only output.
-pub(crate) fn random_step(draw: Draw, seed: u64, offset: u64, operands: &Operands) -> Option<Steps> {
+pub(crate) fn random_step(draw: Draw, numbers: Numbers, operands: &Operands) -> Option<Steps> {
     let mapping = Mapping { operands, inputs: &[] };
-    one(mapping.step(Operator::Random { distribution: draw, seed, offset }, &[], &[mapping.out(0)?]))
+    let out = mapping.out(0)?;
+    let (dtype, _) = out.argument.array()?;
+    one(mapping.step(numbers.operator(draw, dtype), &[], &[out]))
 }
 
 /// The dtype of kernels. `None` for those that kernels do not have.
@@ -159,6 +174,16 @@ fn scalar(scalar: ScalarIr) -> Operand {
         ScalarIr::Bool(value) => Scalar::Bool(value),
     };
     Operand { argument: Argument::Scalar(scalar), memory: None }
+}
+
+/// A bound for elements of the tensor. One that no integer of its dtype reaches is the last that does.
+fn bound(limit: ScalarIr, tensor: &TensorIr) -> ScalarIr {
+    let value = match limit {
+        ScalarIr::Int(value) => value,
+        ScalarIr::UInt(value) => i64::try_from(value).unwrap_or(i64::MAX),
+        ScalarIr::Float(_) | ScalarIr::Bool(_) => return limit,
+    };
+    integers(tensor.dtype).map_or(limit, |(low, high)| ScalarIr::Int(value.clamp(low, high)))
 }
 
 fn layout_of(layout: &Layout) -> Option<device_kernels::Layout> {
@@ -390,10 +415,15 @@ impl Mapping<'_> {
             DivScalar(operands) => self.with_scalar(Binary::Div, &operands.lhs, operands.rhs),
             RemScalar(operands) => self.with_scalar(Binary::Rem, &operands.lhs, operands.rhs),
             PowiScalar(operands) => self.with_scalar(Binary::Pow, &operands.lhs, operands.rhs),
-            ClampMin(operands) => self.with_scalar(Binary::Max, &operands.lhs, operands.rhs),
-            ClampMax(operands) => self.with_scalar(Binary::Min, &operands.lhs, operands.rhs),
+            ClampMin(operands) => {
+                self.with_scalar(Binary::Max, &operands.lhs, bound(operands.rhs, &operands.lhs))
+            }
+            ClampMax(operands) => {
+                self.with_scalar(Binary::Min, &operands.lhs, bound(operands.rhs, &operands.lhs))
+            }
             Clamp(clamp) => {
-                let inputs = [self.input(&clamp.tensor)?, scalar(clamp.min), scalar(clamp.max)];
+                let [low, high] = [clamp.min, clamp.max].map(|limit| scalar(bound(limit, &clamp.tensor)));
+                let inputs = [self.input(&clamp.tensor)?, low, high];
                 one(self.step(Operator::Clamp, &inputs, &[self.out(0)?]))
             }
             Greater(operands) => self.binary(Compare::Gt, operands),
@@ -404,6 +434,18 @@ impl Mapping<'_> {
             GreaterEqualElem(operands) => self.with_scalar(Compare::Ge, &operands.lhs, operands.rhs),
             LowerElem(operands) => self.with_scalar(Compare::Lt, &operands.lhs, operands.rhs),
             LowerEqualElem(operands) => self.with_scalar(Compare::Le, &operands.lhs, operands.rhs),
+            Pad(pad) => {
+                let PadModeIr::Constant(value) = pad.mode else { return None };
+                let out = self.out(0)?;
+                let fill = self.step(Operator::Copy, &[scalar(value)], &[out])?;
+                let inner = out.view(|mut layout| {
+                    for (dim, &(before, _)) in pad.padding.iter().enumerate() {
+                        layout = layout.slice(dim, before, pad.input.shape[dim], 1)?;
+                    }
+                    Ok(layout)
+                })?;
+                Some(smallvec![fill, self.step(Operator::Copy, &[self.input(&pad.input)?], &[inner])?])
+            }
             Abs(unary) => self.call(Unary::Abs, &[&unary.input]),
             Neg(unary) => self.call(Unary::Neg, &[&unary.input]),
             Sign(unary) => self.call(Unary::Sign, &[&unary.input]),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use device_kernels::{Prepared, RunError};
 use device_registry::backend::BackendError;
-use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, HostBuffer, Stream};
+use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Event, HostBuffer, Stream};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -19,6 +19,12 @@ use crate::describe::{Memory, Step};
 use crate::fallback;
 use crate::operation::OperationName;
 use crate::unwritten::{Output, Unwritten, Why};
+
+/// How many bytes of new memory are enqueued before the program waits for what it enqueued as many bytes before.
+const AHEAD: usize = 256 << 20;
+
+/// What an operation takes in the queue besides its memory, in bytes: about as much, so that small operations count too.
+const OPERATION: usize = 4 << 10;
 
 /// The queue of one device.
 pub(crate) struct Queue {
@@ -38,6 +44,9 @@ struct State {
     settled: u64,
     /// Where the kernels end that the last reported failure holds for.
     reported: Option<u64>,
+    /// The bytes of memory enqueued since `milestone`.
+    ahead: usize,
+    milestone: Option<Event>,
 }
 
 /// Which work wrote a memory, and when.
@@ -97,7 +106,8 @@ impl Queue {
         inputs: &[Option<Written>],
         outputs: &[usize],
     ) -> Result<SmallVec<[Written; 2]>, Refused> {
-        self.enqueue(|stream, state| {
+        let mut earlier = None;
+        let written = self.enqueue(|stream, state| {
             let allocate = |len: &usize| self.allocate(Some(stream), *len);
             let outs = outputs.iter().map(allocate).collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
             let used = inputs.iter().flatten();
@@ -143,9 +153,13 @@ impl Queue {
                     }
                 }
             }
+            earlier = state.advance(stream, OPERATION + outputs.iter().sum::<usize>());
             let ticket = |number| Ticket { epoch: state.epoch, number };
             Ok(outs.into_iter().zip(written).map(|(out, number)| (out, ticket(number))).collect())
-        })
+        })?;
+        // A failure is told to who reads what it concerns.
+        let _ = earlier.map(|event| event.synchronize());
+        Ok(written)
     }
 
     /// Allocates memory. A full device may have memory that only enqueued kernels use, so that the program runs ahead of
@@ -330,6 +344,19 @@ fn is_read(error: &DeviceError) -> bool {
 }
 
 impl State {
+    /// Counts memory that was enqueued. Returns the event to wait for if the program is too far ahead of the device: the
+    /// memory of what it released is in use until then.
+    fn advance(&mut self, stream: &Stream, bytes: usize) -> Option<Event> {
+        self.ahead += bytes;
+        if self.ahead < AHEAD {
+            return None;
+        }
+        self.ahead = 0;
+        // The stream refuses it only if it refuses all else too.
+        let milestone = stream.record().ok()?;
+        self.milestone.replace(milestone)
+    }
+
     /// Work below `end` has succeeded.
     fn settle(&mut self, epoch: u64, end: u64) {
         if epoch == self.epoch {
@@ -342,5 +369,6 @@ impl State {
         self.epoch += 1;
         self.settled = self.next;
         self.reported = None;
+        self.milestone = None;
     }
 }

@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use burn::tensor::ops::PadMode;
 use burn::tensor::{
     Bool, Device, ExecutionError, FloatDType, IndexingUpdateOp, Int, IntDType, Tensor, TensorData, activation,
 };
@@ -221,6 +222,10 @@ const OPERATIONS: &[(&str, Apply)] = operations! {
         Value::Float(a.expand(shape))
     },
     "cat" => |p, s| { let a = p.float(s.a)?; Value::Float(Tensor::cat(vec![a.clone(), a], s.n % 3)) },
+    "pad" => |p, s| {
+        let (before, after) = (s.n % 3, s.m % 2);
+        Value::Float(p.float(s.a)?.pad((before, after, after, before), PadMode::Constant(0.5)))
+    },
     "repeat dim" => |p, s| Value::Float(p.float(s.a)?.repeat_dim(s.n % 3, 2)),
     "unfold" => |p, s| {
         let a = p.float(s.a)?;
