@@ -279,7 +279,7 @@ fn known(name: &str) -> &'static str {
     const NAMES: &[&str] = &[
         "fabs", "sqrt", "exp", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
         "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "rint", "trunc", "pow", "fmod",
-        "atan2",
+        "atan2", "copysign",
     ];
     NAMES.iter().find(|known| **known == name).unwrap_or_else(|| panic!("`{name}` is not in the list"))
 }
