@@ -24,7 +24,7 @@ fn unary(operator: Unary, a: f64) -> f64 {
         Unary::Abs => a.abs(),
         Unary::Sign => {
             if a == 0.0 || a.is_nan() {
-                a
+                0.0
             } else {
                 a.signum()
             }
