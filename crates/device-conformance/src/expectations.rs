@@ -84,4 +84,17 @@ mod tests {
             assert_eq!(Expectation::new(pattern, "").names_backend("gpu"), names, "{pattern}");
         }
     }
+
+    #[test]
+    fn the_patterns_in_the_documentation_match_checks() {
+        for page in [include_str!("suite/mod.rs"), include_str!("../README.md")] {
+            let calls = [".unsupported(\"", ".expected_failure(\""].map(|call| page.split(call).skip(1));
+            let patterns = calls.into_iter().flatten().filter_map(|rest| rest.split('"').next());
+            let patterns: Vec<_> = patterns.map(|pattern| pattern.trim_start_matches("acme:1::")).collect();
+            assert!(patterns.len() >= 2, "{patterns:?}");
+            for pattern in patterns {
+                assert!(crate::checks().any(|check| glob_matches(pattern, check.name())), "{pattern}");
+            }
+        }
+    }
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use device_registry::backend::{
-    AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, Memory, MemoryInfo, Span,
-    open_windows,
+    AllocateOptions, BackendError, DeviceDriver, FaultCounter, FaultInjector, FaultPoint, FillPattern,
+    Memory, MemoryInfo, Span, open_windows,
 };
 
-use crate::faults::{Faults, Operation};
 use crate::location;
 use crate::memory::OpenRegMemory;
 use crate::pool::Pool;
@@ -17,7 +16,7 @@ pub(crate) struct OpenRegDevice {
     ordinal: usize,
     /// `None` once the device was closed or reset: the core never drops a driver, which would keep its memory.
     pool: Mutex<Option<Arc<Pool>>>,
-    faults: Arc<Faults>,
+    faults: Arc<FaultCounter>,
 }
 
 impl OpenRegDevice {
@@ -57,27 +56,27 @@ impl DeviceDriver for OpenRegDevice {
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        self.faults.before(Operation::Allocate { len: options.len })?;
+        self.faults.before(FaultPoint::Allocate { len: options.len })?;
         let block = self.pool()?.allocate(options.len)?;
         Ok(Arc::new(OpenRegMemory::new(block, self.ordinal, Arc::clone(&self.faults))))
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        self.faults.before(Operation::Write)?;
+        self.faults.before(FaultPoint::Write)?;
         let memory = destination.memory_as::<OpenRegMemory>()?;
         memory.bytes()?.write(destination.range())?.copy_from_slice(source);
         Ok(())
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
-        self.faults.before(Operation::Read)?;
+        self.faults.before(FaultPoint::Read)?;
         let memory = source.memory_as::<OpenRegMemory>()?;
         destination.copy_from_slice(&memory.bytes()?.read(source.range())?);
         Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        self.faults.before(Operation::Copy)?;
+        self.faults.before(FaultPoint::Copy)?;
         let from = source.memory_as::<OpenRegMemory>()?;
         let to = destination.memory_as::<OpenRegMemory>()?.bytes()?;
         // The source may be on another device, and that device may have been lost after the core checked it. This device
@@ -92,7 +91,7 @@ impl DeviceDriver for OpenRegDevice {
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
-        self.faults.before(Operation::Fill)?;
+        self.faults.before(FaultPoint::Fill)?;
         let memory = destination.memory_as::<OpenRegMemory>()?;
         pattern.fill(&mut memory.bytes()?.write(destination.range())?);
         Ok(())

@@ -4,7 +4,6 @@
 mod allocator;
 mod backend;
 mod device;
-mod faults;
 // `pthread_atfork`.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[allow(unsafe_code)]

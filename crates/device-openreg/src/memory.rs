@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use device_registry::backend::{BackendError, HostMemory, Memory};
+use device_registry::backend::{BackendError, FaultCounter, HostMemory, Memory};
 
-use crate::faults::Faults;
 use crate::pool::Region;
 
 /// The memory behind a buffer on a device of `openreg`.
@@ -56,13 +55,13 @@ use crate::pool::Region;
 pub struct OpenRegMemory {
     region: Region,
     ordinal: usize,
-    faults: Arc<Faults>,
+    faults: Arc<FaultCounter>,
 }
 
 impl Memory for OpenRegMemory {}
 
 impl OpenRegMemory {
-    pub(crate) fn new(region: Region, ordinal: usize, faults: Arc<Faults>) -> Self {
+    pub(crate) fn new(region: Region, ordinal: usize, faults: Arc<FaultCounter>) -> Self {
         Self { region, ordinal, faults }
     }
 

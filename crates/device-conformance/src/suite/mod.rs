@@ -34,7 +34,7 @@ pub fn run() -> ExitCode {
 ///     device_conformance::Suite::new()
 ///         .backend("acme")
 ///         .unsupported("memory::many_at_once", "the driver has 100 allocations and no more")
-///         .expected_failure("acme:1::copies::chain", "driver 3.1 loses copies; fixed in 3.2")
+///         .expected_failure("acme:1::copies::a_long_chain", "driver 3.1 loses copies; fixed in 3.2")
 ///         .run()
 /// }
 /// ```

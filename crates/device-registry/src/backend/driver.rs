@@ -215,4 +215,8 @@ pub trait DeviceDriver: Send + Sync {
 ///
 /// It is dropped when nothing uses it any more, work in a queue included, on a thread that may use devices; so not
 /// within a [host call](crate::Stream::host_call).
+///
+/// In a child of `fork`, the core forgets the memory of its parent's devices without dropping it, as the driver is
+/// unusable there. So a drop is always in the process that allocated the memory, unless code other than the core's keeps
+/// an `Arc` of it.
 pub trait Memory: Any + Send + Sync {}

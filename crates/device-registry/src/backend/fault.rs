@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use crate::backend::BackendError;
 
-/// A fault to inject into a device. Numbers count from the injection: 1 is the next operation.
+/// A fault to inject into a device. Numbers count from the injection: 1 is the next operation, and 0 is an error, as it never
+/// comes.
+///
+/// An operation is an allocation, or a write, read, copy or fill, whether it blocks or runs in a stream, where it counts when it
+/// runs. Kernels, host calls, events and queries are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -18,7 +22,8 @@ pub enum Fault {
         /// Which one, from 1 on.
         nth: u64,
     },
-    /// The nth operation, of any kind, loses the device. All later ones fail too.
+    /// The nth operation, of any kind, loses the device. All later ones fail too. A device with a connection breaks that, so that
+    /// the loss is found as a real one is.
     LoseDevice {
         /// Which one, from 1 on.
         nth: u64,
@@ -28,7 +33,7 @@ pub enum Fault {
         /// The delay of each operation.
         by: Duration,
     },
-    /// The nth operation stalls until the faults are cleared.
+    /// The nth operation stalls until the faults are cleared, or until the device is lost, reset or closed.
     Stall {
         /// Which one, from 1 on.
         nth: u64,
@@ -36,6 +41,7 @@ pub enum Fault {
 }
 
 /// The fault injection of a driver. Faults of different kinds add up; of one kind, the last one counts.
+/// [`FaultCounter`](crate::backend::FaultCounter) implements it.
 ///
 /// Both functions may be called from any thread while operations are running, and `clear` also while one stalls.
 pub trait FaultInjector: Send + Sync {
@@ -43,7 +49,8 @@ pub trait FaultInjector: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] for a fault that this device does not support.
+    /// [`BackendError::unsupported`] for a fault that this device does not support, and [`BackendError::invalid`] for the
+    /// number 0.
     fn inject(&self, fault: Fault) -> Result<(), BackendError>;
 
     /// Removes all faults; an operation that stalls continues. A device that was lost stays lost.

@@ -15,7 +15,7 @@
 //! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`] |
 //! | kernels | [`Launch`] |
 //! | errors | [`BackendError`], [`BackendErrorKind`] |
-//! | fault injection, for tests | [`FaultInjector`], [`Fault`] |
+//! | fault injection, for tests | [`FaultInjector`], [`Fault`], [`FaultCounter`] |
 //! | registration | [`BackendDescriptor`], [`BACKENDS`], [`entry_points!`], [`LoadFailure`] |
 
 mod completion;
@@ -23,6 +23,7 @@ mod driver;
 mod error;
 mod event_driver;
 mod fault;
+mod fault_counter;
 mod fill_pattern;
 // Pinned memory comes from a driver as an address.
 #[allow(unsafe_code)]
@@ -58,6 +59,7 @@ pub use crate::backend::driver::{DeviceDriver, Memory};
 pub use crate::backend::error::{BackendError, BackendErrorKind};
 pub use crate::backend::event_driver::EventDriver;
 pub use crate::backend::fault::{Fault, FaultInjector};
+pub use crate::backend::fault_counter::{FaultCounter, FaultPoint};
 pub use crate::backend::fill_pattern::FillPattern;
 pub use crate::backend::host_buffer::HostBuffer;
 pub use crate::backend::host_memory::HostMemory;

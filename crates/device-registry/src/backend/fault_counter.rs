@@ -1,28 +1,69 @@
-//! Fault injection: a device fails on purpose, so that a framework can test its error handling.
+//! What a driver needs to offer fault injection: it counts operations, and says which of them a fault hits.
 
-use std::mem;
-use std::thread;
+use std::borrow::Cow;
 use std::time::Duration;
+use std::{fmt, mem, thread};
 
-use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
-
+use crate::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
-/// An operation that a device is about to do.
+/// An operation that a device is about to do: the argument of [`FaultCounter::before`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    Allocate { len: usize },
+#[non_exhaustive]
+pub enum FaultPoint {
+    /// An allocation.
+    Allocate {
+        /// How many bytes are asked for.
+        len: usize,
+    },
+    /// A write from the host.
     Write,
+    /// A read to the host.
     Read,
+    /// A copy from memory of a device.
     Copy,
+    /// A fill.
     Fill,
 }
 
-/// The injected faults of one device. Every operation calls [`before`](Self::before) first.
+/// The injected faults of one device: the [`FaultInjector`] that a driver offers.
+///
+/// The driver calls [`before`](Self::before) at the start of each operation, blocking or in a stream, and returns its error.
+/// That is all that [`Fault`] needs:
+///
+/// ```
+/// use device_registry::backend::{BackendError, Fault, FaultCounter, FaultInjector, FaultPoint};
+///
+/// struct Device {
+///     faults: FaultCounter,
+/// }
+///
+/// impl Device {
+///     fn write(&self, bytes: &[u8]) -> Result<(), BackendError> {
+///         self.faults.before(FaultPoint::Write)?;
+///         // …
+///         # let _ = bytes;
+///         Ok(())
+///     }
+/// }
+///
+/// let device = Device { faults: FaultCounter::new() };
+/// // `DeviceDriver::faults` returns `Some(&self.faults)`, and a test injects:
+/// device.faults.inject(Fault::FailCopy { nth: 2 })?;
+/// device.write(b"one")?;
+/// let error = device.write(b"two").unwrap_err();
+/// assert_eq!(error.to_string(), "an injected fault fails this write");
+/// device.write(b"three")?;
+/// # Ok::<(), BackendError>(())
+/// ```
+///
+/// A device with a connection, such as a socket or a queue of a driver, breaks it where a fault loses the device: see
+/// [`on_loss`](Self::on_loss).
 #[derive(Default)]
-pub(crate) struct Faults {
+pub struct FaultCounter {
     state: Mutex<State>,
     changed: Condvar,
+    on_loss: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -30,21 +71,23 @@ struct State {
     /// The faults that have not happened yet. The number in each is how many operations are left until it happens.
     armed: Vec<Fault>,
     slow: Duration,
-    /// Why every operation fails, once the device is lost or closed.
+    /// Why no operation stalls any more, and why each fails.
     ended: Option<Ended>,
     /// How often the faults were cleared.
     cleared: u64,
 }
 
-/// Why a device has ended.
-#[derive(Clone, Copy)]
+/// How a device has ended.
+#[derive(Clone)]
 enum Ended {
     /// It is lost, for this reason.
-    Lost(&'static str),
+    Lost(Cow<'static, str>),
+    /// Its connection is broken, and gives the error.
+    Broken,
     Closed,
 }
 
-impl FaultInjector for Faults {
+impl FaultInjector for FaultCounter {
     fn inject(&self, fault: Fault) -> Result<(), BackendError> {
         let mut state = self.state();
         match fault {
@@ -61,43 +104,43 @@ impl FaultInjector for Faults {
                 state.armed.push(fault);
             }
             Fault::Slow { by } => state.slow = by,
-            // `Fault` is `#[non_exhaustive]`: the core may add kinds.
-            other => return Err(BackendError::unsupported(format_args!("the fault {other:?}"))),
         }
         Ok(())
     }
 
     fn clear(&self) {
         let mut state = self.state();
-        *state = State { ended: state.ended, cleared: state.cleared + 1, ..State::default() };
+        let ended = state.ended.take();
+        *state = State { ended, cleared: state.cleared + 1, ..State::default() };
         drop(state);
         self.changed.notify_all();
     }
 }
 
-impl Faults {
-    /// Loses the device permanently: every operation returns an error with `why`, and so do stalled operations.
-    pub(crate) fn lose(&self, why: &'static str) {
-        self.end(Ended::Lost(why));
+impl FaultCounter {
+    /// No fault, on a device that is neither lost nor closed.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Closes the device: every operation returns an error that says so, unless the device is lost.
-    pub(crate) fn close(&self) {
-        self.end(Ended::Closed);
+    /// Calls `break_connection` when an injected fault loses the device: in the operation that loses it, before
+    /// [`before`](Self::before) returns, and under no lock.
+    ///
+    /// From then on `before` and [`check`](Self::check) return no error of their own: the driver's do, as after a loss that nobody
+    /// injected. Without this function they return one, and the code that detects a loss is never run.
+    #[must_use]
+    pub fn on_loss(mut self, break_connection: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_loss = Some(Box::new(break_connection));
+        self
     }
 
-    fn end(&self, how: Ended) {
-        self.state().ended.get_or_insert(how);
-        self.changed.notify_all();
-    }
-
-    /// Fails if the device is lost or closed. It counts no operation.
-    pub(crate) fn check(&self) -> Result<(), BackendError> {
-        self.state().check()
-    }
-
-    /// Counts `operation`, and applies the faults that are due: it may delay, stall or fail it, or lose the device.
-    pub(crate) fn before(&self, operation: Operation) -> Result<(), BackendError> {
+    /// Counts an operation, and applies the faults that are due: it may sleep, stall or fail, or lose the device.
+    ///
+    /// # Errors
+    ///
+    /// The injected failure, or why the device is lost or closed. The driver returns it in the place of the operation.
+    pub fn before(&self, operation: FaultPoint) -> Result<(), BackendError> {
         let mut state = self.state();
         state.check()?;
         let (mut fails, mut stalls, mut loses) = (false, false, false);
@@ -113,9 +156,17 @@ impl Faults {
             *happens |= *nth == 0;
             *nth > 0
         });
-        if loses {
-            state.ended = Some(Ended::Lost("by an injected fault"));
+        if loses && state.ended.is_none() {
+            state.ended = Some(match self.on_loss {
+                Some(_) => Ended::Broken,
+                None => Ended::Lost("by an injected fault".into()),
+            });
             self.changed.notify_all();
+            if let Some(break_connection) = &self.on_loss {
+                drop(state);
+                break_connection();
+                return Ok(());
+            }
         }
         let cleared = state.cleared;
         while stalls && state.ended.is_none() && state.cleared == cleared {
@@ -130,22 +181,52 @@ impl Faults {
         if fails { Err(operation.failure()) } else { Ok(()) }
     }
 
+    /// Fails if the device is lost or closed. It counts nothing: for calls that no fault can hit, such as queries.
+    ///
+    /// # Errors
+    ///
+    /// Why the device is lost, or that it is closed.
+    pub fn check(&self) -> Result<(), BackendError> {
+        self.state().check()
+    }
+
+    /// Notes that the device is lost, when it is reset for example: each operation fails with `why`, and so do those that stall.
+    pub fn lose(&self, why: impl Into<Cow<'static, str>>) {
+        self.end(Ended::Lost(why.into()));
+    }
+
+    /// Notes that the device is closed: each operation fails, and so do those that stall. A device that is lost stays that.
+    pub fn close(&self) {
+        self.end(Ended::Closed);
+    }
+
+    fn end(&self, how: Ended) {
+        self.state().ended.get_or_insert(how);
+        self.changed.notify_all();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 }
 
+impl fmt::Debug for FaultCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultCounter").field("armed", &self.state().armed).finish_non_exhaustive()
+    }
+}
+
 impl State {
     fn check(&self) -> Result<(), BackendError> {
-        match self.ended {
+        match &self.ended {
             Some(Ended::Lost(why)) => Err(BackendError::lost(why)),
             Some(Ended::Closed) => Err(BackendError::invalid("the device is closed")),
-            None => Ok(()),
+            Some(Ended::Broken) | None => Ok(()),
         }
     }
 }
 
-impl Operation {
+impl FaultPoint {
     fn allocates(self) -> bool {
         matches!(self, Self::Allocate { .. })
     }
@@ -168,21 +249,22 @@ impl Operation {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::time::Instant;
 
     use super::*;
 
-    const ALLOCATE: Operation = Operation::Allocate { len: 7 };
+    const ALLOCATE: FaultPoint = FaultPoint::Allocate { len: 7 };
 
-    fn with(faults: &[Fault]) -> Faults {
-        let new = Faults::default();
+    fn with(faults: &[Fault]) -> FaultCounter {
+        let new = FaultCounter::default();
         faults.iter().for_each(|&fault| new.inject(fault).unwrap());
         new
     }
 
     /// The numbers of the operations that fail, counted from 1.
-    fn failing(faults: &Faults, operations: &[Operation]) -> Vec<usize> {
+    fn failing(faults: &FaultCounter, operations: &[FaultPoint]) -> Vec<usize> {
         let results = operations.iter().map(|&operation| faults.before(operation));
         results.enumerate().filter(|(_, result)| result.is_err()).map(|(index, _)| index + 1).collect()
     }
@@ -190,7 +272,7 @@ mod tests {
     #[test]
     fn the_nth_allocation_is_out_of_memory_once() {
         let faults = with(&[Fault::FailAllocation { nth: 2 }]);
-        assert_eq!(failing(&faults, &[ALLOCATE, Operation::Write, Operation::Copy]), []);
+        assert_eq!(failing(&faults, &[ALLOCATE, FaultPoint::Write, FaultPoint::Copy]), []);
         let error = faults.before(ALLOCATE).unwrap_err();
         assert_eq!(error.kind(), BackendErrorKind::OutOfMemory { asked: 7, free: None });
         assert_eq!(error.to_string(), "out of memory: 7 bytes asked for, refused by an injected fault");
@@ -199,21 +281,21 @@ mod tests {
 
     #[test]
     fn the_nth_copy_fails_whatever_kind_of_copy_it_is() {
-        let copies = [Operation::Write, Operation::Read, Operation::Copy, Operation::Fill];
+        let copies = [FaultPoint::Write, FaultPoint::Read, FaultPoint::Copy, FaultPoint::Fill];
         for (index, copy) in copies.into_iter().enumerate() {
             let faults = with(&[Fault::FailCopy { nth: index as u64 + 1 }]);
             assert_eq!(failing(&faults, &[ALLOCATE; 4]), []);
             assert_eq!(failing(&faults, &copies), [index + 1], "{copy:?}");
             assert_eq!(failing(&faults, &copies), []);
         }
-        let message = with(&[Fault::FailCopy { nth: 1 }]).before(Operation::Read).unwrap_err().to_string();
+        let message = with(&[Fault::FailCopy { nth: 1 }]).before(FaultPoint::Read).unwrap_err().to_string();
         assert_eq!(message, "an injected fault fails this read");
     }
 
     #[test]
     fn faults_of_several_kinds_all_happen_and_of_one_kind_only_the_last() {
         let first = [Fault::FailCopy { nth: 4 }, Fault::LoseDevice { nth: 6 }, Fault::FailCopy { nth: 2 }];
-        assert_eq!(failing(&with(&first), &[Operation::Write; 7]), [2, 6, 7]);
+        assert_eq!(failing(&with(&first), &[FaultPoint::Write; 7]), [2, 6, 7]);
     }
 
     #[test]
@@ -221,11 +303,11 @@ mod tests {
         let faults = with(&[Fault::LoseDevice { nth: 3 }]);
         assert!(faults.check().is_ok());
         assert_eq!(
-            failing(&faults, &[ALLOCATE, Operation::Write, Operation::Read, Operation::Copy, ALLOCATE]),
+            failing(&faults, &[ALLOCATE, FaultPoint::Write, FaultPoint::Read, FaultPoint::Copy, ALLOCATE]),
             [3, 4, 5]
         );
         faults.clear();
-        let error = faults.before(Operation::Read).unwrap_err();
+        let error = faults.before(FaultPoint::Read).unwrap_err();
         assert_eq!(error.kind(), BackendErrorKind::Lost);
         assert_eq!(faults.check().unwrap_err().to_string(), error.to_string());
     }
@@ -234,20 +316,20 @@ mod tests {
     fn a_slow_device_is_slower_until_the_faults_are_cleared() {
         let by = Duration::from_millis(30);
         let faults = with(&[Fault::Slow { by: Duration::from_secs(3600) }, Fault::Slow { by }]);
-        for operation in [ALLOCATE, Operation::Read] {
+        for operation in [ALLOCATE, FaultPoint::Read] {
             let start = Instant::now();
             faults.before(operation).unwrap();
             assert!(start.elapsed() >= by);
         }
         faults.inject(Fault::Slow { by: Duration::from_secs(3600) }).unwrap();
         faults.clear();
-        faults.before(Operation::Write).unwrap();
+        faults.before(FaultPoint::Write).unwrap();
     }
 
     /// Starts an operation on a thread of its own, and returns the channel that receives its result.
-    fn start(faults: &'static Faults) -> mpsc::Receiver<Result<(), BackendError>> {
+    fn start(faults: &'static FaultCounter) -> mpsc::Receiver<Result<(), BackendError>> {
         let (sender, receiver) = mpsc::channel();
-        thread::spawn(move || sender.send(faults.before(Operation::Write)));
+        thread::spawn(move || sender.send(faults.before(FaultPoint::Write)));
         receiver
     }
 
@@ -255,10 +337,10 @@ mod tests {
 
     #[test]
     fn a_stalled_operation_continues_when_the_faults_are_cleared_and_others_do_not_wait_for_it() {
-        let faults: &Faults = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
+        let faults: &FaultCounter = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
         let stalled = start(faults);
         assert!(stalled.recv_timeout(Duration::from_millis(50)).is_err());
-        faults.before(Operation::Read).unwrap();
+        faults.before(FaultPoint::Read).unwrap();
         assert!(stalled.try_recv().is_err());
         faults.clear();
         assert!(stalled.recv_timeout(LONG).unwrap().is_ok());
@@ -266,17 +348,17 @@ mod tests {
 
     #[test]
     fn a_stalled_operation_ends_with_the_device() {
-        let faults: &Faults = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
+        let faults: &FaultCounter = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
         let stalled = start(faults);
         assert!(stalled.recv_timeout(Duration::from_millis(50)).is_err());
         faults.inject(Fault::LoseDevice { nth: 1 }).unwrap();
-        assert!(faults.before(Operation::Read).is_err());
+        assert!(faults.before(FaultPoint::Read).is_err());
         assert_eq!(stalled.recv_timeout(LONG).unwrap().unwrap_err().kind(), BackendErrorKind::Lost);
     }
 
     #[test]
     fn a_lost_device_returns_the_reason_and_no_operation_stalls_on_it() {
-        let faults: &Faults = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
+        let faults: &FaultCounter = Box::leak(Box::new(with(&[Fault::Stall { nth: 1 }])));
         let stalled = start(faults);
         assert!(stalled.recv_timeout(Duration::from_millis(50)).is_err());
         faults.lose("it was reset");
@@ -295,12 +377,30 @@ mod tests {
         ];
         let faults = with(&all);
         faults.clear();
-        assert_eq!(failing(&faults, &[ALLOCATE, Operation::Write, Operation::Read]), []);
+        assert_eq!(failing(&faults, &[ALLOCATE, FaultPoint::Write, FaultPoint::Read]), []);
     }
 
     #[test]
     fn operation_zero_is_an_error() {
-        let error = Faults::default().inject(Fault::FailCopy { nth: 0 }).unwrap_err();
+        let error = FaultCounter::default().inject(Fault::FailCopy { nth: 0 }).unwrap_err();
         assert_eq!(error.to_string(), "FailCopy { nth: 0 } never happens: the next operation is number 1");
+    }
+
+    #[test]
+    fn a_device_with_a_connection_gives_the_errors_itself_once_it_is_broken() {
+        static BROKEN: AtomicUsize = AtomicUsize::new(0);
+        let faults = FaultCounter::new().on_loss(|| {
+            BROKEN.fetch_add(1, Ordering::Relaxed);
+        });
+        faults.inject(Fault::FailCopy { nth: 2 }).unwrap();
+        faults.inject(Fault::Stall { nth: 2 }).unwrap();
+        faults.inject(Fault::LoseDevice { nth: 2 }).unwrap();
+        assert_eq!(failing(&faults, &[FaultPoint::Write; 4]), []);
+        assert_eq!(BROKEN.load(Ordering::Relaxed), 1);
+        faults.inject(Fault::LoseDevice { nth: 1 }).unwrap();
+        faults.inject(Fault::Stall { nth: 1 }).unwrap();
+        assert_eq!(failing(&faults, &[FaultPoint::Read]), []);
+        assert!(faults.check().is_ok());
+        assert_eq!(BROKEN.load(Ordering::Relaxed), 1);
     }
 }
