@@ -118,6 +118,15 @@ fn windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
 fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>) {
     let (pool, images, out) = windows(draw);
     let input = case.array(draw, dtype, &images, Kind::Any, Domain::Few);
+    if dtype.is_float() && draw.one_in(3) {
+        // Windows with several NaN.
+        let mut stream = draw.stream();
+        case.fill(&input, |bytes| {
+            if stream.below(2) == 0 {
+                element::write(dtype, Value::Float(f64::NAN), bytes);
+            }
+        });
+    }
     let mut outputs = vec![case.output(draw, dtype, &out, Kind::Any)];
     outputs.extend(places.map(|index| case.output(draw, index, &out, Kind::Any)));
     case.step(Operator::MaxPool2d(pool), [input.into()], outputs);

@@ -61,10 +61,13 @@ pub(super) fn max_pool(pool: Pool2d, input: &Array, out: &[usize]) -> [Vec<Expec
             return;
         };
         largest.push(Expect::value(best));
-        // Of equal elements, any.
+        // Of equal elements, any, and of several NaN the last.
         let equal = elements.iter().filter(|(value, _)| !more(best, *value)).map(|(_, place)| *place);
         let at_place = |place: usize| Expect::Exactly(Value::Int(place as i128));
-        wheres.push(at_place(first).or(equal.map(at_place).collect::<Vec<_>>()));
+        wheres.push(match equal.clone().next_back() {
+            Some(last) if best.is_nan() => at_place(last),
+            _ => at_place(first).or(equal.map(at_place).collect::<Vec<_>>()),
+        });
     });
     [largest, wheres]
 }

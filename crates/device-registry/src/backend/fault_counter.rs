@@ -127,8 +127,8 @@ impl FaultCounter {
     /// Calls `break_connection` when an injected fault loses the device: in the operation that loses it, before
     /// [`before`](Self::before) returns, and under no lock.
     ///
-    /// From then on `before` and [`check`](Self::check) return no error of their own: the driver's do, as after a loss that nobody
-    /// injected. Without this function they return one, and the code that detects a loss is never run.
+    /// From then on `before` and [`check`](Self::check) return no error of their own: the driver's calls do, as after a real
+    /// loss. Without this function they return one, and the code that detects a loss is never run.
     #[must_use]
     pub fn on_loss(mut self, break_connection: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_loss = Some(Box::new(break_connection));

@@ -98,7 +98,8 @@ impl Queue {
 
     /// Enqueues kernels, one after the other, that write new memory of the lengths `outputs`, in bytes.
     ///
-    /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`].
+    /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`]. Blocks while the
+    /// program is twice [`AHEAD`] ahead of the device.
     pub(crate) fn run(
         &self,
         name: OperationName,
@@ -157,7 +158,7 @@ impl Queue {
             let ticket = |number| Ticket { epoch: state.epoch, number };
             Ok(outs.into_iter().zip(written).map(|(out, number)| (out, ticket(number))).collect())
         })?;
-        // A failure is told to who reads what it concerns.
+        // A read of the outputs reports a failure.
         let _ = earlier.map(|event| event.synchronize());
         Ok(written)
     }
@@ -370,5 +371,19 @@ impl State {
         self.settled = self.next;
         self.reported = None;
         self.milestone = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_waits_for_what_it_enqueued_twice_its_limit_before() {
+        let stream = Device::cpu().create_stream().unwrap();
+        let mut state = State::default();
+        // The first milestone is only noted, and each later one has the one before to wait for.
+        let waits: Vec<bool> = (0..6).map(|_| state.advance(&stream, AHEAD / 2).is_some()).collect();
+        assert_eq!(waits, [false, false, false, true, false, true]);
     }
 }
