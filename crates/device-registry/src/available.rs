@@ -1,4 +1,4 @@
-//! Which devices are available: linked, enabled, loaded, and counted by their backend.
+//! Which devices are available: linked, enabled, loaded, counted by their backend, and there now.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::runtime::isolation::log_isolated;
 use crate::runtime::listing;
 
 /// Whether a device string names an available device. That is so if the string is well formed, the backend is linked,
-/// enabled and loads, and it has a device with this index (without one, the current device).
+/// enabled and loads, it has a device with this index (without one, the current device), and that device is
+/// [present](crate::Presence): neither absent nor lost.
 ///
 /// It never fails and never panics, whatever the text. It loads the backend, which may block for a while at the first
 /// use, and opens nothing; a later `open` may still fail. To learn *why* a device is not available, use it: the error
@@ -27,13 +28,13 @@ use crate::runtime::listing;
 /// ```
 #[must_use]
 pub fn is_available(text: &str) -> bool {
-    Device::parse(text).and_then(listing::check_exists).is_ok()
+    Device::parse(text).and_then(listing::check_present).is_ok()
 }
 
 /// The first available device of a comma-separated list such as `cuda:1,opencl,cpu`, and the devices before it.
 ///
-/// It passes over a device whose backend is not linked, is disabled or fails to load, and one that does not exist. The
-/// result and the log have the cause of each. It does not load the backends after the first available device.
+/// It passes over a device whose backend is not linked, is disabled or fails to load, and one that does not exist, is
+/// absent or is lost. The result and the log have the cause of each. It does not load the backends after the first available device.
 ///
 /// ```
 /// use device_registry::{Device, first_available};
@@ -56,7 +57,7 @@ pub fn first_available(list: &str) -> Result<FirstAvailable, DeviceError> {
     }
     let mut passed_over = Vec::new();
     for text in list.split(',') {
-        match Device::parse(text).and_then(|device| listing::check_exists(device).map(|()| device)) {
+        match Device::parse(text).and_then(|device| listing::check_present(device).map(|()| device)) {
             Ok(device) => return Ok(FirstAvailable { device, passed_over }),
             Err(cause) => {
                 log_isolated(|| log::info!("`{text}` is passed over: {cause}"));
@@ -79,6 +80,8 @@ pub struct FirstAvailable {
 
 /// The number of devices of a backend. Loads it, and opens nothing.
 ///
+/// It includes devices that are absent or lost: their indices stay. [`Device::presence`] says which those are.
+///
 /// ```
 /// assert_eq!(device_registry::device_count("cpu")?, 1);
 /// # Ok::<(), device_registry::DeviceError>(())
@@ -92,10 +95,11 @@ pub fn device_count(backend: &str) -> Result<usize, DeviceError> {
     listing::count(backends().usable(backend)?)
 }
 
-/// The devices of every backend that is not disabled, sorted by name and index.
+/// The devices of every backend that is not disabled, sorted by name and index: those that are present.
 ///
 /// The iterator loads each backend when it reaches it, and opens nothing. It returns an error for a backend that cannot
-/// be used, and continues with the next one.
+/// be used, and continues with the next one. Devices that are [absent or lost](crate::Presence) are left out, with a line
+/// in the log; [`device_list`](crate::device_list) shows them with the reason.
 ///
 /// ```
 /// for (backend, devices) in device_registry::devices() {
@@ -106,8 +110,23 @@ pub fn device_count(backend: &str) -> Result<usize, DeviceError> {
 /// }
 /// ```
 pub fn devices() -> impl Iterator<Item = (Entry<dyn Backend>, Result<Vec<Device>, DeviceError>)> {
-    let enabled = backends().iter().filter(|backend| !matches!(backend.state(), State::Disabled { .. }));
-    enabled.map(|backend| (backend, listing::devices_of(backend)))
+    enabled_backends().map(|backend| (backend, present_devices(backend)))
+}
+
+pub(crate) fn enabled_backends() -> impl Iterator<Item = Entry<dyn Backend>> {
+    backends().iter().filter(|backend| !matches!(backend.state(), State::Disabled { .. }))
+}
+
+fn present_devices(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
+    let mut devices = listing::devices_of(backend)?;
+    devices.retain(|&device| match listing::check_present_of_counted(device) {
+        Ok(()) => true,
+        Err(cause) => {
+            log_isolated(|| log::info!("`{device}` is left out: {cause}"));
+            false
+        }
+    });
+    Ok(devices)
 }
 
 #[cfg(test)]
@@ -148,6 +167,39 @@ mod tests {
         let passed_over: Vec<_> = found.passed_over.iter().map(|(text, _)| &**text).collect();
         assert_eq!(passed_over, ["not_linked", "fails_to_load", "has_no_devices", "fake:9"]);
         assert!(matches!(found.passed_over[3].1, DeviceError::NoSuchDevice { count: 2, .. }));
+    }
+
+    #[test]
+    fn an_absent_device_keeps_its_index_and_is_passed_over() {
+        let first = device_of("second_is_absent").resolve();
+        assert_eq!(device_count("second_is_absent").unwrap(), 2);
+        assert!(is_available("second_is_absent:0") && !is_available("second_is_absent:1"));
+        let found = first_available("second_is_absent:1,second_is_absent:0").unwrap();
+        assert_eq!(found.device, first);
+        let [(_, DeviceError::Absent { device, reason })] = &*found.passed_over else {
+            panic!("{:?}", found.passed_over)
+        };
+        assert_eq!((device.index(), reason.message()), (Some(1), "no server at 127.0.0.1:9"));
+        let (_, devices) = devices().find(|(backend, _)| backend.name() == "second_is_absent").unwrap();
+        assert_eq!(devices.unwrap(), [first]);
+    }
+
+    #[test]
+    fn a_lost_device_is_not_available_until_its_reset_and_is_counted_and_described() {
+        let device = device_of("is_lost_at_a_write").resolve();
+        let name = device.to_string();
+        assert!(is_available(&name));
+        device.allocate(1).unwrap().write(0, b"x").unwrap_err();
+        let lost = device.presence().unwrap();
+        assert_eq!(lost.to_string(), "lost: it fell off the bus");
+        assert!(!is_available(&name));
+        assert_eq!(device_count("is_lost_at_a_write").unwrap(), 2);
+        assert_eq!(device.properties().unwrap().name, "fake");
+        let found = first_available(&format!("{name},cpu")).unwrap();
+        assert_eq!(found.device, Device::cpu());
+        assert!(found.passed_over[0].1.to_string().contains("device lost: it fell off the bus"));
+        let (_, left) = devices().find(|(backend, _)| backend.name() == "is_lost_at_a_write").unwrap();
+        assert_eq!(left.unwrap().iter().map(|device| device.index()).collect::<Vec<_>>(), [Some(1)]);
     }
 
     #[test]

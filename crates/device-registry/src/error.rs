@@ -108,6 +108,14 @@ pub enum DeviceError {
         /// The device of the stream.
         stream: Device,
     },
+    /// The device exists and is [not there now](crate::Presence::Absent). Each use looks again.
+    #[non_exhaustive]
+    Absent {
+        /// The device, which keeps its index.
+        device: Device,
+        /// Why it is not there.
+        reason: BackendError,
+    },
     /// A host call, a kernel or native code tried to use a device. None of them may.
     #[non_exhaustive]
     InHostCall {
@@ -175,7 +183,7 @@ impl DeviceError {
     #[must_use]
     pub fn backend_error(&self) -> Option<&BackendError> {
         match self {
-            Self::Call { error, .. } | Self::Host(error) => Some(error),
+            Self::Call { error, .. } | Self::Host(error) | Self::Absent { reason: error, .. } => Some(error),
             _ => None,
         }
     }
@@ -222,14 +230,12 @@ impl fmt::Display for DeviceError {
                 }
             }
             Self::Selector(error) => error.fmt(f),
+            Self::Absent { device, reason } => {
+                fmt_with_package(*device, f)?;
+                write!(f, " is absent: {}; the next use looks again", reason.message())
+            }
             Self::Call { device, call, error } => {
-                write!(f, "`{device}`")?;
-                // The package whose code failed.
-                if let (Some(package), Some(version)) =
-                    (device.backend().package(), device.backend().version())
-                {
-                    write!(f, " ({package} {version})")?;
-                }
+                fmt_with_package(*device, f)?;
                 write!(f, ": {call}: {error}")?;
                 if error.kind() == BackendErrorKind::Lost {
                     f.write_str(
@@ -297,6 +303,15 @@ impl fmt::Display for DeviceError {
     }
 }
 
+/// Writes the device, and the package of its backend.
+fn fmt_with_package(device: Device, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "`{device}`")?;
+    match (device.backend().package(), device.backend().version()) {
+        (Some(package), Some(version)) => write!(f, " ({package} {version})"),
+        _ => Ok(()),
+    }
+}
+
 /// Writes the first line of the message: the list of [`NoneAvailable`] uses it alone, and prints the table once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "no backend called `{}` is linked into this program", shown(unknown.asked()))?;
@@ -334,7 +349,9 @@ impl Error for DeviceError {
         match self {
             // This error's message contains theirs: the chain continues with their source, or it would print them twice.
             Self::Backend(error) => error.source(),
-            Self::Call { error, .. } | Self::Host(error) => error.source(),
+            Self::Call { error, .. } | Self::Host(error) | Self::Absent { reason: error, .. } => {
+                error.source()
+            }
             _ => None,
         }
     }

@@ -27,7 +27,7 @@
 //! | what | where |
 //! |---|---|
 //! | a device by its string | [`device()`], [`Device`] |
-//! | which devices there are | [`is_available`], [`first_available`], [`devices()`], [`device_count`], [`device_list`] |
+//! | which devices there are | [`is_available`], [`first_available`], [`devices()`], [`device_count`], [`device_list`], [`Device::presence`] |
 //! | the current and the default device of a thread | [`DeviceGuard`], [`current_device`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
 //! | memory | [`Device::allocate`], [`Buffer`], [`HostBuffer`], [`MemoryStatistics`] |
 //! | asynchronous work | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
@@ -73,7 +73,7 @@ pub use entry_points::autoload;
 pub use crate::available::{FirstAvailable, device_count, devices, first_available, is_available};
 pub use crate::backend::{
     BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid, EventOptions, Fault, HostBuffer, MemoryInfo,
-    PciAddress, Priority, StreamOptions, backends,
+    PciAddress, Presence, Priority, StreamOptions, backends,
 };
 pub use crate::buffer::Buffer;
 pub use crate::current::{

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use crate::backend::{BackendError, DeviceProperties, MemoryInfo, downcast};
+use crate::backend::{BackendError, DeviceProperties, MemoryInfo, Presence, downcast};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
@@ -12,6 +12,9 @@ use crate::runtime::{device_use, listing, table};
 impl Device {
     /// The device's properties, such as its name and its memory. Loads the backend, and opens nothing.
     ///
+    /// Those of a device that is open, even if it is lost by now, are as they were when it was opened. A backend may know
+    /// those of an absent device or not.
+    ///
     /// # Errors
     ///
     /// If the backend does not load, does not have this device, or cannot read its properties.
@@ -19,12 +22,25 @@ impl Device {
         listing::properties(self)
     }
 
+    /// Whether the device is there now. Loads the backend, and opens nothing. May block for a while, where the backend has
+    /// to look.
+    ///
+    /// A device that is open is present, until its driver reports it as lost. [`properties`](Self::properties) still
+    /// describes a lost device, and [`device_count`](crate::device_count) counts it.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load, does not have this device, or cannot look.
+    pub fn presence(self) -> Result<Presence, DeviceError> {
+        listing::presence(self)
+    }
+
     /// Opens the device, unless it is open. Every use opens it by itself; this call is for a program that wants to fail
     /// early. Blocks while the device opens.
     ///
     /// # Errors
     ///
-    /// If the backend does not load, does not have this device or cannot open it, or if the device is lost.
+    /// If the backend does not load, does not have this device or cannot open it, or if the device is absent or lost.
     pub fn open(self) -> Result<(), DeviceError> {
         table::open(self)?.check("open")
     }
@@ -136,7 +152,33 @@ pub fn close_all() -> Vec<(Device, Result<(), DeviceError>)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::fake;
+    use std::sync::atomic::Ordering;
+
+    use crate::available::is_available;
+    use crate::backend::BackendErrorKind;
+    use crate::runtime::table;
+    use crate::testing::{HAS_COME, device_of, fake};
+
+    #[test]
+    fn an_absent_device_is_looked_for_at_each_use() {
+        let device = device_of("comes_later").resolve();
+        assert_eq!(device.presence().unwrap().to_string(), "absent: no server at 127.0.0.1:9");
+        let error = device.allocate(1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`comes_later:0` is absent: no server at 127.0.0.1:9; the next use looks again"
+        );
+        assert_eq!(error.kind(), Some(BackendErrorKind::Unavailable));
+        assert!(!is_available("comes_later:0") && table::find(device).unwrap().is_none());
+        HAS_COME.store(true, Ordering::SeqCst);
+        assert!(is_available("comes_later:0"));
+        device.allocate(1).unwrap();
+        // An open device is present until its driver reports a loss.
+        HAS_COME.store(false, Ordering::SeqCst);
+        assert!(device.presence().unwrap().is_present());
+        device.close().unwrap();
+        assert!(!device.presence().unwrap().is_present());
+    }
 
     #[test]
     fn an_index_without_a_device_parses_and_fails_on_use_with_the_count() {

@@ -6,7 +6,7 @@ use entry_points::Entry;
 
 use crate::backend::Backend;
 use crate::device::Device;
-use crate::device::selector::{Selector, SelectorError};
+use crate::device::selector::{Found, Selector, SelectorError};
 use crate::error::DeviceError;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::listing;
@@ -14,7 +14,8 @@ use crate::runtime::listing;
 /// The one device of a backend that the selector matches. Loads the backend, and opens nothing. `text` is the whole
 /// device string.
 ///
-/// A device whose properties are unavailable does not prevent another one from being selected.
+/// A device that does not answer never makes a selector unambiguous: the start of a UUID might match it too. A value that
+/// only one device can have is enough.
 pub(crate) fn select(
     selector: Selector<'_>,
     backend: Entry<dyn Backend>,
@@ -27,11 +28,24 @@ pub(crate) fn select(
         matching.extend(properties.iter().filter(|properties| selector.matches(properties)).map(|_| device));
         candidates.push((device, properties));
     }
-    let &[device] = &*matching else {
-        let ambiguous = !matching.is_empty();
-        candidates.retain(|(device, _)| !ambiguous || matching.contains(device));
-        let error = SelectorError::new(text, backend, selector, ambiguous, candidates);
-        return Err(DeviceError::Selector(Arc::new(error)));
+    let is_silent = |(_, known): &(Device, Result<_, DeviceError>)| known.is_err();
+    let found = match *matching {
+        [device] if selector.is_whole() || !candidates.iter().any(is_silent) => Ok(device),
+        [device] => Err(Found::Undecided(device)),
+        [] => Err(Found::None),
+        _ => Err(Found::Several),
+    };
+    let device = match found {
+        Ok(device) => device,
+        Err(found) => {
+            candidates.retain(|candidate| match found {
+                Found::None => true,
+                Found::Several => matching.contains(&candidate.0),
+                Found::Undecided(device) => candidate.0 == device || is_silent(candidate),
+            });
+            let error = SelectorError::new(text, backend, selector, found, candidates);
+            return Err(DeviceError::Selector(Arc::new(error)));
+        }
     };
     for (other, properties) in &candidates {
         if let Err(error) = properties {
@@ -156,10 +170,29 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_properties_is_listed_with_its_error_and_prevents_no_selection() {
+    fn a_device_that_does_not_answer_makes_a_prefix_undecided_and_a_whole_value_is_enough() {
         device_of("first_has_no_properties");
-        let found = device("first_has_no_properties@uuid=0d").unwrap();
-        assert_eq!(found.index(), Some(1));
+        let error = refused("first_has_no_properties@uuid=0d");
+        assert!(error.is_ambiguous());
+        let listed: Vec<_> = error.candidates().iter().map(|(device, _)| device.index()).collect();
+        assert_eq!(listed, [Some(0), Some(1)]);
+        let message = error.to_string();
+        let first = "`first_has_no_properties@uuid=0d` matches `first_has_no_properties:1`, and might match devices that do \
+                     not answer; write the whole uuid, or an index, such as `first_has_no_properties:1`:\n";
+        assert!(message.starts_with(first), "{message}");
+        for whole in [
+            "uuid=0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10",
+            "uuid=0D7C8F223D1B4D0A9A550C1F5D7E9B10",
+            "pci=3b:00.0",
+        ] {
+            let found = device(&format!("first_has_no_properties@{whole}")).unwrap();
+            assert_eq!(found.index(), Some(1), "{whole}");
+        }
+    }
+
+    #[test]
+    fn a_device_without_properties_is_listed_with_its_error() {
+        device_of("first_has_no_properties");
         let error = refused("first_has_no_properties@uuid=1d");
         let [(_, Err(first)), (_, Ok(_))] = error.candidates() else { panic!("{error}") };
         assert_eq!(first.backend_error().unwrap().kind(), BackendErrorKind::Unavailable);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use crate::available::device_count;
 use crate::backend::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, DeviceUuid,
-    LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Span, backends,
+    LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Presence, Span, backends,
 };
 use crate::device::Device;
 use crate::parse::device;
@@ -20,12 +20,15 @@ pub(crate) static COPIES: AtomicUsize = AtomicUsize::new(0);
 /// How often the backend `copies_by_itself` copied from one of its devices to the other.
 pub(crate) static PEER_COPIES: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the devices of the backend `comes_later` are there.
+pub(crate) static HAS_COME: AtomicBool = AtomicBool::new(false);
+
 static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake"));
 
 /// Both backends must have started before either continues.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 26] = [
+static OTHERS: [BackendDescriptor; 30] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -53,6 +56,10 @@ static OTHERS: [BackendDescriptor; 26] = [
     BackendDescriptor::new("declares_huge_alignment", || backend("declares_huge_alignment")),
     BackendDescriptor::new("has_uuids", || backend("has_uuids")),
     BackendDescriptor::new("first_has_no_properties", || backend("first_has_no_properties")),
+    BackendDescriptor::new("second_is_absent", || backend("second_is_absent")),
+    BackendDescriptor::new("comes_later", || backend("comes_later")),
+    BackendDescriptor::new("is_lost_at_a_write", || backend("is_lost_at_a_write")),
+    BackendDescriptor::new("is_lost_at_a_read", || backend("is_lost_at_a_read")),
     BackendDescriptor::new("loaded_by_a_selector", || backend("loaded_by_a_selector")),
     BackendDescriptor::new("panics_in_load", || panic!("on purpose")),
     BackendDescriptor::new("fails_to_load", || Err(LoadFailure::new("on purpose"))),
@@ -111,10 +118,21 @@ impl Backend for Fake {
         }
     }
 
+    fn presence(&self, ordinal: usize) -> Result<Presence, BackendError> {
+        let absent = match self.name {
+            "second_is_absent" => ordinal == 1,
+            "comes_later" => !HAS_COME.load(Ordering::SeqCst),
+            _ => false,
+        };
+        Ok(if absent { Presence::absent("no server at 127.0.0.1:9") } else { Presence::Present })
+    }
+
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
         panic_if(self.name == "panics_in_properties");
         match self.name {
             "has_uuids" => Ok(of_hardware(ordinal)),
+            "second_is_absent" if ordinal == 1 => Err(BackendError::unavailable("not connected")),
+            "second_is_absent" => Ok(of_hardware(0)),
             "first_has_no_properties" if ordinal == 0 => Err(BackendError::unavailable("gone")),
             "first_has_no_properties" => Ok(of_hardware(0)),
             "declares_odd_alignment" => Ok(DeviceProperties::new("fake").with_copy_alignment(3)),
@@ -191,12 +209,18 @@ impl DeviceDriver for FakeDevice {
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        if self.backend == "is_lost_at_a_write" {
+            return Err(BackendError::lost("it fell off the bus"));
+        }
         let memory = destination.memory_as::<FakeMemory>()?;
         memory.bytes.lock().unwrap()[destination.range()].copy_from_slice(source);
         Ok(())
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        if self.backend == "is_lost_at_a_read" {
+            return Err(BackendError::lost("it fell off the bus"));
+        }
         let memory = source.memory_as::<FakeMemory>()?;
         destination.copy_from_slice(&memory.bytes.lock().unwrap()[source.range()]);
         Ok(())

@@ -10,7 +10,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the plugin, and a device that it opens | [`Backend`], [`OpenedDevice`], [`DeviceProperties`], [`DeviceDriver`] |
+//! | the plugin, and its devices | [`Backend`], [`Presence`], [`DeviceProperties`], [`OpenedDevice`], [`DeviceDriver`] |
 //! | memory | [`Memory`], [`Span`], [`HostMemory`], [`open_windows`], [`HostBuffer`], [`FillPattern`] |
 //! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`] |
 //! | kernels | [`Launch`] |
@@ -36,6 +36,7 @@ mod launch;
 mod opened_device;
 mod options;
 mod owner;
+mod presence;
 mod properties;
 mod range_lock;
 pub(crate) mod registration;
@@ -69,6 +70,7 @@ pub(crate) use crate::backend::launch::downcast;
 pub use crate::backend::opened_device::OpenedDevice;
 pub use crate::backend::options::{AllocateOptions, EventOptions, Priority, StreamOptions};
 pub(crate) use crate::backend::owner::Owner;
+pub use crate::backend::presence::Presence;
 pub use crate::backend::properties::{DeviceKind, DeviceProperties, MemoryInfo};
 pub use crate::backend::registration::{BACKENDS, BackendDescriptor, backends};
 pub(crate) use crate::backend::span::Allocation;
@@ -81,8 +83,8 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 /// The `load` function of a [`BackendDescriptor`] makes it, once, when its name is first used. It lives until the program
 /// ends.
 ///
-/// Counting is cheap and opening is costly: `device_count` and `properties` must not claim a device, create a context or
-/// allocate memory on a device. Every function may be called from any thread, at the same time as the others.
+/// Counting is cheap and opening is costly: `device_count`, `presence` and `properties` must not claim a device, create a
+/// context or allocate memory on a device. Every function may be called from any thread, at the same time as the others.
 ///
 /// # A complete backend
 ///
@@ -168,19 +170,41 @@ pub trait Backend: Send + Sync {
     /// A backend without devices returns `Ok(0)`, which is not an error. The core refuses a count above 65536, since
     /// device strings cannot name more.
     ///
+    /// An ordinal names one device for as long as the program runs. So a device that is configured and not there now is
+    /// counted, and [`presence`](Self::presence) says that it is absent. The count may grow.
+    ///
     /// # Errors
     ///
     /// If the backend cannot count, for example [`BackendError::unavailable`] with the name of a missing library.
     fn device_count(&self) -> Result<usize, BackendError>;
 
-    /// The properties of a device, without opening it: it creates no context and allocates nothing on the device.
+    /// Whether a device is there now: [`Presence::Present`], or [`Presence::absent`] with the reason. Without this
+    /// function each device that is counted is present.
     ///
-    /// The core calls it with an ordinal below the count: for listings, for a device string with a selector
-    /// (`name@uuid=…`), and when it opens the device.
+    /// The core calls it with an ordinal below the count, before it opens the device and for
+    /// [`is_available`](crate::is_available), [`first_available`](crate::first_available) and listings. It does not call
+    /// it for a device that is open: that one is present until its driver reports a loss. The core keeps no answer.
+    ///
+    /// It may look at the device, for example by a connection, in a limited time. Where that takes long, the backend
+    /// keeps its answer for about a second.
     ///
     /// # Errors
     ///
     /// Any error. The device then cannot be opened.
+    fn presence(&self, _ordinal: usize) -> Result<Presence, BackendError> {
+        Ok(Presence::Present)
+    }
+
+    /// The properties of a device, without opening it: it creates no context and allocates nothing on the device.
+    ///
+    /// The core calls it with an ordinal below the count: for listings, for a device string with a selector
+    /// (`name@uuid=…`), and when it opens the device. A backend that knows the properties of an absent device, such as
+    /// a UUID from its configuration, returns them: then a selector can name that device.
+    ///
+    /// # Errors
+    ///
+    /// Any error, such as [`BackendError::unavailable`] for an absent device whose properties are not known. The device
+    /// then cannot be opened.
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError>;
 
     /// Opens a device. May block until the device is ready.

@@ -52,7 +52,8 @@ use crate::cpu;
 ///
 /// Parsing resolves a selector. It loads the backend, reads the [`properties`](Self::properties) of each of its devices,
 /// opens none, and returns an ordinary device with its index. `Display` prints that index, not the selector. If no device
-/// matches, or several do, the error lists the candidates with their properties.
+/// matches, or several do, the error lists the candidates with their properties. A device whose properties cannot be read
+/// might match too, so a prefix of a UUID is then an error; a whole UUID and a PCI address name one device in any case.
 ///
 /// # The backend numbers its devices
 ///
@@ -75,10 +76,13 @@ use crate::cpu;
 /// | offered by two packages | an error that names both | | | `false` |
 /// | linked or loaded | the device | the index | loads it, opens the device | `true` |
 /// | linked or loaded, and has no device with this index | the device | the index | an error with the count | `false` |
+/// | linked or loaded, and this device is [absent](crate::Presence) | the device | the index | an error with the reason; the next use looks again | `false` |
+/// | loaded, and this device is lost | the device | the index | the error of the loss, until [`reset`](Self::reset) | `false` |
 /// | unavailable: no driver, no hardware | the device | the index | an error with the reason | `false` |
 /// | failed: its `load` returned an error or panicked | the device | the index | that same error | `false` |
 /// | linked or loaded, and a selector matches one device | loads it; the device with its index | the index | opens the device | `true` |
 /// | linked or loaded, and a selector matches none or several | loads it; an error that lists the devices | | | `false` |
+/// | linked or loaded, and a prefix of a UUID matches one device while another does not answer | loads it; an error that lists both | | | `false` |
 /// | unavailable or failed, and the string has a selector | an error with the reason | | | `false` |
 ///
 /// Parsing without a selector and `resolve` run no backend code. Parsing with a selector, using a device and

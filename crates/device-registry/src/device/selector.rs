@@ -23,6 +23,8 @@ struct Kind {
     /// Whether a longer value can single out one of several matching devices.
     is_prefix: bool,
     is_valid: fn(&str) -> bool,
+    /// Whether only one device can have the value.
+    is_whole: fn(&str) -> bool,
     matches: fn(&DeviceProperties, &str) -> bool,
     /// The value of a device, written as in a selector.
     value: fn(&DeviceProperties) -> Option<String>,
@@ -38,6 +40,7 @@ static KINDS: [Kind; 2] = [
                `0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10`",
         is_prefix: true,
         is_valid: is_uuid_prefix,
+        is_whole: |prefix| digits_of(prefix).len() == 32,
         matches: |properties, prefix| properties.uuid.is_some_and(|uuid| starts_with(uuid, prefix)),
         value: |properties| properties.uuid.map(|uuid| uuid.to_string()),
     },
@@ -48,6 +51,7 @@ static KINDS: [Kind; 2] = [
         form: "expected a PCI address, as in `0000:3b:00.0` or `3b:00.0`",
         is_prefix: false,
         is_valid: |address| address.parse::<PciAddress>().is_ok(),
+        is_whole: |_| true,
         matches: |properties, address| properties.pci.is_some() && properties.pci == address.parse().ok(),
         value: |properties| properties.pci.map(|address| address.to_string()),
     },
@@ -84,6 +88,11 @@ impl<'a> Selector<'a> {
     /// Whether the selector matches a device with these properties.
     pub(crate) fn matches(self, properties: &DeviceProperties) -> bool {
         (self.kind.matches)(properties, self.value)
+    }
+
+    /// Whether only one device can have the value. The start of a UUID may match a device that does not answer as well.
+    pub(crate) fn is_whole(self) -> bool {
+        (self.kind.is_whole)(self.value)
     }
 }
 
@@ -131,11 +140,14 @@ fn is_uuid_prefix(text: &str) -> bool {
 
 /// Whether the UUID starts with `prefix`. The parser has checked the hyphens, so comparing the digits is enough.
 fn starts_with(uuid: DeviceUuid, prefix: &str) -> bool {
-    let digits = |text: &str| text.replace('-', "").to_ascii_lowercase();
-    digits(&uuid.to_string()).starts_with(&digits(prefix))
+    digits_of(&uuid.to_string()).starts_with(&digits_of(prefix))
 }
 
-/// A selector matches no device of the backend, or several.
+fn digits_of(uuid: &str) -> String {
+    uuid.replace('-', "").to_ascii_lowercase()
+}
+
+/// A selector matches no device of the backend, or several, or it cannot be known which.
 ///
 /// ```
 /// use device_registry::{Device, DeviceError};
@@ -159,31 +171,43 @@ pub struct SelectorError {
     backend: Entry<dyn Backend>,
     /// The key, if a longer value can single out one of several devices.
     prefix_of: Option<&'static str>,
-    ambiguous: bool,
+    found: Found,
     candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
 }
 
+/// What a selector that chooses no device has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No device matches.
+    None,
+    /// Several devices match.
+    Several,
+    /// This device matches, and others that do not answer might.
+    Undecided(Device),
+}
+
 impl SelectorError {
-    /// `text` is the device string. The candidates are the matching devices, or all of the backend's if none matches.
+    /// `text` is the device string. The candidates are the devices that match or might, or all of the backend's if none
+    /// matches.
     pub(crate) fn new(
         text: &str,
         backend: Entry<dyn Backend>,
         selector: Selector<'_>,
-        ambiguous: bool,
+        found: Found,
         candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
     ) -> Self {
         let prefix_of = Some(selector.kind.key).filter(|_| selector.kind.is_prefix);
-        Self { text: shown(text), backend, prefix_of, ambiguous, candidates }
+        Self { text: shown(text), backend, prefix_of, found, candidates }
     }
 
-    /// Whether several devices match.
+    /// Whether several devices match, or one does and another one, which does not answer, might.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
-        self.ambiguous
+        self.found != Found::None
     }
 
-    /// The matching devices, or all devices of the backend if none matches. Each has its properties, or the error of
-    /// reading them.
+    /// The devices that match or might, or all devices of the backend if none matches. Each has its properties, or the
+    /// error of reading them.
     pub fn candidates(&self) -> &[(Device, Result<DeviceProperties, DeviceError>)] {
         &self.candidates
     }
@@ -193,9 +217,9 @@ impl fmt::Display for SelectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text, backend, candidates, .. } = self;
         let backend = backend.name();
-        match &**candidates {
-            [] => return write!(f, "`{text}` matches no device: `{backend}` has no devices"),
-            [(first, _), ..] if self.ambiguous => {
+        match (&**candidates, self.found) {
+            ([], _) => return write!(f, "`{text}` matches no device: `{backend}` has no devices"),
+            ([(first, _), ..], Found::Several) => {
                 let more = self.prefix_of.map_or(String::new(), |key| format!("more of the {key}, or "));
                 let count = candidates.len();
                 write!(
@@ -203,7 +227,15 @@ impl fmt::Display for SelectorError {
                     "`{text}` matches {count} devices of `{backend}`; write {more}an index, such as `{first}`:"
                 )?;
             }
-            _ => write!(f, "`{text}` matches none of the devices of `{backend}`:")?,
+            (_, Found::Undecided(device)) => {
+                let key = self.prefix_of.unwrap_or("value");
+                write!(
+                    f,
+                    "`{text}` matches `{device}`, and might match devices that do not answer; write the whole {key}, or \
+                     an index, such as `{device}`:"
+                )?;
+            }
+            (_, Found::None) => write!(f, "`{text}` matches none of the devices of `{backend}`:")?,
         }
         let names: Vec<_> = candidates.iter().map(|(device, _)| device.to_string()).collect();
         let width = names.iter().map(String::len).max().unwrap_or(0);

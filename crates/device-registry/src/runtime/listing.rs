@@ -1,13 +1,14 @@
-//! Queries that open no device: how many devices a backend has, and their properties.
+//! Queries that open no device: how many devices a backend has, which of them are there, and their properties.
 
 use std::cell::RefCell;
 
 use entry_points::Entry;
 
-use crate::backend::{Backend, BackendError, DeviceProperties};
+use crate::backend::{Backend, BackendError, DeviceProperties, Presence};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::isolation::isolated;
+use crate::runtime::open_device::OpenDevice;
 use crate::runtime::transfer::CHUNK;
 use crate::runtime::{device_use, fork, table};
 
@@ -100,6 +101,50 @@ pub(super) fn query_properties(
             ));
             Err(DeviceError::Call { device, call: "properties", error })
         }
+    }
+}
+
+/// Whether the device is there now. Loads its backend, and opens nothing.
+pub(crate) fn presence(device: Device) -> Result<Presence, DeviceError> {
+    check_exists(device)?;
+    presence_of_counted(device)
+}
+
+/// Whether a device that exists, as a count has shown, is there now.
+pub(crate) fn presence_of_counted(device: Device) -> Result<Presence, DeviceError> {
+    let device = device.resolve();
+    match table::find(device)?.and_then(OpenDevice::presence) {
+        Some(presence) => Ok(presence),
+        None => query_presence(device, load(device, "presence")?),
+    }
+}
+
+fn query_presence(device: Device, backend: &dyn Backend) -> Result<Presence, DeviceError> {
+    query(device, "presence", || backend.presence(device.ordinal()))
+}
+
+/// Checks that the device exists and is there now. Opens nothing.
+pub(crate) fn check_present(device: Device) -> Result<(), DeviceError> {
+    check_exists(device)?;
+    check_present_of_counted(device)
+}
+
+/// Checks that a device that exists, as a count has shown, is there now.
+pub(crate) fn check_present_of_counted(device: Device) -> Result<(), DeviceError> {
+    let device = device.resolve();
+    into_result(device, presence_of_counted(device)?)
+}
+
+/// Checks that a device which is not open is there now.
+pub(super) fn check_before_open(device: Device, backend: &dyn Backend) -> Result<(), DeviceError> {
+    into_result(device, query_presence(device, backend)?)
+}
+
+fn into_result(device: Device, presence: Presence) -> Result<(), DeviceError> {
+    match presence {
+        Presence::Present => Ok(()),
+        Presence::Absent(reason) => Err(DeviceError::Absent { device, reason }),
+        Presence::Lost(error) => Err(DeviceError::Call { device, call: "presence", error }),
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     let backend = listing::load(device, "open")?;
+    listing::check_before_open(device, backend)?;
     // Before the device is open: an open driver is never dropped, so an error after that would leak it.
     let properties = listing::query_properties(device, backend)?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;

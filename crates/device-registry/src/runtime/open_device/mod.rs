@@ -9,7 +9,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::backend::{BackendError, DeviceDriver, DeviceProperties, Memory, Owner};
+use crate::backend::{BackendError, DeviceDriver, DeviceProperties, Memory, Owner, Presence};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::deferred::Deferred;
@@ -238,6 +238,15 @@ impl OpenDevice {
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.end.get(), Some(End::Lost(_)))
+    }
+
+    /// Whether it can be used; `None` if it was closed, so that only the backend knows.
+    pub(crate) fn presence(&self) -> Option<Presence> {
+        match self.end.get() {
+            None => Some(Presence::Present),
+            Some(End::Lost(error)) => Some(Presence::Lost(error.clone())),
+            Some(End::Closed) => None,
+        }
     }
 
     /// Drops a value of the driver. On a thread that may not use devices, or the thread of a stream, it defers the drop to
