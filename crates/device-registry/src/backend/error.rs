@@ -101,6 +101,11 @@ impl BackendError {
         Self { source: Some(source.into().into()), ..self }
     }
 
+    /// The same error as one of kind [`Lost`](BackendErrorKind::Lost).
+    pub(crate) fn into_lost(self) -> Self {
+        Self { kind: BackendErrorKind::Lost, ..self }
+    }
+
     /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> BackendErrorKind {

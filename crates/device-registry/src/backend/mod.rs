@@ -10,7 +10,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the plugin, and its devices | [`Backend`], [`Presence`], [`DeviceProperties`], [`OpenedDevice`], [`DeviceDriver`] |
+//! | the plugin, and its devices | [`Backend`], [`Presence`], [`DeviceProperties`], [`OpenedDevice`], [`DeviceDriver`], [`LossReporter`] |
 //! | memory | [`Memory`], [`Span`], [`HostMemory`], [`open_windows`], [`HostBuffer`], [`FillPattern`] |
 //! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`] |
 //! | kernels | [`Launch`] |
@@ -33,6 +33,7 @@ mod host_buffer;
 mod host_memory;
 mod identity;
 mod launch;
+mod loss_reporter;
 mod opened_device;
 mod options;
 mod owner;
@@ -67,6 +68,7 @@ pub use crate::backend::host_memory::HostMemory;
 pub use crate::backend::identity::{DeviceUuid, IdentityError, PciAddress};
 pub use crate::backend::launch::Launch;
 pub(crate) use crate::backend::launch::downcast;
+pub use crate::backend::loss_reporter::LossReporter;
 pub use crate::backend::opened_device::OpenedDevice;
 pub use crate::backend::options::{AllocateOptions, EventOptions, Priority, StreamOptions};
 pub(crate) use crate::backend::owner::Owner;

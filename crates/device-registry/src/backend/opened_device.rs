@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::backend::DeviceDriver;
+use crate::backend::{DeviceDriver, LossReporter};
 
 /// A device that a backend has opened: its driver, which only the core can call.
 ///
@@ -20,17 +20,26 @@ use crate::backend::DeviceDriver;
 ///     backend.open(0)?.into_driver().close()
 /// }
 /// ```
-pub struct OpenedDevice(Box<dyn DeviceDriver>);
+pub struct OpenedDevice {
+    driver: Box<dyn DeviceDriver>,
+    loss_reporter: Option<LossReporter>,
+}
 
 impl OpenedDevice {
     /// Wraps a driver, for the core to call.
     #[must_use]
     pub fn new(driver: impl DeviceDriver + 'static) -> Self {
-        Self(Box::new(driver))
+        Self { driver: Box::new(driver), loss_reporter: None }
     }
 
-    pub(crate) fn into_driver(self) -> Box<dyn DeviceDriver> {
-        self.0
+    /// Adds a reporter, whose clones report at any time that the device is lost.
+    #[must_use]
+    pub fn with_loss_reporter(self, reporter: LossReporter) -> Self {
+        Self { loss_reporter: Some(reporter), ..self }
+    }
+
+    pub(crate) fn into_driver(self) -> (Box<dyn DeviceDriver>, Option<LossReporter>) {
+        (self.driver, self.loss_reporter)
     }
 }
 

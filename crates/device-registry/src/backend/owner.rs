@@ -1,9 +1,9 @@
-//! The interface between the values of the contract and the open device that owns them.
+//! The interface between the values of the contract and the open device that they belong to.
 
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::backend::Memory;
+use crate::backend::{BackendError, Memory};
 use crate::device::Device;
 
 /// The open device that owns memory. Any thread may drop memory, but not every thread may call a driver, so the device
@@ -17,4 +17,7 @@ pub(crate) trait Owner: Send + Sync {
 
     /// Drops a value, here or later on a thread that may use devices.
     fn drop_value(&self, value: Box<dyn Any + Send>);
+
+    /// The driver reports the device as lost. Does not unwind.
+    fn lose(&'static self, error: BackendError);
 }

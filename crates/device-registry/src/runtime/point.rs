@@ -93,27 +93,43 @@ impl Point {
     }
 
     /// Waits until the work before it is done.
-    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+    pub(crate) fn synchronize(self: &Arc<Self>) -> Result<(), DeviceError> {
         self.device.check("synchronize an event")?;
         match self.wait_until_processed() {
             State::Submitted(event) => self.device.call("synchronize an event", |_| event.synchronize()),
             State::Failed(error) => Err(error),
-            State::Queued { .. } | State::Reached(_) => Ok(()),
+            State::Reached(_) => Ok(()),
+            State::Queued { .. } => self.device.check("synchronize an event"),
         }
     }
 
-    /// Waits until its stream has reached, submitted or skipped it.
-    fn wait_until_processed(&self) -> State {
+    /// Waits until its stream has reached, submitted or skipped it. It is still queued if the device was lost meanwhile.
+    fn wait_until_processed(self: &Arc<Self>) -> State {
         let mut state = lock(&self.state);
-        while let State::Queued { waited_for } = &mut *state {
-            *waited_for = true;
+        if let State::Queued { waited_for } = &mut *state {
+            let first = !std::mem::replace(waited_for, true);
+            drop(state);
+            if first {
+                self.device.add_awaited(self);
+            }
+            state = lock(&self.state);
+        }
+        while matches!(*state, State::Queued { .. }) && !self.device.is_lost() {
             state = wait(&self.reached, state);
         }
         state.clone()
     }
 
+    /// Wakes the threads that wait for it, after the loss of the device.
+    pub(crate) fn wake_waiting_threads(&self) {
+        // Under the lock: a thread that is about to wait has looked for the loss.
+        let state = lock(&self.state);
+        self.reached.notify_all();
+        drop(state);
+    }
+
     /// The time from `start` to this event. Waits for both.
-    pub(crate) fn elapsed_since(&self, start: &Self) -> Result<Duration, DeviceError> {
+    pub(crate) fn elapsed_since(self: &Arc<Self>, start: &Arc<Self>) -> Result<Duration, DeviceError> {
         const CALL: &str = "elapsed time";
         let device = self.device;
         let refuse = |message: String| {

@@ -31,7 +31,7 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     }
     // Before the cell exists: otherwise a program that tries many invalid indices would leak a cell for each.
     listing::check_exists(device)?;
-    cell(device).get_or_load(
+    let opened = cell(device).get_or_load(
         ("devices", &device.to_string()),
         || open_now(device),
         |interrupted| match interrupted {
@@ -39,7 +39,10 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
             Interrupted::Panicked(message) => panicked(device, "open", &message),
             Interrupted::Forked => DeviceError::Forked { device },
         },
-    )
+    )?;
+    // Only now is there a reference that the driver may keep.
+    opened.connect_loss_reporter();
+    Ok(opened)
 }
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
@@ -49,7 +52,8 @@ fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     let properties = listing::query_properties(device, backend)?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
     let name = properties.name.clone();
-    let open = OpenDevice::new(device, driver.into_driver(), properties);
+    let (driver, loss_reporter) = driver.into_driver();
+    let open = OpenDevice::new(device, driver, properties).with_loss_reporter(loss_reporter);
     log_isolated(|| log::debug!("opened `{device}`: {name}"));
     Ok(open)
 }

@@ -8,7 +8,16 @@ use crate::error::DeviceError;
 use crate::runtime::isolation::{drop_isolated, isolated, log_isolated};
 use crate::runtime::open_device::{End, OpenDevice};
 use crate::runtime::outcome::Outcome;
+use crate::runtime::point::Point;
 use crate::sync::{fence, lock, pause};
+
+/// Adds a value to a list, and removes those that were dropped at each doubling.
+fn push_weak<T>(list: &mut Vec<Weak<T>>, value: &Arc<T>) {
+    if list.len() == list.capacity() {
+        list.retain(|other| other.strong_count() > 0);
+    }
+    list.push(Arc::downgrade(value));
+}
 
 impl OpenDevice {
     /// Marks the device as lost if the error of a call says so.
@@ -32,18 +41,34 @@ impl OpenDevice {
         if self.announced.swap(true, Ordering::AcqRel) {
             return;
         }
-        // The driver may never finish reads that it has accepted. The log comes last, since a slow logger would delay the
-        // threads that wait for them.
+        // Nothing may come of the work that threads wait for: a driver may never finish reads that it has accepted, and a
+        // stream's thread may hang in a call. The log comes last, since a slow logger would delay those threads.
         self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
+        self.queues().iter().for_each(|queue| queue.wake_waiting_threads());
+        let awaited = std::mem::take(&mut *lock(&self.awaited));
+        awaited.iter().filter_map(Weak::upgrade).for_each(|event| event.wake_waiting_threads());
         log_isolated(|| log::error!("`{}` is lost: {}", self.device, error.message()));
     }
 
+    /// Adds a read that is about to be enqueued, which fails when the device is lost.
     pub(crate) fn add_open_read(&self, read: &Arc<Outcome>) {
-        let mut reads = lock(&self.open_reads);
-        if reads.len() == reads.capacity() {
-            reads.retain(|read| read.strong_count() > 0);
+        push_weak(&mut lock(&self.open_reads), read);
+        // The loss may have been announced since the caller's check, without this read.
+        if let Some(End::Lost(error)) = self.end.get()
+            && self.announced.load(Ordering::Acquire)
+        {
+            self.fail_open_reads(&DeviceError::Call {
+                device: self.device,
+                call: "read",
+                error: error.clone(),
+            });
         }
-        reads.push(Arc::downgrade(read));
+    }
+
+    /// Adds an event that a thread is about to wait for, which wakes it when the device is lost. The caller looks afterwards
+    /// whether that has happened.
+    pub(crate) fn add_awaited(&self, event: &Arc<Point>) {
+        push_weak(&mut lock(&self.awaited), event);
     }
 
     /// Ends the open reads, which the driver may never finish.

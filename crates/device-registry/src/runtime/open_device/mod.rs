@@ -9,7 +9,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::backend::{BackendError, DeviceDriver, DeviceProperties, Memory, Owner, Presence};
+use crate::backend::{BackendError, DeviceDriver, DeviceProperties, LossReporter, Memory, Owner, Presence};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::deferred::Deferred;
@@ -17,9 +17,10 @@ use crate::runtime::device_use;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::{drop_isolated, isolated};
 use crate::runtime::outcome::Outcome;
+use crate::runtime::point::Point;
 use crate::runtime::queue::{Queue, QueueHandle};
 use crate::runtime::statistics::Statistics;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock};
 
 /// An open device. It is never dropped. After a close, a loss or a reset, its old handles return that error.
 pub(crate) struct OpenDevice {
@@ -35,6 +36,8 @@ pub(crate) struct OpenDevice {
     settled: AtomicBool,
     /// Whether a thread is closing or resetting it, or has done so.
     leaving: AtomicBool,
+    /// What the driver reports a loss with, until it is connected.
+    loss_reporter: Mutex<Option<LossReporter>>,
     statistics: Statistics,
     /// Bytes allocated since the values of finished work were last released.
     allocated: AtomicUsize,
@@ -42,8 +45,10 @@ pub(crate) struct OpenDevice {
     /// The number of calls that run in the driver now.
     calls: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
-    /// Reads in queues of the driver. The driver may finish one after its work is done, or after its stream is dropped.
+    /// Reads that are enqueued. A driver may finish one after its work is done, or after its stream is dropped.
     open_reads: Mutex<Vec<Weak<Outcome>>>,
+    /// Events that threads wait for.
+    awaited: Mutex<Vec<Weak<Point>>>,
     /// Driver queues of dropped streams whose work may not be done.
     closed: Mutex<Vec<Arc<Queue>>>,
     /// Failures of dropped streams that are not reported yet, oldest first.
@@ -97,17 +102,32 @@ impl OpenDevice {
             announced: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            loss_reporter: Mutex::default(),
             statistics: Statistics::default(),
             allocated: AtomicUsize::new(0),
             deferred: Deferred::default(),
             calls: AtomicUsize::new(0),
             queues: Mutex::default(),
             open_reads: Mutex::default(),
+            awaited: Mutex::default(),
             closed: Mutex::default(),
             unreported: Mutex::default(),
             default_stream: Mutex::default(),
             idle_queues: Mutex::default(),
             has_default_stream: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn with_loss_reporter(self, reporter: Option<LossReporter>) -> Self {
+        Self { loss_reporter: Mutex::new(reporter), ..self }
+    }
+
+    /// Connects the driver's reporter of a loss, once.
+    pub(crate) fn connect_loss_reporter(&'static self) {
+        if let Ok(()) = self.check_process()
+            && let Some(reporter) = lock(&self.loss_reporter).take()
+        {
+            reporter.connect(self);
         }
     }
 
@@ -297,5 +317,13 @@ impl Owner for OpenDevice {
 
     fn drop_value(&self, value: Box<dyn Any + Send>) {
         self.drop_when_allowed(value);
+    }
+
+    fn lose(&'static self, error: BackendError) {
+        // In a fork, other threads may have held the locks below.
+        if self.is_of_this_process() {
+            self.note_loss(&error);
+            self.announce_loss();
+        }
     }
 }

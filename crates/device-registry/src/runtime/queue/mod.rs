@@ -137,6 +137,9 @@ impl Queue {
     /// If the work is refused. It then does not run, and the queue has no failure.
     pub(crate) fn accept(self: &Arc<Self>, operation: Operation) -> Result<(), DeviceError> {
         self.device.check(operation.name())?;
+        if let Operation::Read { read, .. } = &operation {
+            self.device.add_open_read(read.outcome());
+        }
         let Some(driver) = self.driver.as_deref() else {
             return self.give_to_thread(lock(&self.state), operation);
         };
@@ -237,11 +240,20 @@ impl Queue {
     }
 
     fn wait_for_thread<'a>(&self, mut state: MutexGuard<'a, State>, number: u64) -> MutexGuard<'a, State> {
-        while state.finished < number {
+        // The thread of a lost device may hang in a call.
+        while state.finished < number && !self.device.is_lost() {
             state.awaited = Some(state.awaited.map_or(number, |other| other.min(number)));
             state = wait(&self.finished, state);
         }
         state
+    }
+
+    /// Wakes the threads that wait for the stream's thread, after the loss of the device.
+    pub(crate) fn wake_waiting_threads(&self) {
+        // Under the lock: a thread that is about to wait has looked for the loss.
+        let state = lock(&self.state);
+        self.finished.notify_all();
+        drop(state);
     }
 
     /// Reports the failure that was not reported yet. Work that is accepted from then on runs again.

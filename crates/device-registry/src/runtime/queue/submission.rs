@@ -28,9 +28,6 @@ impl Queue {
     /// Submits work to the driver's queue, and keeps its values until the driver has done it. The caller holds
     /// `submitting`, and gives the count of failures at which it decided not to skip the work.
     pub(super) fn submit(&self, driver: &dyn StreamDriver, operation: Operation, failures: u64) -> Submitted {
-        if let Operation::Read { read, .. } = &operation {
-            self.device.add_open_read(read.outcome());
-        }
         let event = match &operation {
             Operation::Record { event, .. } => Some(event.clone()),
             _ => None,

@@ -1,0 +1,224 @@
+//! A driver reports the loss of its device while no call returns: every thread that waits is woken.
+
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use device_registry::backend::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
+    LoadFailure, LossReporter, Memory, MemoryInfo, OpenedDevice, Span,
+};
+use device_registry::{BackendErrorKind, Device, DeviceError, Presence, backends, device, is_available};
+
+/// The devices of the backend. A test has one for itself.
+const DEVICES: usize = 8;
+
+/// One device's plug: its reads hang while the gate is closed, and the reporter is that of the latest open.
+#[derive(Default)]
+struct Plug {
+    gate: Mutex<bool>,
+    opens: Condvar,
+    reporter: Mutex<Option<LossReporter>>,
+}
+
+static PLUGS: [Plug; DEVICES] =
+    [const { Plug { gate: Mutex::new(false), opens: Condvar::new(), reporter: Mutex::new(None) } }; DEVICES];
+
+impl Plug {
+    fn report(&self, error: BackendError) {
+        let reporter = self.reporter.lock().unwrap().clone();
+        reporter.expect("it was opened").report(error);
+    }
+
+    /// Lets the reads that hang return.
+    fn release(&self) {
+        *self.gate.lock().unwrap() = true;
+        self.opens.notify_all();
+    }
+}
+
+struct Plugged;
+
+impl Backend for Plugged {
+    fn device_count(&self) -> Result<usize, BackendError> {
+        Ok(DEVICES)
+    }
+
+    fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        Ok(DeviceProperties::new(format!("plug {ordinal}")))
+    }
+
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        let reporter = LossReporter::new();
+        *PLUGS[ordinal].reporter.lock().unwrap() = Some(reporter.clone());
+        if ordinal == 3 {
+            reporter.report(BackendError::lost("unplugged while it was opened"));
+        }
+        Ok(OpenedDevice::new(PluggedDevice(&PLUGS[ordinal])).with_loss_reporter(reporter))
+    }
+}
+
+struct PluggedDevice(&'static Plug);
+
+impl DeviceDriver for PluggedDevice {
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        Ok(MemoryInfo::unknown())
+    }
+
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        Ok(Arc::new(HostMemory::zeroed(options.len)?))
+    }
+
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        destination.memory_as::<HostMemory>()?.write(destination.range())?.copy_from_slice(source);
+        Ok(())
+    }
+
+    /// Hangs until the gate opens.
+    fn read(&self, _source: &Span, _destination: &mut [u8]) -> Result<(), BackendError> {
+        let gate = self.0.gate.lock().unwrap();
+        drop(self.0.opens.wait_while(gate, |open| !*open).unwrap());
+        Ok(())
+    }
+
+    fn copy(&self, _source: &Span, _destination: &Span) -> Result<(), BackendError> {
+        Err(BackendError::unsupported("copies"))
+    }
+
+    fn reset(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+    Ok(Box::new(Plugged))
+}
+
+static PLUGGED: BackendDescriptor = BackendDescriptor::new("plugged", load);
+
+fn plugged(ordinal: usize) -> (Device, &'static Plug) {
+    backends().register(&PLUGGED).unwrap();
+    (device(&format!("plugged:{ordinal}")).unwrap(), &PLUGS[ordinal])
+}
+
+/// Runs on a thread of its own, and returns where its result arrives. A thread that is never woken is left behind.
+fn waiting<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(call()));
+    receiver
+}
+
+/// Long enough for a machine under load: a thread that is not woken at all fails the test.
+const LONG: Duration = Duration::from_secs(60);
+
+#[track_caller]
+fn is_lost<T: std::fmt::Debug>(result: Result<T, DeviceError>) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
+    assert!(error.to_string().contains("device lost: unplugged"), "{error}");
+}
+
+struct Notify(mpsc::Sender<()>);
+
+impl Wake for Notify {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn a_report_wakes_every_thread_and_task_that_waits() {
+    let (device, plug) = plugged(0);
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    // The stream's thread hangs in the first read, and all other work is behind it.
+    let first = stream.read(&buffer, ..).unwrap();
+    let second = stream.read(&buffer, ..).unwrap();
+    let mut awaited = std::pin::pin!(stream.read(&buffer, ..).unwrap());
+    let event = stream.record().unwrap();
+    let (woken, wakes) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Notify(woken)));
+    let mut context = Context::from_waker(&waker);
+    assert!(awaited.as_mut().poll(&mut context).is_pending());
+
+    let reads = [first, second].map(|read| waiting(move || read.wait()));
+    let synchronizes = waiting({
+        let stream = stream.clone();
+        move || stream.synchronize()
+    });
+    let waits = waiting(move || event.synchronize());
+    let whole = waiting(move || device.synchronize());
+    // They may be waiting by now. If not, they find the loss.
+    thread::sleep(Duration::from_millis(50));
+    plug.report(BackendError::lost("unplugged"));
+
+    for read in reads {
+        is_lost(read.recv_timeout(LONG).expect("a read was not woken"));
+    }
+    is_lost(synchronizes.recv_timeout(LONG).expect("`Stream::synchronize` was not woken"));
+    is_lost(waits.recv_timeout(LONG).expect("`Event::synchronize` was not woken"));
+    is_lost(whole.recv_timeout(LONG).expect("`Device::synchronize` was not woken"));
+    wakes.recv_timeout(LONG).expect("the task was not woken");
+    let Poll::Ready(read) = awaited.as_mut().poll(&mut context) else { panic!("still pending") };
+    is_lost(read);
+
+    assert!(device.is_lost() && !is_available("plugged:0"));
+    assert!(matches!(device.presence().unwrap(), Presence::Lost(error) if error.message() == "unplugged"));
+    is_lost(device.allocate(1));
+    plug.release();
+}
+
+#[test]
+fn work_that_is_enqueued_behind_a_stuck_call_fails_as_well() {
+    let (device, plug) = plugged(1);
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    let read = stream.read(&buffer, ..).unwrap();
+    plug.report(BackendError::lost("unplugged"));
+    is_lost(stream.read(&buffer, ..).and_then(|read| read.wait()));
+    is_lost(read.wait());
+    is_lost(stream.record());
+    plug.release();
+}
+
+#[test]
+fn only_the_first_report_counts_and_every_error_becomes_a_loss() {
+    let (device, plug) = plugged(2);
+    device.open().unwrap();
+    plug.report(BackendError::other("unplugged").with_source(std::io::Error::other("ENODEV")));
+    plug.report(BackendError::lost("a second time"));
+    let error = device.allocate(1).unwrap_err();
+    is_lost::<()>(Err(error.clone()));
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "ENODEV");
+}
+
+#[test]
+fn a_report_before_the_device_is_open_takes_effect_when_it_is() {
+    let (device, _) = plugged(3);
+    is_lost(device.allocate(1));
+    assert!(device.is_lost());
+}
+
+#[test]
+fn a_report_of_an_earlier_open_harms_no_later_one() {
+    for (ordinal, lost_first) in [(4, false), (5, true)] {
+        let (device, plug) = plugged(ordinal);
+        device.open().unwrap();
+        let old = plug.reporter.lock().unwrap().clone().unwrap();
+        if lost_first {
+            old.report(BackendError::lost("unplugged"));
+            device.reset().unwrap();
+        } else {
+            device.close().unwrap();
+        }
+        device.open().unwrap();
+        old.report(BackendError::lost("unplugged"));
+        assert!(!device.is_lost());
+        device.allocate(1).unwrap();
+        plug.report(BackendError::lost("unplugged"));
+        is_lost(device.allocate(1));
+    }
+}
