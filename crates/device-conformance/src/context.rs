@@ -5,7 +5,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{Buffer, Device, DeviceError, DeviceProperties, Stream, device, device_count};
+use device_registry::{
+    Buffer, Device, DeviceError, DeviceProperties, Presence, Stream, device, device_count,
+};
 
 use crate::failure::{Failure, ensure, ensure_supported};
 use crate::fault_injection;
@@ -52,12 +54,17 @@ impl Context {
         device_count(self.device.name())
     }
 
-    /// Another device of the backend. If there is none, the check is unsupported.
+    /// Another device of the backend, which is there. If there is none, the check is unsupported.
     pub(crate) fn peer(&self) -> Result<Device, Failure> {
-        let count = self.device_count()?;
-        ensure_supported!(count >= 2, "the backend has one device, and the check needs two");
-        let next = (usize::from(self.device.index().unwrap_or(0)) + 1) % count;
-        let peer = device(&format!("{}:{next}", self.device.name()))?;
+        let devices = all_devices(self.device)?;
+        ensure_supported!(devices.len() >= 2, "the backend has one device, and the check needs two");
+        let own = usize::from(self.device.index().unwrap_or(0));
+        let next = devices.iter().cycle().skip(own + 1).take(devices.len() - 1);
+        let Some(&peer) = next.into_iter().find(|device| !is_absent(**device)) else {
+            return Err(Failure::unsupported(
+                "the backend's other devices are absent, and the check needs two",
+            ));
+        };
         ensure_supported!(
             !fault_injection::is_lost_permanently(peer),
             "an earlier check lost `{peer}`, and a reset failed"
@@ -103,7 +110,19 @@ impl Context {
     }
 }
 
-/// All devices of a device's backend.
+/// The devices of a device's backend that are there.
+pub(crate) fn present_devices(of: Device) -> Result<Vec<Device>, Failure> {
+    let mut devices = all_devices(of)?;
+    devices.retain(|&device| !is_absent(device));
+    Ok(devices)
+}
+
+/// Whether the backend says that the device is not there. Checks find every other answer.
+fn is_absent(device: Device) -> bool {
+    matches!(device.presence(), Ok(Presence::Absent(_)))
+}
+
+/// All devices of a device's backend, absent ones too.
 pub(crate) fn all_devices(of: Device) -> Result<Vec<Device>, Failure> {
     (0..device_count(of.name())?).map(|ordinal| Ok(device(&format!("{}:{ordinal}", of.name()))?)).collect()
 }
@@ -198,6 +217,9 @@ pub(crate) fn in_threads(
 
 #[cfg(test)]
 mod tests {
+    use device_registry::backend::{Backend, BackendDescriptor, BackendError, OpenedDevice};
+    use device_registry::backends;
+
     use super::*;
 
     #[test]
@@ -213,6 +235,38 @@ mod tests {
         for seed in 1..=255 {
             assert_ne!(bytes(0, 1), bytes(seed, 1));
         }
+    }
+
+    /// Four devices, of which the second and the third are absent.
+    struct Gaps;
+
+    impl Backend for Gaps {
+        fn device_count(&self) -> Result<usize, BackendError> {
+            Ok(4)
+        }
+
+        fn presence(&self, ordinal: usize) -> Result<Presence, BackendError> {
+            Ok(if matches!(ordinal, 1 | 2) { Presence::absent("unplugged") } else { Presence::Present })
+        }
+
+        fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+            Ok(DeviceProperties::new("gaps"))
+        }
+
+        fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+            Err(BackendError::other("it is never opened"))
+        }
+    }
+
+    #[test]
+    fn an_absent_device_is_no_peer() {
+        static GAPS: BackendDescriptor = BackendDescriptor::new("context_gaps", || Ok(Box::new(Gaps)));
+        backends().register(&GAPS).unwrap();
+        let of = |index: u16| device(&format!("context_gaps:{index}")).unwrap();
+        let peer = |index| Context::new(of(index), Duration::ZERO).unwrap().peer().unwrap();
+        assert_eq!((peer(0), peer(3)), (of(3), of(0)));
+        assert_eq!(present_devices(of(0)).unwrap(), [of(0), of(3)]);
+        assert_eq!(all_devices(of(0)).unwrap().len(), 4);
     }
 
     #[test]

@@ -59,7 +59,9 @@ impl Backend for OpenReg {
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(self.device(ordinal)?))
+        let device = self.device(ordinal)?;
+        let reporter = device.loss_reporter();
+        Ok(OpenedDevice::new(device).with_loss_reporter(reporter))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, FaultCounter, FaultInjector, FaultPoint, FillPattern,
-    Memory, MemoryInfo, Span, open_windows,
+    LossReporter, Memory, MemoryInfo, Span, open_windows,
 };
 
 use crate::location;
@@ -17,6 +17,7 @@ pub(crate) struct OpenRegDevice {
     /// `None` once the device was closed or reset: the core never drops a driver, which would keep its memory.
     pool: Mutex<Option<Arc<Pool>>>,
     faults: Arc<FaultCounter>,
+    loss_reporter: LossReporter,
 }
 
 impl OpenRegDevice {
@@ -24,7 +25,9 @@ impl OpenRegDevice {
     pub(crate) fn new(ordinal: usize, capacity: usize) -> Result<Self, BackendError> {
         let pool = Pool::new(&format!("openreg:{ordinal}"), capacity)?;
         location::register(ordinal, &pool)?;
-        Ok(Self { ordinal, pool: Mutex::new(Some(pool)), faults: Arc::default() })
+        let loss_reporter = LossReporter::new();
+        let faults = FaultCounter::new().with_loss_reporter(loss_reporter.clone());
+        Ok(Self { ordinal, pool: Mutex::new(Some(pool)), faults: Arc::new(faults), loss_reporter })
     }
 
     fn pool(&self) -> Result<Arc<Pool>, BackendError> {
@@ -40,6 +43,10 @@ impl OpenRegDevice {
         let pool = lock(&self.pool).take();
         // After the lock, as unmapping takes a while.
         drop(pool);
+    }
+
+    pub(crate) fn loss_reporter(&self) -> LossReporter {
+        self.loss_reporter.clone()
     }
 
     pub(crate) fn injector(&self) -> &impl FaultInjector {

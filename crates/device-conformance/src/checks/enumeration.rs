@@ -4,8 +4,9 @@ use device_registry::{DeviceError, device};
 
 use super::check;
 use crate::check::Check;
-use crate::context::{Context, in_threads};
+use crate::context::{Context, in_threads, present_devices};
 use crate::failure::{Failure, ensure};
+use crate::subprocess;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(enumeration::the_count_stays, "the number of devices is the same on every call"),
@@ -17,7 +18,14 @@ pub(super) const CHECKS: &[Check] = &[
         enumeration::the_count_is_the_same_on_all_threads,
         "threads that count the devices at the same time all get the same number"
     ),
-    check!(enumeration::every_ordinal_opens, "each ordinal below the count is a device that opens"),
+    check!(
+        enumeration::every_ordinal_opens,
+        "each ordinal below the count is a device that opens, unless it is absent"
+    ),
+    check!(
+        enumeration::it_is_present_after_it_was_used,
+        "a device is present after it was used and closed, to threads that look at the same time"
+    ),
     check!(enumeration::no_device_is_beyond_the_count, "the first ordinal beyond the count is an error"),
 ];
 
@@ -50,10 +58,34 @@ fn the_count_is_the_same_on_all_threads(context: &Context) -> Result<(), Failure
 }
 
 fn every_ordinal_opens(context: &Context) -> Result<(), Failure> {
-    for ordinal in 0..context.device_count()? {
-        device(&format!("{}:{ordinal}", context.device().name()))?.allocate(1)?;
+    for device in present_devices(context.device())? {
+        device.allocate(1)?;
     }
     Ok(())
+}
+
+const PRESENT: &str = "enumeration::it_is_present_after_it_was_used";
+
+/// In a process of its own, since no other check may have the device open: the core asks a backend for closed devices only.
+fn it_is_present_after_it_was_used(context: &Context) -> Result<(), Failure> {
+    subprocess::run(context, PRESENT, || {
+        let device = context.device();
+        for round in 1..=3 {
+            context.filled(&[1; 4096])?;
+            device.close()?;
+            in_threads(8, |_| {
+                for _ in 0..20 {
+                    let presence = device.presence()?;
+                    ensure!(
+                        presence.is_present(),
+                        "expected the device to be present after use {round}, got: {presence}"
+                    );
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })
 }
 
 fn no_device_is_beyond_the_count(context: &Context) -> Result<(), Failure> {

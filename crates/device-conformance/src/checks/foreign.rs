@@ -1,10 +1,10 @@
 //! Copies from and to other devices: the cpu, and the other devices of the backend.
 
-use device_registry::{Device, device};
+use device_registry::Device;
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
+use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads, present_devices};
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -120,9 +120,7 @@ fn with_the_cpu_on_many_threads(context: &Context) -> Result<(), Failure> {
 }
 
 fn to_every_peer_and_back(context: &Context) -> Result<(), Failure> {
-    let name = context.device().name();
-    for ordinal in 0..context.device_count()? {
-        let peer = device(&format!("{name}:{ordinal}"))?;
+    for peer in present_devices(context.device())? {
         if peer != context.device() {
             there_and_back(context, peer)?;
         }

@@ -6,7 +6,7 @@ use device_registry::device;
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, bytes, expect_content, filled, in_threads};
+use crate::context::{Context, bytes, expect_content, filled, in_threads, present_devices};
 use crate::failure::Failure;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -81,9 +81,8 @@ fn others_may_be_open_too(context: &Context) -> Result<(), Failure> {
     let expected = bytes(4, 1000);
     let buffer = context.filled(&expected)?;
     let mut others = Vec::new();
-    for ordinal in 0..context.device_count()? {
-        let other = device(&format!("{}:{ordinal}", context.device().name()))?;
-        let expected = bytes(10 + ordinal as u8, 1000);
+    for (place, other) in present_devices(context.device())?.into_iter().enumerate() {
+        let expected = bytes(10 + place as u8, 1000);
         others.push((filled(other, &expected)?, expected));
     }
     expect_content(&buffer, &expected, "with all devices in use")?;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use device_registry::{DeviceError, DeviceProperties, device};
+use device_registry::{DeviceError, DeviceProperties};
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, in_threads};
+use crate::context::{Context, in_threads, present_devices};
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -83,8 +83,7 @@ fn devices_are_told_apart(context: &Context) -> Result<(), Failure> {
         "the UUID is all zeros\nhelp: leave an unknown UUID unset"
     );
     let mut others = BTreeMap::new();
-    for ordinal in 0..context.device_count()? {
-        let other = device(&format!("{}:{ordinal}", context.device().name()))?;
+    for other in present_devices(context.device())? {
         if let Some(uuid) = other.properties()?.uuid
             && let Some(same) = others.insert(uuid, other)
         {

@@ -1,11 +1,11 @@
 //! A twin as a backend: counts, describes and opens its devices.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use device_registry::backend::{
-    Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, OpenedDevice,
+    Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, LossReporter, OpenedDevice, Presence,
 };
 
 use crate::defect::Defect::*;
@@ -21,6 +21,7 @@ pub(crate) struct TwinBackend {
     counted: AtomicUsize,
     opened: AtomicUsize,
     described: AtomicUsize,
+    looked: AtomicUsize,
 }
 
 impl TwinBackend {
@@ -30,6 +31,7 @@ impl TwinBackend {
             counted: AtomicUsize::new(0),
             opened: AtomicUsize::new(0),
             described: AtomicUsize::new(0),
+            looked: AtomicUsize::new(0),
         }
     }
 
@@ -73,6 +75,23 @@ impl Backend for TwinBackend {
         } else {
             devices
         })
+    }
+
+    fn presence(&self, _ordinal: usize) -> Result<Presence, BackendError> {
+        static IS_ABSENT: AtomicBool = AtomicBool::new(false);
+
+        let looked = self.looked.fetch_add(1, Ordering::Relaxed);
+        assert!(!wrong(PresencePanics) || looked < 4, "the backend lost sight");
+        if wrong(PresenceInPlace) {
+            IS_ABSENT.store(true, Ordering::Relaxed);
+            thread::sleep(Duration::from_micros(20));
+            IS_ABSENT.store(false, Ordering::Relaxed);
+            thread::sleep(Duration::from_micros(20));
+        }
+        let absent = IS_ABSENT.load(Ordering::Relaxed)
+            || (wrong(AbsentOnceOpened) && self.opened.load(Ordering::Relaxed) > 0)
+            || (wrong(AbsentAfterALoss) && LOST.load(Ordering::Relaxed) > 0);
+        Ok(if absent { Presence::absent("nobody is there") } else { Presence::Present })
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
@@ -133,7 +152,11 @@ impl Backend for TwinBackend {
             _ if ordinal >= self.twin.devices => {
                 Err(BackendError::invalid(format_args!("there is no device {ordinal}")))
             }
-            _ => Ok(OpenedDevice::new(TwinDevice::open(self.twin)?)),
+            _ => {
+                let (device, reporter) = (TwinDevice::open(self.twin)?, LossReporter::new());
+                device.report_losses_with(reporter.clone());
+                Ok(OpenedDevice::new(device).with_loss_reporter(reporter))
+            }
         }
     }
 }

@@ -17,6 +17,12 @@ defects! {
     CountsOneTooMany,
     /// All threads count in one variable.
     CountsInPlace,
+    /// Presence panics after a few times.
+    PresencePanics,
+    /// A device that the process has open, or had, is reported as absent.
+    AbsentOnceOpened,
+    /// Presence is looked for in one variable by all threads.
+    PresenceInPlace,
     /// Properties panic after a few times.
     PropertiesPanic,
     /// The version in the driver's name changes from call to call.
@@ -364,6 +370,10 @@ defects! {
     LossSpreads,
     /// A lost device is not counted.
     LostDevicesAreNotCounted,
+    /// A loss without an operation is not reported, and found by the next call only.
+    UnplugIsNotReported,
+    /// A device that was lost once is reported as absent, even after a reset.
+    AbsentAfterALoss,
     /// A device is still lost after a reset.
     ResetForgetsNothing,
     /// A device that is lost cannot be reset.

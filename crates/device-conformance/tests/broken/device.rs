@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use device_registry::backend::{
-    AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, HostBuffer, Memory, MemoryInfo,
-    Span, StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, HostBuffer, LossReporter,
+    Memory, MemoryInfo, Span, StreamDriver, StreamOptions,
 };
 use parking_lot::Mutex;
 
@@ -30,6 +30,10 @@ impl TwinDevice {
     pub(crate) fn open(twin: &'static Twin) -> Result<Self, BackendError> {
         let (pool, faults) = (misallocate::pool()?, Faults::of_a_new_device());
         Ok(Self { twin, pool: Mutex::new(Some(pool)), faults, opened_by: Opener::new() })
+    }
+
+    pub(crate) fn report_losses_with(&self, reporter: LossReporter) {
+        self.faults.report_with(reporter);
     }
 
     fn pool(&self) -> Result<Arc<Pool>, BackendError> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
+use device_registry::backend::{BackendError, BackendErrorKind, Fault, FaultInjector, LossReporter};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::defect::Defect::*;
@@ -40,6 +40,7 @@ struct State {
     cleared: u64,
     /// The number of operations that stall.
     stalled: usize,
+    reporter: Option<LossReporter>,
 }
 
 impl FaultInjector for Faults {
@@ -55,6 +56,20 @@ impl FaultInjector for Faults {
             Fault::LoseDevice { nth } => state.lose = nth + u64::from(wrong(FaultsComeLate)),
             Fault::Slow { by } => state.slow = by,
             Fault::Stall { nth } => state.stall = nth,
+            Fault::Unplug => {
+                LOST.fetch_add(1, Ordering::Relaxed);
+                state.lost = true;
+                let reporter = state.reporter.clone();
+                drop(state);
+                self.changed.notify_all();
+                match reporter {
+                    _ if wrong(UnplugIsNotReported) => {}
+                    Some(reporter) => {
+                        reporter.report(BackendError::lost("it was unplugged by an injected fault"))
+                    }
+                    None => {}
+                }
+            }
             other => return Err(BackendError::unsupported(format_args!("the fault {other:?}"))),
         }
         Ok(())
@@ -66,7 +81,8 @@ impl FaultInjector for Faults {
         }
         let mut state = self.state();
         let (lost, cleared, stalled) = (state.lost, state.cleared + 1, state.stalled);
-        *state = State { lost, cleared, stalled, ..State::default() };
+        let reporter = state.reporter.take();
+        *state = State { lost, cleared, stalled, reporter, ..State::default() };
         drop(state);
         self.changed.notify_all();
     }
@@ -85,6 +101,11 @@ impl Faults {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// Sets what a loss without an operation is reported with.
+    pub(crate) fn report_with(&self, reporter: LossReporter) {
+        self.state().reporter = Some(reporter);
     }
 
     /// Fails if the device is lost.

@@ -28,6 +28,9 @@ pub enum Fault {
         /// Which one, from 1 on.
         nth: u64,
     },
+    /// The device is lost at once, without an operation: the driver reports it with a
+    /// [`LossReporter`](crate::backend::LossReporter).
+    Unplug,
     /// Every operation takes longer.
     Slow {
         /// The delay of each operation.

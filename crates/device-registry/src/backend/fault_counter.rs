@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 use std::{fmt, mem, thread};
 
-use crate::backend::{BackendError, BackendErrorKind, Fault, FaultInjector};
+use crate::backend::{BackendError, BackendErrorKind, Fault, FaultInjector, LossReporter};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
 /// An operation that a device is about to do: the argument of [`FaultCounter::before`].
@@ -64,7 +64,11 @@ pub struct FaultCounter {
     state: Mutex<State>,
     changed: Condvar,
     on_loss: Option<Box<dyn Fn() + Send + Sync>>,
+    loss_reporter: Option<LossReporter>,
 }
+
+/// The reason of an injected loss.
+const INJECTED: &str = "by an injected fault";
 
 #[derive(Default)]
 struct State {
@@ -104,6 +108,17 @@ impl FaultInjector for FaultCounter {
                 state.armed.push(fault);
             }
             Fault::Slow { by } => state.slow = by,
+            Fault::Unplug => {
+                let Some(reporter) = &self.loss_reporter else {
+                    return Err(BackendError::unsupported("a loss that the driver finds without a call"));
+                };
+                if let Some(break_connection) = self.end_injected(state) {
+                    // The driver finds the loss, and reports it.
+                    break_connection();
+                } else {
+                    reporter.report(BackendError::lost(INJECTED));
+                }
+            }
         }
         Ok(())
     }
@@ -135,6 +150,14 @@ impl FaultCounter {
         self
     }
 
+    /// Offers [`Fault::Unplug`]: it reports the loss with a clone of the driver's reporter. A counter with
+    /// [`on_loss`](Self::on_loss) breaks the connection instead, and the driver finds that and reports it.
+    #[must_use]
+    pub fn with_loss_reporter(mut self, reporter: LossReporter) -> Self {
+        self.loss_reporter = Some(reporter);
+        self
+    }
+
     /// Counts an operation, and applies the faults that are due: it may sleep, stall or fail, or lose the device.
     ///
     /// # Errors
@@ -157,16 +180,11 @@ impl FaultCounter {
             *nth > 0
         });
         if loses && state.ended.is_none() {
-            state.ended = Some(match self.on_loss {
-                Some(_) => Ended::Broken,
-                None => Ended::Lost("by an injected fault".into()),
-            });
-            self.changed.notify_all();
-            if let Some(break_connection) = &self.on_loss {
-                drop(state);
+            if let Some(break_connection) = self.end_injected(state) {
                 break_connection();
                 return Ok(());
             }
+            state = self.state();
         }
         let cleared = state.cleared;
         while stalls && state.ended.is_none() && state.cleared == cleared {
@@ -198,6 +216,16 @@ impl FaultCounter {
     /// Notes that the device is closed: each operation fails, and so do those that stall. A device that is lost stays that.
     pub fn close(&self) {
         self.end(Ended::Closed);
+    }
+
+    /// Ends the device by an injected loss. Returns what breaks its connection, for a call without the lock.
+    fn end_injected(&self, mut state: MutexGuard<'_, State>) -> Option<&(dyn Fn() + Send + Sync)> {
+        let break_connection = self.on_loss.as_deref();
+        let how = if break_connection.is_some() { Ended::Broken } else { Ended::Lost(INJECTED.into()) };
+        state.ended.get_or_insert(how);
+        drop(state);
+        self.changed.notify_all();
+        break_connection
     }
 
     fn end(&self, how: Ended) {
@@ -290,6 +318,31 @@ mod tests {
         }
         let message = with(&[Fault::FailCopy { nth: 1 }]).before(FaultPoint::Read).unwrap_err().to_string();
         assert_eq!(message, "an injected fault fails this read");
+    }
+
+    #[test]
+    fn to_unplug_a_device_needs_a_reporter_and_ends_stalls() {
+        let error = with(&[]).inject(Fault::Unplug).unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Unsupported);
+        let faults = FaultCounter::new().with_loss_reporter(LossReporter::new());
+        faults.inject(Fault::Stall { nth: 1 }).unwrap();
+        std::thread::scope(|scope| {
+            let stalled = scope.spawn(|| faults.before(FaultPoint::Write));
+            while !faults.state().armed.is_empty() {
+                thread::yield_now();
+            }
+            faults.inject(Fault::Unplug).unwrap();
+            let error = stalled.join().unwrap().unwrap_err();
+            assert_eq!(error.to_string(), "device lost: by an injected fault");
+        });
+        static BROKEN: AtomicUsize = AtomicUsize::new(0);
+        let breaks = || {
+            BROKEN.fetch_add(1, Ordering::SeqCst);
+        };
+        let faults = FaultCounter::new().on_loss(breaks).with_loss_reporter(LossReporter::new());
+        faults.inject(Fault::Unplug).unwrap();
+        assert_eq!(BROKEN.load(Ordering::SeqCst), 1);
+        faults.before(FaultPoint::Write).unwrap();
     }
 
     #[test]

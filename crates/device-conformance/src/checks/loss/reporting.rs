@@ -1,6 +1,6 @@
 //! Every call on a lost device returns an error of kind `Lost`.
 
-use device_registry::{Buffer, DeviceError, Fault};
+use device_registry::{Buffer, DeviceError, Fault, Presence, first_available, is_available};
 
 use super::{Handles, LEN, works};
 use crate::check::Check;
@@ -24,6 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
         "every call on a lost device and its handles returns that the device is lost"
     ),
     loss_check!(it_is_still_counted, "a lost device still counts, and still describes itself"),
+    loss_check!(it_is_passed_over, "a lost device is not available, and is available again after a reset"),
     loss_check!(
         clearing_the_faults_brings_nothing_back,
         "a lost device stays lost when the faults are cleared"
@@ -133,6 +134,26 @@ fn it_is_still_counted(context: &Context) -> Result<(), Failure> {
         properties == *context.properties(),
         "a device has other properties after a reset: {properties:?}"
     );
+    Ok(())
+}
+
+fn it_is_passed_over(context: &Context) -> Result<(), Failure> {
+    let device = context.device();
+    let name = device.to_string();
+    for round in 1..=2 {
+        lose(device)?;
+        let presence = device.presence()?;
+        ensure!(
+            matches!(presence, Presence::Lost(_)),
+            "expected the lost device to say so, got, in round {round}: {presence}"
+        );
+        ensure!(!is_available(&name), "a lost device counts as available");
+        ensure!(first_available(&name).is_err(), "the lost device was chosen as the first available one");
+        reset(device)?;
+        let presence = device.presence()?;
+        ensure!(presence.is_present(), "expected the device to be present after a reset, got: {presence}");
+        ensure!(is_available(&name), "the device is not available after a reset");
+    }
     Ok(())
 }
 

@@ -24,6 +24,10 @@ pub(super) const CHECKS: &[Check] = &[
         "a thread that synchronizes a device wakes up when the device is lost"
     ),
     loss_check!(a_task_that_awaits_wakes_up, "a task that awaits a read wakes up when the device is lost"),
+    loss_check!(
+        a_loss_without_a_call_wakes_them_up,
+        "threads that wait wake up when the driver finds the device lost and no call returns"
+    ),
     loss_check!(many_threads_are_told, "eight threads that use a device all get the error when it is lost"),
 ];
 
@@ -126,6 +130,32 @@ fn a_task_that_awaits_wakes_up(context: &Context) -> Result<(), Failure> {
     lose(context.device())?;
     drop(release);
     expect_all_lost(context, waiting)
+}
+
+fn a_loss_without_a_call_wakes_them_up(context: &Context) -> Result<(), Failure> {
+    let device = context.device();
+    for round in 1..=3 {
+        let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+        let release = hold_back(&stream)?;
+        let (read, event) = (stream.read(&buffer, 0..LEN)?, stream.record()?);
+        let synchronizes = stream.clone();
+        let waiting = vec![
+            ("a thread that waits for a read", thread::spawn(move || read.wait().map(drop))),
+            ("a thread that waits for an event", thread::spawn(move || event.synchronize())),
+            ("a thread that waits for a stream", thread::spawn(move || synchronizes.synchronize())),
+            ("a thread that waits for the device", thread::spawn(move || device.synchronize())),
+        ];
+        thread::sleep(Duration::from_millis(10));
+        inject(device, Fault::Unplug)?;
+        // The stream is still held back.
+        expect_all_lost(context, waiting)?;
+        ensure!(device.is_lost(), "the device is not lost after it was unplugged");
+        expect_lost(device.allocate(1), "an allocation on a device that was unplugged")?;
+        drop(release);
+        reset(device)?;
+        works(device, &format!("after a reset, in round {round}"))?;
+    }
+    Ok(())
 }
 
 fn many_threads_are_told(context: &Context) -> Result<(), Failure> {

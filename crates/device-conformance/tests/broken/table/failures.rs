@@ -164,6 +164,8 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     fails(LostDevicesAreNotCounted, &SOUND, &["loss::it_is_still_counted"]),
+    fails(UnplugIsNotReported, &SOUND, &["loss::a_loss_without_a_call_wakes_them_up"]),
+    fails(AbsentAfterALoss, &SOUND, &["loss::it_is_passed_over"]),
     fails(
         ResetForgetsNothing,
         &SOUND,
