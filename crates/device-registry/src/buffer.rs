@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::{
     AllocateOptions, Allocation, BackendError, BackendErrorKind, DeviceDriver, FillPattern, HostBuffer,
@@ -11,9 +12,10 @@ use crate::backend::{
 use crate::current_stream;
 use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
+use crate::runtime::deadline::Deadline;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
-use crate::runtime::{table, transfer};
+use crate::runtime::{table, timed, transfer};
 
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
 ///
@@ -226,6 +228,72 @@ impl Buffer {
             current_stream::settle(self.device)?;
         }
         transfer::copy(source.device, &from, self.device, &to)
+    }
+
+    /// Like [`write`](Self::write), but waits no longer than `timeout`. It copies `source` first, and the work goes through
+    /// a stream of its own, which on a device without queues is a new thread.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then. The copy goes on: the bytes of the
+    /// buffer are unspecified, and the device reports a later failure like that of a dropped stream. Otherwise the errors
+    /// of [`write`](Self::write).
+    pub fn write_timeout(&self, offset: usize, source: &[u8], timeout: Duration) -> Result<(), DeviceError> {
+        let range = offset..offset.saturating_add(source.len());
+        let Some(span) = self.checked(BufferRole::Destination, range)? else {
+            return Ok(());
+        };
+        let deadline = Deadline::new("write", timeout);
+        current_stream::settle_until(self.device, &deadline)?;
+        timed::write(self.device, &span, source, &deadline)
+    }
+
+    /// Like [`read`](Self::read), but waits no longer than `timeout`. The work goes through a stream of its own, which on a
+    /// device without queues is a new thread.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then: `destination` stays as it was.
+    /// Otherwise the errors of [`read`](Self::read).
+    pub fn read_timeout(
+        &self,
+        offset: usize,
+        destination: &mut [u8],
+        timeout: Duration,
+    ) -> Result<(), DeviceError> {
+        let range = offset..offset.saturating_add(destination.len());
+        let Some(span) = self.checked(BufferRole::Source, range)? else {
+            return Ok(());
+        };
+        let deadline = Deadline::new("read", timeout);
+        current_stream::settle_until(self.device, &deadline)?;
+        timed::read(self.device, &span, destination, &deadline)
+    }
+
+    /// Like [`copy_from`](Self::copy_from), but waits no longer than `timeout`. The work goes through a stream of its own,
+    /// which on a device without queues is a new thread.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::TimedOut`] if a current stream or the copy is not done by then. The copy goes on: the bytes of this
+    /// buffer are unspecified, and the device reports a later failure like that of a dropped stream. Otherwise the errors
+    /// of [`copy_from`](Self::copy_from).
+    pub fn copy_from_timeout(
+        &self,
+        source: &Buffer,
+        range: impl RangeBounds<usize>,
+        offset: usize,
+        timeout: Duration,
+    ) -> Result<(), DeviceError> {
+        let Some((from, to)) = checked_copy(source, range, self, offset)? else {
+            return Ok(());
+        };
+        let deadline = Deadline::new("copy", timeout);
+        current_stream::settle_until(source.device, &deadline)?;
+        if !std::ptr::eq(source.device, self.device) {
+            current_stream::settle_until(self.device, &deadline)?;
+        }
+        timed::copy(source.device, from, self.device, to, &deadline)
     }
 
     /// Fills the bytes of `range` with `pattern`, repeated: of 1, 2, 4, 8 or 16 bytes. Blocks.

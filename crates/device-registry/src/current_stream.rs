@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use crate::backend::StreamOptions;
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::QueueHandle;
 use crate::runtime::table;
@@ -44,6 +45,12 @@ pub(crate) fn settle(device: &'static OpenDevice) -> Result<(), DeviceError> {
         Some(stream) => stream.synchronize(),
         None => device.default_stream().map_or(Ok(()), |stream| stream.queue().synchronize()),
     }
+}
+
+/// Like [`settle`], until the deadline.
+pub(crate) fn settle_until(device: &'static OpenDevice, deadline: &Deadline) -> Result<(), DeviceError> {
+    let current = chosen(device).map(Stream::into_queue).or_else(|| device.default_stream());
+    current.map_or(Ok(()), |stream| stream.queue().synchronize_until(deadline))
 }
 
 impl Device {

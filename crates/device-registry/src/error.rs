@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use entry_points::message::shown;
 use entry_points::{ErrorChain, LoadError, UnknownName};
@@ -123,6 +124,18 @@ pub enum DeviceError {
         device: Device,
         /// The call that was refused.
         call: &'static str,
+    },
+    /// A call with a time limit did not finish in time. The work goes on, and owns what it uses.
+    #[non_exhaustive]
+    TimedOut {
+        /// The device.
+        device: Device,
+        /// The call.
+        call: &'static str,
+        /// Its time limit.
+        timeout: Duration,
+        /// What is not done yet.
+        pending: Arc<str>,
     },
     /// The device was closed after this buffer, stream or event was created, and closing it ended them.
     #[non_exhaustive]
@@ -287,6 +300,9 @@ impl fmt::Display for DeviceError {
                 "`{device}`: {call}: a host call, a kernel or other native code may not use devices; enqueue the work \
                  in the stream, or wait for the stream and do it then"
             ),
+            Self::TimedOut { device, call, timeout, pending } => {
+                write!(f, "`{device}`: {call}: not done after {timeout:?}, and the work goes on: {pending}")
+            }
             Self::Closed { device, call } => write!(
                 f,
                 "`{device}`: {call}: the device was closed, and its buffers, streams and events ended with it; new ones \

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::point::Point;
 
 /// A point in a stream's work: the event is done when all work before it is done. [`Stream::record`] makes one.
@@ -66,6 +67,16 @@ impl Event {
     /// Returns the errors of [`query`](Self::query).
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.0.synchronize()
+    }
+
+    /// Like [`synchronize`](Self::synchronize), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::TimedOut`] if the event is not done by then: the work goes on. Otherwise the errors of
+    /// [`query`](Self::query).
+    pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
+        self.0.synchronize_until(&Deadline::new("synchronize an event", timeout))
     }
 
     /// The time from `start` to this event. Blocks until both are done.

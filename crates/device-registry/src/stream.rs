@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::{BackendError, EventOptions, HostBuffer, Launch, Priority, StreamOptions};
 use crate::buffer;
@@ -12,6 +13,7 @@ use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
 use crate::event::Event;
 use crate::pending::Pending;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
@@ -90,12 +92,29 @@ impl Device {
             None => Ok(()),
         }
     }
+
+    /// Like [`synchronize`](Self::synchronize), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::TimedOut`] if the work of a stream is not done by then: it goes on. Otherwise the errors of
+    /// [`synchronize`](Self::synchronize).
+    pub fn synchronize_timeout(self, timeout: Duration) -> Result<(), DeviceError> {
+        match table::find(self)? {
+            Some(device) => device.synchronize_until(&Deadline::new("synchronize", timeout)),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Stream {
     /// A stream for a queue that may have other handles.
     pub(crate) fn of_queue(queue: Arc<QueueHandle>) -> Self {
         Self(queue)
+    }
+
+    pub(crate) fn into_queue(self) -> Arc<QueueHandle> {
+        self.0
     }
 
     fn queue(&self) -> &Arc<Queue> {
@@ -334,6 +353,35 @@ impl Stream {
     /// work](Self#errors-in-queued-work).
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.queue().synchronize()
+    }
+
+    /// Like [`synchronize`](Self::synchronize), but waits no longer than `timeout`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use device_registry::{DeviceError, device};
+    ///
+    /// let stream = device("cpu")?.create_stream()?;
+    /// let (release, released) = std::sync::mpsc::channel::<()>();
+    /// stream.host_call(move || released.recv().unwrap_or(()))?;
+    /// let error = stream.synchronize_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert!(matches!(error, DeviceError::TimedOut { .. }));
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "`cpu`: synchronize: not done after 1ms, and the work goes on: `host call` is under way"
+    /// );
+    /// drop(release);
+    /// stream.synchronize()?;
+    /// # Ok::<(), DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::TimedOut`] if the work is not done by then, with what is under way. The work goes on, and no failure
+    /// is reported by that error. Otherwise the errors of [`synchronize`](Self::synchronize).
+    pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
+        self.queue().synchronize_until(&Deadline::new("synchronize", timeout))
     }
 
     fn check_device(&self, buffer: &Buffer, role: BufferRole) -> Result<(), DeviceError> {

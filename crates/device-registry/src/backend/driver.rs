@@ -65,7 +65,17 @@ use crate::backend::{
 ///
 /// A driver that finds its device gone, or stuck in an unrecoverable state, returns [`BackendError::lost`]. From
 /// then on the core calls only [`reset`](Self::reset), [`FaultInjector::clear`] and the `drop`s, and returns that error for
-/// everything else.
+/// everything else. A driver that finds out while no call runs, or while its calls wait, reports it with a
+/// [`LossReporter`](crate::backend::LossReporter).
+///
+/// # A device that does not answer
+///
+/// A call of the driver has to end, since the core cannot interrupt it. So a driver whose device may fall silent, for
+/// example behind a connection, limits its own waits, and then returns a loss. What the core can end is a wait of its
+/// own: a program that calls [`Stream::synchronize_timeout`](crate::Stream::synchronize_timeout) or
+/// [`Buffer::read_timeout`](crate::Buffer::read_timeout) gets its thread back, and the work stays with the driver. The
+/// core makes such calls in a stream, so that they end in time even if the driver's call does not. A driver's queue has
+/// to accept work without waiting for it.
 ///
 /// # The end of the process
 ///

@@ -1,5 +1,6 @@
 //! The private machinery: open devices, their queues, and isolated calls into drivers.
 
+pub(crate) mod deadline;
 pub(crate) mod deferred;
 pub(crate) mod device_use;
 // A callback of the system counts forks.
@@ -14,4 +15,5 @@ pub(crate) mod point;
 pub(crate) mod queue;
 pub(crate) mod statistics;
 pub(crate) mod table;
+pub(crate) mod timed;
 pub(crate) mod transfer;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{BackendError, EventDriver};
 use crate::error::DeviceError;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::OpenDevice;
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 /// The state that the handles of one event share.
 pub(crate) struct Point {
@@ -103,21 +104,54 @@ impl Point {
         }
     }
 
+    /// Like [`synchronize`](Self::synchronize), until the deadline.
+    pub(crate) fn synchronize_until(self: &Arc<Self>, deadline: &Deadline) -> Result<(), DeviceError> {
+        self.device.check(deadline.call())?;
+        self.register_waiting_thread();
+        let mut state = lock(&self.state);
+        while matches!(*state, State::Queued { .. }) && !self.device.is_lost() {
+            let Some(left) = deadline.left() else {
+                drop(state);
+                return Err(deadline.timed_out(self.device, "work before the event waits in its stream"));
+            };
+            state = wait_timeout(&self.reached, state, left);
+        }
+        let reached = state.clone();
+        drop(state);
+        match reached {
+            State::Submitted(event) => {
+                let query = || self.device.call(deadline.call(), |_| event.query());
+                if deadline.poll(query)? {
+                    return Ok(());
+                }
+                Err(deadline.timed_out(self.device, "work before the event is in a queue of the driver"))
+            }
+            State::Failed(error) => Err(error),
+            State::Reached(_) => Ok(()),
+            State::Queued { .. } => self.device.check(deadline.call()),
+        }
+    }
+
     /// Waits until its stream has reached, submitted or skipped it. It is still queued if the device was lost meanwhile.
     fn wait_until_processed(self: &Arc<Self>) -> State {
+        self.register_waiting_thread();
         let mut state = lock(&self.state);
-        if let State::Queued { waited_for } = &mut *state {
-            let first = !std::mem::replace(waited_for, true);
-            drop(state);
-            if first {
-                self.device.add_awaited(self);
-            }
-            state = lock(&self.state);
-        }
         while matches!(*state, State::Queued { .. }) && !self.device.is_lost() {
             state = wait(&self.reached, state);
         }
         state.clone()
+    }
+
+    /// Ensures that a change of the state and the loss of the device wake the threads that wait.
+    fn register_waiting_thread(self: &Arc<Self>) {
+        if let State::Queued { waited_for } = &mut *lock(&self.state) {
+            if std::mem::replace(waited_for, true) {
+                return;
+            }
+        } else {
+            return;
+        }
+        self.device.add_awaited(self);
     }
 
     /// Wakes the threads that wait for it, after the loss of the device.

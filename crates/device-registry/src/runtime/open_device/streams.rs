@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use crate::error::DeviceError;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::{Queue, QueueHandle};
@@ -98,6 +99,19 @@ impl OpenDevice {
         queues.iter().try_for_each(|queue| queue.take_failure())?;
         self.collect_marked();
         self.check("synchronize")?;
+        self.take_unreported()
+    }
+
+    /// Like [`synchronize`](Self::synchronize), until the deadline.
+    pub(crate) fn synchronize_until(&self, deadline: &Deadline) -> Result<(), DeviceError> {
+        self.check(deadline.call())?;
+        let mut queues = self.queues();
+        queues.retain(|queue| !queue.is_internal());
+        let in_time = queues.iter().try_for_each(|queue| queue.settle_until(deadline));
+        queues.iter().try_for_each(|queue| queue.take_failure())?;
+        in_time?;
+        self.collect_marked();
+        self.check(deadline.call())?;
         self.take_unreported()
     }
 

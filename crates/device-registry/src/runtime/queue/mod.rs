@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 
 use crate::backend::{BackendError, Priority, StreamDriver, StreamOptions};
 use crate::error::DeviceError;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::open_device::OpenDevice;
@@ -30,7 +31,7 @@ pub(crate) use crate::runtime::queue::handle::QueueHandle;
 use crate::runtime::queue::in_flight::InFlight;
 pub(crate) use crate::runtime::queue::in_flight::Keep;
 use crate::runtime::queue::submission::{finish, query};
-use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait};
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait, wait_timeout};
 
 pub(crate) struct Queue {
     device: &'static OpenDevice,
@@ -63,6 +64,8 @@ struct State {
     /// the pieces before it.
     accepted: u64,
     finished: u64,
+    /// The work that the thread does now.
+    under_way: Option<&'static str>,
     failure: Failure,
     has_thread: bool,
     thread_sleeps: bool,
@@ -78,6 +81,16 @@ impl State {
     #[inline]
     fn take_failure(&mut self) -> Result<(), DeviceError> {
         self.failure.report(self.accepted)
+    }
+
+    /// What the thread has not finished, in words.
+    fn pending(&self) -> String {
+        let behind = match self.queue.len() {
+            0 => String::new(),
+            1 => ", and 1 piece of work waits behind it".to_owned(),
+            more => format!(", and {more} pieces of work wait behind it"),
+        };
+        format!("`{}` is under way{behind}", self.under_way.unwrap_or("work"))
     }
 }
 
@@ -254,6 +267,47 @@ impl Queue {
         let state = lock(&self.state);
         self.finished.notify_all();
         drop(state);
+    }
+
+    /// Like [`settle`](Self::settle), until the deadline.
+    pub(crate) fn settle_until(&self, deadline: &Deadline) -> Result<(), DeviceError> {
+        let mut state = lock(&self.state);
+        let all = state.accepted;
+        while state.finished < all && !self.device.is_lost() {
+            let Some(left) = deadline.left() else {
+                let pending = state.pending();
+                drop(state);
+                return Err(deadline.timed_out(self.device, &pending));
+            };
+            state.awaited = Some(state.awaited.map_or(all, |other| other.min(all)));
+            state = wait_timeout(&self.finished, state, left);
+        }
+        drop(state);
+        let Some(driver) = self.driver.as_deref() else { return Ok(()) };
+        let mut in_time = true;
+        let settled = self.settle_driver(|| {
+            in_time = deadline.poll(|| self.device.call("query", |_| query(driver)))?;
+            // Nothing is known to be done.
+            if in_time {
+                Ok(())
+            } else {
+                Err(deadline.timed_out(self.device, "work in a queue of the driver"))
+            }
+        });
+        match settled {
+            // The failure of the work, which a later call reports.
+            Err(error) if in_time => self.fail(error),
+            other => other?,
+        }
+        Ok(())
+    }
+
+    /// Like [`synchronize`](Self::synchronize), until the deadline.
+    pub(crate) fn synchronize_until(&self, deadline: &Deadline) -> Result<(), DeviceError> {
+        self.device.check(deadline.call())?;
+        self.settle_until(deadline)?;
+        self.take_failure()?;
+        self.device.check(deadline.call())
     }
 
     /// Reports the failure that was not reported yet. Work that is accepted from then on runs again.

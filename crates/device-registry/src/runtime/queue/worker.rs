@@ -35,6 +35,7 @@ impl Queue {
                 state = wait(&self.work, state);
                 continue;
             };
+            state.under_way = Some(operation.name());
             let (number, call, failures) = (state.finished, operation.name(), state.failure.count());
             let skipped = state.failure.skips(number);
             let submits = self.driver.is_some() && skipped.is_none() && operation.is_submittable(self.device);
@@ -57,6 +58,7 @@ impl Queue {
             state.flush |= submits;
             // Only after the work has run: a query must not return `true` before.
             state.finished += 1;
+            state.under_way = None;
             if let Err(error) = outcome {
                 state.failure.set(error);
             }

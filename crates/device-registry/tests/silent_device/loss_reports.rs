@@ -1,110 +1,14 @@
 //! A driver reports the loss of its device while no call returns: every thread that waits is woken.
 
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use device_registry::backend::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
-    LoadFailure, LossReporter, Memory, MemoryInfo, OpenedDevice, Span,
-};
-use device_registry::{BackendErrorKind, Device, DeviceError, Presence, backends, device, is_available};
+use device_registry::backend::BackendError;
+use device_registry::{BackendErrorKind, DeviceError, Presence, is_available};
 
-/// The devices of the backend. A test has one for itself.
-const DEVICES: usize = 8;
-
-/// One device's plug: its reads hang while the gate is closed, and the reporter is that of the latest open.
-#[derive(Default)]
-struct Plug {
-    gate: Mutex<bool>,
-    opens: Condvar,
-    reporter: Mutex<Option<LossReporter>>,
-}
-
-static PLUGS: [Plug; DEVICES] =
-    [const { Plug { gate: Mutex::new(false), opens: Condvar::new(), reporter: Mutex::new(None) } }; DEVICES];
-
-impl Plug {
-    fn report(&self, error: BackendError) {
-        let reporter = self.reporter.lock().unwrap().clone();
-        reporter.expect("it was opened").report(error);
-    }
-
-    /// Lets the reads that hang return.
-    fn release(&self) {
-        *self.gate.lock().unwrap() = true;
-        self.opens.notify_all();
-    }
-}
-
-struct Plugged;
-
-impl Backend for Plugged {
-    fn device_count(&self) -> Result<usize, BackendError> {
-        Ok(DEVICES)
-    }
-
-    fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new(format!("plug {ordinal}")))
-    }
-
-    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        let reporter = LossReporter::new();
-        *PLUGS[ordinal].reporter.lock().unwrap() = Some(reporter.clone());
-        if ordinal == 3 {
-            reporter.report(BackendError::lost("unplugged while it was opened"));
-        }
-        Ok(OpenedDevice::new(PluggedDevice(&PLUGS[ordinal])).with_loss_reporter(reporter))
-    }
-}
-
-struct PluggedDevice(&'static Plug);
-
-impl DeviceDriver for PluggedDevice {
-    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
-        Ok(MemoryInfo::unknown())
-    }
-
-    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        Ok(Arc::new(HostMemory::zeroed(options.len)?))
-    }
-
-    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        destination.memory_as::<HostMemory>()?.write(destination.range())?.copy_from_slice(source);
-        Ok(())
-    }
-
-    /// Hangs until the gate opens.
-    fn read(&self, _source: &Span, _destination: &mut [u8]) -> Result<(), BackendError> {
-        let gate = self.0.gate.lock().unwrap();
-        drop(self.0.opens.wait_while(gate, |open| !*open).unwrap());
-        Ok(())
-    }
-
-    fn copy(&self, _source: &Span, _destination: &Span) -> Result<(), BackendError> {
-        Err(BackendError::unsupported("copies"))
-    }
-
-    fn reset(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn close(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-}
-
-fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    Ok(Box::new(Plugged))
-}
-
-static PLUGGED: BackendDescriptor = BackendDescriptor::new("plugged", load);
-
-fn plugged(ordinal: usize) -> (Device, &'static Plug) {
-    backends().register(&PLUGGED).unwrap();
-    (device(&format!("plugged:{ordinal}")).unwrap(), &PLUGS[ordinal])
-}
+use crate::backend::plugged;
 
 /// Runs on a thread of its own, and returns where its result arrives. A thread that is never woken is left behind.
 fn waiting<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
