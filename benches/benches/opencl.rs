@@ -13,14 +13,8 @@ use std::ptr;
 use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group};
-use device_opencl::cl3::command_queue::*;
-use device_opencl::cl3::context::{CL_CONTEXT_PLATFORM, create_context, release_context};
-use device_opencl::cl3::device::{CL_DEVICE_PLATFORM, CL_DEVICE_TYPE_ALL, get_device_ids, get_device_info};
-use device_opencl::cl3::event::release_event;
-use device_opencl::cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
-use device_opencl::cl3::platform::get_platform_ids;
-use device_opencl::cl3::types::{cl_context, cl_device_id, cl_event, cl_int, cl_mem};
-use device_opencl::{OpenClDevice, OpenClMemory, native_error};
+use device_opencl::sys::*;
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory};
 use device_registry::{Buffer, Device, device};
 use device_registry_benches::{beside, keep_on};
 
@@ -30,6 +24,7 @@ const SIZES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 /// OpenCL without the registry.
 struct Direct {
+    cl: &'static OpenClFunctions,
     context: cl_context,
     queue: cl_command_queue,
 }
@@ -37,30 +32,39 @@ struct Direct {
 impl Direct {
     /// A queue beside those of the registry, in the same context, so that both copy from and to the same memory.
     fn beside(device: Device) -> Self {
-        let handles = |driver: &OpenClDevice| Ok((driver.context(), driver.device_id()));
-        let (context, device) = device.with_driver(handles).expect("it is open");
-        Self { context, queue: queue(context, device) }
+        let handles = |driver: &OpenClDevice| Ok((driver.functions(), driver.context(), driver.device_id()));
+        let (cl, context, device) = device.with_driver(handles).expect("it is open");
+        Self { cl, context, queue: queue(cl, context, device) }
     }
 
-    fn open(device: cl_device_id) -> Self {
-        let platform = expect(get_device_info(device, CL_DEVICE_PLATFORM)).to_ptr();
-        let properties = [CL_CONTEXT_PLATFORM, platform, 0];
-        let context = expect(create_context(&[device], properties.as_ptr(), None, ptr::null_mut()));
-        Self { context, queue: queue(context, device) }
+    fn open(cl: &'static OpenClFunctions, platform: cl_platform_id, device: cl_device_id) -> Self {
+        let properties = [CL_CONTEXT_PLATFORM, platform as cl_context_properties, 0];
+        // SAFETY: the device is the platform's, the properties end with a zero, and there is no callback.
+        let context =
+            expect(unsafe { cl.clCreateContext(properties.as_ptr(), 1, &device, None, ptr::null_mut()) });
+        Self { cl, context, queue: queue(cl, context, device) }
     }
 
     fn do_nothing(&self) {
-        // SAFETY: no list of events is given.
-        let marker = expect(unsafe { enqueue_marker_with_wait_list(self.queue, 0, ptr::null()) });
-        expect(finish(self.queue));
-        release(marker);
+        let mut marker = ptr::null_mut();
+        // SAFETY: no list of events is given, and `marker` is a place for an event.
+        unsafe {
+            expect(self.cl.clEnqueueMarkerWithWaitList(self.queue, 0, ptr::null(), &mut marker));
+            expect(self.cl.clFinish(self.queue));
+        }
+        self.release(marker);
+    }
+
+    fn release(&self, event: cl_event) {
+        // SAFETY: it is a command's, and of no use here.
+        expect(unsafe { self.cl.clReleaseEvent(event) });
     }
 }
 
-fn queue(context: cl_context, device: cl_device_id) -> cl_command_queue {
-    let list = [CL_QUEUE_PROPERTIES as cl_queue_properties, CL_QUEUE_PROFILING_ENABLE, 0];
+fn queue(cl: &OpenClFunctions, context: cl_context, device: cl_device_id) -> cl_command_queue {
+    let list = [CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0];
     // SAFETY: the device is the context's, and the list ends with a zero.
-    expect(unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) })
+    expect(unsafe { cl.clCreateCommandQueueWithProperties(context, device, list.as_ptr()) })
 }
 
 fn memory(buffer: &Buffer) -> cl_mem {
@@ -68,13 +72,8 @@ fn memory(buffer: &Buffer) -> cl_mem {
     span.memory_as::<OpenClMemory>().expect("it is of this backend").buffer()
 }
 
-fn expect<T>(result: Result<T, cl_int>) -> T {
-    result.unwrap_or_else(|status| panic!("{}", native_error("OpenCL", status)))
-}
-
-fn release(event: cl_event) {
-    // SAFETY: it is a command's, and of no use here.
-    expect(unsafe { release_event(event) });
+fn expect<T>(result: Result<T, OpenClError>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
@@ -85,13 +84,20 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         let (source, destination) = (vec![1_u8; len], RefCell::new(vec![2_u8; len]));
         let [buffer, other] = [(), ()].map(|()| device.allocate(len).expect("there is memory"));
         let [plain, plain_other] = [&buffer, &other].map(memory);
-        let queue = direct.queue;
+        let (cl, queue, none) = (direct.cl, direct.queue, ptr::null());
+        let with_event = |enqueue: &dyn Fn(*mut cl_event) -> Result<(), OpenClError>| {
+            let mut event = ptr::null_mut();
+            expect(enqueue(&mut event));
+            direct.release(event);
+        };
 
         let write = || buffer.write(0, black_box(&source)).expect("it is all of it");
         let direct_write = || {
             let start = black_box(&source).as_ptr().cast();
             // SAFETY: `source` is as long, and the call waits.
-            release(expect(unsafe { enqueue_write_buffer(queue, plain, 1, 0, len, start, 0, ptr::null()) }));
+            with_event(&|event| unsafe {
+                cl.clEnqueueWriteBuffer(queue, plain, CL_BLOCKING, 0, len, start, 0, none, event)
+            });
         };
         beside(&mut group, "write", write, direct_write);
 
@@ -99,16 +105,20 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         let direct_read = || {
             let start = black_box(&mut destination.borrow_mut()).as_mut_ptr().cast();
             // SAFETY: `destination` is as long, and the call waits.
-            release(expect(unsafe { enqueue_read_buffer(queue, plain, 1, 0, len, start, 0, ptr::null()) }));
+            with_event(&|event| unsafe {
+                cl.clEnqueueReadBuffer(queue, plain, CL_BLOCKING, 0, len, start, 0, none, event)
+            });
         };
         beside(&mut group, "read", read, direct_read);
 
         let copy = || other.copy_from(&buffer, 0..len, 0).expect("it is all of both");
         let direct_copy = || {
             // SAFETY: both are as long, and it is waited for.
-            let event = unsafe { enqueue_copy_buffer(queue, plain, plain_other, 0, 0, len, 0, ptr::null()) };
-            release(expect(event));
-            expect(finish(queue));
+            with_event(&|event| unsafe {
+                cl.clEnqueueCopyBuffer(queue, plain, plain_other, 0, 0, len, 0, none, event)
+            });
+            // SAFETY: the queue is valid.
+            expect(unsafe { cl.clFinish(queue) });
         };
         beside(&mut group, "copy", copy, direct_copy);
 
@@ -117,10 +127,13 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         let direct_allocate = || {
             // SAFETY: the memory is OpenCL's own, the write waits, and there is no other handle of the buffer.
             unsafe {
-                let buffer = expect(create_buffer(direct.context, CL_MEM_READ_WRITE, len, ptr::null_mut()));
+                let (flags, no_host) = (CL_MEM_READ_WRITE, ptr::null_mut());
+                let buffer = expect(cl.clCreateBuffer(direct.context, flags, len, no_host));
                 let zero = [0_u8].as_ptr().cast();
-                release(expect(enqueue_write_buffer(queue, buffer, 1, 0, 1, zero, 0, ptr::null())));
-                expect(release_mem_object(buffer));
+                with_event(&|event| {
+                    cl.clEnqueueWriteBuffer(queue, buffer, CL_BLOCKING, 0, 1, zero, 0, none, event)
+                });
+                expect(cl.clReleaseMemObject(buffer));
             }
         };
         beside(&mut group, "allocate and use", allocate, direct_allocate);
@@ -140,14 +153,19 @@ fn empty_operations(criterion: &mut Criterion, device: Device, direct: &Direct) 
 
 /// Opens the first device that it finds, without a registry.
 fn open_directly() {
-    let platform = expect(get_platform_ids())[0];
-    let device = expect(get_device_ids(platform, CL_DEVICE_TYPE_ALL))[0];
-    let direct = Direct::open(device);
+    let cl = OpenClFunctions::open().unwrap_or_else(|reason| panic!("{reason}"));
+    let (mut platform, mut device, none) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: both are places for one handle, and the platform is valid once it is written.
+    unsafe {
+        expect(cl.clGetPlatformIDs(1, &mut platform, none));
+        expect(cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &mut device, none));
+    }
+    let direct = Direct::open(cl, platform, device);
     direct.do_nothing();
     // SAFETY: both were made above, are released once, and are not used afterwards.
     unsafe {
-        expect(release_command_queue(direct.queue));
-        expect(release_context(direct.context));
+        expect(cl.clReleaseCommandQueue(direct.queue));
+        expect(cl.clReleaseContext(direct.context));
     }
 }
 

@@ -2,11 +2,8 @@
 
 use std::ptr;
 
-use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
-use device_opencl::cl3::event::release_event;
-use device_opencl::cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
-use device_opencl::cl3::types::{cl_int, cl_mem};
-use device_opencl::{OpenClDevice, OpenClMemory, OpenClStream, native_error};
+use device_opencl::sys::{CL_MEM_READ_WRITE, cl_mem};
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory, OpenClStream};
 use device_registry::backend::{BackendError, Launch};
 use smallvec::SmallVec;
 
@@ -22,7 +19,10 @@ pub(crate) struct Array {
 }
 
 /// The memory of an intermediate result, which is released when it is dropped.
-struct Scratch(cl_mem);
+struct Scratch {
+    buffer: cl_mem,
+    cl: &'static OpenClFunctions,
+}
 
 // SAFETY: OpenCL's functions take a buffer on any thread.
 unsafe impl Send for Scratch {}
@@ -31,7 +31,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // SAFETY: it was made once, and is released once. A release can fail only after a loss, when there is nothing left
         // to do.
-        let _: Result<(), cl_int> = unsafe { release_mem_object(self.0) };
+        let _: Result<(), OpenClError> = unsafe { self.cl.clReleaseMemObject(self.buffer) };
     }
 }
 
@@ -82,15 +82,14 @@ pub(crate) unsafe fn enqueue(
     launch: &Launch<'_>,
 ) -> Result<(), BackendError> {
     let device = launch.driver_as::<OpenClDevice>()?;
+    let cl = device.functions();
     let mut scratch = Vec::new();
     for &size in &plan.scratch {
         // SAFETY: the context is valid while its device is open, which it is within a launch. No host pointer is passed.
-        let buffer = unsafe { create_buffer(device.context(), CL_MEM_READ_WRITE, size, ptr::null_mut()) };
-        let buffer = buffer.map_err(|status| {
-            let source = native_error("clCreateBuffer", status);
-            BackendError::out_of_memory(size as u64, None).with_source(source)
-        })?;
-        scratch.push(Scratch(buffer));
+        let buffer = unsafe { cl.clCreateBuffer(device.context(), CL_MEM_READ_WRITE, size, ptr::null_mut()) };
+        let buffer =
+            buffer.map_err(|error| BackendError::out_of_memory(size as u64, None).with_source(error))?;
+        scratch.push(Scratch { buffer, cl });
     }
     let programs = Programs::of(device);
     // All programs first: a text that is rejected leaves nothing enqueued.
@@ -103,23 +102,24 @@ pub(crate) unsafe fn enqueue(
         let queue = launch.stream_as::<OpenClStream>()?.command_queue();
         let axes = 1 + step.items.iter().rposition(|&items| items > 1).unwrap_or(0);
         let (items, group) = (step.items.as_ptr(), step.group.as_ptr());
+        let (kernel, no_offset) = (arguments.kernel(), ptr::null());
+        // No event: the stream has events of its own.
+        let (no_events, no_event) = (ptr::null(), ptr::null_mut());
         // SAFETY: the arguments are set, as OpenCL checks. The core keeps the arrays, and the launch the intermediate results,
         // until the commands are done.
-        let event = unsafe {
-            enqueue_nd_range_kernel(
+        unsafe {
+            cl.clEnqueueNDRangeKernel(
                 queue,
-                arguments.kernel(),
+                kernel,
                 axes as u32,
-                ptr::null(),
+                no_offset,
                 items,
                 group,
                 0,
-                ptr::null(),
+                no_events,
+                no_event,
             )
-        };
-        let event = event.map_err(|status| native_error("clEnqueueNDRangeKernel", status))?;
-        // SAFETY: the event was made by the call above, is valid, and is released once. The stream has events of its own.
-        unsafe { release_event(event) }.map_err(|status| native_error("clReleaseEvent", status))?;
+        }?;
     }
     launch.keep(scratch);
     Ok(())
@@ -140,7 +140,7 @@ unsafe fn set(
     for &(place, offset) in &step.arrays {
         let (buffer, first) = match place {
             Place::Array(place) => (arrays[place].buffer, arrays[place].first),
-            Place::Scratch(place) => (scratch[place].0, 0),
+            Place::Scratch(place) => (scratch[place].buffer, 0),
         };
         // SAFETY: a buffer is an argument by its handle, and valid while the launch runs.
         unsafe { arguments.add(&buffer) }?;

@@ -1,15 +1,9 @@
 //! Compiled programs: from a text, or from the binary that an earlier context compiled.
 
-use std::ffi::c_void;
 use std::ptr;
 
-use device_opencl::cl3::info_type::InfoType;
-use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
-use device_opencl::cl3::program::{
-    CL_PROGRAM_BINARIES, build_program, create_program_with_binary, get_program_info, release_program,
-};
-use device_opencl::cl3::types::{cl_int, cl_kernel, cl_program};
-use device_opencl::{OpenClDevice, native_error};
+use device_opencl::sys::{CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, cl_kernel, cl_program};
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClProgram};
 use device_registry::backend::BackendError;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -17,7 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) struct Kernel(Mutex<Owned>);
 
 /// A kernel that is released when it is dropped. It keeps its program, and that its context.
-struct Owned(cl_kernel);
+struct Owned {
+    kernel: cl_kernel,
+    cl: &'static OpenClFunctions,
+}
 
 // SAFETY: OpenCL allows a kernel on any thread, by one thread at a time, and the lock around it ensures that.
 unsafe impl Send for Owned {}
@@ -26,7 +23,7 @@ impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: it was made once, and is released once; OpenCL retains it for enqueued commands. A release can fail only
         // after a loss, when there is nothing left to do.
-        let _: Result<(), cl_int> = unsafe { release_kernel(self.0) };
+        let _: Result<(), OpenClError> = unsafe { self.cl.clReleaseKernel(self.kernel) };
     }
 }
 
@@ -47,8 +44,8 @@ impl Kernel {
         text: &str,
     ) -> Result<(Self, Option<Vec<u8>>), BackendError> {
         let program = device.build(text, "-w")?;
-        let kernel = Self::of(program.program())?;
-        Ok((kernel, binary(program.program())))
+        let kernel = Self::of(device, program.program())?;
+        Ok((kernel, binary(device, &program).ok().flatten()))
     }
 
     /// Makes the kernel from a binary, for a context of the device that has compiled it.
@@ -57,22 +54,24 @@ impl Kernel {
     ///
     /// The status of the call that has failed. A driver may refuse any binary.
     pub(crate) fn load(device: &OpenClDevice, binary: &[u8]) -> Result<Self, BackendError> {
-        let devices = [device.device_id()];
-        // SAFETY: the device is the one of its context.
-        let program = unsafe { create_program_with_binary(device.context(), &devices, &[binary]) }
-            .map_err(|status| native_error("clCreateProgramWithBinary", status))?;
-        let kernel = build_program(program, &devices, c"-w", None, ptr::null_mut())
-            .map_err(|status| native_error("clBuildProgram", status))
-            .and_then(|()| Self::of(program));
+        let (cl, context, id) = (device.functions(), device.context(), device.device_id());
+        let (start, len, no_status) = (binary.as_ptr(), binary.len(), ptr::null_mut());
+        // SAFETY: the device is the one of its context, and the one binary is passed together with its length.
+        let program = unsafe { cl.clCreateProgramWithBinary(context, 1, &id, &len, &start, no_status) }?;
+        // SAFETY: the program was made above for this device, the options end with a zero, and there is no callback.
+        let built = unsafe { cl.clBuildProgram(program, 1, &id, c"-w".as_ptr(), None, ptr::null_mut()) };
+        let kernel = built.and_then(|()| Self::of(device, program));
         // SAFETY: it was made above, and is released once; the kernel keeps it.
-        let _: Result<(), cl_int> = unsafe { release_program(program) };
-        kernel
+        let _: Result<(), OpenClError> = unsafe { cl.clReleaseProgram(program) };
+        Ok(kernel?)
     }
 
-    fn of(program: cl_program) -> Result<Self, BackendError> {
-        let kernel =
-            create_kernel(program, c"run").map_err(|status| native_error("clCreateKernel", status))?;
-        Ok(Self(Mutex::new(Owned(kernel))))
+    /// The program is valid, and of the device's context.
+    fn of(device: &OpenClDevice, program: cl_program) -> Result<Self, OpenClError> {
+        let cl = device.functions();
+        // SAFETY: the program is valid, and the name ends with a zero.
+        let kernel = unsafe { cl.clCreateKernel(program, c"run".as_ptr()) }?;
+        Ok(Self(Mutex::new(Owned { kernel, cl })))
     }
 
     /// Waits until no other thread sets arguments.
@@ -92,25 +91,36 @@ impl Arguments<'_> {
     ///
     /// The value is what OpenCL takes for an argument: a number, or the handle of a buffer that is valid.
     pub(crate) unsafe fn add<T>(&mut self, value: &T) -> Result<(), BackendError> {
-        let value: *const c_void = ptr::from_ref(value).cast();
+        let Owned { kernel, cl } = *self.kernel;
         // SAFETY: the value has the size that is said, and is copied by the call.
-        unsafe { set_kernel_arg(self.kernel.0, self.next, size_of::<T>(), value) }
-            .map_err(|status| native_error(&format!("argument {} of a kernel", self.next), status))?;
+        unsafe { cl.clSetKernelArg(kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast()) }
+            .map_err(|error| error.named(format_args!("argument {} of a kernel", self.next)))?;
         self.next += 1;
         Ok(())
     }
 
     pub(crate) fn kernel(&self) -> cl_kernel {
-        self.kernel.0
+        self.kernel.kernel
     }
 }
 
-/// The program as a binary. Without one, the text is compiled again.
-fn binary(program: cl_program) -> Option<Vec<u8>> {
-    match get_program_info(program, CL_PROGRAM_BINARIES) {
-        Ok(InfoType::VecVecUchar(binaries)) => binaries.into_iter().find(|binary| !binary.is_empty()),
-        _ => None,
+/// The program as a binary, if the driver has one. Without one, the text is compiled again.
+fn binary(device: &OpenClDevice, program: &OpenClProgram) -> Result<Option<Vec<u8>>, OpenClError> {
+    // The program has one device, and so one binary.
+    let size = program.info(CL_PROGRAM_BINARY_SIZES)?;
+    let size = size.try_into().map_or(0, usize::from_ne_bytes);
+    if size == 0 {
+        return Ok(None);
     }
+    let mut binary = vec![0_u8; size];
+    let mut place = binary.as_mut_ptr();
+    let (cl, program, places) = (device.functions(), program.program(), (&raw mut place).cast());
+    // SAFETY: the program is valid and has one device. `place` is the one address to which its binary is written, and has
+    // space for it.
+    unsafe {
+        cl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, size_of_val(&place), places, ptr::null_mut())
+    }?;
+    Ok(Some(binary))
 }
 
 #[cfg(test)]

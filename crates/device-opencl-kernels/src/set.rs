@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use device_kernels::{Call, DType, KernelSet};
 use device_opencl::OpenClDevice;
-use device_opencl::cl3::device::{
-    CL_DEVICE_EXTENSIONS, CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU, get_device_data,
+use device_opencl::sys::{
+    CL_DEVICE_EXTENSIONS, CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
 };
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
@@ -66,9 +66,8 @@ impl KernelSet for OpenClKernels {
 
 /// What a device is like. It stays so when the device is opened again.
 fn traits(device: &OpenClDevice) -> Traits {
-    let id = device.device_id();
-    let mut traits = *TRAITS.lock().entry(id.addr()).or_insert_with(|| {
-        let query = |what| get_device_data(id, what).unwrap_or_default();
+    let mut traits = *TRAITS.lock().entry(device.device_id().addr()).or_insert_with(|| {
+        let query = |what| device.info(what).unwrap_or_default();
         let extensions = String::from_utf8_lossy(&query(CL_DEVICE_EXTENSIONS)).into_owned();
         let has = |name: &str| extensions.split(['\0', ' ']).any(|extension| extension == name);
         Traits {

@@ -2,15 +2,16 @@
 
 use std::sync::OnceLock;
 
-use cl3::device::{CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
-use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
-use cl3::types::{cl_device_id, cl_device_type, cl_platform_id};
 use device_registry::backend::{Backend, BackendError, DeviceProperties, OpenedDevice};
 use parking_lot::Mutex;
 
+use crate::context::Context;
 use crate::device::Driver;
-use crate::error::call_error;
+use crate::error::OpenClError;
+use crate::functions;
+use crate::functions::OpenClFunctions;
 use crate::properties::{self, Facts, Version};
+use crate::sys::*;
 
 /// The kinds of devices that programs can be compiled for. Custom devices only have built-in kernels.
 const KINDS: cl_device_type = CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
@@ -19,6 +20,7 @@ const KINDS: cl_device_type = CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | 
 const OLDEST: Version = (1, 2);
 
 pub(crate) struct OpenCl {
+    functions: &'static OpenClFunctions,
     /// In the loader's order.
     platforms: Vec<Platform>,
     /// In the order of their ordinals. Each query lists the devices until one finds any; from then on an ordinal is one
@@ -51,9 +53,10 @@ unsafe impl Send for Found {}
 unsafe impl Sync for Found {}
 
 impl OpenCl {
-    pub(crate) fn new(platforms: Vec<cl_platform_id>) -> Self {
+    /// The platforms are those of the loader that has the functions.
+    pub(crate) fn new(functions: &'static OpenClFunctions, platforms: Vec<cl_platform_id>) -> Self {
         let platforms = platforms.into_iter().map(Platform).collect();
-        Self { platforms, devices: OnceLock::new(), listing: Mutex::default() }
+        Self { functions, platforms, devices: OnceLock::new(), listing: Mutex::default() }
     }
 
     fn devices(&self) -> Result<&[Found], BackendError> {
@@ -64,7 +67,7 @@ impl OpenCl {
         match self.devices.get() {
             Some(devices) => Ok(devices),
             None => {
-                let listed = list(&self.platforms)?;
+                let listed = list(self.functions, &self.platforms)?;
                 Ok(self.devices.get_or_init(|| listed))
             }
         }
@@ -78,17 +81,25 @@ impl OpenCl {
 
 /// All devices, of which there is at least one: sorted by the names of their platforms, as the loader's order is that of
 /// a directory, and within a platform as it lists them. Platforms of one name are sorted by vendor and version.
-fn list(platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
+fn list(functions: &'static OpenClFunctions, platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
     let mut listed = Vec::new();
     let mut failure = None;
     for &Platform(platform) in platforms {
-        let text = |what| properties::platform_text(platform, what).unwrap_or_default();
+        // SAFETY: the loader listed the platform, and platforms are never freed.
+        let text = |what| unsafe { properties::platform_text(functions, platform, what) }.unwrap_or_default();
         let order = [CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION].map(text);
-        match cl3::device::get_device_ids(platform, KINDS) {
+        // SAFETY: the loader listed the platform, and `list` passes a place together with its length.
+        let devices = functions::list(|len, place, count| unsafe {
+            functions.clGetDeviceIDs(platform, KINDS, len, place, count)
+        });
+        match devices {
             Ok(devices) => listed.push((order, platform, devices)),
-            Err(status) => {
+            Err(error) if error.status() == Some(CL_DEVICE_NOT_FOUND) => {
+                listed.push((order, platform, Vec::new()));
+            }
+            Err(error) => {
                 // One broken driver does not hide the others.
-                let error = call_error("clGetDeviceIDs", status);
+                let error = error.own();
                 log::warn!("the OpenCL platform `{}` does not list its devices: {error}", order[0]);
                 failure = Some(error);
             }
@@ -123,12 +134,13 @@ fn no_device<'a>(platforms: impl Iterator<Item = &'a str>) -> BackendError {
 }
 
 impl Found {
-    fn facts(&self) -> Result<&Facts, BackendError> {
+    fn facts(&self, functions: &'static OpenClFunctions) -> Result<&Facts, BackendError> {
         if let Some(facts) = self.facts.get() {
             return Ok(facts);
         }
-        let facts = Facts::query(&self.platform_name, self.id.0)
-            .map_err(|status| call_error("clGetDeviceInfo", status))?;
+        // SAFETY: its platform listed the device, which is no part of another and so never freed.
+        let facts = unsafe { Facts::query(functions, &self.platform_name, self.id.0) };
+        let facts = facts.map_err(OpenClError::own)?;
         Ok(self.facts.get_or_init(|| facts))
     }
 }
@@ -139,22 +151,24 @@ impl Backend for OpenCl {
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        Ok(self.device(ordinal)?.facts()?.properties.clone())
+        Ok(self.device(ordinal)?.facts(self.functions)?.properties.clone())
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let found = self.device(ordinal)?;
-        let facts = found.facts()?;
+        let facts = found.facts(self.functions)?;
         let (major, minor) = facts.version;
         if facts.version < OLDEST {
             return Err(BackendError::unsupported(format_args!(
                 "expected OpenCL 1.2 or newer, found OpenCL {major}.{minor}: fills, markers and barriers need 1.2"
             )));
         }
-        match properties::is_available(found.id.0) {
-            Ok(true) => Ok(OpenedDevice::new(Driver::open(ordinal, found.platform, found.id.0, facts)?)),
-            Ok(false) => Err(BackendError::unavailable("the driver reports the device as not available now")),
-            Err(status) => Err(call_error("clGetDeviceInfo", status)),
+        // SAFETY: its platform listed the device, which is no part of another and so never freed.
+        if !unsafe { properties::is_available(self.functions, found.id.0) }.map_err(OpenClError::own)? {
+            return Err(BackendError::unavailable("the driver reports the device as not available now"));
         }
+        // SAFETY: the platform listed the device, which is no part of another; neither is ever freed.
+        let context = unsafe { Context::new(self.functions, ordinal, found.platform, found.id.0) }?;
+        Ok(OpenedDevice::new(Driver::new(context, facts)))
     }
 }

@@ -7,14 +7,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use cl3::event::CL_COMPLETE;
-use cl3::types::cl_int;
 use device_registry::backend::{BackendError, CompletionWatch};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::error::call_error;
+use crate::error::OpenClError;
 use crate::event;
 use crate::handle::Handle;
+use crate::sys::CL_COMPLETE;
 
 #[derive(Default)]
 pub(crate) struct Commands(Mutex<State>);
@@ -134,15 +133,14 @@ impl State {
     /// Removes the commands that are done.
     fn collect(&mut self) {
         while let Some(oldest) = self.pending.front() {
-            let failure: Option<cl_int> = match event::status(&oldest.event) {
+            let outcome = match event::status(&oldest.event) {
                 Ok(status) if status > CL_COMPLETE => return,
-                Ok(CL_COMPLETE) => None,
-                Ok(status) | Err(status) => Some(status),
+                status => status.and_then(|status| event::outcome(oldest.call, status)),
             };
-            let Some(Command { number, call, completion, .. }) = self.pending.pop_front() else { return };
+            let Some(Command { number, completion, .. }) = self.pending.pop_front() else { return };
             self.done = self.done.max(number);
-            if let Some(status) = failure {
-                self.fail(number, call_error(call, status), completion);
+            if let Err(error) = outcome.map_err(OpenClError::own) {
+                self.fail(number, error, completion);
             }
         }
     }

@@ -4,16 +4,17 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 use std::ptr;
 
-use cl3::context::{CL_CONTEXT_PLATFORM, cl_context_properties};
-use cl3::types::{cl_context, cl_device_id, cl_platform_id};
 use device_registry::backend::BackendError;
 
-use crate::error::{Status, call_error};
+use crate::error::OpenClError;
+use crate::functions::OpenClFunctions;
+use crate::sys::{CL_CONTEXT_PLATFORM, cl_context, cl_context_properties, cl_device_id, cl_platform_id};
 
 /// The context of one device. Dropping it releases the context.
 pub(crate) struct Context {
     context: cl_context,
     device: cl_device_id,
+    functions: &'static OpenClFunctions,
 }
 
 // SAFETY: OpenCL's functions take a context and a device on any thread.
@@ -22,7 +23,11 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(crate) fn new(
+    /// # Safety
+    ///
+    /// Platform and device are valid, and the device is of the platform.
+    pub(crate) unsafe fn new(
+        functions: &'static OpenClFunctions,
         ordinal: usize,
         platform: cl_platform_id,
         device: cl_device_id,
@@ -30,9 +35,15 @@ impl Context {
         let properties = [CL_CONTEXT_PLATFORM, platform as cl_context_properties, 0];
         // The number itself in place of a pointer: the last call may come at any time, so that nothing can be freed after it.
         let ordinal = ptr::without_provenance_mut(ordinal);
-        let context = cl3::context::create_context(&[device], properties.as_ptr(), Some(notify), ordinal)
-            .map_err(|status| call_error("clCreateContext", status))?;
-        Ok(Self { context, device })
+        // SAFETY: the properties end with 0, the caller promises a valid device, whose length is 1, and `notify` takes any
+        // number.
+        let context =
+            unsafe { functions.clCreateContext(properties.as_ptr(), 1, &device, Some(notify), ordinal) };
+        Ok(Self { context: context.map_err(OpenClError::own)?, device, functions })
+    }
+
+    pub(crate) fn functions(&self) -> &'static OpenClFunctions {
+        self.functions
     }
 
     pub(crate) fn get(&self) -> cl_context {
@@ -46,16 +57,16 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: `create_context` gave this value its reference, which is released here once. OpenCL keeps the context until
+        // SAFETY: `clCreateContext` gave this value its reference, which is released here once. OpenCL keeps the context until
         // the buffers, queues and events in it are released.
-        if let Err(status) = unsafe { cl3::context::release_context(self.context) } {
-            log::warn!("clReleaseContext: {}", Status(status));
+        if let Err(error) = unsafe { self.functions.clReleaseContext(self.context) } {
+            log::warn!("{error}");
         }
     }
 }
 
 /// Logs what an implementation reports besides the statuses that it returns: texts of its own, on any thread.
-unsafe extern "C" fn notify(message: *const c_char, _: *const c_void, _: usize, ordinal: *mut c_void) {
+unsafe extern "system" fn notify(message: *const c_char, _: *const c_void, _: usize, ordinal: *mut c_void) {
     let ordinal = ordinal.addr();
     // The program's logger may panic, and a panic must not unwind into a driver.
     let logged = catch_unwind(|| {

@@ -1,17 +1,9 @@
 //! One open device.
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use cl3::command_queue::*;
-use cl3::error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE;
-use cl3::ext::{
-    CL_QUEUE_PRIORITY_HIGH_KHR, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR, cl_queue_priority_khr,
-};
-use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, cl_mem_flags, create_buffer};
-use cl3::types::{cl_command_queue, cl_device_id, cl_event, cl_int, cl_platform_id};
 use device_registry::backend::{
     AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FillPattern, HostBuffer,
     Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
@@ -19,13 +11,26 @@ use device_registry::backend::{
 use parking_lot::Mutex;
 
 use crate::context::Context;
-use crate::error::{allocation_error, call_error, error_of};
+use crate::error::OpenClError;
 use crate::event;
+use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
 use crate::memory::{DeviceRange, OpenClMemory, PinnedMemory, same_length};
 use crate::native::OpenClDevice;
 use crate::properties::Facts;
 use crate::stream::Queue;
+use crate::sys::*;
+
+/// Enqueues a command to a queue, and has its event written to a place.
+trait Enqueue:
+    FnOnce(&'static OpenClFunctions, cl_command_queue, *mut cl_event) -> Result<(), OpenClError>
+{
+}
+
+impl<F> Enqueue for F where
+    F: FnOnce(&'static OpenClFunctions, cl_command_queue, *mut cl_event) -> Result<(), OpenClError>
+{
+}
 
 /// The driver of an open device.
 pub(crate) struct Driver {
@@ -40,15 +45,10 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn open(
-        ordinal: usize,
-        platform: cl_platform_id,
-        device: cl_device_id,
-        facts: &Facts,
-    ) -> Result<Self, BackendError> {
-        let native = Arc::new(OpenClDevice::new(Context::new(ordinal, platform, device)?));
+    pub(crate) fn new(context: Context, facts: &Facts) -> Self {
+        let native = Arc::new(OpenClDevice::new(context));
         let (idle, mapping) = Default::default();
-        Ok(Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping })
+        Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping }
     }
 
     fn device(&self) -> Result<Arc<OpenClDevice>, BackendError> {
@@ -58,51 +58,48 @@ impl Driver {
 
     fn queue(&self, priority: Priority) -> Result<Handle, BackendError> {
         let profiling = if self.facts.properties.timed_events { CL_QUEUE_PROFILING_ENABLE } else { 0 };
-        let hint: Option<cl_queue_priority_khr> = match priority {
+        let hint = match priority {
             _ if !self.facts.priorities => None,
             Priority::High => Some(CL_QUEUE_PRIORITY_HIGH_KHR),
             Priority::Low => Some(CL_QUEUE_PRIORITY_LOW_KHR),
             _ => None,
         };
         let native = self.device()?;
-        let (context, device) = (native.context(), native.device_id());
-        let mut list = vec![CL_QUEUE_PROPERTIES as cl_queue_properties, profiling];
-        list.extend(
-            hint.into_iter().flat_map(|hint| [CL_QUEUE_PRIORITY_KHR as cl_queue_properties, hint.into()]),
-        );
+        let (functions, context, device) = (native.functions(), native.context(), native.device_id());
+        let mut list = vec![CL_QUEUE_PROPERTIES, profiling];
+        list.extend(hint.into_iter().flat_map(|hint| [CL_QUEUE_PRIORITY_KHR, hint]));
         list.push(0);
         // SAFETY: `native` keeps the context, and the device is the one that the context was made for.
-        let without_hints = || unsafe { create_command_queue(context, device, profiling) };
+        let without_hints = || unsafe { functions.clCreateCommandQueue(context, device, profiling) };
         let created = if self.facts.version >= (2, 0) {
             // SAFETY: `native` keeps the context, the device is the one that the context was made for, and `list` ends with 0.
-            match unsafe { create_command_queue_with_properties(context, device, list.as_ptr()) } {
+            match unsafe { functions.clCreateCommandQueueWithProperties(context, device, list.as_ptr()) } {
                 // The loader may be older than the device.
-                Err(DLOPEN_FUNCTION_NOT_AVAILABLE) => without_hints(),
+                Err(error) if error.is_missing() => without_hints(),
                 created => created,
             }
         } else {
             without_hints()
         };
-        let queue = created.map_err(|status| call_error("clCreateCommandQueue", status))?;
         // SAFETY: the call above made the queue and gave its one reference to this function.
-        Ok(unsafe { Handle::queue(queue) })
+        Ok(unsafe { Handle::queue(functions, created.map_err(OpenClError::own)?) })
     }
 
-    /// Enqueues a command to an idle queue, and waits for it.
+    /// Enqueues a command to an idle queue by `enqueue`, which calls `call`, and waits for it.
     ///
     /// # Safety
     ///
-    /// `enqueue` enqueues one command to the queue and returns its event; and what the command touches may be touched
-    /// until this returns.
+    /// If `enqueue` succeeds, it has enqueued one command to the queue, the command's event is in the place that it gets, and
+    /// it gives one reference to it away. What the command touches may be touched until this returns.
     unsafe fn block(
         &self,
         call: &'static str,
         len: usize,
-        enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
+        enqueue: impl Enqueue,
     ) -> Result<(), BackendError> {
         let queue = self.idle_queue()?;
-        // SAFETY: the caller promises that `enqueue` enqueues one command and returns its event, and that what the command
-        // touches may be touched until this returns.
+        // SAFETY: the caller promises that `enqueue` enqueues one command with an event, and that what the command touches may
+        // be touched until this returns.
         unsafe { self.block_in(queue, call, len, enqueue) }
     }
 
@@ -112,32 +109,34 @@ impl Driver {
         idle.map_or_else(|| self.queue(Priority::Normal), Ok)
     }
 
-    /// Enqueues a command to this queue, waits for it, and keeps the queue for the next blocking call.
+    /// Enqueues a command to this queue by `enqueue`, which calls `call`, waits for it, and keeps the queue for the next
+    /// blocking call.
     ///
     /// # Safety
     ///
-    /// `enqueue` enqueues one command to the queue and returns its event; and what the command touches may be touched until
-    /// this returns.
+    /// If `enqueue` succeeds, it has enqueued one command to the queue, the command's event is in the place that it gets, and
+    /// it gives one reference to it away. What the command touches may be touched until this returns.
     unsafe fn block_in(
         &self,
         queue: Handle,
         call: &'static str,
         len: usize,
-        enqueue: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
+        enqueue: impl Enqueue,
     ) -> Result<(), BackendError> {
-        let done = enqueue(queue.get()).and_then(|event| {
-            // SAFETY: `enqueue` returned the event of its command, with one reference that this function owns.
-            event::wait(&unsafe { Handle::event(event) })
-        });
+        let functions = queue.functions();
+        // SAFETY: the caller promises that the command's event is in the place, with one reference.
+        let event = unsafe { Handle::event_of(functions, |cl, event| enqueue(cl, queue.get(), event)) };
+        let done = event.and_then(|event| event::wait(call, &event));
         // After a failure too, no command may touch the caller's bytes when this returns.
         if done.is_err()
-            && let Err(status) = finish(queue.get())
+            // SAFETY: `queue` is valid.
+            && let Err(error) = unsafe { functions.clFinish(queue.get()) }
         {
             let message = "a command on memory of the caller failed, and waiting for its queue failed too";
-            return Err(BackendError::lost(message).with_source(call_error("clFinish", status)));
+            return Err(BackendError::lost(message).with_source(error.own()));
         }
         self.idle.lock().push(queue);
-        done.map_err(|status| error_of(call, status, len))
+        done.map_err(|error| error.own_of(len))
     }
 
     /// The error of an allocation. It names the largest possible one where the length is beyond that.
@@ -182,17 +181,20 @@ impl DeviceDriver for Driver {
         // Before the memory: an error of the queue is not one of the allocation.
         let queue = self.idle_queue()?;
         let flags = CL_MEM_READ_WRITE | self.placement();
+        let functions = native.functions();
         // SAFETY: `native` keeps the context, and no host pointer is passed: OpenCL allocates the memory.
-        let buffer = unsafe { create_buffer(native.context(), flags, len, ptr::null_mut()) }
-            .map_err(|status| allocation_error("clCreateBuffer", status, len))?;
+        let buffer = unsafe { functions.clCreateBuffer(native.context(), flags, len, ptr::null_mut()) }
+            .map_err(|error| error.own_allocation(len))?;
         // SAFETY: the call above made the buffer and gave its one reference to this function.
-        let memory = OpenClMemory::new(unsafe { Handle::buffer(buffer) }, len);
+        let memory = OpenClMemory::new(unsafe { Handle::buffer(functions, buffer) }, len);
         // OpenCL does not specify what new memory holds. And many implementations allocate it at its first use: this fill
         // makes the allocation fail here, and not in a stream's later work.
-        // SAFETY: the pattern is copied by the call, and the buffer outlives the command, which is waited for.
+        // SAFETY: the pattern is copied by the call, and the buffer outlives the command, which is waited for. The call writes
+        // the command's event to the place, with one reference.
         unsafe {
-            self.block_in(queue, "clEnqueueFillBuffer", len, |queue| {
-                enqueue_fill_buffer(queue, buffer, [0u8].as_ptr().cast(), 1, 0, len, 0, ptr::null())
+            self.block_in(queue, "clEnqueueFillBuffer", len, |cl, queue, event| {
+                let zero = [0u8].as_ptr().cast();
+                cl.clEnqueueFillBuffer(queue, buffer, zero, 1, 0, len, 0, ptr::null(), event)
             })
         }
         .map_err(|error| memory.refused(error))?;
@@ -202,11 +204,12 @@ impl DeviceDriver for Driver {
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
-        // SAFETY: a span lies inside its buffer, `source` has the same length, and both live until `block` returns.
+        // SAFETY: a span lies inside its buffer, `source` has the same length, and both live until `block` returns. The call
+        // writes the command's event to the place, with one reference.
         unsafe {
-            self.block("clEnqueueWriteBuffer", len, |queue| {
-                let source = source.as_ptr().cast();
-                enqueue_write_buffer(queue, to, CL_BLOCKING, offset, len, source, 0, ptr::null())
+            self.block("clEnqueueWriteBuffer", len, |cl, queue, event| {
+                let (source, none) = (source.as_ptr().cast(), ptr::null());
+                cl.clEnqueueWriteBuffer(queue, to, CL_BLOCKING, offset, len, source, 0, none, event)
             })
         }
     }
@@ -215,11 +218,11 @@ impl DeviceDriver for Driver {
         let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
         // SAFETY: a span lies inside its buffer, `destination` has the same length, and is borrowed for writing until `block`
-        // returns.
+        // returns. The call writes the command's event to the place, with one reference.
         unsafe {
-            self.block("clEnqueueReadBuffer", len, |queue| {
-                let destination = destination.as_mut_ptr().cast();
-                enqueue_read_buffer(queue, from, CL_BLOCKING, offset, len, destination, 0, ptr::null())
+            self.block("clEnqueueReadBuffer", len, |cl, queue, event| {
+                let (destination, none) = (destination.as_mut_ptr().cast(), ptr::null());
+                cl.clEnqueueReadBuffer(queue, from, CL_BLOCKING, offset, len, destination, 0, none, event)
             })
         }
     }
@@ -228,19 +231,19 @@ impl DeviceDriver for Driver {
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         same_length(from.len, to.len)?;
         // SAFETY: spans lie inside their buffers and live until `block` returns, the lengths are equal, and the core passes no
-        // ranges that overlap.
+        // ranges that overlap. The call writes the command's event to the place, with one reference.
         unsafe {
-            self.block("clEnqueueCopyBuffer", to.len, |queue| {
-                let (from_offset, to_offset) = (from.offset, to.offset);
-                enqueue_copy_buffer(
+            self.block("clEnqueueCopyBuffer", to.len, |cl, queue, event| {
+                cl.clEnqueueCopyBuffer(
                     queue,
                     from.buffer,
                     to.buffer,
-                    from_offset,
-                    to_offset,
+                    from.offset,
+                    to.offset,
                     to.len,
                     0,
                     ptr::null(),
+                    event,
                 )
             })
         }
@@ -250,11 +253,11 @@ impl DeviceDriver for Driver {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
         // SAFETY: a span lies inside its buffer and lives until `block` returns. The core passes whole patterns only, and the
-        // call copies the pattern.
+        // call copies the pattern. It writes the command's event to the place, with one reference.
         unsafe {
-            self.block("clEnqueueFillBuffer", len, |queue| {
-                let start: *const c_void = pattern.as_ptr().cast();
-                enqueue_fill_buffer(queue, to, start, pattern.len(), offset, len, 0, ptr::null())
+            self.block("clEnqueueFillBuffer", len, |cl, queue, event| {
+                let (start, size) = (pattern.as_ptr().cast(), pattern.len());
+                cl.clEnqueueFillBuffer(queue, to, start, size, offset, len, 0, ptr::null(), event)
             })
         }
     }

@@ -1,20 +1,16 @@
 //! Events: points in a queue that were recorded.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cl3::event::{
-    CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END, get_event_info,
-    get_event_profiling_info, wait_for_events,
-};
-use cl3::info_type::InfoType;
-use cl3::types::{cl_event, cl_int};
 use device_registry::backend::{BackendError, EventDriver};
 
 use crate::commands::Commands;
 use crate::context::Context;
-use crate::error::call_error;
+use crate::error::OpenClError;
 use crate::handle::Handle;
+use crate::sys::*;
 
 /// A marker that a stream has enqueued.
 pub(crate) struct OpenClEvent {
@@ -46,13 +42,13 @@ impl OpenClEvent {
 
     /// The timestamp at which the device reached the event, in nanoseconds.
     fn time(&self) -> Result<u64, BackendError> {
-        match get_event_profiling_info(self.get(), CL_PROFILING_COMMAND_END) {
-            Ok(InfoType::Ulong(time)) => Ok(time),
-            Ok(_) => Err(BackendError::other(
-                "clGetEventProfilingInfo: expected a number of 64 bits, found another type",
-            )),
-            Err(status) => Err(call_error("clGetEventProfilingInfo", status)),
-        }
+        let (functions, mut time) = (self.marker.functions(), 0_u64);
+        let (size, place) = (size_of_val(&time), (&raw mut time).cast());
+        let end = CL_PROFILING_COMMAND_END;
+        // SAFETY: `self` owns the event, and `time` is a place for the number that this query writes.
+        unsafe { functions.clGetEventProfilingInfo(self.get(), end, size, place, ptr::null_mut()) }
+            .map_err(OpenClError::own)?;
+        Ok(time)
     }
 }
 
@@ -64,21 +60,21 @@ impl EventDriver for OpenClEvent {
             reached => self
                 .commands
                 .outcome_before(self.number)
-                .and(reached.and_then(succeeded).map_err(|status| call_error("a marker", status)))
+                .and(reached.and_then(|status| outcome("a marker", status)).map_err(OpenClError::own))
                 .map(|()| true),
         }
     }
 
     /// A queue is in order: when its marker is over, all work before it is over.
     fn is_over(&self) -> Result<bool, BackendError> {
-        let status = status(&self.marker).map_err(|status| call_error("clGetEventInfo", status))?;
+        let status = status(&self.marker).map_err(OpenClError::own)?;
         Ok(status <= CL_COMPLETE)
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        let waited = wait(&self.marker);
+        let waited = wait("clWaitForEvents", &self.marker);
         self.commands.outcome_before(self.number)?;
-        waited.map_err(|status| call_error("clWaitForEvents", status))
+        waited.map_err(OpenClError::own)
     }
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
@@ -98,28 +94,31 @@ impl Drop for OpenClEvent {
 }
 
 /// The status of an event's command: `CL_COMPLETE`, positive before that, or the command's error.
-pub(crate) fn status(event: &Handle) -> Result<cl_int, cl_int> {
-    match get_event_info(event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS)? {
-        InfoType::Int(status) => Ok(status),
-        _ => Err(cl3::error_codes::CL_INVALID_VALUE),
-    }
+pub(crate) fn status(event: &Handle) -> Result<cl_int, OpenClError> {
+    let mut status: cl_int = 0;
+    let (size, place) = (size_of_val(&status), (&raw mut status).cast());
+    let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
+    // SAFETY: `event` is valid, and `status` is a place for the number that this query writes.
+    unsafe { event.functions().clGetEventInfo(event.get(), what, size, place, ptr::null_mut()) }?;
+    Ok(status)
 }
 
-/// Waits for an event's command. The error is the command's own.
-pub(crate) fn wait(event: &Handle) -> Result<(), cl_int> {
+/// Waits for an event's command, which the function `call` enqueued. The error is the command's own.
+pub(crate) fn wait(call: &'static str, event: &Handle) -> Result<(), OpenClError> {
     match status(event)? {
         status if status > CL_COMPLETE => {}
-        status => return succeeded(status),
+        status => return outcome(call, status),
     }
     // This result only says that a command has failed.
-    let waited = wait_for_events(&[event.get()]);
+    // SAFETY: the list has one event, which is valid.
+    let waited = unsafe { event.functions().clWaitForEvents(1, &event.get()) };
     match status(event)? {
         status if status > CL_COMPLETE => waited,
-        status => succeeded(status),
+        status => outcome(call, status),
     }
 }
 
-/// The outcome of a command that is over.
-fn succeeded(status: cl_int) -> Result<(), cl_int> {
-    if status < CL_COMPLETE { Err(status) } else { Ok(()) }
+/// The outcome of a command that is over, and that the function `call` enqueued.
+pub(crate) fn outcome(call: &'static str, status: cl_int) -> Result<(), OpenClError> {
+    if status < CL_COMPLETE { Err(OpenClError::new(call, status)) } else { Ok(()) }
 }

@@ -2,16 +2,17 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::ptr;
 
-use cl3::types::{cl_command_queue, cl_event, cl_int, cl_mem, cl_program};
-
-use crate::error::Status;
+use crate::error::OpenClError;
+use crate::functions::OpenClFunctions;
+use crate::sys::{cl_command_queue, cl_event, cl_mem, cl_program};
 
 /// An object that dropping this releases. A failed release, which a loss may cause, is logged.
 pub(crate) struct Handle {
     object: *mut c_void,
-    call: &'static str,
-    release: unsafe fn(*mut c_void) -> Result<(), cl_int>,
+    release: unsafe fn(&OpenClFunctions, *mut c_void) -> Result<(), OpenClError>,
+    functions: &'static OpenClFunctions,
 }
 
 // SAFETY: OpenCL counts references atomically, and all of its functions but `clSetKernelArg` may be called from any thread.
@@ -26,8 +27,8 @@ impl Handle {
     /// # Safety
     ///
     /// The queue is valid, and the caller gives one reference to it away.
-    pub(crate) unsafe fn queue(object: cl_command_queue) -> Self {
-        Self { object, call: "clReleaseCommandQueue", release: cl3::command_queue::release_command_queue }
+    pub(crate) unsafe fn queue(functions: &'static OpenClFunctions, object: cl_command_queue) -> Self {
+        Self { object, release: OpenClFunctions::clReleaseCommandQueue, functions }
     }
 
     /// Takes over a reference to a buffer.
@@ -35,17 +36,8 @@ impl Handle {
     /// # Safety
     ///
     /// The buffer is valid, and the caller gives one reference to it away.
-    pub(crate) unsafe fn buffer(object: cl_mem) -> Self {
-        Self { object, call: "clReleaseMemObject", release: cl3::memory::release_mem_object }
-    }
-
-    /// Takes over a reference to an event.
-    ///
-    /// # Safety
-    ///
-    /// The event is valid, and the caller gives one reference to it away.
-    pub(crate) unsafe fn event(object: cl_event) -> Self {
-        Self { object, call: "clReleaseEvent", release: cl3::event::release_event }
+    pub(crate) unsafe fn buffer(functions: &'static OpenClFunctions, object: cl_mem) -> Self {
+        Self { object, release: OpenClFunctions::clReleaseMemObject, functions }
     }
 
     /// Takes over a reference to a program.
@@ -53,20 +45,38 @@ impl Handle {
     /// # Safety
     ///
     /// The program is valid, and the caller gives one reference to it away.
-    pub(crate) unsafe fn program(object: cl_program) -> Self {
-        Self { object, call: "clReleaseProgram", release: cl3::program::release_program }
+    pub(crate) unsafe fn program(functions: &'static OpenClFunctions, object: cl_program) -> Self {
+        Self { object, release: OpenClFunctions::clReleaseProgram, functions }
+    }
+
+    /// Enqueues a command by `enqueue`, which has its event written to a place. Returns that event.
+    ///
+    /// # Safety
+    ///
+    /// If `enqueue` succeeds, a valid event is in the place, and `enqueue` gives one reference to it away.
+    pub(crate) unsafe fn event_of(
+        functions: &'static OpenClFunctions,
+        enqueue: impl FnOnce(&'static OpenClFunctions, *mut cl_event) -> Result<(), OpenClError>,
+    ) -> Result<Self, OpenClError> {
+        let mut object = ptr::null_mut();
+        enqueue(functions, &mut object)?;
+        Ok(Self { object, release: OpenClFunctions::clReleaseEvent, functions })
     }
 
     pub(crate) fn get(&self) -> *mut c_void {
         self.object
+    }
+
+    pub(crate) fn functions(&self) -> &'static OpenClFunctions {
+        self.functions
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the constructor's caller gave this value one reference, which is released here once.
-        if let Err(status) = unsafe { (self.release)(self.object) } {
-            log::warn!("{}: {}", self.call, Status(status));
+        if let Err(error) = unsafe { (self.release)(self.functions, self.object) } {
+            log::warn!("{error}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod context;
 mod device;
 mod error;
 mod event;
+mod functions;
 mod handle;
 mod library;
 mod memory;
@@ -13,13 +14,12 @@ mod native;
 mod program;
 mod properties;
 mod stream;
+pub mod sys;
 
 use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
-/// The functions, types and constants of OpenCL, as this crate uses them, for kernels.
-pub use cl3;
-
-pub use crate::error::native_error;
+pub use crate::error::OpenClError;
+pub use crate::functions::OpenClFunctions;
 pub use crate::memory::OpenClMemory;
 pub use crate::native::{OpenClDevice, OpenClStream};
 pub use crate::program::OpenClProgram;
@@ -31,6 +31,6 @@ device_registry::backend::entry_points! {
 }
 
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    library::open()?;
-    Ok(Box::new(backend::OpenCl::new(library::platforms()?)))
+    let functions = OpenClFunctions::open()?;
+    Ok(Box::new(backend::OpenCl::new(functions, library::platforms(functions)?)))
 }

@@ -1,12 +1,15 @@
 //! The ICD loader, opened at run time, and its platforms.
 
 use std::env;
+use std::error::Error;
+use std::mem;
+use std::sync::OnceLock;
 
-use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE};
-use cl3::types::cl_platform_id;
 use device_registry::backend::LoadFailure;
+use libloading::Library;
 
-use crate::error::{Status, call_error};
+use crate::functions::{OpenClFunctions, list};
+use crate::sys::{CL_PLATFORM_NOT_FOUND_KHR, cl_platform_id};
 
 /// Libraries to try before the system's, with `;` between them.
 const PATHS: &str = "OPENCL_DYLIB_PATH";
@@ -14,7 +17,7 @@ const UNSET: &str = "unset it, or name a loader";
 /// Where the loaders of Linux look for drivers, in place of `/etc/OpenCL/vendors`: that of ocl-icd, and that of Khronos.
 const VENDORS: [&str; 2] = ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"];
 
-/// The library that `cl3` opens.
+/// The system's loader.
 const LIBRARY: &str = if cfg!(windows) {
     "OpenCL.dll"
 } else if cfg!(target_os = "macos") {
@@ -31,25 +34,45 @@ const INSTALL: &str = if cfg!(windows) {
     "install ocl-icd-libopencl1 (Debian) or ocl-icd (Fedora)"
 };
 
-/// Opens the loader permanently.
-pub(crate) fn open() -> Result<(), LoadFailure> {
-    if cfg!(all(windows, target_arch = "x86")) {
-        // OpenCL's functions there remove their own arguments from the stack, and `cl3` calls them as if they did not.
-        return Err(LoadFailure::unavailable("OpenCL cannot be called on Windows with 32 bits"));
-    }
-    open_named()?;
-    match cl3::load_library() {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let reason = format!("no OpenCL loader: `{LIBRARY}` does not open ({error}); {INSTALL}");
-            Err(LoadFailure::unavailable(reason))
+impl OpenClFunctions {
+    /// Opens the loader permanently, if it is not open yet, and looks its functions up. Calls none of them.
+    ///
+    /// An open device has [them](crate::OpenClDevice::functions) as well. This is for programs that call OpenCL without one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no loader, with what was tried and what to install.
+    pub fn open() -> Result<&'static Self, LoadFailure> {
+        static FUNCTIONS: OnceLock<OpenClFunctions> = OnceLock::new();
+        if let Some(functions) = FUNCTIONS.get() {
+            return Ok(functions);
         }
+        let library = match open_named()? {
+            Some(library) => library,
+            None => open_library(LIBRARY).map_err(|error| {
+                let reason = format!("no OpenCL loader: `{LIBRARY}` does not open ({error}); {INSTALL}");
+                LoadFailure::unavailable(reason)
+            })?,
+        };
+        let functions = OpenClFunctions::look_up(library);
+        if functions.is_loader() {
+            return Ok(FUNCTIONS.get_or_init(|| functions));
+        }
+        // It stays open: not every library survives being closed.
+        mem::forget(functions);
+        let mut reason = String::from(
+            "the library that was opened is not an OpenCL loader: it does not have the function `clGetPlatformIDs`",
+        );
+        if let Some(paths) = env::var_os(PATHS) {
+            reason += &format!("; {PATHS} is set to `{}`; {UNSET}", paths.display());
+        }
+        Err(LoadFailure::unavailable(reason))
     }
 }
 
-/// Fails if the variable names libraries and none of them opens. `cl3` would silently open the system's.
-fn open_named() -> Result<(), LoadFailure> {
-    let Some(paths) = env::var_os(PATHS) else { return Ok(()) };
+/// The first library of the variable that opens; `None` if the variable is not set.
+fn open_named() -> Result<Option<Library>, LoadFailure> {
+    let Some(paths) = env::var_os(PATHS) else { return Ok(None) };
     let Some(paths) = paths.to_str() else {
         let reason = format!("no OpenCL loader: {PATHS} is set to a value that is not UTF-8; {UNSET}");
         return Err(LoadFailure::unavailable(reason));
@@ -62,32 +85,29 @@ fn open_named() -> Result<(), LoadFailure> {
     }
     let mut reason = format!("no OpenCL loader: {PATHS} is set, and none of its libraries opens");
     for path in paths.split(';') {
-        match dlopen2::raw::Library::open(path) {
-            Ok(library) => {
-                // The library stays open for `cl3`, which opens it again.
-                std::mem::forget(library);
-                return Ok(());
-            }
+        match open_library(path) {
+            Ok(library) => return Ok(Some(library)),
             Err(error) => reason += &format!("; `{path}`: {error}"),
         }
     }
     Err(LoadFailure::unavailable(format!("{reason}; {UNSET}")))
 }
 
+/// Opens a library. The error is the system's text.
+fn open_library(name: &str) -> Result<Library, String> {
+    // SAFETY: opening a library runs its initialisers. Those of a loader make no demands of the program, and a library that a
+    // user names runs because the user says so, as one of `LD_PRELOAD` does.
+    let opened = unsafe { Library::new(name) };
+    opened.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
+}
+
 /// All platforms, in the loader's order, of which there is at least one.
-pub(crate) fn platforms() -> Result<Vec<cl_platform_id>, LoadFailure> {
-    match cl3::platform::get_platform_ids() {
+pub(crate) fn platforms(functions: &OpenClFunctions) -> Result<Vec<cl_platform_id>, LoadFailure> {
+    // SAFETY: `list` passes a place together with its length.
+    match list(|len, place, count| unsafe { functions.clGetPlatformIDs(len, place, count) }) {
         Ok(platforms) if !platforms.is_empty() => Ok(platforms),
-        Ok(_) | Err(CL_PLATFORM_NOT_FOUND_KHR) => Err(LoadFailure::unavailable(no_platform())),
-        Err(status @ DLOPEN_FUNCTION_NOT_AVAILABLE) => {
-            let mut reason =
-                format!("the library that was opened is not an OpenCL loader: {}", Status(status));
-            if let Some(paths) = env::var_os(PATHS) {
-                reason += &format!("; {PATHS} is set to `{}`; {UNSET}", paths.display());
-            }
-            Err(LoadFailure::unavailable(reason))
-        }
-        Err(status) => Err(call_error("clGetPlatformIDs", status).into()),
+        Err(error) if error.status() != Some(CL_PLATFORM_NOT_FOUND_KHR) => Err(error.own().into()),
+        _ => Err(LoadFailure::unavailable(no_platform())),
     }
 }
 

@@ -1,18 +1,15 @@
 //! Memory on the device, and pinned memory of the host.
 
-use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use cl3::command_queue::{CL_BLOCKING, enqueue_map_buffer, enqueue_unmap_mem_object, flush};
-use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer};
-use cl3::types::cl_mem;
 use device_registry::backend::{BackendError, BackendErrorKind, HostBuffer, Memory, Span};
 
 use crate::context::Context;
-use crate::error::{Status, allocation_error};
+use crate::error::OpenClError;
 use crate::handle::Handle;
+use crate::sys::*;
 
 /// The memory behind a buffer on a device of `opencl`.
 ///
@@ -96,31 +93,34 @@ unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
     pub(crate) fn map(context: &Context, queue: Arc<Handle>, len: usize) -> Result<Self, BackendError> {
+        let functions = context.functions();
         let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
+        let failed = |error: OpenClError| error.own_allocation(len);
         // SAFETY: `context` is valid, and no host pointer is passed: OpenCL allocates the memory.
-        let buffer = unsafe { create_buffer(context.get(), flags, len, ptr::null_mut()) }
-            .map_err(|status| allocation_error("clCreateBuffer", status, len))?;
+        let buffer = unsafe { functions.clCreateBuffer(context.get(), flags, len, ptr::null_mut()) };
         // SAFETY: the call above made the buffer and gave its one reference to this function.
-        let buffer = unsafe { Handle::buffer(buffer) };
-        let mut start: *mut c_void = ptr::null_mut();
-        let access = CL_MAP_READ | CL_MAP_WRITE;
-        // SAFETY: queue and buffer are of this context, the range is the whole buffer, and no other code has the buffer.
+        let buffer = unsafe { Handle::buffer(functions, buffer.map_err(failed)?) };
+        let mut start = ptr::null_mut();
+        let (queue_object, object, access) = (queue.get(), buffer.get(), CL_MAP_READ | CL_MAP_WRITE);
+        // SAFETY: queue and buffer are of this context, the range is the whole buffer, and no other code has the buffer. The
+        // call writes the event of its command to the place, with one reference.
         let mapped = unsafe {
-            enqueue_map_buffer(
-                queue.get(),
-                buffer.get(),
-                CL_BLOCKING,
-                access,
-                0,
-                len,
-                &mut start,
-                0,
-                ptr::null(),
-            )
+            Handle::event_of(functions, |functions, event| {
+                start = functions.clEnqueueMapBuffer(
+                    queue_object,
+                    object,
+                    CL_BLOCKING,
+                    access,
+                    0,
+                    len,
+                    0,
+                    ptr::null(),
+                    event,
+                )?;
+                Ok(())
+            })
         };
-        let event = mapped.map_err(|status| allocation_error("clEnqueueMapBuffer", status, len))?;
-        // SAFETY: the call above returned the event of its command, with one reference that this function owns.
-        drop(unsafe { Handle::event(event) });
+        drop(mapped.map_err(failed)?);
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| {
             BackendError::out_of_memory(len as u64, None)
                 .with_source("`clEnqueueMapBuffer` returned the address 0")
@@ -140,16 +140,18 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        let start = self.start.as_ptr().cast();
-        // SAFETY: `map` mapped the buffer at `start`, and the `HostBuffer` that used the bytes is being dropped. The event's one
-        // reference is given to the handle.
+        let (queue, buffer, start) = (self.queue.get(), self.buffer.get(), self.start.as_ptr().cast());
+        // SAFETY: `map` mapped the buffer at `start`, and the `HostBuffer` that used the bytes is being dropped. The call writes
+        // the event of its command to the place, with one reference.
         let unmapped = unsafe {
-            enqueue_unmap_mem_object(self.queue.get(), self.buffer.get(), start, 0, ptr::null())
-                .map(|event| drop(Handle::event(event)))
+            Handle::event_of(self.queue.functions(), |functions, event| {
+                functions.clEnqueueUnmapMemObject(queue, buffer, start, 0, ptr::null(), event)
+            })
         };
         // The releases that follow take effect when the command is done.
-        if let Err(status) = unmapped.and_then(|()| flush(self.queue.get())) {
-            log::warn!("clEnqueueUnmapMemObject: {}", Status(status));
+        // SAFETY: `self` owns the queue.
+        if let Err(error) = unmapped.and_then(|_| unsafe { self.queue.functions().clFlush(queue) }) {
+            log::warn!("{error}");
         }
     }
 }

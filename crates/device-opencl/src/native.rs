@@ -4,12 +4,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cl3::types::{cl_command_queue, cl_context, cl_device_id};
 use device_registry::backend::BackendError;
 
 use crate::context::Context;
+use crate::error::OpenClError;
+use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
 use crate::program::OpenClProgram;
+use crate::sys::{cl_command_queue, cl_context, cl_device_id, cl_device_info};
 
 /// An open device: a context of its own with one device in it.
 ///
@@ -43,6 +45,23 @@ impl OpenClDevice {
     #[must_use]
     pub fn device_id(&self) -> cl_device_id {
         self.0.device()
+    }
+
+    /// The functions of OpenCL, which stay valid until the process ends.
+    #[must_use]
+    pub fn functions(&self) -> &'static OpenClFunctions {
+        self.0.functions()
+    }
+
+    /// What the device says of itself: the bytes of `clGetDeviceInfo`. Drivers return numbers of other sizes than the
+    /// specification says, so compare the length.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not know the answer.
+    pub fn info(&self, what: cl_device_info) -> Result<Vec<u8>, OpenClError> {
+        // SAFETY: the device is the one that the context was made for, and devices that are not parts of others are never freed.
+        unsafe { self.functions().device_info(self.device_id(), what) }
     }
 
     /// Compiles OpenCL C for the device, with options of `clBuildProgram`. The call blocks, perhaps for seconds.

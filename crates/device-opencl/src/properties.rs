@@ -1,11 +1,10 @@
 //! Properties of a device, which OpenCL knows without opening it.
 
-use cl3::device::*;
-use cl3::types::{cl_device_id, cl_device_info, cl_int, cl_platform_id, cl_platform_info};
 use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
 
-// Of `cl_nv_device_attribute_query`. Only NVIDIA's headers have it.
-const CL_DEVICE_PCI_DOMAIN_ID_NV: cl_device_info = 0x400a;
+use crate::error::OpenClError;
+use crate::functions::{OpenClFunctions, value};
+use crate::sys::*;
 
 /// A version of OpenCL: major and minor number.
 pub(crate) type Version = (u32, u32);
@@ -20,13 +19,21 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Queries the device. Leaves out what it does not know, but for the name, without which this fails.
-    pub(crate) fn query(platform: &str, device: cl_device_id) -> Result<Self, cl_int> {
-        let device = Device(device);
+    ///
+    /// # Safety
+    ///
+    /// The device is valid.
+    pub(crate) unsafe fn query(
+        functions: &'static OpenClFunctions,
+        platform: &str,
+        device: cl_device_id,
+    ) -> Result<Self, OpenClError> {
+        let device = Device { functions, device };
         let name = text(&device.bytes(CL_DEVICE_NAME)?);
         let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
         let has = |extension: &str| extensions.split_whitespace().any(|name| name == extension);
         let queues = device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES).unwrap_or(0);
-        let profiles = queues & cl3::command_queue::CL_QUEUE_PROFILING_ENABLE != 0;
+        let profiles = queues & CL_QUEUE_PROFILING_ENABLE != 0;
         let mut properties = DeviceProperties::new(name)
             .with_kind(device.kind())
             .with_timed_events(profiles)
@@ -50,22 +57,45 @@ impl Facts {
 }
 
 /// A text about a platform.
-pub(crate) fn platform_text(platform: cl_platform_id, what: cl_platform_info) -> Result<String, cl_int> {
-    cl3::platform::get_platform_data(platform, what).map(|bytes| text(&bytes))
+///
+/// # Safety
+///
+/// The platform is valid.
+pub(crate) unsafe fn platform_text(
+    functions: &'static OpenClFunctions,
+    platform: cl_platform_id,
+    what: cl_platform_info,
+) -> Result<String, OpenClError> {
+    // SAFETY: the caller promises a valid platform, and `value` passes a place together with its size.
+    value(|size, place, written| unsafe { functions.clGetPlatformInfo(platform, what, size, place, written) })
+        .map(|bytes| text(&bytes))
 }
 
 /// Whether the device can be used now.
-pub(crate) fn is_available(device: cl_device_id) -> Result<bool, cl_int> {
-    Device(device).bytes(CL_DEVICE_AVAILABLE).map(|bytes| bytes.iter().any(|&byte| byte != 0))
+///
+/// # Safety
+///
+/// The device is valid.
+pub(crate) unsafe fn is_available(
+    functions: &'static OpenClFunctions,
+    device: cl_device_id,
+) -> Result<bool, OpenClError> {
+    let available = Device { functions, device }.bytes(CL_DEVICE_AVAILABLE)?;
+    Ok(available.iter().any(|&byte| byte != 0))
 }
 
-struct Device(cl_device_id);
+/// A valid device.
+struct Device {
+    functions: &'static OpenClFunctions,
+    device: cl_device_id,
+}
 
 /// Each query compares sizes, because drivers return numbers of other sizes than the specification says. A value of an
 /// unexpected size counts as unknown.
 impl Device {
-    fn bytes(&self, what: cl_device_info) -> Result<Vec<u8>, cl_int> {
-        cl3::device::get_device_data(self.0, what)
+    fn bytes(&self, what: cl_device_info) -> Result<Vec<u8>, OpenClError> {
+        // SAFETY: the device is valid.
+        unsafe { self.functions.device_info(self.device, what) }
     }
 
     /// A text that is not empty.

@@ -6,20 +6,19 @@ use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
-use cl3::command_queue::*;
-use cl3::event::{CL_COMPLETE, set_event_callback};
-use cl3::types::{cl_command_queue, cl_event, cl_int};
 use device_registry::backend::{
     BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
 
 use crate::commands::Commands;
 use crate::context::Context;
-use crate::error::{call_error, error_of};
+use crate::error::OpenClError;
 use crate::event::{self, OpenClEvent};
+use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
 use crate::memory::{DeviceRange, same_length};
 use crate::native::OpenClStream;
+use crate::sys::*;
 
 /// The driver's side of a stream.
 pub(crate) struct Queue {
@@ -38,28 +37,32 @@ impl Queue {
         self.native.command_queue()
     }
 
-    /// Adds a command that was enqueued. Returns its number.
+    /// Enqueues a command to this queue by `enqueue`, which calls `call`, and adds it. Returns its number.
     ///
     /// # Safety
     ///
-    /// The event is of a command of this queue, and the caller gives its one reference away.
+    /// If `enqueue` succeeds, the command's event is in the place that it gets, and `enqueue` gives one reference to it away.
     unsafe fn add(
         &self,
         call: &'static str,
         len: usize,
-        enqueued: Result<cl_event, cl_int>,
+        enqueue: impl FnOnce(&'static OpenClFunctions, *mut cl_event) -> Result<(), OpenClError>,
     ) -> Result<u64, BackendError> {
-        let event = enqueued.map_err(|status| error_of(call, status, len))?;
-        // SAFETY: the caller gives the event's one reference away.
-        Ok(self.commands.add(call, Arc::new(unsafe { Handle::event(event) })))
+        // SAFETY: the caller promises the event.
+        let event = unsafe { Handle::event_of(self.context.functions(), enqueue) };
+        Ok(self.commands.add(call, Arc::new(event.map_err(|error| error.own_of(len))?)))
     }
 
     fn mark(&self) -> Result<Handle, BackendError> {
-        // SAFETY: `self` owns the queue, and a length of 0 goes with the null list of events.
-        let marker = unsafe { enqueue_marker_with_wait_list(self.command_queue(), 0, ptr::null()) };
-        let marker = marker.map_err(|status| call_error("clEnqueueMarkerWithWaitList", status))?;
-        // SAFETY: the call above returned the marker's event, with one reference that this function owns.
-        Ok(unsafe { Handle::event(marker) })
+        let queue = self.command_queue();
+        // SAFETY: `self` owns the queue, and a length of 0 goes with the null list of events. The call writes the marker's event
+        // to the place, with one reference.
+        let marker = unsafe {
+            Handle::event_of(self.context.functions(), |cl, event| {
+                cl.clEnqueueMarkerWithWaitList(queue, 0, ptr::null(), event)
+            })
+        };
+        marker.map_err(OpenClError::own)
     }
 }
 
@@ -73,12 +76,13 @@ impl StreamDriver for Queue {
         same_length(source.len(), len)?;
         let (queue, bytes) = (self.command_queue(), source.as_ptr().cast());
         // SAFETY: a span lies inside its buffer, and `source` has the same length. The core alone calls this, and keeps both
-        // until an event behind the command is done. The bytes of a shared `HostBuffer` do not change. The event that is
-        // added is the command's.
+        // until an event behind the command is done. The bytes of a shared `HostBuffer` do not change. The call writes the
+        // command's event to the place, with one reference.
         unsafe {
-            let written =
-                enqueue_write_buffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null());
-            self.add("clEnqueueWriteBuffer", len, written)?;
+            self.add("clEnqueueWriteBuffer", len, |cl, event| {
+                let none = ptr::null();
+                cl.clEnqueueWriteBuffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, 0, none, event)
+            })?;
         }
         Ok(())
     }
@@ -95,21 +99,28 @@ impl StreamDriver for Queue {
         let mut pending = Box::new(PendingRead { destination, completion });
         let (queue, bytes) = (self.command_queue(), pending.destination.as_mut_ptr().cast());
         // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the memory. The bytes
-        // of a `HostBuffer` stay where they are when it is moved, and are freed only when the command is done.
-        let read =
-            unsafe { enqueue_read_buffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, 0, ptr::null()) };
+        // of a `HostBuffer` stay where they are when it is moved, and are freed only when the command is done. The call writes
+        // the command's event to the place, with one reference.
+        let read = unsafe {
+            Handle::event_of(self.context.functions(), |cl, event| {
+                let none = ptr::null();
+                cl.clEnqueueReadBuffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, 0, none, event)
+            })
+        };
         // After a refusal nothing is enqueued. The completion is dropped, and the caller gets the error.
-        let event = read.map_err(|status| error_of("clEnqueueReadBuffer", status, len))?;
-        // SAFETY: the call above returned the command's event, with one reference that this function owns.
-        let event = unsafe { Handle::event(event) };
+        let event = read.map_err(|error| error.own_of(len))?;
         let pending = Box::into_raw(pending);
-        if let Err(status) = set_event_callback(event.get(), CL_COMPLETE, PendingRead::done, pending.cast()) {
+        let (functions, done) = (event.functions(), Some(PendingRead::done as _));
+        // SAFETY: `event` is valid, and the callback owns what `pending` points to.
+        let called_back =
+            unsafe { functions.clSetEventCallback(event.get(), CL_COMPLETE, done, pending.cast()) };
+        if let Err(error) = called_back {
             // Without a callback this waits for the command. If it cannot, the bytes are leaked.
-            if event::wait(&event).is_ok() {
+            if event::wait("clEnqueueReadBuffer", &event).is_ok() {
                 // SAFETY: `into_raw` made the pointer above, and the refused callback does not have it.
                 drop(unsafe { Box::from_raw(pending) });
             }
-            return Err(call_error("clSetEventCallback", status));
+            return Err(error.own());
         }
         // The completion reports a failure to the stream; this reports it to the events behind the read.
         self.commands.add_read(Arc::new(event), finished);
@@ -120,19 +131,22 @@ impl StreamDriver for Queue {
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         same_length(from.len, to.len)?;
         // SAFETY: spans lie inside their buffers, and the lengths are equal. The core passes no ranges that overlap, and keeps
-        // the memory until an event behind the command is done. The event that is added is the command's.
+        // the memory until an event behind the command is done. The call writes the command's event to the place, with one
+        // reference.
         unsafe {
-            let copied = enqueue_copy_buffer(
-                self.command_queue(),
-                from.buffer,
-                to.buffer,
-                from.offset,
-                to.offset,
-                to.len,
-                0,
-                ptr::null(),
-            );
-            self.add("clEnqueueCopyBuffer", to.len, copied)?;
+            self.add("clEnqueueCopyBuffer", to.len, |cl, event| {
+                cl.clEnqueueCopyBuffer(
+                    self.command_queue(),
+                    from.buffer,
+                    to.buffer,
+                    from.offset,
+                    to.offset,
+                    to.len,
+                    0,
+                    ptr::null(),
+                    event,
+                )
+            })?;
         }
         Ok(())
     }
@@ -142,11 +156,13 @@ impl StreamDriver for Queue {
         let pattern = pattern.as_bytes();
         let start: *const c_void = pattern.as_ptr().cast();
         // SAFETY: a span lies inside its buffer. The core passes whole patterns only, and keeps the memory until an event
-        // behind the command is done; the call copies the pattern. The event that is added is the command's.
+        // behind the command is done; the call copies the pattern. The call writes the command's event to the place, with one
+        // reference.
         unsafe {
-            let queue = self.command_queue();
-            let filled = enqueue_fill_buffer(queue, to, start, pattern.len(), offset, len, 0, ptr::null());
-            self.add("clEnqueueFillBuffer", len, filled)?;
+            let (queue, size) = (self.command_queue(), pattern.len());
+            self.add("clEnqueueFillBuffer", len, |cl, event| {
+                cl.clEnqueueFillBuffer(queue, to, start, size, offset, len, 0, ptr::null(), event)
+            })?;
         }
         Ok(())
     }
@@ -164,11 +180,12 @@ impl StreamDriver for Queue {
             return Err(BackendError::unsupported("waiting in the queue for an event of another device"));
         }
         let list = [event.get()];
-        // SAFETY: the list has one event, which `event` owns and which is of this context. The event that is added is the
-        // command's.
+        // SAFETY: the list has one event, which `event` owns and which is of this context. The call writes the barrier's event
+        // to the place, with one reference.
         unsafe {
-            let barrier = enqueue_barrier_with_wait_list(self.command_queue(), 1, list.as_ptr());
-            self.add("clEnqueueBarrierWithWaitList", 0, barrier)?;
+            self.add("clEnqueueBarrierWithWaitList", 0, |cl, event| {
+                cl.clEnqueueBarrierWithWaitList(self.command_queue(), 1, list.as_ptr(), event)
+            })?;
         }
         Ok(())
     }
@@ -178,7 +195,8 @@ impl StreamDriver for Queue {
     }
 
     fn flush(&self) -> Result<(), BackendError> {
-        flush(self.command_queue()).map_err(|status| call_error("clFlush", status))
+        // SAFETY: `self` owns the queue.
+        unsafe { self.context.functions().clFlush(self.command_queue()) }.map_err(OpenClError::own)
     }
 
     fn query(&self) -> Result<bool, BackendError> {
@@ -191,7 +209,8 @@ impl StreamDriver for Queue {
 
     fn synchronize(&self) -> Result<(), BackendError> {
         let number = self.commands.submitted();
-        finish(self.command_queue()).map_err(|status| call_error("clFinish", status))?;
+        // SAFETY: `self` owns the queue.
+        unsafe { self.context.functions().clFinish(self.command_queue()) }.map_err(OpenClError::own)?;
         self.commands.finish(number)
     }
 }
@@ -204,13 +223,13 @@ struct PendingRead {
 
 impl PendingRead {
     /// OpenCL calls this once, on any thread, when the command is done or has failed. It does not call OpenCL.
-    extern "C" fn done(_event: cl_event, status: cl_int, pending: *mut c_void) {
+    unsafe extern "system" fn done(_event: cl_event, status: cl_int, pending: *mut c_void) {
         // SAFETY: `into_raw` made the pointer from a box, and this call alone gets it.
         let Self { destination, completion } = *unsafe { Box::from_raw(pending.cast::<Self>()) };
         let result = if status < CL_COMPLETE {
             // A device that has failed may still write to the bytes. And pinned memory must not be freed on this thread.
             mem::forget(destination);
-            Err(call_error("clEnqueueReadBuffer", status))
+            Err(OpenClError::new("clEnqueueReadBuffer", status).own())
         } else {
             Ok(destination)
         };

@@ -63,7 +63,7 @@ fn expect(reason: &str, parts: &[&str]) {
 fn without_a_platform_the_reason_names_the_folder_and_what_to_install() {
     let variables = [("OCL_ICD_VENDORS", "/nonexistent")];
     if is_here("without_a_platform_the_reason_names_the_folder_and_what_to_install", &variables)
-        && cl3_is_there()
+        && loader_is_there()
     {
         let parts = ["it has no platform", "OCL_ICD_VENDORS is set to `/nonexistent`", "pocl-opencl-icd"];
         expect(&reason(), &parts);
@@ -71,8 +71,8 @@ fn without_a_platform_the_reason_names_the_folder_and_what_to_install() {
 }
 
 /// Whether this machine has a loader, without which there is no other reason than that.
-fn cl3_is_there() -> bool {
-    let there = device_opencl::cl3::is_opencl_runtime_available();
+fn loader_is_there() -> bool {
+    let there = device_opencl::OpenClFunctions::open().is_ok();
     if !there {
         eprintln!("skipped: there is not an OpenCL loader here");
     }
@@ -83,7 +83,7 @@ fn cl3_is_there() -> bool {
 fn a_driver_that_is_not_there_is_no_platform() {
     const NAME: &str = "a_driver_that_is_not_there_is_no_platform";
     let folder = folder(NAME, "gone.icd", "/nonexistent/libgone.so\n");
-    if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && cl3_is_there() {
+    if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && loader_is_there() {
         expect(&reason(), &["it has no platform", NAME, "pocl-opencl-icd"]);
     }
 }
@@ -93,7 +93,7 @@ fn a_driver_that_is_no_library_is_no_platform() {
     const NAME: &str = "a_driver_that_is_no_library_is_no_platform";
     let driver = folder(NAME, "libtext.so", "this is text").join("libtext.so");
     let folder = folder(NAME, "text.icd", &format!("{}\n", driver.display()));
-    if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && cl3_is_there() {
+    if is_here(NAME, &[("OCL_ICD_VENDORS", folder.to_str().unwrap())]) && loader_is_there() {
         expect(&reason(), &["it has no platform", NAME]);
     }
 }
@@ -138,7 +138,14 @@ fn a_loader_that_is_no_library_is_said_with_what_to_install() {
 fn a_library_that_is_no_loader_is_said() {
     // Any library will do that is there on every Linux.
     if is_here("a_library_that_is_no_loader_is_said", &[("OPENCL_DYLIB_PATH", "libc.so.6")]) {
-        expect(&reason(), &["is not an OpenCL loader", "OPENCL_DYLIB_PATH is set to `libc.so.6`; unset it"]);
+        expect(
+            &reason(),
+            &[
+                "is not an OpenCL loader: it",
+                "`clGetPlatformIDs`",
+                "OPENCL_DYLIB_PATH is set to `libc.so.6`; unset it",
+            ],
+        );
     }
 }
 

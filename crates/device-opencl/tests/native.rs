@@ -2,16 +2,12 @@
 
 mod child;
 
-use std::ffi::CStr;
-use std::mem::size_of_val;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
 use device_conformance::process;
-use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
-use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
-use device_opencl::cl3::types::{cl_int, cl_kernel};
-use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
+use device_opencl::sys::*;
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory, OpenClProgram, OpenClStream};
 use device_registry::DeviceError;
 use device_registry::backend::{BackendError, BackendErrorKind, Launch, Span};
 
@@ -25,32 +21,66 @@ const SCALE: &str = "
     }
 ";
 
-fn set<T>(kernel: cl_kernel, index: u32, value: &T) -> Result<(), cl_int> {
-    // SAFETY: the kernels here have an argument of this type at this place, and it is copied by the call.
-    unsafe { set_kernel_arg(kernel, index, size_of_val(value), ptr::from_ref(value).cast()) }
+/// A kernel of a program, and the number of its next argument.
+struct Kernel {
+    cl: &'static OpenClFunctions,
+    kernel: cl_kernel,
+    next: cl_uint,
+}
+
+impl Kernel {
+    fn of(device: &OpenClDevice, program: &OpenClProgram) -> Result<Self, OpenClError> {
+        let cl = device.functions();
+        let name = program.info(CL_PROGRAM_KERNEL_NAMES)?;
+        // SAFETY: the program is valid. It has one kernel, whose name ends with a zero.
+        let kernel = unsafe { cl.clCreateKernel(program.program(), name.as_ptr().cast()) }?;
+        Ok(Self { cl, kernel, next: 0 })
+    }
+
+    fn with<T>(mut self, value: &T) -> Result<Self, OpenClError> {
+        // SAFETY: the kernels here have an argument of this type at this place, and it is copied by the call.
+        unsafe {
+            self.cl.clSetKernelArg(self.kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast())?;
+        }
+        self.next += 1;
+        Ok(self)
+    }
+
+    fn enqueue(self, launch: &Launch<'_>, items: usize) -> Result<(), BackendError> {
+        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+        let (none, no_event) = (ptr::null(), ptr::null_mut());
+        // SAFETY: the arguments are set, and the kernels here touch the first items of a span only, which the core keeps.
+        unsafe {
+            self.cl.clEnqueueNDRangeKernel(
+                queue,
+                self.kernel,
+                1,
+                none,
+                &items,
+                none,
+                0,
+                ptr::null(),
+                no_event,
+            )
+        }?;
+        Ok(())
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `of`, and is released once; what is enqueued keeps it alive.
+        unsafe { self.cl.clReleaseKernel(self.kernel) }.unwrap();
+    }
 }
 
 /// Multiplies the integers of a span.
 fn scale(launch: &Launch<'_>, span: &Span, by: cl_int) -> Result<(), BackendError> {
-    const NAME: &CStr = c"scale";
-    let program: OpenClProgram = launch.driver_as::<OpenClDevice>()?.build(SCALE, "")?;
-    let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+    let device = launch.driver_as::<OpenClDevice>()?;
+    let program = device.build(SCALE, "")?;
     let buffer = span.memory_as::<OpenClMemory>()?.buffer();
-    let (offset, count) = (span.offset() as u64 / 4, span.len() / 4);
-    let kernel =
-        create_kernel(program.program(), NAME).map_err(|status| native_error("clCreateKernel", status))?;
-    let enqueued = set(kernel, 0, &buffer)
-        .and_then(|()| set(kernel, 1, &offset))
-        .and_then(|()| set(kernel, 2, &by))
-        // SAFETY: the arguments are set, and the kernel touches `count` integers of the span, which the core keeps.
-        .and_then(|()| unsafe {
-            let none = ptr::null();
-            enqueue_nd_range_kernel(queue, kernel, 1, none, &count, none, 0, ptr::null())
-        })
-        // SAFETY: it is the command's event, of which nobody else knows.
-        .and_then(|event| unsafe { device_opencl::cl3::event::release_event(event) });
-    // SAFETY: it was made above; what is enqueued keeps it alive.
-    unsafe { release_kernel(kernel) }.and(enqueued).map_err(|status| native_error("the kernel", status))
+    let first = span.offset() as u64 / 4;
+    Kernel::of(device, &program)?.with(&buffer)?.with(&first)?.with(&by)?.enqueue(launch, span.len() / 4)
 }
 
 fn ints(values: impl IntoIterator<Item = i32>) -> Vec<u8> {
@@ -90,22 +120,10 @@ fn a_stream_is_not_done_before_what_a_kernel_has_enqueued() {
     let buffer = device.allocate(4).unwrap();
     // Compiled and idle.
     let spin = move |launch: &Launch<'_>, rounds: u64| {
-        let program = launch.driver_as::<OpenClDevice>()?.build(SPIN, "")?;
+        let device = launch.driver_as::<OpenClDevice>()?;
+        let program = device.build(SPIN, "")?;
         let memory = launch.spans()[0].as_ref().unwrap().memory_as::<OpenClMemory>()?.buffer();
-        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
-        let enqueue = || {
-            let kernel = create_kernel(program.program(), c"spin")?;
-            set(kernel, 0, &memory)?;
-            set(kernel, 1, &rounds)?;
-            // SAFETY: the arguments are those of the source, and the program and the buffer outlive the launch.
-            unsafe {
-                let none = ptr::null();
-                let event = enqueue_nd_range_kernel(queue, kernel, 1, none, &1, none, 0, ptr::null())?;
-                device_opencl::cl3::event::release_event(event)?;
-                release_kernel(kernel)
-            }
-        };
-        enqueue().map_err(|status| native_error("spin", status))
+        Kernel::of(device, &program)?.with(&memory)?.with(&rounds)?.enqueue(launch, 1)
     };
     stream.launch(&[&buffer], move |launch| spin(launch, 1)).unwrap();
     stream.synchronize().unwrap();
@@ -121,21 +139,8 @@ fn a_stream_is_not_done_before_what_a_kernel_has_enqueued() {
 
 /// Sets an integer to one, with a program that may be of another context.
 fn set_one(launch: &Launch<'_>, program: &OpenClProgram) -> Result<(), BackendError> {
-    let queue = launch.stream_as::<OpenClStream>()?.command_queue();
     let buffer = launch.spans()[0].as_ref().unwrap().memory_as::<OpenClMemory>()?.buffer();
-    let enqueue = || {
-        let kernel = create_kernel(program.program(), c"set_one")?;
-        let enqueued = set(kernel, 0, &buffer)
-            // SAFETY: the kernel touches one integer of the buffer, which the core keeps.
-            .and_then(|()| unsafe {
-                enqueue_nd_range_kernel(queue, kernel, 1, ptr::null(), &1, ptr::null(), 0, ptr::null())
-            })
-            // SAFETY: it is the command's event, of which nobody else knows.
-            .and_then(|event| unsafe { device_opencl::cl3::event::release_event(event) });
-        // SAFETY: it was made above; what is enqueued keeps it alive.
-        unsafe { release_kernel(kernel) }.and(enqueued)
-    };
-    enqueue().map_err(|status| native_error("set_one", status))
+    Kernel::of(launch.driver_as()?, program)?.with(&buffer)?.enqueue(launch, 1)
 }
 
 #[test]
@@ -210,11 +215,51 @@ fn an_empty_program_has_no_kernels() {
     let Some(device) = device_conformance::device_or_skip("opencl") else { return };
     let stream = device.create_stream().unwrap();
     let launched = stream.launch(&[], |launch| {
-        let program = launch.driver_as::<OpenClDevice>()?.build("", "")?;
-        create_kernel(program.program(), c"scale")
-            .map(drop)
-            .map_err(|status| native_error("clCreateKernel", status))
+        let device = launch.driver_as::<OpenClDevice>()?;
+        let program = device.build("", "")?;
+        // SAFETY: the program is valid, and the name ends with a zero.
+        unsafe { device.functions().clCreateKernel(program.program(), c"scale".as_ptr()) }?;
+        Ok(())
     });
     let error = launched.unwrap_err();
     assert_eq!(error.kind(), Some(BackendErrorKind::Invalid), "{error}");
+    assert!(error.to_string().contains("clCreateKernel: CL_INVALID_"), "{error}");
+}
+
+#[test]
+fn functions_without_a_method_are_looked_up_by_their_names() {
+    type GetContextInfo =
+        unsafe extern "system" fn(cl_context, cl_uint, usize, *mut std::ffi::c_void, *mut usize) -> cl_int;
+    const CL_CONTEXT_NUM_DEVICES: cl_uint = 0x1083;
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let asked = device.with_driver(|device: &OpenClDevice| {
+        let mut devices: cl_uint = 0;
+        // SAFETY: the specification gives the function this type.
+        let query = unsafe { device.functions().other::<GetContextInfo>("clGetContextInfo") }?;
+        let (size, place) = (size_of_val(&devices), (&raw mut devices).cast());
+        // SAFETY: the context is valid, and `devices` is a place for the number that this query writes.
+        let status = unsafe { query(device.context(), CL_CONTEXT_NUM_DEVICES, size, place, ptr::null_mut()) };
+        assert_eq!((status, devices), (CL_SUCCESS, 1));
+        // SAFETY: it is not called.
+        unsafe { device.functions().other::<GetContextInfo>("clNoSuchFunction") }?;
+        Ok(())
+    });
+    let error = asked.unwrap_err();
+    assert_eq!(error.kind(), Some(BackendErrorKind::Unsupported), "{error}");
+    assert!(error.to_string().contains("clNoSuchFunction: the OpenCL loader does not have"), "{error}");
+}
+
+#[test]
+fn what_a_device_says_of_itself_has_its_own_size() {
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let asked = device.with_driver(|device: &OpenClDevice| {
+        assert_eq!(device.info(CL_DEVICE_MAX_COMPUTE_UNITS)?.len(), size_of::<cl_uint>());
+        assert_eq!(device.info(CL_DEVICE_GLOBAL_MEM_SIZE)?.len(), size_of::<cl_ulong>());
+        let name = device.info(CL_DEVICE_NAME)?;
+        Ok((name, device.info(0xffff).unwrap_err()))
+    });
+    let (name, error) = asked.unwrap();
+    let name = String::from_utf8_lossy(&name).trim_matches(['\0', ' ']).to_owned();
+    assert_eq!(name, device.properties().unwrap().name);
+    assert_eq!(error, OpenClError::new("clGetDeviceInfo", CL_INVALID_VALUE));
 }

@@ -1,10 +1,11 @@
 //! The library that stands in for OpenCL's loader, for tests that run once more in a process of their own.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use device_conformance::process;
 
@@ -12,9 +13,14 @@ use crate::child::CHILD;
 
 /// Runs the test of this name in a process in which OpenCL is the stand-in. Returns whether this is that process.
 pub(crate) fn is_here(test: &str) -> bool {
+    is_here_without(test, "")
+}
+
+/// As [`is_here`], with a stand-in that does not have this function.
+pub(crate) fn is_here_without(test: &str, function: &str) -> bool {
     if !process::is_child() {
-        let library = library().to_str().expect("the folder's name is text");
-        CHILD.passes(test, &[("OPENCL_DYLIB_PATH", library)]);
+        let library = library_without(function);
+        CHILD.passes(test, &[("OPENCL_DYLIB_PATH", library.to_str().expect("the folder's name is text"))]);
     }
     process::is_child()
 }
@@ -52,27 +58,37 @@ pub(crate) fn queue_with(property: u64, value: u64) -> bool {
 /// It is of this type.
 unsafe fn symbol<T: Copy>(name: &str) -> T {
     let path = env::var_os("OPENCL_DYLIB_PATH").expect("it is set by `is_here`");
-    let library = dlopen2::raw::Library::open(path).expect("it opens");
+    // SAFETY: the stand-in has no initialisers.
+    let library = unsafe { libloading::Library::new(path) }.expect("it opens");
     // SAFETY: as the caller promises; and it stays open.
-    let symbol = unsafe { library.symbol(name) }.expect("it is there");
+    let symbol = *unsafe { library.get(name) }.expect("it is there");
     std::mem::forget(library);
     symbol
 }
 
-/// The library, compiled once for a program of tests.
-pub(crate) fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
-        let library = folder.join(format!("{}standin{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/opencl.rs");
-        let compiled = Command::new("rustc")
-            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=standin", "-O", "-o"])
-            .args([&library, &source])
-            .status()
-            .expect("rustc is there, as this was compiled by it");
-        assert!(compiled.success(), "the stand-in does not compile");
-        library
-    })
+/// The library.
+pub(crate) fn library() -> PathBuf {
+    library_without("")
+}
+
+/// The library without this function, compiled once for a program of tests.
+fn library_without(without: &str) -> PathBuf {
+    static COMPILED: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    compiled.entry(without.to_owned()).or_insert_with(|| compile(without)).clone()
+}
+
+fn compile(without: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME")).join(without);
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let library = folder.join(format!("{}standin{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/opencl.rs");
+    let compiled = Command::new("rustc")
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=standin", "-O"])
+        .args(["--cfg", &format!("without=\"{without}\""), "-o"])
+        .args([&library, &source])
+        .status()
+        .expect("rustc is there, as this was compiled by it");
+    assert!(compiled.success(), "the stand-in does not compile");
+    library
 }

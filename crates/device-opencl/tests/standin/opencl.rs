@@ -15,6 +15,9 @@
 //! - `unavailable`: no device can be used now.
 //! - `queues`, `0`: what their queues can do, 2 being times.
 //! - `reports`: a context reports something when it is made.
+//!
+//! Compiled with `without = "clEnqueueFillBuffer"` it does not have this function, as loaders of OpenCL 1.1; so with
+//! `clCreateCommandQueueWithProperties`, which those before OpenCL 2.0 do not have.
 
 #![allow(non_snake_case)]
 
@@ -27,8 +30,8 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-type Info = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
-type Callback = unsafe extern "C" fn(*mut c_void, i32, *mut c_void);
+type Info = unsafe extern "system" fn(*const c_char, *const c_void, usize, *mut c_void);
+type Callback = unsafe extern "system" fn(*mut c_void, i32, *mut c_void);
 
 const INVALID_VALUE: i32 = -30;
 
@@ -133,7 +136,7 @@ fn text(value: &str) -> Vec<u8> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clGetPlatformIDs(count: u32, to: *mut *const c_void, count_out: *mut u32) -> i32 {
+unsafe extern "system" fn clGetPlatformIDs(count: u32, to: *mut *const c_void, count_out: *mut u32) -> i32 {
     let found = platforms();
     if found.is_empty() {
         return -1001;
@@ -152,7 +155,7 @@ unsafe extern "C" fn clGetPlatformIDs(count: u32, to: *mut *const c_void, count_
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clGetPlatformInfo(
+unsafe extern "system" fn clGetPlatformInfo(
     platform: *const Platform,
     what: u32,
     size: usize,
@@ -167,7 +170,7 @@ unsafe extern "C" fn clGetPlatformInfo(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clGetDeviceIDs(
+unsafe extern "system" fn clGetDeviceIDs(
     platform: *const Platform,
     _kinds: u64,
     count: u32,
@@ -208,7 +211,7 @@ unsafe extern "C" fn clGetDeviceIDs(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clGetDeviceInfo(
+unsafe extern "system" fn clGetDeviceInfo(
     device: *const Device,
     what: u32,
     size: usize,
@@ -261,7 +264,7 @@ unsafe fn unboxed<T>(object: *mut T) {
 
 /// Contexts and queues: an address, and that they are there.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clCreateContext(
+unsafe extern "system" fn clCreateContext(
     _properties: *const isize,
     _count: u32,
     _devices: *const *const Device,
@@ -276,13 +279,13 @@ unsafe extern "C" fn clCreateContext(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clReleaseContext(context: *mut u64) -> i32 {
+unsafe extern "system" fn clReleaseContext(context: *mut u64) -> i32 {
     unsafe { unboxed(context) };
     refusal("clReleaseContext")
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clCreateCommandQueue(
+unsafe extern "system" fn clCreateCommandQueue(
     _context: *mut c_void,
     _device: *const Device,
     _properties: u64,
@@ -300,8 +303,9 @@ extern "C" fn standin_queue_with(property: u64, value: u64) -> bool {
     QUEUES.lock().unwrap().iter().any(|list| list.chunks(2).any(|pair| pair == [property, value]))
 }
 
+#[cfg(not(without = "clCreateCommandQueueWithProperties"))]
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clCreateCommandQueueWithProperties(
+unsafe extern "system" fn clCreateCommandQueueWithProperties(
     _context: *mut c_void,
     _device: *const Device,
     properties: *const u64,
@@ -313,18 +317,18 @@ unsafe extern "C" fn clCreateCommandQueueWithProperties(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clReleaseCommandQueue(queue: *mut u64) -> i32 {
+unsafe extern "system" fn clReleaseCommandQueue(queue: *mut u64) -> i32 {
     unsafe { unboxed(queue) };
     refusal("clReleaseCommandQueue")
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clFlush(_queue: *mut c_void) -> i32 {
+unsafe extern "system" fn clFlush(_queue: *mut c_void) -> i32 {
     refusal("clFlush")
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clFinish(_queue: *mut c_void) -> i32 {
+unsafe extern "system" fn clFinish(_queue: *mut c_void) -> i32 {
     wait_for_delayed();
     refusal("clFinish")
 }
@@ -332,7 +336,7 @@ unsafe extern "C" fn clFinish(_queue: *mut c_void) -> i32 {
 type Buffer = Vec<u8>;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clCreateBuffer(
+unsafe extern "system" fn clCreateBuffer(
     _context: *mut c_void,
     _flags: u64,
     len: usize,
@@ -344,7 +348,7 @@ unsafe extern "C" fn clCreateBuffer(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clReleaseMemObject(buffer: *mut Buffer) -> i32 {
+unsafe extern "system" fn clReleaseMemObject(buffer: *mut Buffer) -> i32 {
     unsafe { unboxed(buffer) };
     refusal("clReleaseMemObject")
 }
@@ -439,8 +443,9 @@ unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce() + 
     0
 }
 
+#[cfg(not(without = "clEnqueueFillBuffer"))]
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueFillBuffer(
+unsafe extern "system" fn clEnqueueFillBuffer(
     _queue: *mut c_void,
     buffer: *mut Buffer,
     pattern: *const u8,
@@ -461,7 +466,7 @@ unsafe extern "C" fn clEnqueueFillBuffer(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueWriteBuffer(
+unsafe extern "system" fn clEnqueueWriteBuffer(
     _queue: *mut c_void,
     buffer: *mut Buffer,
     _blocking: u32,
@@ -480,7 +485,7 @@ unsafe extern "C" fn clEnqueueWriteBuffer(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueReadBuffer(
+unsafe extern "system" fn clEnqueueReadBuffer(
     _queue: *mut c_void,
     buffer: *mut Buffer,
     _blocking: u32,
@@ -499,7 +504,7 @@ unsafe extern "C" fn clEnqueueReadBuffer(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueCopyBuffer(
+unsafe extern "system" fn clEnqueueCopyBuffer(
     _queue: *mut c_void,
     from: *mut Buffer,
     to: *mut Buffer,
@@ -519,7 +524,7 @@ unsafe extern "C" fn clEnqueueCopyBuffer(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueMarkerWithWaitList(
+unsafe extern "system" fn clEnqueueMarkerWithWaitList(
     _queue: *mut c_void,
     _count: u32,
     _events: *const *mut c_void,
@@ -529,7 +534,7 @@ unsafe extern "C" fn clEnqueueMarkerWithWaitList(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueBarrierWithWaitList(
+unsafe extern "system" fn clEnqueueBarrierWithWaitList(
     _queue: *mut c_void,
     _count: u32,
     _events: *const *mut c_void,
@@ -539,7 +544,7 @@ unsafe extern "C" fn clEnqueueBarrierWithWaitList(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueMapBuffer(
+unsafe extern "system" fn clEnqueueMapBuffer(
     _queue: *mut c_void,
     buffer: *mut Buffer,
     _blocking: u32,
@@ -558,7 +563,7 @@ unsafe extern "C" fn clEnqueueMapBuffer(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clEnqueueUnmapMemObject(
+unsafe extern "system" fn clEnqueueUnmapMemObject(
     _queue: *mut c_void,
     _buffer: *mut Buffer,
     _start: *mut c_void,
@@ -570,7 +575,7 @@ unsafe extern "C" fn clEnqueueUnmapMemObject(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clGetEventProfilingInfo(
+unsafe extern "system" fn clGetEventProfilingInfo(
     event: *const Event,
     _what: u32,
     size: usize,
@@ -581,7 +586,7 @@ unsafe extern "C" fn clGetEventProfilingInfo(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clGetEventInfo(
+unsafe extern "system" fn clGetEventInfo(
     event: *const Event,
     _what: u32,
     size: usize,
@@ -592,7 +597,7 @@ unsafe extern "C" fn clGetEventInfo(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clWaitForEvents(count: u32, events: *const *const Event) -> i32 {
+unsafe extern "system" fn clWaitForEvents(count: u32, events: *const *const Event) -> i32 {
     let refusal = refusal("clWaitForEvents");
     if refusal != 0 {
         return refusal;
@@ -604,13 +609,13 @@ unsafe extern "C" fn clWaitForEvents(count: u32, events: *const *const Event) ->
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clRetainEvent(event: *const Event) -> i32 {
+unsafe extern "system" fn clRetainEvent(event: *const Event) -> i32 {
     unsafe { (*event).references.fetch_add(1, Ordering::SeqCst) };
     0
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clReleaseEvent(event: *mut Event) -> i32 {
+unsafe extern "system" fn clReleaseEvent(event: *mut Event) -> i32 {
     if unsafe { (*event).references.fetch_sub(1, Ordering::SeqCst) } == 1 {
         unsafe { unboxed(event) };
     }
@@ -618,7 +623,7 @@ unsafe extern "C" fn clReleaseEvent(event: *mut Event) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clSetEventCallback(
+unsafe extern "system" fn clSetEventCallback(
     event: *mut Event,
     _status: i32,
     callback: Callback,

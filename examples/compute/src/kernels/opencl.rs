@@ -4,13 +4,10 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use device_opencl::cl3::command_queue::enqueue_nd_range_kernel;
-use device_opencl::cl3::error_codes::CL_INVALID_KERNEL_NAME;
-use device_opencl::cl3::event::release_event;
-use device_opencl::cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
-use device_opencl::cl3::program::{CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, get_program_info};
-use device_opencl::cl3::types::{cl_context, cl_int, cl_kernel};
-use device_opencl::{OpenClDevice, OpenClMemory, OpenClProgram, OpenClStream, native_error};
+use device_opencl::sys::{
+    CL_INVALID_KERNEL_NAME, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, cl_context, cl_kernel,
+};
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory, OpenClProgram, OpenClStream};
 use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
 use device_registry::{Device, DeviceError};
 
@@ -70,24 +67,27 @@ impl NativeKernels for Program {
 struct Kernel {
     name: &'static CStr,
     kernel: Mutex<cl_kernel>,
+    cl: &'static OpenClFunctions,
     /// The context of the device when they were compiled.
     context: cl_context,
 }
 
 // SAFETY: OpenCL allows a kernel on any thread, by one thread at a time; the lock ensures that.
 unsafe impl Send for Kernel {}
-// SAFETY: a shared reference reaches the kernel through the lock alone; the name and the context never change.
+// SAFETY: a shared reference reaches the kernel through the lock alone; the other fields never change.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
     fn of(program: &OpenClProgram, driver: &OpenClDevice, name: &'static CStr) -> Result<Self, BackendError> {
-        match create_kernel(program.program(), name) {
-            Ok(kernel) => Ok(Self { name, kernel: Mutex::new(kernel), context: driver.context() }),
-            Err(CL_INVALID_KERNEL_NAME) => {
+        let cl = driver.functions();
+        // SAFETY: the program is valid, and the name ends with a zero.
+        match unsafe { cl.clCreateKernel(program.program(), name.as_ptr()) } {
+            Ok(kernel) => Ok(Self { name, kernel: Mutex::new(kernel), cl, context: driver.context() }),
+            Err(error) if error.status() == Some(CL_INVALID_KERNEL_NAME) => {
                 let (name, names) = (name.to_string_lossy(), names(program)?);
                 Err(BackendError::invalid(format_args!("the program has no kernel `{name}`; it has {names}")))
             }
-            Err(status) => Err(native_error("clCreateKernel", status)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -113,7 +113,7 @@ impl Kernel {
         }
         let queue = launch.stream_as::<OpenClStream>()?.command_queue();
         let kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut arguments = Arguments { kernel: *kernel, name: self.name, next: 0 };
+        let mut arguments = Arguments { kernel: *kernel, cl: self.cl, name: self.name, next: 0 };
         for span in spans {
             let start = first_element(span)? as u64;
             // SAFETY: a buffer is an argument by its handle, and the core keeps the memory until the kernel is done.
@@ -126,13 +126,13 @@ impl Kernel {
             unsafe { arguments.add(&number) }?;
         }
         let items = (numbers[0] as usize).next_multiple_of(MULTIPLE);
-        let none = ptr::null();
+        // No event: the stream has events of its own.
+        let (none, no_events, no_event) = (ptr::null(), ptr::null(), ptr::null_mut());
         // SAFETY: the arguments are set, as OpenCL checks, and the caller promises the rest.
-        let enqueued =
-            unsafe { enqueue_nd_range_kernel(queue, *kernel, 1, none, &items, none, 0, ptr::null()) };
-        let event = enqueued.map_err(|status| native_error("clEnqueueNDRangeKernel", status))?;
-        // SAFETY: the event was made by the call above, is valid, and is released once. The stream has events of its own.
-        unsafe { release_event(event) }.map_err(|status| native_error("clReleaseEvent", status))
+        unsafe {
+            self.cl.clEnqueueNDRangeKernel(queue, *kernel, 1, none, &items, none, 0, no_events, no_event)
+        }?;
+        Ok(())
     }
 }
 
@@ -141,25 +141,24 @@ impl Drop for Kernel {
         let kernel = self.kernel.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: it was made once, and is released once; OpenCL retains it for enqueued launches. A release can fail only
         // after a loss, when there is nothing left to do.
-        let _: Result<(), cl_int> = unsafe { release_kernel(*kernel) };
+        let _: Result<(), OpenClError> = unsafe { self.cl.clReleaseKernel(*kernel) };
     }
 }
 
 /// The kernels that a program has.
 fn names(program: &OpenClProgram) -> Result<String, BackendError> {
-    let query = |what| {
-        get_program_info(program.program(), what).map_err(|status| native_error("clGetProgramInfo", status))
-    };
     // Without kernels, not every implementation writes the names.
-    Ok(match query(CL_PROGRAM_NUM_KERNELS)?.into() {
-        0_usize => "none".to_owned(),
-        _ => String::from(query(CL_PROGRAM_KERNEL_NAMES)?).replace(';', ", "),
-    })
+    if program.info(CL_PROGRAM_NUM_KERNELS)? == 0_usize.to_ne_bytes() {
+        return Ok("none".to_owned());
+    }
+    let names = program.info(CL_PROGRAM_KERNEL_NAMES)?;
+    Ok(String::from_utf8_lossy(&names).trim_end_matches('\0').replace(';', ", "))
 }
 
 /// The arguments of a kernel, one after the other.
 struct Arguments {
     kernel: cl_kernel,
+    cl: &'static OpenClFunctions,
     name: &'static CStr,
     next: u32,
 }
@@ -170,11 +169,11 @@ impl Arguments {
     /// The value is what OpenCL takes for an argument: a number, or the handle of a buffer that is valid.
     unsafe fn add<T>(&mut self, value: &T) -> Result<(), BackendError> {
         // SAFETY: the value has the size that is said, and is copied by the call. OpenCL compares it with the kernel's.
-        let set =
-            unsafe { set_kernel_arg(self.kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast()) };
-        set.map_err(|status| {
-            let call = format!("argument {} of `{}`", self.next, self.name.to_string_lossy());
-            native_error(&call, status)
+        unsafe {
+            self.cl.clSetKernelArg(self.kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast())
+        }
+        .map_err(|error| {
+            error.named(format_args!("argument {} of `{}`", self.next, self.name.to_string_lossy()))
         })?;
         self.next += 1;
         Ok(())
