@@ -372,3 +372,45 @@ pub(crate) fn list(
     }
     Ok(members)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_the_size_that_its_query_says_and_an_aligned_place() {
+        for len in [0, 1, 8, 11] {
+            let bytes: Vec<u8> = (1..=len).collect();
+            let value = value(|size, place: *mut c_void, written: *mut usize| {
+                assert!(place.addr().is_multiple_of(8));
+                if !written.is_null() {
+                    // SAFETY: `written` is a place for a size.
+                    unsafe { *written = bytes.len() };
+                }
+                if !place.is_null() {
+                    assert_eq!(size, bytes.len());
+                    // SAFETY: `place` has space for `size` bytes.
+                    unsafe { place.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), size) };
+                }
+                Ok(())
+            });
+            assert_eq!(value.unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_list_that_becomes_shorter_has_no_members_that_were_not_written() {
+        let member = ptr::without_provenance_mut(7);
+        let listed = list(|len, place: *mut *mut c_void, count: *mut cl_uint| {
+            // SAFETY: `count` is a place for a number, and `place` for one member if the length says so.
+            unsafe {
+                *count = if len == 0 { 2 } else { 1 };
+                if len > 0 {
+                    *place = member;
+                }
+            }
+            Ok(())
+        });
+        assert_eq!(listed.unwrap(), [member]);
+    }
+}
