@@ -2,7 +2,6 @@
 
 use std::env;
 use std::error::Error;
-use std::mem;
 use std::sync::OnceLock;
 
 use device_registry::backend::LoadFailure;
@@ -58,8 +57,6 @@ impl OpenClFunctions {
         if functions.is_loader() {
             return Ok(FUNCTIONS.get_or_init(|| functions));
         }
-        // It stays open: not every library survives being closed.
-        mem::forget(functions);
         let mut reason = String::from(
             "the library that was opened is not an OpenCL loader: it does not have the function `clGetPlatformIDs`",
         );
