@@ -40,6 +40,7 @@ device_registry::backend::entry_points! {
 }
 
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    // A backend for hardware looks for its driver here, and returns `LoadFailure::unavailable` if there is none.
+    // A backend for hardware looks for its driver here, and returns `LoadFailure::unavailable` if there is none. A use more
+    // than a second later looks again.
     Ok(Box::new(backend::OpenReg::new(settings::Settings::from_env()?)))
 }

@@ -79,9 +79,13 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] says why there is no plugin. A failure is remembered: every later call returns the same error,
-    /// until [`retry`](Self::retry). A failure whose only cause is a cycle through an entry point that is still loading
-    /// is forgotten: the next call tries again.
+    /// [`LoadError`] says why there is no plugin. How long the error is remembered depends on its kind:
+    ///
+    /// | `load` | later calls return the same error |
+    /// |---|---|
+    /// | returned [`LoadFailure::unavailable`](crate::LoadFailure::unavailable) | for one second; then the next call runs it again |
+    /// | returned another error, or panicked | until [`retry`](Self::retry) |
+    /// | failed only because of a cycle through an entry point that is still loading | never: the next call runs it again |
     #[inline]
     pub fn load(self) -> Result<&'static P, LoadError> {
         self.0.load(false)
@@ -93,7 +97,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         self.0.loaded()
     }
 
-    /// Like [`load`](Self::load), but tries again if loading failed before.
+    /// Like [`load`](Self::load), but tries again at once if loading failed before, whatever the failure.
     ///
     /// # Errors
     ///

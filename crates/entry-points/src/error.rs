@@ -12,7 +12,7 @@ use crate::report::Report;
 
 /// Why a name could not be loaded.
 ///
-/// It is cheap to clone, since every later use of a name returns the remembered failure. `Display` has several lines
+/// It is cheap to clone, since later uses of a name return the remembered failure. `Display` has several lines
 /// if it includes the report of the group. [`source`](Error::source) is the plugin's own chain of errors. `Debug`
 /// prints the message and the chain, for programs and tests that return the error from `main`.
 #[derive(Clone)]
@@ -38,7 +38,8 @@ pub enum LoadError {
         /// What the user can do.
         remedy: Arc<str>,
     },
-    /// The plugin cannot work on this machine: its driver or hardware is missing.
+    /// The plugin cannot work on this machine at the moment: its driver or hardware is missing. A use more than one
+    /// second later looks again.
     #[non_exhaustive]
     Unavailable {
         /// The name, its group and its package.
@@ -46,7 +47,7 @@ pub enum LoadError {
         /// The failure that `load` returned.
         failure: LoadFailure,
     },
-    /// `load` returned an error.
+    /// `load` returned an error, which is remembered until [`Group::retry`](crate::Group::retry).
     #[non_exhaustive]
     Failed {
         /// The name, its group and its package.
@@ -54,7 +55,7 @@ pub enum LoadError {
         /// The failure that `load` returned.
         failure: LoadFailure,
     },
-    /// `load` panicked.
+    /// `load` panicked, which is remembered until [`Group::retry`](crate::Group::retry).
     #[non_exhaustive]
     Panicked {
         /// The name, its group and its package.

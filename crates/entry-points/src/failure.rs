@@ -10,7 +10,9 @@ use crate::error::LoadError;
 /// The error of a `load` function that cannot return a plugin.
 ///
 /// There are two kinds, since callers handle them differently. The plugin is *unavailable* on this machine: the driver
-/// or the hardware is missing, and the plugin itself is sound. Or it *failed*.
+/// or the hardware is missing, and the plugin itself is sound. It may come, so a use of the name runs `load` again, at
+/// most once a second. Or it *failed*, which every use of the name returns until a
+/// [`retry`](crate::Group::retry).
 ///
 /// `?` converts any error, which then counts as a failure. Only [`LoadError::Unavailable`] of another entry point stays
 /// unavailable. For other errors that mean a missing driver, write `.map_err(LoadFailure::unavailable)?`. Like
@@ -47,6 +49,13 @@ impl LoadFailure {
 
     /// The plugin is sound, and its driver or hardware is missing on this machine. `reason` says what was looked for,
     /// and what to install.
+    ///
+    /// Unlike any other failure it is not permanent: a use of the name returns it for one second, and the next use runs
+    /// `load` again. So `load` finds a driver or a server that comes while the program runs. Until then it runs at most
+    /// once a second, with whatever it opens and allocates before it returns this failure.
+    ///
+    /// It is for a plugin that can do nothing at the moment. What a plugin finds later by itself, such as one more
+    /// device of a driver that works, is no reason to be unavailable.
     #[must_use]
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         Self::of(true, Message { text: reason.to_string(), source: None })

@@ -31,6 +31,8 @@ use crate::versions::Versions;
 ///   [`report`](Self::report) run no plugin's code.
 /// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses it, with
 ///   no lock held. Different names load in parallel. A loaded plugin is never unloaded.
+/// - **What is broken stays so, what is missing may come.** A failure is remembered until [`retry`](Self::retry). A use
+///   looks for a missing driver or hardware again, at most once a second.
 /// - **A bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). With
 ///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook runs as usual, so a caught panic
 ///   still prints.
@@ -212,12 +214,13 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] says why there is no plugin.
+    /// [`LoadError`] says why there is no plugin. [`Entry::load`] has a table of how long each error is remembered.
     pub fn load(&'static self, name: &str) -> Result<&'static P, LoadError> {
         self.usable(name)?.load()
     }
 
-    /// Like [`load`](Self::load), but tries again if loading failed before.
+    /// Like [`load`](Self::load), but tries again at once if loading failed before, whatever the failure. An unavailable
+    /// plugin needs no retry: `load` looks for it again, at most once a second.
     ///
     /// # Errors
     ///

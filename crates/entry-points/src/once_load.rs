@@ -6,8 +6,8 @@
 //! returns an error that shows the cycle. So a cycle is found when it closes, across any number of cells, groups and
 //! threads.
 //!
-//! A failure is remembered, except inside a cycle. When A needs B and B needs A, B fails only because A is not ready
-//! *yet*. Each attempt therefore collects the outer attempts to which a cycle led back from below it. If it has any,
+//! Each cell has a rule that says how long it remembers a failure: see [`Remember`]. Inside a cycle the rule does not
+//! apply. When A needs B and B needs A, B fails only because A is not ready *yet*. Each attempt therefore collects the outer attempts to which a cycle led back from below it. If it has any,
 //! its failure is passed on to the next outer attempt and forgotten, and the next use tries again. This holds even if
 //! the outer attempt has ended meanwhile: which failures are remembered must not depend on timing.
 //!
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::message::panic_message;
-use crate::sync::{Mutex, OnceLock, Orphaned, ThreadId, this_thread};
+use crate::sync::{Clock, Mutex, OnceLock, Orphaned, ThreadId, this_thread};
 
 use self::wait_graph::{Attempt, GRAPH, wait};
 
@@ -56,7 +56,19 @@ use self::wait_graph::{Attempt, GRAPH, wait};
 pub struct OnceLoad<T, E> {
     value: OnceLock<Loaded<T>>,
     progress: Mutex<Progress<E>>,
-    remembers_failures: bool,
+    remember: fn(&E) -> Remember,
+}
+
+/// How long a cell remembers a failure. Meanwhile a use returns the same error and runs no code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remember {
+    /// Until [`OnceLoad::retry`].
+    UntilRetry,
+    /// For this time after the end of the attempt, or until [`OnceLoad::retry`]. On a target without a clock, until
+    /// `retry`.
+    For(Duration),
+    /// Not at all: the next use tries again.
+    Never,
 }
 
 struct Loaded<T> {
@@ -99,13 +111,24 @@ pub(crate) enum Stage<E> {
 /// The state of a cell, as threads that load it share it.
 enum Progress<E> {
     NotLoaded,
-    Loading {
-        attempt: Arc<Attempt>,
-        result: SharedResult<E>,
-    },
+    Loading { attempt: Arc<Attempt>, result: SharedResult<E> },
     Loaded,
+    Failed(Failure<E>),
+}
+
+/// The outcome of the last attempt, if it failed and the cell shows it. It stays after its time until the next attempt,
+/// for reports.
+struct Failure<E> {
     /// Shared, so that no `clone` of a plugin's error runs while a lock is held.
-    Failed(Arc<E>),
+    error: Arc<E>,
+    /// When the attempt ended, and how long uses return its error from then on. `None`: until `retry`.
+    expires: Option<(Clock, Duration)>,
+}
+
+impl<E> Failure<E> {
+    fn is_expired(&self) -> bool {
+        self.expires.is_some_and(|(since, time)| since.elapsed() >= time)
+    }
 }
 
 /// The outcome of an attempt, for the threads that wait for it. It stays empty if the attempt ended by a panic.
@@ -115,17 +138,18 @@ impl<T, E: Clone> OnceLoad<T, E> {
     /// An empty cell that remembers a failure: every later use returns the same error, until [`retry`](Self::retry).
     #[must_use]
     pub const fn new() -> Self {
-        Self::empty(true)
+        Self::remembering(|_| Remember::UntilRetry)
     }
 
     /// An empty cell that forgets failures: the next use tries again.
     #[must_use]
     pub const fn forgetting_failures() -> Self {
-        Self::empty(false)
+        Self::remembering(|_| Remember::Never)
     }
 
-    const fn empty(remembers_failures: bool) -> Self {
-        Self { value: OnceLock::new(), progress: Mutex::new(Progress::NotLoaded), remembers_failures }
+    /// An empty cell that remembers each failure as long as `remember` says, which runs with no lock held.
+    pub(crate) const fn remembering(remember: fn(&E) -> Remember) -> Self {
+        Self { value: OnceLock::new(), progress: Mutex::new(Progress::NotLoaded), remember }
     }
 
     /// The value, if it is loaded. Takes no lock.
@@ -155,7 +179,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
         self.run(name, load, interrupted, false)
     }
 
-    /// Like [`get_or_load`](Self::get_or_load), but tries again if loading failed before.
+    /// Like [`get_or_load`](Self::get_or_load), but tries again if loading failed before, however long ago.
     ///
     /// # Errors
     ///
@@ -176,7 +200,7 @@ impl<T, E: Clone> OnceLoad<T, E> {
             Ok(Progress::NotLoaded) => Stage::NotLoaded,
             Ok(Progress::Loading { attempt, .. }) => Stage::Loading { elapsed: attempt.since.elapsed() },
             Ok(Progress::Loaded) => loaded().expect("a loaded cell has a value"),
-            Ok(Progress::Failed(error)) => Stage::Failed(Arc::clone(error)),
+            Ok(Progress::Failed(failure)) => Stage::Failed(Arc::clone(&failure.error)),
             // At the time of a fork, a thread of the parent process held the lock.
             Err(Orphaned) => Stage::Loading { elapsed: Duration::ZERO },
         })
@@ -224,8 +248,14 @@ impl<T, E: Clone> OnceLoad<T, E> {
         let _ = result.set(ended.clone());
         let progress = match &ended {
             Ok(()) => Progress::Loaded,
-            Err(error) if self.remembers_failures => Progress::Failed(Arc::clone(error)),
-            Err(_) => Progress::NotLoaded,
+            Err(error) => match (self.remember)(error) {
+                Remember::Never => Progress::NotLoaded,
+                Remember::UntilRetry => Progress::Failed(Failure { error: Arc::clone(error), expires: None }),
+                Remember::For(time) => Progress::Failed(Failure {
+                    error: Arc::clone(error),
+                    expires: Some((Clock::now(), time)),
+                }),
+            },
         };
         self.end(&attempt, progress, ended.is_err());
         match ended {
@@ -251,8 +281,8 @@ impl<T, E: Clone> OnceLoad<T, E> {
         let mut progress = self.progress.lock()?;
         match &*progress {
             Progress::NotLoaded => {}
-            Progress::Failed(_) if retry => {}
-            Progress::Failed(error) => return Ok(Turn::Over(Err(Arc::clone(error)))),
+            Progress::Failed(failure) if retry || failure.is_expired() => {}
+            Progress::Failed(failure) => return Ok(Turn::Over(Err(Arc::clone(&failure.error)))),
             Progress::Loaded => return Ok(Turn::Over(Ok(()))),
             Progress::Loading { attempt, .. } if attempt.is_orphaned(this_thread) => return Err(Orphaned),
             Progress::Loading { attempt, result } => {
@@ -332,6 +362,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::sync::pass;
 
     /// Fails the test instead of hanging it.
     fn within_a_minute(body: impl FnOnce() + Send + 'static) {
@@ -417,6 +448,80 @@ mod tests {
             assert!(CELL.get_or_load(("test", "cell"), || Err(Rude(true)), |_| Rude(false)).is_err());
             assert_eq!(CELL.get_or_load(("test", "cell"), || Ok(1), |_| Rude(false)).ok(), Some(&1));
         });
+    }
+
+    const A_SECOND: Duration = Duration::from_secs(1);
+    const ALMOST: Duration = Duration::from_millis(999);
+
+    #[test]
+    fn a_failure_is_remembered_as_long_as_the_rule_of_the_cell_says() {
+        let by_text = |error: &String| match error.as_str() {
+            "for ever" => Remember::UntilRetry,
+            "for a second" => Remember::For(A_SECOND),
+            _ => Remember::Never,
+        };
+        let loads = AtomicUsize::new(0);
+        // How often a use has run the loading code, at once, almost a second later, a second later and at a retry.
+        let runs = |kind: &str| {
+            let cell: OnceLoad<u8, String> = OnceLoad::remembering(by_text);
+            let load = || {
+                loads.fetch_add(1, Ordering::Relaxed);
+                Err(kind.to_owned())
+            };
+            let run = |time, retry: bool| {
+                pass(time);
+                let before = loads.load(Ordering::Relaxed);
+                let error = if retry {
+                    cell.retry(("test", "cell"), load, text)
+                } else {
+                    cell.get_or_load(("test", "cell"), load, text)
+                };
+                assert_eq!(error, Err(kind.to_owned()));
+                loads.load(Ordering::Relaxed) - before
+            };
+            assert_eq!(run(Duration::ZERO, false), 1, "{kind}");
+            let later = [run(Duration::ZERO, false), run(ALMOST, false), run(A_SECOND - ALMOST, false)];
+            (later, run(Duration::ZERO, true))
+        };
+        assert_eq!(runs("for ever"), ([0, 0, 0], 1));
+        assert_eq!(runs("for a second"), ([0, 0, 1], 1));
+        assert_eq!(runs("not at all"), ([1, 1, 1], 1));
+    }
+
+    #[test]
+    fn the_time_of_a_failure_begins_when_its_attempt_ends() {
+        let cell: OnceLoad<u8, String> = OnceLoad::remembering(|_| Remember::For(A_SECOND));
+        let slow = || {
+            pass(A_SECOND * 5);
+            Err("slow".to_owned())
+        };
+        assert!(cell.get_or_load(("test", "cell"), slow, text).is_err());
+        pass(ALMOST);
+        let error = cell.get_or_load(("test", "cell"), || unreachable!("the failure is remembered"), text);
+        assert_eq!(error, Err("slow".to_owned()));
+        pass(A_SECOND - ALMOST);
+        assert_eq!(cell.get_or_load(("test", "cell"), || Ok(1), text), Ok(&1));
+    }
+
+    #[test]
+    fn a_failure_whose_time_is_over_stays_in_reports_until_the_next_use() {
+        let cell: OnceLoad<u8, String> = OnceLoad::remembering(|_| Remember::For(A_SECOND));
+        assert!(cell.get_or_load(("test", "cell"), || Err("no".to_owned()), text).is_err());
+        pass(A_SECOND * 100);
+        assert!(matches!(cell.stage(), Stage::Failed(error) if *error == "no"));
+    }
+
+    #[test]
+    fn a_failure_from_a_cycle_is_forgotten_at_once_whatever_the_rule() {
+        static OUTER: OnceLoad<u8, String> = OnceLoad::remembering(|_| Remember::For(A_SECOND));
+        static INNER: OnceLoad<u8, String> = OnceLoad::remembering(|_| Remember::For(A_SECOND));
+        fn outer() -> Result<u8, String> {
+            OUTER.get_or_load(("test", "outer"), || Ok(inner().map_or(1, |inner| inner)), text).copied()
+        }
+        fn inner() -> Result<u8, String> {
+            INNER.get_or_load(("test", "inner"), || Ok(outer()? + 1), text).copied()
+        }
+        assert_eq!((outer(), inner()), (Ok(1), Ok(2)), "no time passes between the two");
     }
 
     #[test]

@@ -1,17 +1,30 @@
 //! A name's place in its group: the claims to the name, and the loaded plugin.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::entry_point::EntryPoint;
 use crate::error::{EntryName, LoadError, RegisterError, and};
 use crate::group::Group;
 use crate::index::Named;
-use crate::once_load::{Interrupted, OnceLoad, Stage};
+use crate::once_load::{Interrupted, OnceLoad, Remember, Stage};
 use crate::state::State;
 use crate::switches::Settings;
 use crate::sync::{AtomicBool, Ordering, Orphaned};
 use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
 use crate::versions::Versions;
+
+/// How long the error of an unavailable plugin is returned before a use looks for its driver again. A loop that uses the
+/// name searches for libraries at most this often, and a driver that is installed meanwhile is found soon.
+const UNAVAILABLE_FOR: Duration = Duration::from_secs(1);
+
+/// A broken plugin stays broken until the program retries. A missing driver or hardware may come.
+fn remember(error: &LoadError) -> Remember {
+    match error {
+        LoadError::Unavailable { .. } => Remember::For(UNAVAILABLE_FOR),
+        _ => Remember::UntilRetry,
+    }
+}
 
 /// A name's place in its group. It is leaked, so that an [`Entry`](crate::Entry) is a plain reference.
 pub(crate) struct Slot<P: ?Sized + 'static> {
@@ -45,7 +58,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         Self {
             name,
             group,
-            plugin: OnceLoad::new(),
+            plugin: OnceLoad::remembering(remember),
             usable: AtomicBool::new(claims.is_usable()),
             claims: Versions::new(claims),
         }
@@ -258,6 +271,44 @@ impl<P: ?Sized> Clone for Claims<P> {
             verdicts: self.verdicts.clone(),
             standing: self.standing.clone(),
             in_use: self.in_use,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::failure::LoadFailure;
+    use crate::sync::pass;
+
+    #[test]
+    fn only_an_unavailable_plugin_is_looked_at_again_by_itself() {
+        static GROUP: Group<u8> = Group::new("test.again");
+        static LOADS: AtomicUsize = AtomicUsize::new(0);
+        fn counted<T>(value: T) -> T {
+            LOADS.fetch_add(1, Ordering::Relaxed);
+            value
+        }
+        static ABSENT: EntryPoint<u8> =
+            EntryPoint::new("absent", || counted(Err(LoadFailure::unavailable("no driver"))));
+        static BROKEN: EntryPoint<u8> =
+            EntryPoint::new("broken", || counted(Err(LoadFailure::new("a defect"))));
+        static PANICS: EntryPoint<u8> = EntryPoint::new("panics", || panic!("{}", counted("on purpose")));
+        for (point, again) in [(&ABSENT, 1), (&BROKEN, 0), (&PANICS, 0)] {
+            GROUP.register(point).unwrap();
+            let loads = |time| {
+                pass(time);
+                let before = LOADS.load(Ordering::Relaxed);
+                assert!(GROUP.load(point.name()).is_err());
+                LOADS.load(Ordering::Relaxed) - before
+            };
+            assert_eq!(loads(Duration::ZERO), 1, "{point:?}");
+            assert_eq!(loads(UNAVAILABLE_FOR - Duration::from_nanos(1)), 0, "{point:?}");
+            assert_eq!(loads(Duration::from_nanos(1)), again, "{point:?}");
+            assert_eq!(loads(Duration::ZERO), 0, "{point:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::{LoadError, and};
 
-/// The state of an entry point.
+/// The state of an entry point: the outcome of the last attempt to load it. Reading it runs no plugin's code.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum State {
@@ -30,13 +30,14 @@ pub enum State {
         /// The time that `load` took.
         took: Duration,
     },
-    /// It cannot work on this machine: the driver or the hardware is missing.
+    /// At the last attempt to load it, the driver or the hardware was missing. A use more than one second after that
+    /// attempt tries again; reading the state does not.
     #[non_exhaustive]
     Unavailable {
-        /// The error that every use of the name returns.
+        /// The error of the last attempt.
         cause: LoadError,
     },
-    /// Its `load` returned an error or panicked.
+    /// Its `load` returned an error or panicked. It stays so until a [`retry`](crate::Group::retry).
     #[non_exhaustive]
     Failed {
         /// The error that every use of the name returns.

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use entry_points::{EntryPoint, Group, LoadError, LoadFailure, State};
 
@@ -219,6 +219,36 @@ fn a_failure_is_remembered_until_retry() {
     assert_eq!(LOADS.load(Ordering::SeqCst), 1);
     assert_eq!(*group.retry("late").unwrap(), "plugin");
     assert_eq!(*group.retry("late").unwrap(), "plugin");
+    assert_eq!(LOADS.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn an_unavailable_plugin_is_looked_at_again_after_a_second_by_a_use_and_by_nothing_else() {
+    static LOADS: AtomicUsize = AtomicUsize::new(0);
+    fn load() -> Loaded {
+        match LOADS.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(LoadFailure::unavailable("the server is not there yet")),
+            _ => Ok(Box::new("plugin")),
+        }
+    }
+    let group = group! { late: load };
+    let start = Instant::now();
+    let first = group.load("late").unwrap_err();
+    let second = group.load("late");
+    // On a machine so busy that a second has passed, the second use may have loaded it.
+    if start.elapsed() < Duration::from_secs(1) {
+        assert_eq!(second.unwrap_err().to_string(), first.to_string());
+        assert_eq!(LOADS.load(Ordering::SeqCst), 1);
+    }
+    let loads = LOADS.load(Ordering::SeqCst);
+    thread::sleep(Duration::from_millis(1100));
+    if loads == 1 {
+        assert!(matches!(group.get("late").unwrap().state(), State::Unavailable { .. }));
+        assert!(group.report().to_string().contains("unavailable: the server is not there yet"));
+        assert_eq!(LOADS.load(Ordering::SeqCst), 1, "a report has run a plugin's code");
+    }
+    assert_eq!(*group.load("late").unwrap(), "plugin");
+    assert_eq!(*group.load("late").unwrap(), "plugin");
     assert_eq!(LOADS.load(Ordering::SeqCst), 2);
 }
 

@@ -82,11 +82,21 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 
 /// A backend, such as CUDA: it counts its devices, describes them and opens them.
 ///
-/// The `load` function of a [`BackendDescriptor`] makes it, once, when its name is first used. It lives until the program
-/// ends.
+/// The `load` function of a [`BackendDescriptor`] makes it when its name is first used. It is loaded once, and lives until
+/// the program ends.
 ///
 /// Counting is cheap and opening is costly: `device_count`, `presence` and `properties` must not claim a device, create a
 /// context or allocate memory on a device. Every function may be called from any thread, at the same time as the others.
+///
+/// # What belongs where
+///
+/// | | where | looked at |
+/// |---|---|---|
+/// | what does not change once it is there: the driver's library, its version | `load` | until it succeeds: again by a use, at most once a second, while it returns [`LoadFailure::unavailable`]; any other error is permanent until a retry |
+/// | what changes while the program runs: how many devices there are | [`device_count`](Self::device_count) | at each use |
+///
+/// A backend that counts its devices in `load` finds no device that is plugged in later. One that returns *unavailable* for
+/// "no devices at the moment" hides a working driver: its `device_count` returns 0 instead.
 ///
 /// # A complete backend
 ///

@@ -78,8 +78,8 @@ use crate::cpu;
 /// | linked or loaded, and has no device with this index | the device | the index | an error with the count | `false` |
 /// | linked or loaded, and this device is [absent](crate::Presence) | the device | the index | an error with the reason; the next use looks again | `false` |
 /// | loaded, and this device is lost | the device | the index | the error of the loss, until [`reset`](Self::reset) | `false` |
-/// | unavailable: no driver, no hardware | the device | the index | an error with the reason | `false` |
-/// | failed: its `load` returned an error or panicked | the device | the index | that same error | `false` |
+/// | unavailable: no driver, no hardware | the device | the index | an error with the reason; looks again, see below | `false`; looks again |
+/// | failed: its `load` returned an error or panicked | the device | the index | that same error, until a retry | `false` |
 /// | linked or loaded, and a selector matches one device | loads it; the device with its index | the index | opens the device | `true` |
 /// | linked or loaded, and a selector matches none or several | loads it; an error that lists the devices | | | `false` |
 /// | linked or loaded, and a prefix of a UUID matches one device while another does not answer | loads it; an error that lists both | | | `false` |
@@ -87,6 +87,11 @@ use crate::cpu;
 ///
 /// Parsing without a selector and `resolve` run no backend code. Parsing with a selector, using a device and
 /// `is_available` do.
+///
+/// A missing driver may come while the program runs. A backend that is unavailable returns the same error for one second;
+/// after that, the next use or `is_available` runs its `load` again. So a loop may ask `is_available` until a driver is
+/// there. A backend that failed keeps its error until [`Group::retry`](crate::registry::Group::retry). The devices
+/// themselves are counted at each use, and a device that fails to open is opened again at the next use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device {
     backend: Entry<dyn Backend>,

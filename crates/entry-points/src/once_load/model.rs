@@ -13,6 +13,7 @@ use loom::thread;
 
 use super::*;
 use crate::sync::model::{in_every_order, with_preemptions};
+use crate::sync::pass;
 
 type Cell = OnceLoad<u32, String>;
 
@@ -122,6 +123,34 @@ fn a_remembered_failure_is_the_same_for_all_threads_and_loads_once() {
         assert_eq!(load(&cell, &loads), failure);
         assert_eq!(other.join().unwrap(), failure);
     });
+}
+
+#[test]
+fn a_failure_whose_time_is_over_is_loaded_again_once_for_all_threads() {
+    const TIME: Duration = Duration::from_secs(1);
+    for succeeds in [false, true] {
+        in_every_order(move || {
+            let cell = Arc::new(made(Cell::remembering(|_| Remember::For(TIME))));
+            let loads = Arc::new(AtomicUsize::new(0));
+            let load = move |cell: &Cell, loads: &AtomicUsize| {
+                let load = || match loads.fetch_add(1, Ordering::Relaxed) {
+                    1 if succeeds => Ok(1),
+                    attempt => Err(format!("attempt {attempt}")),
+                };
+                cell.get_or_load(("model", "cell"), load, text).copied()
+            };
+            assert_eq!(load(&cell, &loads), Err("attempt 0".to_owned()));
+            pass(TIME);
+            let other = {
+                let (cell, loads) = (Arc::clone(&cell), Arc::clone(&loads));
+                thread::spawn(move || load(&cell, &loads))
+            };
+            let again = if succeeds { Ok(1) } else { Err("attempt 1".to_owned()) };
+            assert_eq!(load(&cell, &loads), again);
+            assert_eq!(other.join().unwrap(), again);
+            assert_eq!(loads.load(Ordering::Relaxed), 2);
+        });
+    }
 }
 
 #[test]

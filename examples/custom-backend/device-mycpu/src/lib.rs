@@ -16,11 +16,14 @@ device_registry::backend::entry_points! {
     pub static MYCPU: BackendDescriptor = BackendDescriptor::new("mycpu", load);
 }
 
-/// Runs once, when a program first uses a device of this name or lists all devices; never before `main`, and never in a
-/// program that only links the backend. It has to be cheap: look for the driver, and start no device.
+/// Runs when a program first uses a device of this name or lists all devices; never before `main`, and never in a program
+/// that only links the backend. It has to be cheap: look for the driver, and start no device. Once it has succeeded, it does
+/// not run again.
 ///
 /// A missing driver is *unavailable*, which reports and test runs distinguish from a failure. Return
-/// `Err(LoadFailure::unavailable("no driver: looked for libmycpu.so.1"))`. Any other error, by `?`, is a failure.
+/// `Err(LoadFailure::unavailable("no driver: looked for libmycpu.so.1"))`. A use more than a second later looks again. Any
+/// other error, by `?`, is a failure, which stays until the program retries. A driver that is there and has no device at the
+/// moment is neither: load it, and return 0 from `device_count`.
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     Ok(Box::new(MyCpu))
 }
