@@ -37,6 +37,7 @@
 //! | closing devices | [`Device::close`], [`close_all`] |
 //! | writing a backend | the module [`backend`] |
 //! | which backends are linked, and their states | [`backends()`], the module [`registry`] |
+//! | options of a backend | [`Group::set_option`](registry::Group::set_option), `DEVICE_BACKEND_OPTIONS` |
 //!
 //! [`entry-points`]: mod@entry_points
 
@@ -98,7 +99,8 @@ pub use crate::stream::Stream;
 /// [`group!`](entry_points::group).
 pub mod registry {
     pub use entry_points::{
-        ConfigureError, Entry, EntryName, EntryPoint, Group, LoadError, Panicked, RegisterError, Report, Row,
-        State, Switches, UnknownName, isolate,
+        ConfigureError, Entry, EntryName, EntryPoint, Group, LoadError, OptionError, OptionOrigin,
+        OptionSpec, OptionValue, Panicked, RegisterError, Report, Row, State, Switches, UnknownName,
+        UnknownOption, isolate,
     };
 }

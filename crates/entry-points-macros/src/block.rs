@@ -119,7 +119,7 @@ fn load_path(value: &TokenStream) -> Option<String> {
         match token {
             TokenTree::Ident(ident) => path.push_str(&ident.to_string()),
             TokenTree::Punct(punct) if punct.as_char() == ':' => path.push(':'),
-            TokenTree::Punct(punct) if punct.as_char() == ',' && arguments.is_empty() => {}
+            TokenTree::Punct(punct) if punct.as_char() == ',' => break,
             _ => return None,
         }
     }

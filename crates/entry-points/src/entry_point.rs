@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::Location;
 
 use crate::failure::LoadFailure;
+use crate::options::{OptionSpec, Options};
 
 /// A named plugin of the interface `P`, as constant data: its name, its package, and the function that loads it.
 ///
@@ -36,9 +37,15 @@ use crate::failure::LoadFailure;
 /// value. The [`entry_points!`](crate::entry_points) block adds all but the name.
 pub struct EntryPoint<P: ?Sized + 'static> {
     name: &'static str,
-    load: fn() -> Result<Box<P>, LoadFailure>,
+    load: Load<P>,
+    options: &'static [OptionSpec],
     origin: Origin,
     declared_at: &'static Location<'static>,
+}
+
+enum Load<P: ?Sized> {
+    Plain(fn() -> Result<Box<P>, LoadFailure>),
+    WithOptions(fn(&Options) -> Result<Box<P>, LoadFailure>),
 }
 
 // Not public API. Filled in by `entry_points!`.
@@ -84,12 +91,75 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     /// ```
     #[track_caller]
     pub const fn new(name: &'static str, load: fn() -> Result<Box<P>, LoadFailure>) -> Self {
+        Self::declared(name, Load::Plain(load), &[], Location::caller())
+    }
+
+    /// An entry point called `name` that accepts options, which `load` gets.
+    ///
+    /// The program sets an option by [`Group::set_option`](crate::Group::set_option). If it does not, the environment
+    /// may: in the variable `PREFIX_OPTIONS` of the group, as `name.option=value`. An option that is not declared here is
+    /// an error.
+    ///
+    /// ```
+    /// use entry_points::{EntryPoint, Group, LoadFailure, OptionSpec, Options};
+    ///
+    /// static STORES: Group<Vec<String>> = Group::new("example.stores");
+    ///
+    /// static NET: EntryPoint<Vec<String>> = EntryPoint::with_options(
+    ///     "net",
+    ///     load,
+    ///     &[
+    ///         OptionSpec::new("servers", "addresses of the servers, separated by commas"),
+    ///         OptionSpec::new("copies", "a number of copies"),
+    ///     ],
+    /// );
+    ///
+    /// fn load(options: &Options) -> Result<Box<Vec<String>>, LoadFailure> {
+    ///     let servers = options.get("servers").unwrap_or("127.0.0.1:4501");
+    ///     let copies = options.parse::<usize>("copies")?.unwrap_or(1);
+    ///     Ok(Box::new(servers.split(',').map(str::to_owned).take(copies).collect()))
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// STORES.register(&NET)?;
+    /// STORES.set_option("net", "servers", "10.0.0.1:1,10.0.0.2:1")?;
+    /// STORES.set_option("net", "copies", "2")?;
+    /// assert_eq!(*STORES.load("net")?, ["10.0.0.1:1", "10.0.0.2:1"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`new`](Self::new), and if two options have one name. In a `static` or `const`, this is a compile error.
+    ///
+    /// ```compile_fail
+    /// # use entry_points::{EntryPoint, OptionSpec};
+    /// const X: OptionSpec = OptionSpec::new("x", "anything");
+    /// static BAD: EntryPoint<u8> = EntryPoint::with_options("bad", |_| Ok(Box::new(0)), &[X, X]);
+    /// ```
+    #[track_caller]
+    pub const fn with_options(
+        name: &'static str,
+        load: fn(&Options) -> Result<Box<P>, LoadFailure>,
+        options: &'static [OptionSpec],
+    ) -> Self {
+        assert!(!has_duplicates(options), "two options of an entry point have one name");
+        Self::declared(name, Load::WithOptions(load), options, Location::caller())
+    }
+
+    const fn declared(
+        name: &'static str,
+        load: Load<P>,
+        options: &'static [OptionSpec],
+        declared_at: &'static Location<'static>,
+    ) -> Self {
         assert!(
             is_name(name.as_bytes()),
             "invalid name of an entry point: expected 1 to 32 bytes of a-z, 0-9 and _, without a digit at the start"
         );
         let origin = Origin { group: None, package: None, version: None, value: None };
-        Self { name, load, origin, declared_at: Location::caller() }
+        Self { name, load, options, origin, declared_at }
     }
 
     /// Sets the package of the entry point. An `entry_points!` block does this by itself.
@@ -104,6 +174,12 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The options that it accepts.
+    #[must_use]
+    pub const fn options(&self) -> &'static [OptionSpec] {
+        self.options
     }
 
     /// The name of the group, if an `entry_points!` block declared it.
@@ -137,8 +213,15 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.declared_at
     }
 
-    pub(crate) fn call(&self) -> Result<Box<P>, LoadFailure> {
-        (self.load)()
+    pub(crate) fn call(&self, options: &Options) -> Result<Box<P>, LoadFailure> {
+        match self.load {
+            Load::Plain(load) => load(),
+            Load::WithOptions(load) => load(options),
+        }
+    }
+
+    pub(crate) fn declares(&self, option: &str) -> bool {
+        self.options.iter().any(|spec| spec.name() == option)
     }
 
     /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source.
@@ -172,8 +255,33 @@ impl<P: ?Sized> fmt::Debug for EntryPoint<P> {
             .field("package", &self.package())
             .field("version", &self.version())
             .field("value", &self.value())
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
+}
+
+const fn has_duplicates(options: &[OptionSpec]) -> bool {
+    let mut i = 0;
+    while i < options.len() {
+        let mut j = i + 1;
+        while j < options.len() {
+            if equal(options[i].name().as_bytes(), options[j].name().as_bytes()) {
+                return true;
+            }
+            j += 1;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// `==` is not `const`.
+const fn equal(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 pub(crate) const fn is_name(name: &[u8]) -> bool {
@@ -206,6 +314,14 @@ mod tests {
         for bad in ["", "1a", "A", "a-b", "a b", "é", "a:", "a.b", &"a".repeat(33)] {
             assert!(!is_name(bad.as_bytes()), "{bad}");
         }
+    }
+
+    #[test]
+    fn two_options_with_one_name_are_refused_wherever_they_stand() {
+        const ABC: [OptionSpec; 3] =
+            [OptionSpec::new("a", ""), OptionSpec::new("ab", ""), OptionSpec::new("b", "")];
+        assert!(!has_duplicates(&[]) && !has_duplicates(&ABC));
+        assert!(has_duplicates(&[ABC[1], ABC[0], ABC[1]]) && has_duplicates(&[ABC[0], ABC[2], ABC[2]]));
     }
 
     #[test]

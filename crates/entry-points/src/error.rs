@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::failure::LoadFailure;
 use crate::group_name::GroupName;
 use crate::message::shown;
+use crate::options::{OptionOrigin, OptionSpec};
 use crate::report::Report;
 
 /// Why a name could not be loaded.
@@ -268,6 +269,107 @@ pub enum RegisterError {
         /// The group.
         group: &'static str,
     },
+}
+
+/// Why [`Group::set_option`](crate::Group::set_option) has not set an option. `Debug` prints the message.
+#[derive(Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// The group does not have the name.
+    #[error("{0}")]
+    Unknown(Arc<UnknownName>),
+    /// The entry point does not have the option.
+    #[error("{entry}: {option}")]
+    #[non_exhaustive]
+    UnknownOption {
+        /// The name, its group and its package.
+        entry: EntryName,
+        /// The option, and those that the entry point has.
+        option: Arc<UnknownOption>,
+    },
+    /// The entry point is loaded, and does not read its options again.
+    #[error("{entry} is already loaded; set its option `{option}` before the first use of its name")]
+    #[non_exhaustive]
+    Loaded {
+        /// The name, its group and its package.
+        entry: EntryName,
+        /// The option.
+        option: &'static str,
+    },
+    /// The entry point is loading at the moment, and has read its options.
+    #[error("{entry} is already loading; set its option `{option}` before the first use of its name")]
+    #[non_exhaustive]
+    Loading {
+        /// The name, its group and its package.
+        entry: EntryName,
+        /// The option.
+        option: &'static str,
+    },
+    /// Another thread of the parent process was setting an option of the entry point at the time of the fork.
+    #[error(
+        "no option of {entry} can be set in this process: a thread of the parent process was setting one at the time \
+         of the fork; set it before the fork"
+    )]
+    #[non_exhaustive]
+    Forked {
+        /// The name, its group and its package.
+        entry: EntryName,
+    },
+}
+
+impl fmt::Debug for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An option that an entry point does not have. `Display` lists the options that it has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct UnknownOption {
+    pub(crate) asked: String,
+    /// Unless the error is that of the call that sets it.
+    pub(crate) set_by: Option<OptionOrigin>,
+    pub(crate) nearest: Option<&'static str>,
+    pub(crate) known: &'static [OptionSpec],
+}
+
+impl UnknownOption {
+    /// The option, as the program or the environment spells it.
+    #[must_use]
+    pub fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// A similar option that the entry point has.
+    #[must_use]
+    pub fn nearest(&self) -> Option<&'static str> {
+        self.nearest
+    }
+
+    /// The options that the entry point has.
+    #[must_use]
+    pub fn known(&self) -> &'static [OptionSpec] {
+        self.known
+    }
+}
+
+impl fmt::Display for UnknownOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown option `{}`", shown(&self.asked))?;
+        if let Some(origin) = &self.set_by {
+            write!(f, ", set by {origin}")?;
+        }
+        if let Some(nearest) = self.nearest {
+            write!(f, "; did you mean `{nearest}`?")?;
+        }
+        let Some(widest) = self.known.iter().map(|spec| spec.name().len()).max() else {
+            return f.write_str("; there are no options");
+        };
+        // A note in a report is the first line alone.
+        f.write_str("\nthe options are:")?;
+        let mut known = self.known.iter();
+        known.try_for_each(|spec| write!(f, "\n  {:widest$}  {}", spec.name(), spec.description()))
+    }
 }
 
 /// [`Group::configure`](crate::Group::configure) was called after the group's first use, which had read the switches.

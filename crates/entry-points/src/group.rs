@@ -4,13 +4,15 @@ use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::assignments::Assignments;
 use crate::collect::diagnosis::Findings;
 use crate::collect::{self, Source};
 use crate::entry::Entry;
 use crate::entry_point::EntryPoint;
-use crate::error::{ConfigureError, LoadError, RegisterError, UnknownName};
+use crate::error::{ConfigureError, LoadError, OptionError, RegisterError, UnknownName};
 use crate::group_name::GroupName;
 use crate::index::Index;
+use crate::message::shown;
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
 use crate::report::{Report, Row};
@@ -93,6 +95,8 @@ pub struct Group<P: ?Sized + 'static> {
 /// The data of a group from its first use on.
 struct Table<P: ?Sized + 'static> {
     settings: Settings,
+    /// The options that the environment sets.
+    assignments: Assignments,
     findings: Findings,
     index: Index<Slot<P>>,
     warned: AtomicBool,
@@ -100,7 +104,7 @@ struct Table<P: ?Sized + 'static> {
 
 impl<P: ?Sized + Send + Sync + 'static> Table<P> {
     /// The notes of a report. The error for an unknown name adds some advice to them.
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, group: &GroupName) -> Vec<String> {
         let mut points = Vec::new();
         for slot in self.index.sorted() {
             let candidates = &slot.claims().candidates;
@@ -109,8 +113,24 @@ impl<P: ?Sized + Send + Sync + 'static> Table<P> {
         }
         let mut notes = self.settings.complaints.clone();
         notes.extend(self.settings.idle_patterns(&points));
+        notes.extend(self.assignments.complaints.iter().cloned());
+        notes.extend(self.idle_assignments(group));
+        notes.extend(self.index.sorted().into_iter().flat_map(Slot::unknown_options));
         notes.extend(self.findings.problems());
         notes
+    }
+
+    /// Complaints about options of names that the group does not have.
+    fn idle_assignments(&self, group: &GroupName) -> impl Iterator<Item = String> {
+        let idle = self.assignments.iter().filter(|one| self.index.find(&one.name).is_none());
+        idle.map(move |one| {
+            let names = self.index.sorted().into_iter().map(|slot| slot.name);
+            let hint = nearest(&one.name, names).map(|name| format!("; did you mean `{name}`?"));
+            let (name, option, origin) = (shown(&one.name), shown(one.value.name()), one.value.origin());
+            let any = group.any_entry();
+            let hint = hint.unwrap_or_default();
+            format!("`{name}.{option}` in {origin} has no effect: no {any} is called `{name}`{hint}")
+        })
     }
 }
 
@@ -140,7 +160,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
-    /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT`.
+    /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT`, and the options of entry points
+    /// from `PREFIX_OPTIONS`: see [`set_option`](Self::set_option).
     #[must_use]
     pub const fn switches(mut self, prefix: &'static str) -> Self {
         self.switches = Some(prefix);
@@ -206,7 +227,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             Some(slot) if slot.usable() => Ok(Entry(slot)),
             // Another thread may have made it usable since.
             Some(slot) => slot.chosen(slot.claims()).map(|_| Entry(slot)),
-            None => Err(self.unknown(name)),
+            None => Err(LoadError::Unknown(self.unknown_name(name))),
         }
     }
 
@@ -275,10 +296,11 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         for slot in table.index.sorted() {
             let claims = slot.claims();
             for (at, candidate) in claims.candidates.iter().enumerate() {
-                rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(claims, at)));
+                let options = slot.options_of(candidate.point);
+                rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(claims, at), options));
             }
         }
-        Report { group: &self.name, rows, notes: table.notes() }
+        Report { group: &self.name, rows, notes: table.notes(&self.name) }
     }
 }
 
@@ -307,7 +329,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.claim(point, Claim::Override)
     }
 
-    /// Sets the switches in code. The group then does not read the environment.
+    /// Sets the switches in code. The group then does not read them from the environment.
     ///
     /// # Errors
     ///
@@ -323,6 +345,40 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         }
     }
 
+    /// Sets an option of the entry called `name`, for its next load. It takes precedence over the environment.
+    ///
+    /// Users set options in the variable `PREFIX_OPTIONS` of a group with [`switches`](Self::switches). `;` separates them,
+    /// and a value goes up to the next `;`. Space around a name, an option and a value does not matter:
+    ///
+    /// ```text
+    /// CODEC_DECODER_OPTIONS='vorbis.quality=7; net.servers=10.0.0.1:1,10.0.0.2:1'
+    /// ```
+    ///
+    /// The variable is read once, at the first use of the group, whether or not [`configure`](Self::configure) was called.
+    /// An option in it that the entry point does not have is the error of loading that entry. [`report`](Self::report)
+    /// has a note for an option whose name the group does not have, and for a piece that is not valid. It shows the
+    /// options in force and where they were set.
+    ///
+    /// The values are text, and the plugin parses them when it loads: see
+    /// [`EntryPoint::with_options`](crate::EntryPoint::with_options). After a failed load the option can be set again, and
+    /// [`retry`](Self::retry) uses it.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionError`] says why the option is not set: the group does not have the name, the entry point does not have
+    /// the option, or it is already loaded.
+    pub fn set_option(
+        &'static self,
+        name: &str,
+        option: &str,
+        value: impl Into<String>,
+    ) -> Result<(), OptionError> {
+        match self.table().index.find(name) {
+            Some(slot) => slot.set_option(option, value.into()),
+            None => Err(OptionError::Unknown(self.unknown_name(name))),
+        }
+    }
+
     fn claim(&'static self, point: &'static EntryPoint<P>, claim: Claim) -> Result<(), RegisterError> {
         let table = self.table();
         let forked = |Orphaned| RegisterError::Forked { name: point.name(), group: self.name() };
@@ -333,7 +389,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         }
         let claim = if self.reserves(point.name()) { Claim::Refused } else { claim };
         let candidates = vec![Candidate { point, claim }];
-        index.insert(Box::leak(Box::new(Slot::new(point.name(), self, candidates, &table.settings))));
+        index.insert(self.new_slot(point.name(), candidates, &table.settings, &table.assignments));
         match claim {
             Claim::Refused => Err(self.belongs_to_group(point)),
             _ => Ok(()),
@@ -376,7 +432,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         }
     }
 
-    fn unknown(&'static self, asked: &str) -> LoadError {
+    fn unknown_name(&'static self, asked: &str) -> Arc<UnknownName> {
         let nearest = nearest(asked, self.names());
         let (asked, mut report) = (asked.to_owned(), self.report());
         // A private group collects nothing, so that no `autoload!` line would add the name.
@@ -385,7 +441,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             report.notes.extend(findings.advice(self.autoload_line));
         }
         let autoloaded = !findings.autoloads.is_empty();
-        LoadError::Unknown(Arc::new(UnknownName { asked, nearest, autoloaded, report }))
+        Arc::new(UnknownName { asked, nearest, autoloaded, report })
     }
 
     fn table(&'static self) -> &'static Table<P> {
@@ -404,7 +460,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         };
         // Outside of the lock, since a logger may look up a name of this group.
         if !table.warned.swap(true, Ordering::Relaxed) {
-            for note in table.notes() {
+            for note in table.notes(&self.name) {
                 log::warn!(target: "entry_points", "{}: {note}", self.name());
             }
         }
@@ -417,9 +473,12 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             (None, Some(prefix)) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
             (None, None) => Settings::from_code(&Switches::default()),
         };
+        let assignments =
+            self.switches.map(|prefix| Assignments::from_env(prefix, |name| std::env::var_os(name)));
+        let assignments = assignments.unwrap_or_default();
         let (linked, findings) = collect::gather(self.source);
-        let index = Index::new(&self.slots(linked, &settings));
-        Table { settings, findings, index, warned: AtomicBool::new(false) }
+        let index = Index::new(&self.slots(linked, &settings, &assignments));
+        Table { settings, assignments, findings, index, warned: AtomicBool::new(false) }
     }
 
     /// One slot for each name, with all claims to it.
@@ -427,6 +486,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         &'static self,
         linked: Vec<&'static EntryPoint<P>>,
         settings: &Settings,
+        assignments: &Assignments,
     ) -> Vec<&'static Slot<P>> {
         let built_in = self.built_in.iter().map(|point| Candidate { point, claim: Claim::BuiltIn });
         let linked = linked.into_iter().map(|point| Candidate { point, claim: Claim::Linked });
@@ -436,12 +496,21 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             (point.name(), point.package(), point.version(), place.file(), place.line(), place.column())
         });
         let names = candidates.chunk_by(|a, b| a.point.name() == b.point.name());
-        names
-            .map(|claimants| {
-                let slot = Slot::new(claimants[0].point.name(), self, claimants.to_vec(), settings);
-                &*Box::leak(Box::new(slot))
-            })
-            .collect()
+        let slot = |claimants: &[Candidate<P>]| {
+            self.new_slot(claimants[0].point.name(), claimants.to_vec(), settings, assignments)
+        };
+        names.map(slot).collect()
+    }
+
+    fn new_slot(
+        &'static self,
+        name: &'static str,
+        candidates: Vec<Candidate<P>>,
+        settings: &Settings,
+        assignments: &Assignments,
+    ) -> &'static Slot<P> {
+        let options = assignments.of(name).cloned().collect();
+        Box::leak(Box::new(Slot::new(name, self, candidates, settings, options)))
     }
 }
 

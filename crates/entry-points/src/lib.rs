@@ -9,13 +9,15 @@
 // | `slot` | a name's place in its group: the claims to the name, and the loaded plugin |
 // | `verdict`, `switches`, `pattern` | pure rules: which claim has the name, and which switch disables it |
 // | `once_load`, `once_load::wait_graph` | a cell that loads once; which thread waits for which attempt |
+// | `assignments` | the variable that sets options of plugins |
 // | `collect`, `collect::diagnosis` | how entry points of other crates reach a group; collectors that see nothing |
 // | `index`, `versions` | containers that are read without a lock |
 // | `sync` | the locks, for a process that may fork; loom's locks in models |
-// | `entry_point`, `failure` | what a plugin crate writes |
+// | `entry_point`, `options`, `failure` | what a plugin crate writes |
 // | `state`, `report`, `error`, `group_name`, `message`, `nearest` | what users read |
 // | `fuzzing` | the pure rules, for the fuzz targets |
 
+mod assignments;
 mod collect;
 mod entry;
 mod entry_point;
@@ -32,6 +34,7 @@ mod isolation;
 pub mod message;
 mod nearest;
 mod once_load;
+mod options;
 mod pattern;
 mod report;
 mod slot;
@@ -43,12 +46,15 @@ mod versions;
 
 pub use crate::entry::Entry;
 pub use crate::entry_point::EntryPoint;
-pub use crate::error::{ConfigureError, EntryName, LoadError, RegisterError, UnknownName};
+pub use crate::error::{
+    ConfigureError, EntryName, LoadError, OptionError, RegisterError, UnknownName, UnknownOption,
+};
 pub use crate::error_chain::ErrorChain;
 pub use crate::failure::LoadFailure;
 pub use crate::group::Group;
 pub use crate::isolation::{Panicked, isolate};
 pub use crate::once_load::{Interrupted, OnceLoad};
+pub use crate::options::{OptionOrigin, OptionSpec, OptionValue, Options};
 pub use crate::report::{Report, Row};
 pub use crate::state::State;
 pub use crate::switches::Switches;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::entry_point::EntryPoint;
 use crate::group_name::GroupName;
+use crate::options::OptionValue;
 use crate::state::State;
 use crate::verdict::Claim;
 
@@ -48,10 +49,18 @@ pub struct Row {
     pub built_in: bool,
     /// The state of the entry point.
     pub state: State,
+    /// The options that are set, each with where it was set, in the order of their declaration. Values are shown as they
+    /// are, so an option is no place for a secret.
+    pub options: Vec<OptionValue>,
 }
 
 impl Row {
-    pub(crate) fn new<P: ?Sized>(point: &EntryPoint<P>, claim: Claim, state: State) -> Self {
+    pub(crate) fn new<P: ?Sized>(
+        point: &EntryPoint<P>,
+        claim: Claim,
+        state: State,
+        options: Vec<OptionValue>,
+    ) -> Self {
         let place = point.declared_at();
         Self {
             name: point.name(),
@@ -61,6 +70,7 @@ impl Row {
             declared_at: format!("{}:{}", place.file(), place.line()),
             built_in: claim == Claim::BuiltIn,
             state,
+            options,
         }
     }
 }
@@ -78,7 +88,8 @@ impl Report {
         &self.rows
     }
 
-    /// Probable mistakes, each with its remedy: a switch that matches nothing, a collector that does not work, a
+    /// Probable mistakes, each with its remedy: a switch that matches nothing, an option that no entry point has, a
+    /// collector that does not work, a
     /// program without `autoload!`.
     #[must_use]
     pub fn notes(&self) -> &[String] {
@@ -114,7 +125,12 @@ impl fmt::Display for Report {
                 State::Linked if row.built_in => "built in".to_owned(),
                 _ => format!("{built_in}{}", row.state),
             };
-            line(f, cells, &state)?;
+            let options: Vec<_> = row.options.iter().map(ToString::to_string).collect();
+            let options = match &options[..] {
+                [] => String::new(),
+                some => format!("; options: {}", some.join(", ")),
+            };
+            line(f, cells, &format!("{state}{options}"))?;
         }
         for note in &self.notes {
             write!(f, "\nnote: {note}")?;

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::entry_point::EntryPoint;
-use crate::error::{EntryName, LoadError, RegisterError, and};
+use crate::error::{EntryName, LoadError, OptionError, RegisterError, UnknownOption, and};
+use crate::failure::LoadFailure;
 use crate::group::Group;
 use crate::index::Named;
+use crate::nearest::nearest;
 use crate::once_load::{Interrupted, OnceLoad, Remember, Stage};
+use crate::options::{self, OptionOrigin, OptionValue, Options};
 use crate::state::State;
 use crate::switches::Settings;
 use crate::sync::{AtomicBool, Ordering, Orphaned};
@@ -34,6 +37,9 @@ pub(crate) struct Slot<P: ?Sized + 'static> {
     /// Whether a candidate has the name. A copy that look-ups read with one atomic load; `claims` is a list.
     usable: AtomicBool,
     claims: Versions<Claims<P>>,
+    /// The options in force, declared or not. At first those of the environment. Locked while one is set, and briefly when
+    /// a load begins.
+    options: Versions<Vec<OptionValue>>,
 }
 
 /// The claims to a name, and the decision on them.
@@ -53,6 +59,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         group: &'static Group<P>,
         candidates: Vec<Candidate<P>>,
         settings: &Settings,
+        options: Vec<OptionValue>,
     ) -> Self {
         let claims = Claims::judged(candidates, group.reserves(name), settings);
         Self {
@@ -61,6 +68,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             plugin: OnceLoad::remembering(remember),
             usable: AtomicBool::new(claims.is_usable()),
             claims: Versions::new(claims),
+            options: Versions::new(options),
         }
     }
 
@@ -89,7 +97,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     fn load_now(&self, retry: bool) -> Result<&'static P, LoadError> {
         let point = self.use_chosen()?;
         let entry = || self.entry_name(point);
-        let load = || match point.call() {
+        let load = || match point.call(&self.options_for(point)?) {
             // Leaked on purpose: nothing is unloaded, so that `&'static P` is sound.
             Ok(plugin) => Ok(&*Box::leak(plugin)),
             Err(failure) if failure.is_unavailable() => {
@@ -126,6 +134,66 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             writer.add(Claims { in_use: true, ..claims.clone() });
         }
         Ok(point)
+    }
+
+    /// The options in force, for an attempt to load `point`, which has begun.
+    ///
+    /// `set_option` looks whether an attempt has begun and adds its option, both under the lock. So an option that it has
+    /// accepted is in this list, or a later attempt reads it.
+    fn options_for(&self, point: &EntryPoint<P>) -> Result<Options, LoadError> {
+        let entry = || self.entry_name(point);
+        let Ok(writer) = self.options.writer() else { return Err(LoadError::Forked { entry: entry() }) };
+        let values = writer.newest();
+        drop(writer);
+        match values.iter().find(|value| !point.declares(value.name())) {
+            Some(value) => {
+                let unknown = unknown_option(point, value.name(), Some(value.origin().clone()));
+                Err(LoadError::Failed { entry: entry(), failure: LoadFailure::from(unknown) })
+            }
+            None => Ok(Options::declared(point.options(), values)),
+        }
+    }
+
+    /// The options in force that one of the candidates declares, for reports. Takes no lock.
+    pub(crate) fn options_of(&self, point: &EntryPoint<P>) -> Vec<OptionValue> {
+        Options::declared(point.options(), self.options.newest()).into_values()
+    }
+
+    /// Sets an option that the entry point with this name declares, for the next attempt to load it.
+    pub(crate) fn set_option(&self, option: &str, value: String) -> Result<(), OptionError> {
+        let claims = self.claims();
+        let point = claims.declarer(option).unwrap_or(claims.representative());
+        let entry = self.entry_name(point);
+        let Some(spec) = point.options().iter().find(|spec| spec.name() == option) else {
+            return Err(OptionError::UnknownOption {
+                entry,
+                option: Arc::new(unknown_option(point, option, None)),
+            });
+        };
+        let Ok(writer) = self.options.writer() else { return Err(OptionError::Forked { entry }) };
+        match self.plugin.stage() {
+            Stage::NotLoaded | Stage::Failed(_) => {
+                let mut values = writer.newest().clone();
+                let origin = OptionOrigin::Program;
+                options::set(&mut values, OptionValue { name: option.into(), value: value.into(), origin });
+                writer.add(values);
+                Ok(())
+            }
+            Stage::Loading { .. } => Err(OptionError::Loading { entry, option: spec.name() }),
+            Stage::Loaded { .. } => Err(OptionError::Loaded { entry, option: spec.name() }),
+        }
+    }
+
+    /// The options in force that no entry point with this name has, as notes for reports.
+    pub(crate) fn unknown_options(&self) -> impl Iterator<Item = String> {
+        let claims = self.claims();
+        let unknown = self.options.newest().iter().filter(|value| claims.declarer(value.name()).is_none());
+        unknown.map(|value| {
+            let point = claims.representative();
+            let entry = self.group.group_name().entry(self.name);
+            let unknown = unknown_option(point, value.name(), Some(value.origin().clone()));
+            format!("{entry}: {}", unknown.to_string().lines().next().unwrap_or_default())
+        })
     }
 
     /// The state of one of the candidates.
@@ -224,6 +292,16 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 }
 
+fn unknown_option<P: ?Sized>(
+    point: &EntryPoint<P>,
+    asked: &str,
+    set_by: Option<OptionOrigin>,
+) -> UnknownOption {
+    let known = point.options();
+    let nearest = nearest(asked, known.iter().map(|spec| spec.name()));
+    UnknownOption { asked: asked.to_owned(), set_by, nearest, known }
+}
+
 impl<P: ?Sized> Named for Slot<P> {
     fn name(&self) -> &'static str {
         self.name
@@ -248,6 +326,16 @@ impl<P: ?Sized> Claims<P> {
             Standing::Duplicate(rivals) => rivals[0],
         };
         self.candidates[at].point
+    }
+
+    /// The entry point that has the name and declares the option. If several claim the name and none has it, one of them
+    /// that declares it.
+    fn declarer(&self, option: &str) -> Option<&'static EntryPoint<P>> {
+        let points = match &self.standing {
+            Standing::On(at) | Standing::Off(at) => std::slice::from_ref(at),
+            Standing::Duplicate(rivals) => rivals,
+        };
+        points.iter().map(|&at| self.candidates[at].point).find(|point| point.declares(option))
     }
 
     /// The packages of some candidates. If two come from one package, their places in the source distinguish them.

@@ -10,7 +10,7 @@ use crate::pattern::Pattern;
 ///
 /// A group with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) in its declaration reads them from the
 /// environment at its first use. [`Group::configure`](crate::Group::configure) sets them in code before that; the group
-/// then does not read the environment.
+/// then does not read these variables.
 ///
 /// | Variable | Field | Meaning |
 /// |---|---|---|
@@ -21,7 +21,8 @@ use crate::pattern::Pattern;
 /// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. Case and
 /// surrounding space do not matter. An entry point that matches both lists is on, as in the Vulkan loader
 /// (`VK_LOADER_DRIVERS_SELECT`). `autoload` takes precedence over `select`. The built-in entry points of a group cannot
-/// be disabled.
+/// be disabled. A fourth variable, `CODEC_DECODER_OPTIONS`, sets options of entry points: see
+/// [`Group::set_option`](crate::Group::set_option).
 ///
 /// ```
 /// use entry_points::Switches;

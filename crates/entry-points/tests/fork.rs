@@ -11,7 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use entry_points::{EntryPoint, Group, LoadError, LoadFailure, RegisterError, State};
+use entry_points::{
+    EntryPoint, Group, LoadError, LoadFailure, OptionError, OptionSpec, RegisterError, State,
+};
 
 const FORKS: usize = 200;
 /// A child takes milliseconds; a busy machine takes longer.
@@ -155,6 +157,29 @@ fn loading_never_hangs_in_a_child() {
         };
         let listed = GROUP.report().rows().len() == 3;
         c_int::from(!(expected && claimed && listed && GROUP.load("loaded").is_ok()))
+    });
+}
+
+#[test]
+fn setting_options_never_hangs_in_a_child() {
+    static GROUP: Group<u32> = Group::new("test.fork.options");
+    static FAILS: EntryPoint<u32> =
+        EntryPoint::with_options("fails", |_| fail(), &[OptionSpec::new("level", "a number")]);
+    GROUP.register(&FAILS).unwrap();
+    let set = || {
+        // Options that were set are never freed.
+        static COUNTER: AtomicUsize = AtomicUsize::new(0);
+        if COUNTER.fetch_add(1, Ordering::Relaxed) < 100 * CHILDREN.load(Ordering::Relaxed) {
+            GROUP.set_option("fails", "level", "1").unwrap();
+        }
+    };
+    in_many_children(&[set], || {
+        let set = match GROUP.set_option("fails", "level", "2") {
+            Ok(()) | Err(OptionError::Forked { .. }) => true,
+            Err(_) => false,
+        };
+        let loaded = matches!(GROUP.retry("fails"), Err(LoadError::Failed { .. } | LoadError::Forked { .. }));
+        c_int::from(!(set && loaded && GROUP.report().rows()[0].options.len() == 1))
     });
 }
 

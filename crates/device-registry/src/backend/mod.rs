@@ -17,6 +17,7 @@
 //! | errors | [`BackendError`], [`BackendErrorKind`] |
 //! | fault injection, for tests | [`FaultInjector`], [`Fault`], [`FaultCounter`] |
 //! | registration | [`BackendDescriptor`], [`BACKENDS`], [`entry_points!`], [`LoadFailure`] |
+//! | options that users set by name | [`BackendDescriptor::with_options`], [`OptionSpec`], [`Options`], [`OptionValue`] |
 
 mod completion;
 mod driver;
@@ -50,10 +51,10 @@ mod windows;
 #[allow(unsafe_code)]
 mod zeroed_bytes;
 
-pub use entry_points::LoadFailure;
 /// A backend crate writes it as `device_registry::backend::entry_points! { … }`, with [`BACKENDS`] as the group.
 #[doc(inline)]
 pub use entry_points::entry_points;
+pub use entry_points::{LoadFailure, OptionSpec, OptionValue, Options};
 
 pub(crate) use crate::backend::completion::Finish;
 pub use crate::backend::completion::{Completion, CompletionWatch};

@@ -33,6 +33,35 @@ entry_points::group! {
     /// assert_eq!(cpu.package(), Some("device-registry"));
     /// println!("{}", device_registry::backends().report());
     /// ```
+    ///
+    /// A program sets options of a backend before it uses the backend, and a user sets them in the variable
+    /// `DEVICE_BACKEND_OPTIONS='netmem.servers=10.0.0.1:1,10.0.0.2:1;openreg.devices=4'`. Where both set an option, the
+    /// program takes precedence: see [`Group::set_option`](crate::registry::Group::set_option).
+    ///
+    /// ```
+    /// use device_registry::backend::{Backend, BackendDescriptor, LoadFailure, OptionSpec, Options};
+    /// use device_registry::backends;
+    ///
+    /// // A backend crate has an `entry_points!` block instead.
+    /// static NETMEM: BackendDescriptor = BackendDescriptor::with_options(
+    ///     "netmem",
+    ///     load,
+    ///     &[OptionSpec::new("servers", "addresses of the servers, separated by commas")],
+    /// );
+    ///
+    /// fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
+    ///     let servers = options.get("servers").unwrap_or("127.0.0.1:4501");
+    ///     Err(LoadFailure::unavailable(format_args!("no server answers at {servers}")))
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// backends().register(&NETMEM)?;
+    /// backends().set_option("netmem", "servers", "10.0.0.1:4501")?;
+    /// let error = device_registry::device("netmem")?.allocate(1).unwrap_err();
+    /// assert!(error.to_string().ends_with("is unavailable: no server answers at 10.0.0.1:4501"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn backends() -> Group<dyn Backend> {
         entry_points::Group::new("device.backends")
             .noun("backend")

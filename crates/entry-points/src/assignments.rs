@@ -1,0 +1,143 @@
+//! The variable that sets options: `PREFIX_OPTIONS='netmem.servers=a,b;openreg.devices=4'`.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use crate::message::shown;
+use crate::options::{OptionOrigin, OptionValue};
+
+/// The content of the variable. A group without a prefix has no assignments.
+#[derive(Debug, Default)]
+pub(crate) struct Assignments {
+    /// In the order of the variable. An option of an entry occurs once.
+    assignments: Vec<Assignment>,
+    /// Pieces that are not valid: logged once as warnings, and shown in every report.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// `name.option=value`
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    /// The name of an entry, which need not exist.
+    pub(crate) name: String,
+    pub(crate) value: OptionValue,
+}
+
+impl Assignments {
+    /// Reads `PREFIX_OPTIONS` through `read`.
+    pub(crate) fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
+        let variable: Arc<str> = format!("{prefix}_OPTIONS").into();
+        let value = read(&variable).unwrap_or_default();
+        let mut this = Self::default();
+        for piece in value.as_encoded_bytes().split(|byte| *byte == b';') {
+            match str::from_utf8(piece).map(str::trim) {
+                Ok("") => {}
+                Ok(piece) => this.add(piece, &variable),
+                Err(_) => {
+                    let piece = shown_bytes(piece.trim_ascii());
+                    this.complaints.push(format!("`{piece}` in {variable} is ignored: expected UTF-8"));
+                }
+            }
+        }
+        this
+    }
+
+    fn add(&mut self, piece: &str, variable: &Arc<str>) {
+        let parts = piece.split_once('=').and_then(|(key, value)| Some((key.split_once('.')?, value)));
+        let parts = parts.map(|((name, option), value)| [name, option, value].map(str::trim));
+        let Some([name, option, value]) =
+            parts.filter(|[name, option, _]| !name.is_empty() && !option.is_empty())
+        else {
+            let piece = shown(piece);
+            self.complaints.push(format!("`{piece}` in {variable} is ignored: expected `name.option=value`"));
+            return;
+        };
+        let earlier = self.of(name).position(|other| other.name() == option);
+        if earlier.is_some() {
+            let (piece, name, option) = (shown(piece), shown(name), shown(option));
+            self.complaints.push(format!(
+                "`{piece}` in {variable} takes the place of an earlier value: it sets {name}.{option} twice"
+            ));
+            self.assignments.retain(|other| other.name != name || other.value.name() != option);
+        }
+        let origin = OptionOrigin::Variable(Arc::clone(variable));
+        let value = OptionValue { name: option.into(), value: value.into(), origin };
+        self.assignments.push(Assignment { name: name.to_owned(), value });
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Assignment> {
+        self.assignments.iter()
+    }
+
+    /// The options of one entry.
+    pub(crate) fn of(&self, name: &str) -> impl Iterator<Item = &OptionValue> {
+        self.assignments.iter().filter(move |one| one.name == name).map(|one| &one.value)
+    }
+}
+
+/// Text that is not valid UTF-8, with `\xFF` for the bytes that are not.
+fn shown_bytes(bytes: &[u8]) -> String {
+    let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02X}")).collect::<String>();
+    bytes.utf8_chunks().map(|chunk| shown(chunk.valid()) + &escaped(chunk.invalid())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assignments(value: impl Into<OsString> + Clone) -> Assignments {
+        Assignments::from_env("X", |name| (name == "X_OPTIONS").then(|| value.clone().into()))
+    }
+
+    fn read(value: &str) -> Vec<String> {
+        let pieces = assignments(value);
+        assert_eq!(pieces.complaints, [""; 0], "{value}");
+        pieces.iter().map(|one| format!("{}.{}", one.name, one.value)).collect()
+    }
+
+    #[test]
+    fn options_are_separated_by_semicolons_and_space_around_each_part_does_not_matter() {
+        assert_eq!(read(""), [""; 0]);
+        assert_eq!(read(" ; ;"), [""; 0]);
+        assert_eq!(read("a.x=1"), ["a.x=1 (X_OPTIONS)"]);
+        assert_eq!(read(" a . x = 1 2 ; b.y=z;"), ["a.x=1 2 (X_OPTIONS)", "b.y=z (X_OPTIONS)"]);
+    }
+
+    #[test]
+    fn a_value_may_be_empty_and_may_contain_any_other_separator() {
+        assert_eq!(read("a.x="), ["a.x= (X_OPTIONS)"]);
+        let servers = "netmem.servers=10.0.0.1:1,10.0.0.2:1?key=a.b";
+        assert_eq!(read(servers), [format!("{servers} (X_OPTIONS)")]);
+    }
+
+    #[test]
+    fn a_piece_without_a_name_an_option_or_a_value_is_a_complaint_that_shows_it() {
+        for piece in ["devices", "openreg.devices", "devices=4", ".devices=4", "openreg.=4", "=", "a\u{1b}"] {
+            let assignments = assignments(format!("{piece};a.x=1"));
+            let shown = shown(piece);
+            let expected = format!("`{shown}` in X_OPTIONS is ignored: expected `name.option=value`");
+            assert_eq!(assignments.complaints, [expected]);
+            assert_eq!(assignments.of("a").count(), 1, "the next piece of {piece:?} is used");
+            assert_eq!(assignments.iter().count(), 1);
+        }
+    }
+
+    #[test]
+    fn an_option_that_is_set_twice_is_a_complaint_and_the_last_value_is_used() {
+        let assignments = assignments("a.x=1;b.x=2;a.y=3;a.x = 4");
+        let expected = "`a.x = 4` in X_OPTIONS takes the place of an earlier value: it sets a.x twice";
+        assert_eq!(assignments.complaints, [expected]);
+        let values: Vec<_> = assignments.of("a").map(OptionValue::as_str).collect();
+        assert_eq!(values, ["3", "4"]);
+        assert_eq!(assignments.of("b").count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_piece_that_is_not_utf8_is_a_complaint_and_the_others_are_used() {
+        use std::os::unix::ffi::OsStringExt;
+        let assignments = assignments(OsString::from_vec(b"a.x=1; a.y=\xff;b.z=2".to_vec()));
+        assert_eq!(assignments.complaints, ["`a.y=\\xFF` in X_OPTIONS is ignored: expected UTF-8"]);
+        assert_eq!(assignments.iter().count(), 2);
+    }
+}
