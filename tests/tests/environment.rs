@@ -12,7 +12,7 @@ fn probe<V: AsRef<OsStr>>(variables: &[(&str, V)], arguments: &[&str]) -> String
 fn probe_both<V: AsRef<OsStr>>(variables: &[(&str, V)], arguments: &[&str]) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
     command.args(arguments);
-    for suffix in ["AUTOLOAD", "DISABLE", "SELECT"] {
+    for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
         command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
     }
     for (name, value) in variables {

@@ -17,7 +17,7 @@ const HARDWARE: [(&str, &str); 3] = [("cuda", "libcuda"), ("opencl", "libOpenCL"
 
 fn all_backends() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_all-backends"));
-    for suffix in ["AUTOLOAD", "DISABLE", "SELECT"] {
+    for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
         command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
     }
     command

@@ -8,6 +8,7 @@ fn probe(arguments: &[&str]) -> String {
         .env_remove("DEVICE_BACKEND_AUTOLOAD")
         .env_remove("DEVICE_BACKEND_DISABLE")
         .env_remove("DEVICE_BACKEND_SELECT")
+        .env_remove("DEVICE_BACKEND_OPTIONS")
         .output()
         .expect("the probe starts");
     let stdout = String::from_utf8(output.stdout).expect("the probe prints UTF-8");

@@ -25,7 +25,7 @@ fn program(project: &Project) -> Command {
     assert!(build.status.success(), "{build:?}");
     let program = artifacts().join("debug").join(project.folder().file_name().expect("a project has a name"));
     let mut command = Command::new(program);
-    for suffix in ["AUTOLOAD", "DISABLE", "SELECT"] {
+    for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
         command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
     }
     command

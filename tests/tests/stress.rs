@@ -12,6 +12,7 @@ fn stress(arguments: &[&str]) -> Output {
         .env_remove("DEVICE_BACKEND_AUTOLOAD")
         .env_remove("DEVICE_BACKEND_DISABLE")
         .env_remove("DEVICE_BACKEND_SELECT")
+        .env_remove("DEVICE_BACKEND_OPTIONS")
         .output()
         .expect("the program starts")
 }

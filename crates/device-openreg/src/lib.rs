@@ -28,7 +28,9 @@ mod pool;
 mod settings;
 mod sync;
 
-use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use std::env;
+
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure, Options};
 
 pub use crate::location::{Location, locate};
 pub use crate::memory::OpenRegMemory;
@@ -36,11 +38,13 @@ pub use crate::memory::OpenRegMemory;
 device_registry::backend::entry_points! {
     /// The backend `openreg`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
-    pub static OPENREG: BackendDescriptor = BackendDescriptor::new("openreg", load);
+    pub static OPENREG: BackendDescriptor =
+        BackendDescriptor::with_options("openreg", load, settings::OPTIONS);
 }
 
-fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
     // A backend for hardware looks for its driver here, and returns `LoadFailure::unavailable` if there is none. A use more
     // than a second later looks again.
-    Ok(Box::new(backend::OpenReg::new(settings::Settings::from_env()?)))
+    let settings = settings::Settings::read(options, |name| env::var_os(name))?;
+    Ok(Box::new(backend::OpenReg::new(settings)))
 }

@@ -1,18 +1,70 @@
-//! The settings in the environment: which devices there are, and which faults they have.
+//! The settings: which devices there are, and which faults they have. Each is an option of the backend and a variable.
 
-use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::time::Duration;
 
-use device_registry::backend::{Fault, LoadFailure};
+use device_registry::backend::{Fault, LoadFailure, OptionSpec, OptionValue, Options};
 
-pub(crate) const DEVICES: &str = "OPENREG_DEVICES";
-pub(crate) const MEMORY: &str = "OPENREG_MEMORY";
-pub(crate) const FAIL_ALLOCATION: &str = "OPENREG_FAIL_ALLOCATION";
-pub(crate) const FAIL_COPY: &str = "OPENREG_FAIL_COPY";
-pub(crate) const LOSE_DEVICE: &str = "OPENREG_LOSE_DEVICE";
-pub(crate) const SLOW: &str = "OPENREG_SLOW";
-pub(crate) const STALL: &str = "OPENREG_STALL";
+/// A setting: the option and the variable that set it, and what a valid value is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) option: &'static str,
+    pub(crate) variable: &'static str,
+    expected: &'static str,
+}
+
+impl Setting {
+    const fn new(option: &'static str, variable: &'static str, expected: &'static str) -> Self {
+        Self { option, variable, expected }
+    }
+
+    const fn spec(self) -> OptionSpec {
+        OptionSpec::new(self.option, self.expected)
+    }
+}
+
+pub(crate) const DEVICES: Setting =
+    Setting::new("devices", "OPENREG_DEVICES", "a number of devices from 0 to 65536");
+pub(crate) const MEMORY: Setting = Setting::new(
+    "memory",
+    "OPENREG_MEMORY",
+    "a size for all devices, or one for each, separated by commas. A size is a number of bytes, or of KiB, MiB, GiB or \
+     TiB such as 64MiB, and a multiple of 4KiB above 0",
+);
+pub(crate) const FAIL_ALLOCATION: Setting = Setting::new(
+    "fail_allocation",
+    "OPENREG_FAIL_ALLOCATION",
+    "the number of the allocation that fails, counted from 1",
+);
+pub(crate) const FAIL_COPY: Setting = Setting::new(
+    "fail_copy",
+    "OPENREG_FAIL_COPY",
+    "the number of the write, read, copy or fill that fails, counted from 1",
+);
+pub(crate) const LOSE_DEVICE: Setting = Setting::new(
+    "lose_device",
+    "OPENREG_LOSE_DEVICE",
+    "the number of the operation at which the device is lost, counted from 1",
+);
+pub(crate) const SLOW: Setting = Setting::new(
+    "slow",
+    "OPENREG_SLOW",
+    "a number of ns, us, ms or s such as 1ms, by which each operation takes longer",
+);
+pub(crate) const STALL: Setting =
+    Setting::new("stall", "OPENREG_STALL", "the number of the operation that stalls, counted from 1");
+
+/// The options of the backend.
+pub(crate) const OPTIONS: &[OptionSpec] = &[
+    DEVICES.spec(),
+    MEMORY.spec(),
+    FAIL_ALLOCATION.spec(),
+    FAIL_COPY.spec(),
+    LOSE_DEVICE.spec(),
+    SLOW.spec(),
+    STALL.spec(),
+];
 
 /// As many as a device index can name.
 const MOST_DEVICES: usize = u16::MAX as usize + 1;
@@ -20,7 +72,7 @@ const MOST_DEVICES: usize = u16::MAX as usize + 1;
 /// Memory sizes are multiples of it.
 const PAGE: usize = 4096;
 
-/// The settings in the environment.
+/// The values of all settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// The memory of each device, in bytes.
@@ -36,15 +88,16 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Reads each setting from its option, or else from its variable.
+    ///
     /// # Errors
     ///
-    /// For the first variable with an invalid value: its name, its value and what is expected.
-    pub(crate) fn from_env() -> Result<Self, LoadFailure> {
-        Self::from_variables(|name| env::var_os(name))
-    }
-
-    pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, LoadFailure> {
-        let read = |name| Setting::read(name, variable(name));
+    /// For the first setting with an invalid value: its name, its value, where it was set and what is expected.
+    pub(crate) fn read(
+        options: &Options,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, LoadFailure> {
+        let read = |setting: Setting| Value::read(setting, options, variable(setting.variable));
         let mut settings = Self::default();
         if let Some(devices) = read(DEVICES)? {
             settings.memory = vec![settings.memory[0]; devices.device_count()?];
@@ -52,7 +105,7 @@ impl Settings {
         if let Some(memory) = read(MEMORY)? {
             settings.memory = memory.sizes(settings.memory.len())?;
         }
-        let nth = |name| read(name)?.map(|setting| setting.nth()).transpose();
+        let nth = |setting| read(setting)?.map(|value| value.nth()).transpose();
         let faults = &mut settings.faults;
         faults.extend(nth(FAIL_ALLOCATION)?.map(|nth| Fault::FailAllocation { nth }));
         faults.extend(nth(FAIL_COPY)?.map(|nth| Fault::FailCopy { nth }));
@@ -65,61 +118,74 @@ impl Settings {
     }
 }
 
-/// A variable that is set.
-struct Setting {
-    name: &'static str,
-    value: String,
+/// The value of a setting that is set.
+struct Value<'a> {
+    setting: Setting,
+    text: String,
+    /// If the option is set, which takes precedence over the variable.
+    option: Option<&'a OptionValue>,
 }
 
-impl Setting {
-    fn read(name: &'static str, value: Option<OsString>) -> Result<Option<Self>, LoadFailure> {
-        match value.map(OsString::into_string) {
+impl<'a> Value<'a> {
+    fn read(
+        setting: Setting,
+        options: &'a Options,
+        variable: Option<OsString>,
+    ) -> Result<Option<Self>, LoadFailure> {
+        if let Some(value) = options.value(setting.option) {
+            return Ok(Some(Self { setting, text: value.as_str().to_owned(), option: Some(value) }));
+        }
+        match variable.map(OsString::into_string) {
             // An empty value is how a shell undoes an export.
             None => Ok(None),
-            Some(Ok(value)) if value.is_empty() => Ok(None),
-            Some(Ok(value)) => Ok(Some(Self { name, value })),
-            Some(Err(value)) => Err(LoadFailure::new(format_args!("{name} is not valid UTF-8: {value:?}"))),
+            Some(Ok(text)) if text.is_empty() => Ok(None),
+            Some(Ok(text)) => Ok(Some(Self { setting, text, option: None })),
+            Some(Err(text)) => {
+                Err(LoadFailure::new(format_args!("{} is not valid UTF-8: {text:?}", setting.variable)))
+            }
         }
     }
 
     fn device_count(&self) -> Result<usize, LoadFailure> {
-        let count = number(&self.value).and_then(|number| usize::try_from(number).ok());
+        let count = number(&self.text).and_then(|number| usize::try_from(number).ok());
         let count = count.filter(|&count| count <= MOST_DEVICES);
-        count.ok_or_else(|| self.invalid("a number of devices from 0 to 65536"))
+        count.ok_or_else(|| self.invalid(self.setting.expected))
     }
 
     /// The memory of each of `count` devices.
     fn sizes(&self, count: usize) -> Result<Vec<usize>, LoadFailure> {
-        let sizes: Option<Vec<usize>> = self.value.split(',').map(|text| size(text.trim())).collect();
+        let sizes: Option<Vec<usize>> = self.text.split(',').map(|text| size(text.trim())).collect();
         match sizes.as_deref() {
             Some(&[size]) => Ok(vec![size; count]),
             Some(sizes) if sizes.len() == count => Ok(sizes.to_vec()),
             Some(sizes) => Err(self.invalid(format_args!(
-                "one size, or one for each of the {count} devices ({DEVICES}), found {} sizes",
+                "one size, or one for each of the {count} devices (option `devices` or {}), found {} sizes",
+                DEVICES.variable,
                 sizes.len()
             ))),
-            None => Err(self.invalid(
-                "a size for all devices, or one for each, separated by commas. A size is a number of bytes, or of KiB, \
-                 MiB, GiB or TiB such as 64MiB, and a multiple of 4KiB above 0",
-            )),
+            None => Err(self.invalid(self.setting.expected)),
         }
     }
 
     fn nth(&self) -> Result<u64, LoadFailure> {
-        let nth = number(&self.value).filter(|&nth| nth > 0);
-        nth.ok_or_else(|| self.invalid("the number of the operation that has the fault, counted from 1"))
+        let nth = number(&self.text).filter(|&nth| nth > 0);
+        nth.ok_or_else(|| self.invalid(self.setting.expected))
     }
 
     fn duration(&self) -> Result<Duration, LoadFailure> {
         let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-        let duration = with_unit(&self.value, &units).map(Duration::from_nanos);
-        duration.ok_or_else(|| {
-            self.invalid("a number of ns, us, ms or s such as 1ms, by which each operation takes longer")
-        })
+        let duration = with_unit(&self.text, &units).map(Duration::from_nanos);
+        duration.ok_or_else(|| self.invalid(self.setting.expected))
     }
 
-    fn invalid(&self, expected: impl std::fmt::Display) -> LoadFailure {
-        LoadFailure::new(format_args!("{}={:?} is invalid: expected {expected}", self.name, self.value))
+    fn invalid(&self, expected: impl fmt::Display) -> LoadFailure {
+        match self.option {
+            Some(value) => value.invalid(expected),
+            None => LoadFailure::new(format_args!(
+                "{}={:?} is invalid: expected {expected}",
+                self.setting.variable, self.text
+            )),
+        }
     }
 }
 
@@ -148,10 +214,22 @@ fn size(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn settings(variables: &[(&str, &str)]) -> Result<Settings, LoadFailure> {
-        Settings::from_variables(|name| {
-            variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.into())
+    type Values<'a> = &'a [(Setting, &'a str)];
+
+    fn read(options: Values<'_>, variables: Values<'_>) -> Result<Settings, LoadFailure> {
+        let none = Options::new(OPTIONS);
+        let set = |options: Options, (setting, value): &(Setting, &str)| options.with(setting.option, value);
+        Settings::read(&options.iter().fold(none, set), |name| {
+            variables.iter().find(|(setting, _)| setting.variable == name).map(|(_, value)| value.into())
         })
+    }
+
+    /// By variables. Options with the same values give the same settings.
+    fn settings(values: Values<'_>) -> Result<Settings, LoadFailure> {
+        let by_variables = read(&[], values);
+        let set: Vec<_> = values.iter().copied().filter(|(_, value)| !value.is_empty()).collect();
+        assert_eq!(read(&set, &[]).ok(), by_variables.as_ref().ok().cloned());
+        by_variables
     }
 
     #[test]
@@ -179,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_has_its_variable() {
+    fn every_fault_has_its_option_and_its_variable() {
         for (name, value, fault) in [
             (FAIL_ALLOCATION, "1", Fault::FailAllocation { nth: 1 }),
             (FAIL_COPY, "20", Fault::FailCopy { nth: 20 }),
@@ -190,14 +268,14 @@ mod tests {
             (SLOW, "5ns", Fault::Slow { by: Duration::from_nanos(5) }),
             (SLOW, "0s", Fault::Slow { by: Duration::ZERO }),
         ] {
-            assert_eq!(settings(&[(name, value)]).unwrap().faults, [fault], "{name}={value}");
+            assert_eq!(settings(&[(name, value)]).unwrap().faults, [fault], "{name:?}={value}");
         }
         assert_eq!(settings(&[(STALL, "4"), (SLOW, "2s"), (FAIL_COPY, "1")]).unwrap().faults.len(), 3);
     }
 
     #[test]
-    fn an_invalid_value_is_an_error_with_its_variable_and_what_is_expected() {
-        for (name, values, expected) in [
+    fn an_invalid_value_is_an_error_that_says_where_it_was_set_and_what_is_expected() {
+        for (setting, values, expected) in [
             (
                 DEVICES,
                 &["two", "-1", "+1", "1.0", "65537", " 2", "99999999999999999999"][..],
@@ -208,7 +286,11 @@ mod tests {
                 &["64MB", "1", "4097", "0", "0GiB", "-4096", "GiB", "1 GiB", "16777216TiB", ",", "4KiB,"],
                 "64MiB",
             ),
-            (MEMORY, &["4KiB,4KiB,4KiB"], "one for each of the 2 devices (OPENREG_DEVICES), found 3 sizes"),
+            (
+                MEMORY,
+                &["4KiB,4KiB,4KiB"],
+                "one for each of the 2 devices (option `devices` or OPENREG_DEVICES), found 3 sizes",
+            ),
             (FAIL_ALLOCATION, &["0", "first", "-1", "1,2"], "counted from 1"),
             (FAIL_COPY, &["0"], "counted from 1"),
             (LOSE_DEVICE, &["0"], "counted from 1"),
@@ -220,12 +302,37 @@ mod tests {
             ),
         ] {
             for value in values {
-                let failure = settings(&[(name, value)]).expect_err(value);
-                let message = failure.to_string();
-                assert!(message.starts_with(&format!("{name}={value:?} is invalid: expected ")), "{message}");
-                assert!(message.contains(expected), "{message}");
-                assert!(!failure.is_unavailable());
+                let Setting { option, variable, .. } = setting;
+                for (failure, beginning) in [
+                    (settings(&[(setting, value)]), format!("{variable}={value:?} is invalid: expected ")),
+                    (
+                        read(&[(setting, value)], &[]),
+                        format!("option {option}={value:?}, set by the program, is invalid: expected "),
+                    ),
+                ] {
+                    let failure = failure.expect_err(value);
+                    let message = failure.to_string();
+                    assert!(message.starts_with(&beginning) && message.contains(expected), "{message}");
+                    assert!(!failure.is_unavailable());
+                }
             }
+        }
+    }
+
+    #[test]
+    fn an_option_takes_precedence_over_its_variable_only() {
+        let found = read(&[(DEVICES, "1")], &[(DEVICES, "3"), (MEMORY, "4KiB"), (STALL, "4")]).unwrap();
+        assert_eq!(found, Settings { memory: vec![4096], faults: vec![Fault::Stall { nth: 4 }] });
+        // The value of the variable is not looked at.
+        assert_eq!(read(&[(DEVICES, "1")], &[(DEVICES, "many")]).unwrap().memory.len(), 1);
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_set_and_an_empty_option_is_invalid() {
+        for setting in [DEVICES, MEMORY, FAIL_ALLOCATION, FAIL_COPY, LOSE_DEVICE, SLOW, STALL] {
+            assert_eq!(settings(&[(setting, "")]).unwrap(), Settings::default());
+            let failure = read(&[(setting, "")], &[]).unwrap_err().to_string();
+            assert!(failure.contains(&format!("option {}=\"\", set by", setting.option)), "{failure}");
         }
     }
 
@@ -233,9 +340,12 @@ mod tests {
     #[cfg(unix)]
     fn a_value_that_is_not_utf8_is_an_error_that_shows_it() {
         use std::os::unix::ffi::OsStringExt;
-        for name in [DEVICES, MEMORY, FAIL_ALLOCATION, FAIL_COPY, LOSE_DEVICE, SLOW, STALL] {
+        for Setting { variable: name, .. } in
+            [DEVICES, MEMORY, FAIL_ALLOCATION, FAIL_COPY, LOSE_DEVICE, SLOW, STALL]
+        {
             let value = || OsString::from_vec(b"2\xFF".to_vec());
-            let failure = Settings::from_variables(|other| (other == name).then(value)).unwrap_err();
+            let variable = |other: &str| (other == name).then(value);
+            let failure = Settings::read(&Options::new(OPTIONS), variable).unwrap_err();
             assert_eq!(failure.to_string(), format!("{name} is not valid UTF-8: \"2\\xFF\""));
         }
     }

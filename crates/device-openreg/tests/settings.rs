@@ -1,4 +1,4 @@
-//! The environment variables that set the devices.
+//! The options and the environment variables that set the devices.
 
 use device_conformance::process;
 use device_registry::{backends, device, device_count, devices};
@@ -57,6 +57,55 @@ fn variables_set_the_devices() {
         let error = printed(&[(name, value)]);
         assert!(error.contains("openreg") && error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn options_take_precedence_over_variables() {
+    let test = "options_take_precedence_over_variables";
+    let variables = [
+        ("DEVICE_BACKEND_OPTIONS", "openreg.devices=4; openreg.memory=4KiB"),
+        ("OPENREG_DEVICES", "3"),
+        ("OPENREG_MEMORY", "8KiB"),
+    ];
+    if !process::is_child() {
+        return CHILD.passes(test, &variables);
+    }
+    backends().set_option("openreg", "memory", "64KiB").unwrap();
+    let report = backends().report().to_string();
+    let options = "linked; options: devices=4 (DEVICE_BACKEND_OPTIONS), memory=64KiB (the program)";
+    assert!(report.contains(options), "{report}");
+    assert_eq!(description(), "[65536, 65536, 65536, 65536]");
+    let error = backends().set_option("openreg", "devices", "1").unwrap_err().to_string();
+    assert!(error.contains("is already loaded"), "{error}");
+}
+
+#[test]
+fn a_program_can_correct_an_option_of_the_environment_after_a_failed_load() {
+    let test = "a_program_can_correct_an_option_of_the_environment_after_a_failed_load";
+    if !process::is_child() {
+        return CHILD.passes(test, &[("DEVICE_BACKEND_OPTIONS", "openreg.devices=many")]);
+    }
+    let error = device_count("openreg").unwrap_err().to_string();
+    let expected = "failed to load: option devices=\"many\", set by DEVICE_BACKEND_OPTIONS, is invalid: expected a \
+                    number of devices from 0 to 65536";
+    assert!(error.contains(expected), "{error}");
+    backends().set_option("openreg", "devices", "3").unwrap();
+    assert!(device_count("openreg").is_err(), "a failure is remembered");
+    assert!(backends().retry("openreg").is_ok());
+    assert_eq!(device_count("openreg").unwrap(), 3);
+}
+
+#[test]
+fn an_option_that_openreg_does_not_have_is_its_error_and_no_other_backends() {
+    let test = "an_option_that_openreg_does_not_have_is_its_error_and_no_other_backends";
+    if !process::is_child() {
+        return CHILD.passes(test, &[("DEVICE_BACKEND_OPTIONS", "openreg.device=4")]);
+    }
+    let error = device("openreg").unwrap().allocate(1).unwrap_err().to_string();
+    let expected =
+        "unknown option `device`, set by DEVICE_BACKEND_OPTIONS; did you mean `devices`?\nthe options are:\n";
+    assert!(error.contains(expected) && error.contains("\n  fail_copy        the number of"), "{error}");
+    assert!(device("cpu").unwrap().allocate(1).is_ok());
 }
 
 #[test]

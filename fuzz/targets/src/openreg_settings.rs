@@ -1,26 +1,55 @@
-//! The variables of device-openreg, as texts.
+//! The variables and the options of device-openreg, as texts.
 
 use std::ffi::OsString;
 
 use device_registry::Fault;
+use device_registry::backend::{LoadFailure, Options};
 
 use crate::check_message;
 
 /// The backend's own source file: it is a private module there.
 #[path = "../../../crates/device-openreg/src/settings.rs"]
-#[allow(dead_code, reason = "the backend reads the environment, and this does not")]
 mod settings;
 
-use settings::{DEVICES, FAIL_ALLOCATION, FAIL_COPY, LOSE_DEVICE, MEMORY, SLOW, STALL, Settings};
+use settings::Settings;
+
+const DEVICES: &str = settings::DEVICES.variable;
+const MEMORY: &str = settings::MEMORY.variable;
+const FAIL_ALLOCATION: &str = settings::FAIL_ALLOCATION.variable;
+const FAIL_COPY: &str = settings::FAIL_COPY.variable;
+const LOSE_DEVICE: &str = settings::LOSE_DEVICE.variable;
+const SLOW: &str = settings::SLOW.variable;
+const STALL: &str = settings::STALL.variable;
 
 const ALL: [&str; 7] = [DEVICES, MEMORY, FAIL_ALLOCATION, FAIL_COPY, LOSE_DEVICE, SLOW, STALL];
+
+fn by_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Settings, LoadFailure> {
+    Settings::read(&Options::new(settings::OPTIONS), variable)
+}
+
+/// The same values as options, if they are text. An empty variable is not set.
+fn by_options(variable: impl Fn(&str) -> Option<OsString>) -> Option<Result<Settings, LoadFailure>> {
+    let mut options = Options::new(settings::OPTIONS);
+    for name in ALL {
+        if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
+            let option = name.strip_prefix("OPENREG_")?.to_lowercase();
+            options = options.with(&option, value.to_str()?);
+        }
+    }
+    Some(Settings::read(&options, |_| None))
+}
 
 /// The input has a variable on each line, `NAME=value`, in which `NAME` goes without `OPENREG_`.
 pub fn openreg_settings(input: &[u8]) {
     let set: Vec<(&str, OsString)> = input.split(|byte| *byte == b'\n').filter_map(variable).collect();
     let value = |name: &str| set.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone());
     let is_set = |name: &str| value(name).is_some_and(|value| !value.is_empty());
-    match Settings::from_variables(value) {
+    let settings = by_variables(value);
+    if let Some(options) = by_options(value) {
+        assert_eq!(options.as_ref().ok(), settings.as_ref().ok(), "{set:?}");
+        options.err().iter().for_each(|failure| check_message(&failure.to_string()));
+    }
+    match settings {
         Ok(settings) => {
             let devices = value(DEVICES).filter(|_| is_set(DEVICES));
             let count = devices.map_or(Some(2), |count| count.to_str()?.parse().ok());
@@ -30,8 +59,7 @@ pub fn openreg_settings(input: &[u8]) {
             assert!(settings.memory.iter().all(sound), "{set:?}");
             let faults = ALL[2..].iter().filter(|name| is_set(name)).count();
             assert_eq!(settings.faults.len(), faults, "{set:?}");
-            let again =
-                Settings::from_variables(|name| plain(&settings, name)).expect("plain numbers are valid");
+            let again = by_variables(|name| plain(&settings, name)).expect("plain numbers are valid");
             assert_eq!(again, settings, "{set:?}");
         }
         Err(failure) => {

@@ -3,4 +3,4 @@
 use device_conformance::process::Environment;
 
 /// Without variables of openreg.
-pub(crate) const CHILD: Environment = Environment::without(&["OPENREG_*"]);
+pub(crate) const CHILD: Environment = Environment::without(&["OPENREG_*", "DEVICE_BACKEND_OPTIONS"]);

@@ -51,7 +51,7 @@ fn child_with(variable: Option<(&str, &str)>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "child"]);
     for prefix in ["DEVICE_BACKEND", "CODEC_DEVICE_BACKEND"] {
-        for suffix in ["AUTOLOAD", "DISABLE", "SELECT"] {
+        for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
             command.env_remove(format!("{prefix}_{suffix}"));
         }
     }

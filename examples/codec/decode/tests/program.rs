@@ -9,7 +9,7 @@ const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sample.png");
 fn decode(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_decode"));
     for prefix in ["DEVICE_BACKEND", "CODEC_DEVICE_BACKEND"] {
-        for suffix in ["AUTOLOAD", "DISABLE", "SELECT"] {
+        for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
             command.env_remove(format!("{prefix}_{suffix}"));
         }
     }

@@ -48,7 +48,7 @@ fn compute(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_compute"));
     for prefix in ["DEVICE_BACKEND", "COMPUTE_KERNELS"] {
-        for suffix in ["AUTOLOAD", "DISABLE", "SELECT"] {
+        for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
             command.env_remove(format!("{prefix}_{suffix}"));
         }
     }
