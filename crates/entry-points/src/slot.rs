@@ -363,8 +363,47 @@ impl<P: ?Sized> Clone for Claims<P> {
     }
 }
 
-#[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::*;
+    use crate::options::OptionSpec;
+    use crate::switches::Switches;
+    use crate::sync::model::in_every_order;
+
+    static GROUP: Group<bool> = Group::new("model");
+    static POINT: EntryPoint<bool> = EntryPoint::with_options(
+        "x",
+        |options| Ok(Box::new(options.get("y").is_some())),
+        &[OptionSpec::new("y", "anything")],
+    );
+
+    #[test]
+    fn an_option_that_was_accepted_is_used_by_the_load_that_races_with_it() {
+        in_every_order(|| {
+            let candidates = vec![Candidate { point: &POINT, claim: Claim::Registered }];
+            let settings = Settings::from_code(&Switches::default());
+            let slot = Slot::new("x", &GROUP, candidates, &settings, Vec::new());
+            // This thread makes the loom objects of the slot.
+            assert!(slot.loaded().is_none() && slot.claims().is_usable());
+            assert_eq!(slot.options_of(&POINT), []);
+            let slot = Arc::new(slot);
+            let sets = {
+                let slot = Arc::clone(&slot);
+                thread::spawn(move || slot.set_option("y", "1".to_owned()))
+            };
+            let used = *slot.load(false).unwrap();
+            match sets.join().unwrap() {
+                Ok(()) => assert!(used, "the option was accepted and ignored"),
+                Err(OptionError::Loading { .. } | OptionError::Loaded { .. }) => assert!(!used),
+                Err(other) => panic!("{other}"),
+            }
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicUsize;
 

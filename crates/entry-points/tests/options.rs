@@ -2,14 +2,7 @@
 
 #![allow(missing_docs)]
 
-use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-use entry_points::{
-    EntryPoint, Group, LoadError, LoadFailure, OptionError, OptionOrigin, OptionSpec, Options, State,
-    Switches,
-};
+use entry_points::{EntryPoint, Group, LoadFailure, OptionError, OptionOrigin, OptionSpec, Options};
 
 type Plugin = Vec<Option<String>>;
 
@@ -197,124 +190,117 @@ fn a_report_shows_the_options_in_force_and_where_they_were_set() {
     assert!(report.ends_with("  linked"), "an entry without options shows none: {report}");
 }
 
-#[test]
-fn an_option_that_was_accepted_is_in_force_in_the_load_that_races_with_it() {
-    let late = AtomicUsize::new(0);
-    for _ in 0..300 {
-        let group = private();
-        thread::scope(|scope| {
-            let sets = scope.spawn(|| group.set_option("net", "servers", "a").is_ok());
-            let loaded = group.load("net").unwrap()[0].is_some();
-            let accepted = sets.join().unwrap();
-            assert_eq!(loaded, accepted, "an option was accepted and ignored, or refused and used");
-            late.fetch_add(usize::from(!accepted), Ordering::Relaxed);
-        });
+#[cfg(not(any(miri, target_family = "wasm")))]
+mod of_a_variable {
+    use std::process::Command;
+
+    use entry_points::{LoadError, State, Switches};
+
+    use super::*;
+
+    /// Runs one test of this file again, alone in a process with the variable.
+    fn in_a_child(test: &str, options: &[u8]) {
+        #[cfg(unix)]
+        let options: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(options.to_vec());
+        #[cfg(not(unix))]
+        let options = str::from_utf8(options).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([test, "--exact", "--nocapture"]).env("TEST_STORE_OPTIONS", options);
+        let output = command.output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
     }
-    println!("{late:?} of 300 came too late");
-}
 
-/// Runs one test of this file again, alone in a process with the variable.
-#[cfg(not(any(miri, target_family = "wasm")))]
-fn in_a_child(test: &str, options: &[u8]) {
-    #[cfg(unix)]
-    let options: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(options.to_vec());
-    #[cfg(not(unix))]
-    let options = str::from_utf8(options).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture"]).env("TEST_STORE_OPTIONS", options);
-    let output = command.output().unwrap();
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
-}
-
-#[cfg(not(any(miri, target_family = "wasm")))]
-fn is_child() -> bool {
-    std::env::var_os("TEST_STORE_OPTIONS").is_some()
-}
-
-#[cfg(not(any(miri, target_family = "wasm")))]
-#[test]
-fn a_variable_sets_options_and_the_program_overrides_them_one_by_one() {
-    if !is_child() {
-        let name = "a_variable_sets_options_and_the_program_overrides_them_one_by_one";
-        return in_a_child(name, b" net.servers = a:1,b:2 ;net.copies=2; disk.path=/tmp;");
+    fn is_child() -> bool {
+        std::env::var_os("TEST_STORE_OPTIONS").is_some()
     }
-    // The switches come from the program then, and the options still from the variable.
-    stores().configure(Switches::default()).unwrap();
-    stores().set_option("net", "copies", "3").unwrap();
-    let report = stores().report();
-    let row = report.rows().iter().find(|row| row.name == "net").unwrap();
-    assert_eq!(row.options[0].origin(), &OptionOrigin::Variable("TEST_STORE_OPTIONS".into()));
-    let shown = "linked; options: servers=a:1,b:2 (TEST_STORE_OPTIONS), copies=3 (the program)\n";
-    assert!(report.to_string().contains(shown), "{report}");
-    assert_eq!(report.notes(), [""; 0]);
-    assert_eq!(*stores().load("net").unwrap(), some(&[Some("a:1,b:2"), Some("3")]));
-    assert_eq!(*stores().load("disk").unwrap(), some(&[Some("/tmp")]));
-    // A group without the prefix does not read it, nor does one with another prefix.
-    assert_eq!(*private().load("net").unwrap(), some(&[None, None]));
-    // An entry that is registered later has its options too.
-    static LATE: EntryPoint<Plugin> = EntryPoint::new("late", || Ok(Box::default()));
-    stores().register(&LATE).unwrap();
-    stores().load("late").unwrap();
-}
 
-#[cfg(not(any(miri, target_family = "wasm")))]
-#[test]
-fn an_unknown_option_in_the_variable_is_the_error_of_its_entry_only() {
-    if !is_child() {
-        let name = "an_unknown_option_in_the_variable_is_the_error_of_its_entry_only";
-        return in_a_child(name, b"net.sevrers=a;net.copies=2;late.level=1;plain.x=1");
+    #[test]
+    fn a_variable_sets_options_and_the_program_overrides_them_one_by_one() {
+        if !is_child() {
+            let name = "of_a_variable::a_variable_sets_options_and_the_program_overrides_them_one_by_one";
+            return in_a_child(name, b" net.servers = a:1,b:2 ;net.copies=2; disk.path=/tmp;");
+        }
+        // The switches come from the program then, and the options still from the variable.
+        stores().configure(Switches::default()).unwrap();
+        stores().set_option("net", "copies", "3").unwrap();
+        let report = stores().report();
+        let row = report.rows().iter().find(|row| row.name == "net").unwrap();
+        assert_eq!(row.options[0].origin(), &OptionOrigin::Variable("TEST_STORE_OPTIONS".into()));
+        let shown = "linked; options: servers=a:1,b:2 (TEST_STORE_OPTIONS), copies=3 (the program)\n";
+        assert!(report.to_string().contains(shown), "{report}");
+        assert_eq!(report.notes(), [""; 0]);
+        assert_eq!(*stores().load("net").unwrap(), some(&[Some("a:1,b:2"), Some("3")]));
+        assert_eq!(*stores().load("disk").unwrap(), some(&[Some("/tmp")]));
+        // A group without the prefix does not read it, nor does one with another prefix.
+        assert_eq!(*private().load("net").unwrap(), some(&[None, None]));
+        // An entry that is registered later has its options too.
+        static LATE: EntryPoint<Plugin> = EntryPoint::new("late", || Ok(Box::default()));
+        stores().register(&LATE).unwrap();
+        stores().load("late").unwrap();
     }
-    static LATE: EntryPoint<Plugin> = EntryPoint::new("late", || Ok(Box::default()));
-    stores().register(&LATE).unwrap();
-    let unknown = "unknown option `sevrers`, set by TEST_STORE_OPTIONS; did you mean `servers`?";
-    let report = stores().report();
-    assert_eq!(report.notes()[1], format!("store `net`: {unknown}"));
-    assert_eq!(report.notes().len(), 3, "{report}");
-    assert!(report.to_string().contains("linked; options: copies=2 (TEST_STORE_OPTIONS)\n"), "{report}");
 
-    let error = stores().load("net").unwrap_err();
-    let list = "\nthe options are:\n  servers  addresses of the servers, separated by commas\n  copies   a number of copies";
-    assert!(error.to_string().ends_with(&format!(" failed to load: {unknown}{list}")), "{error}");
-    assert!(matches!(error, LoadError::Failed { .. }));
-    assert!(matches!(stores().get("net").unwrap().state(), State::Failed { .. }));
-    let report = stores().report().to_string();
-    assert!(
-        report.contains(&format!("failed: {unknown}…; options: copies=2 (TEST_STORE_OPTIONS)")),
-        "{report}"
-    );
-    for name in ["plain", "late"] {
-        let error = stores().load(name).unwrap_err().to_string();
-        assert!(error.contains(", set by TEST_STORE_OPTIONS; there are no options"), "{error}");
-    }
-    assert_eq!(*stores().load("disk").unwrap(), some(&[None]));
-}
+    #[test]
+    fn an_unknown_option_in_the_variable_is_the_error_of_its_entry_only() {
+        if !is_child() {
+            let name = "of_a_variable::an_unknown_option_in_the_variable_is_the_error_of_its_entry_only";
+            return in_a_child(name, b"net.sevrers=a;net.copies=2;late.level=1;plain.x=1");
+        }
+        static LATE: EntryPoint<Plugin> = EntryPoint::new("late", || Ok(Box::default()));
+        stores().register(&LATE).unwrap();
+        let unknown = "unknown option `sevrers`, set by TEST_STORE_OPTIONS; did you mean `servers`?";
+        let report = stores().report();
+        assert_eq!(report.notes()[1], format!("store `net`: {unknown}"));
+        assert_eq!(report.notes().len(), 3, "{report}");
+        assert!(report.to_string().contains("linked; options: copies=2 (TEST_STORE_OPTIONS)\n"), "{report}");
 
-#[cfg(not(any(miri, target_family = "wasm")))]
-#[test]
-fn pieces_of_the_variable_without_effect_stand_in_the_report() {
-    if !is_child() {
-        let name = "pieces_of_the_variable_without_effect_stand_in_the_report";
-        let not_utf8: &[u8] = if cfg!(unix) { b";disk.path=\xff" } else { b"" };
-        return in_a_child(
-            name,
-            &[b"nett.servers=a;net.copies=1;copies;net.copies=2".as_slice(), not_utf8].concat(),
+        let error = stores().load("net").unwrap_err();
+        let list = "\nthe options are:\n  servers  addresses of the servers, separated by commas\n  copies   a number of copies";
+        assert!(error.to_string().ends_with(&format!(" failed to load: {unknown}{list}")), "{error}");
+        assert!(matches!(error, LoadError::Failed { .. }));
+        assert!(matches!(stores().get("net").unwrap().state(), State::Failed { .. }));
+        let report = stores().report().to_string();
+        assert!(
+            report.contains(&format!("failed: {unknown}…; options: copies=2 (TEST_STORE_OPTIONS)")),
+            "{report}"
         );
+        for name in ["plain", "late"] {
+            let error = stores().load(name).unwrap_err().to_string();
+            assert!(error.contains(", set by TEST_STORE_OPTIONS; there are no options"), "{error}");
+        }
+        assert_eq!(*stores().load("disk").unwrap(), some(&[None]));
     }
-    let report = stores().report();
-    let mut expected = vec![
-        "`copies` in TEST_STORE_OPTIONS is ignored: expected `name.option=value`",
-        "`net.copies=2` in TEST_STORE_OPTIONS takes the place of an earlier value: it sets net.copies twice",
-    ];
-    expected
-        .extend(cfg!(unix).then_some("`disk.path=\\xFF` in TEST_STORE_OPTIONS is ignored: expected UTF-8"));
-    expected.push(
+
+    #[test]
+    fn pieces_of_the_variable_without_effect_stand_in_the_report() {
+        if !is_child() {
+            let name = "of_a_variable::pieces_of_the_variable_without_effect_stand_in_the_report";
+            let not_utf8: &[u8] = if cfg!(unix) { b";disk.path=\xff" } else { b"" };
+            return in_a_child(
+                name,
+                &[b"nett.servers=a;net.copies=1;copies;net.copies=2".as_slice(), not_utf8].concat(),
+            );
+        }
+        let report = stores().report();
+        let mut expected = vec![
+            "`copies` in TEST_STORE_OPTIONS is ignored: expected `name.option=value`",
+            "`net.copies=2` in TEST_STORE_OPTIONS takes the place of an earlier value: it sets net.copies twice",
+        ];
+        expected.extend(
+            cfg!(unix).then_some("`disk.path=\\xFF` in TEST_STORE_OPTIONS is ignored: expected UTF-8"),
+        );
+        expected.push(
         "`nett.servers` in TEST_STORE_OPTIONS has no effect: no store is called `nett`; did you mean `net`?",
     );
-    assert_eq!(report.notes(), expected);
-    assert!(
-        stores().load("missing").unwrap_err().to_string().contains("`nett.servers` in TEST_STORE_OPTIONS")
-    );
-    assert_eq!(*stores().load("net").unwrap(), some(&[None, Some("2")]));
-    assert_eq!(*stores().load("disk").unwrap(), some(&[None]));
+        assert_eq!(report.notes(), expected);
+        assert!(
+            stores()
+                .load("missing")
+                .unwrap_err()
+                .to_string()
+                .contains("`nett.servers` in TEST_STORE_OPTIONS")
+        );
+        assert_eq!(*stores().load("net").unwrap(), some(&[None, Some("2")]));
+        assert_eq!(*stores().load("disk").unwrap(), some(&[None]));
+    }
 }
