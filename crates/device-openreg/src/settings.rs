@@ -1,5 +1,6 @@
 //! The settings: which devices there are, and which faults they have. Each is an option of the backend and a variable.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
@@ -97,22 +98,28 @@ impl Settings {
         options: &Options,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, LoadFailure> {
-        let read = |setting: Setting| Value::read(setting, options, variable(setting.variable));
+        type OfNumber = fn(u64) -> Fault;
+        let read = |setting: &'static Setting| Value::read(setting, options, &variable);
         let mut settings = Self::default();
-        if let Some(devices) = read(DEVICES)? {
+        if let Some(devices) = read(&DEVICES)? {
             settings.memory = vec![settings.memory[0]; devices.device_count()?];
         }
-        if let Some(memory) = read(MEMORY)? {
+        if let Some(memory) = read(&MEMORY)? {
             settings.memory = memory.sizes(settings.memory.len())?;
         }
-        let nth = |setting| read(setting)?.map(|value| value.nth()).transpose();
-        let faults = &mut settings.faults;
-        faults.extend(nth(FAIL_ALLOCATION)?.map(|nth| Fault::FailAllocation { nth }));
-        faults.extend(nth(FAIL_COPY)?.map(|nth| Fault::FailCopy { nth }));
-        faults.extend(nth(LOSE_DEVICE)?.map(|nth| Fault::LoseDevice { nth }));
-        faults.extend(nth(STALL)?.map(|nth| Fault::Stall { nth }));
-        if let Some(slow) = read(SLOW)? {
-            faults.push(Fault::Slow { by: slow.duration()? });
+        let faults: [(&Setting, OfNumber); 4] = [
+            (&FAIL_ALLOCATION, |nth| Fault::FailAllocation { nth }),
+            (&FAIL_COPY, |nth| Fault::FailCopy { nth }),
+            (&LOSE_DEVICE, |nth| Fault::LoseDevice { nth }),
+            (&STALL, |nth| Fault::Stall { nth }),
+        ];
+        for (setting, fault) in faults {
+            if let Some(value) = read(setting)? {
+                settings.faults.push(fault(value.nth()?));
+            }
+        }
+        if let Some(slow) = read(&SLOW)? {
+            settings.faults.push(Fault::Slow { by: slow.duration()? });
         }
         Ok(settings)
     }
@@ -120,26 +127,26 @@ impl Settings {
 
 /// The value of a setting that is set.
 struct Value<'a> {
-    setting: Setting,
-    text: String,
+    setting: &'static Setting,
+    text: Cow<'a, str>,
     /// If the option is set, which takes precedence over the variable.
     option: Option<&'a OptionValue>,
 }
 
 impl<'a> Value<'a> {
     fn read(
-        setting: Setting,
+        setting: &'static Setting,
         options: &'a Options,
-        variable: Option<OsString>,
+        variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Option<Self>, LoadFailure> {
         if let Some(value) = options.value(setting.option) {
-            return Ok(Some(Self { setting, text: value.as_str().to_owned(), option: Some(value) }));
+            return Ok(Some(Self { setting, text: value.as_str().into(), option: Some(value) }));
         }
-        match variable.map(OsString::into_string) {
+        match variable(setting.variable).map(OsString::into_string) {
             // An empty value is how a shell undoes an export.
             None => Ok(None),
             Some(Ok(text)) if text.is_empty() => Ok(None),
-            Some(Ok(text)) => Ok(Some(Self { setting, text, option: None })),
+            Some(Ok(text)) => Ok(Some(Self { setting, text: text.into(), option: None })),
             Some(Err(text)) => {
                 Err(LoadFailure::new(format_args!("{} is not valid UTF-8: {text:?}", setting.variable)))
             }

@@ -54,8 +54,8 @@ impl LoadFailure {
     /// `load` again. So `load` finds a driver or a server that comes while the program runs. Until then it runs at most
     /// once a second, with whatever it opens and allocates before it returns this failure.
     ///
-    /// It is for a plugin that can do nothing at the moment. What a plugin finds later by itself, such as one more
-    /// device of a driver that works, is no reason to be unavailable.
+    /// It is for a plugin that can do nothing at the moment. A plugin whose driver works, and which has nothing to offer
+    /// yet, loads and says so by its own interface.
     #[must_use]
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         Self::of(true, Message { text: reason.to_string(), source: None })

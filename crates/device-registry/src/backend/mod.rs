@@ -95,9 +95,12 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 /// |---|---|---|
 /// | what does not change once it is there: the driver's library, its version | `load` | until it succeeds: again by a use, at most once a second, while it returns [`LoadFailure::unavailable`]; any other error is permanent until a retry |
 /// | what changes while the program runs: how many devices there are | [`device_count`](Self::device_count) | at each use |
+/// | whether a device that is configured is there now, such as a server of a list | [`presence`](Self::presence) | at each use |
+/// | what a user sets: addresses, sizes, counts | [`Options`], which `load` gets | at each `load` |
 ///
 /// A backend that counts its devices in `load` finds no device that is plugged in later. One that returns *unavailable* for
-/// "no devices at the moment" hides a working driver: its `device_count` returns 0 instead.
+/// "no devices at the moment" hides a working driver: its `device_count` returns 0 instead. One that returns it because
+/// one of its servers is down hides the others: that device is absent.
 ///
 /// # A complete backend
 ///
