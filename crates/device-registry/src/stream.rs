@@ -365,15 +365,19 @@ impl Stream {
     /// let stream = device("cpu")?.create_stream()?;
     /// let (release, released) = std::sync::mpsc::channel::<()>();
     /// stream.host_call(move || released.recv().unwrap_or(()))?;
-    /// let error = stream.synchronize_timeout(Duration::from_millis(1)).unwrap_err();
-    /// assert!(matches!(error, DeviceError::TimedOut { .. }));
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "`cpu`: synchronize: not done after 1ms, and the work goes on: `host call` is under way"
-    /// );
+    /// match stream.synchronize_timeout(Duration::from_millis(20)) {
+    ///     Err(error @ DeviceError::TimedOut { .. }) => println!("{error}"),
+    ///     other => panic!("{other:?}"),
+    /// }
     /// drop(release);
     /// stream.synchronize()?;
     /// # Ok::<(), DeviceError>(())
+    /// ```
+    ///
+    /// prints
+    ///
+    /// ```text
+    /// `cpu`: synchronize: not done after 20ms, and the work goes on: `host call` is under way
     /// ```
     ///
     /// # Errors

@@ -85,12 +85,13 @@ impl State {
 
     /// What the thread has not finished, in words.
     fn pending(&self) -> String {
-        let behind = match self.queue.len() {
-            0 => String::new(),
-            1 => ", and 1 piece of work waits behind it".to_owned(),
-            more => format!(", and {more} pieces of work wait behind it"),
-        };
-        format!("`{}` is under way{behind}", self.under_way.unwrap_or("work"))
+        match (self.under_way, self.queue.len()) {
+            (Some(call), 0) => format!("`{call}` is under way"),
+            (Some(call), 1) => format!("`{call}` is under way, and 1 piece of work waits behind it"),
+            (Some(call), more) => format!("`{call}` is under way, and {more} pieces of work wait behind it"),
+            (None, 1) => "1 piece of work waits for the stream's thread".to_owned(),
+            (None, more) => format!("{more} pieces of work wait for the stream's thread"),
+        }
     }
 }
 
