@@ -90,6 +90,7 @@ pub use crate::faults::Faults;
 pub use crate::lifecycle::close_all;
 pub use crate::parse::device;
 pub use crate::pending::Pending;
+pub use crate::runtime::call_watch::{CallWatch, DriverCall};
 pub use crate::runtime::statistics::MemoryStatistics;
 pub use crate::stream::Stream;
 

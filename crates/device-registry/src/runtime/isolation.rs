@@ -8,7 +8,7 @@ use entry_points::message::panic_message;
 use crate::backend::BackendError;
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::runtime::device_use;
+use crate::runtime::{call_watch, device_use};
 
 /// Runs a backend's code. Every call into a backend goes through this function, so that a panic fails that call only.
 /// (With `panic = "abort"` it catches nothing, and the program ends.)
@@ -18,6 +18,7 @@ pub(crate) fn isolated<T>(
     call: &'static str,
     run: impl FnOnce() -> Result<T, BackendError>,
 ) -> Result<T, DeviceError> {
+    let _under_way = call_watch::enter(device, call);
     // `isolate` asserts unwind safety: the closures only borrow the core's state, and leave none of it half changed.
     match isolate(run) {
         Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
@@ -32,6 +33,7 @@ pub(crate) fn panicked(device: Device, call: &'static str, message: &str) -> Dev
 
 /// Drops a value of a backend or a program, where no caller can get an error. Logs a panic of its `drop`.
 pub(crate) fn drop_isolated<T>(device: Device, value: T) {
+    let _under_way = call_watch::enter(device, "drop");
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         let message = panic_message(panic);
         log_isolated(|| log::error!("`{device}`: a panic while freeing memory: {message}"));

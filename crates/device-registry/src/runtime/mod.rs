@@ -1,5 +1,6 @@
 //! The private machinery: open devices, their queues, and isolated calls into drivers.
 
+pub(crate) mod call_watch;
 pub(crate) mod deadline;
 pub(crate) mod deferred;
 pub(crate) mod device_use;
