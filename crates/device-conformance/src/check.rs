@@ -9,8 +9,8 @@ use crate::backend_lock::BackendLock;
 use crate::checks::GROUPS;
 use crate::context::Context;
 use crate::failure::{Failure, ensure_supported};
+use crate::hung::Hung;
 use crate::outcome::Outcome;
-use crate::watchdog::Hung;
 use crate::{fault_injection, watchdog};
 
 /// How long a check may take by default. Checks that pass take far less.
@@ -101,15 +101,15 @@ impl Check {
     /// A panic is a failure. So is a check that exceeds `limit`, counted from when it begins; its thread keeps running,
     /// because nothing can stop it.
     pub fn run(&'static self, device: Device, limit: Duration) -> Outcome {
-        self.run_once(device, limit).unwrap_or_else(|hung| hung.into())
+        self.run_once(device, limit).unwrap_or_else(|hung| self.failed(&hung))
     }
 
     /// Like [`run`](Self::run), but distinguishes a hang from other failures.
     pub(crate) fn run_once(&'static self, device: Device, limit: Duration) -> Result<Outcome, Hung> {
         let device = device.resolve();
         let _lock = BackendLock::acquire(device.name(), self.exclusive, self.uses_cpu);
-        let name = format!("{device}::{}", self.name);
-        let outcome = watchdog::run(&name, limit, move || {
+        let name = self.name_on(device);
+        let outcome = watchdog::run(&name, device, limit, move || {
             let context = Context::new(device, limit)?;
             for need in self.needs {
                 need.is_met(&context)?;
@@ -118,18 +118,28 @@ impl Check {
         });
         let outcome = if self.leaves_failures {
             // Even after a hang: cleared faults end a stall.
-            match watchdog::run(&name, limit, move || fault_injection::clean_up(device)) {
+            match watchdog::run(&name, device, limit, move || fault_injection::clean_up(device)) {
                 Ok(Outcome::Passed) => outcome,
                 Ok(other) => outcome.map(|outcome| if outcome == Outcome::Passed { other } else { outcome }),
-                Err(hung) => Err(hung),
+                Err(hung) => Err(outcome.err().unwrap_or(hung)),
             }
         } else {
             outcome
         };
         outcome.map(|outcome| match outcome {
-            Outcome::Failed(message) => Outcome::Failed(format!("{message}\nto pass: {}", self.proves)),
+            Outcome::Failed(message) => self.failed(&message),
             outcome => outcome,
         })
+    }
+
+    /// The outcome of a failure with this message.
+    pub(crate) fn failed(&self, message: &dyn fmt::Display) -> Outcome {
+        Outcome::Failed(format!("{message}\nto pass: {}", self.proves))
+    }
+
+    /// The name of the check's test on a device, and of its thread.
+    pub(crate) fn name_on(&self, device: Device) -> String {
+        format!("{}::{}", device.resolve(), self.name)
     }
 }
 

@@ -2,24 +2,17 @@
 
 use std::fmt;
 
-use crate::watchdog::Hung;
-
 /// The outcome of one check on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an ignored failure is lost"]
 pub enum Outcome {
     /// The device behaves as the check requires.
     Passed,
-    /// It does not. Says what was expected and what was found, or that the check exceeded its time limit.
+    /// It does not. Says what was expected and what was found, or that the check exceeded its time limit
+    /// and which calls into drivers were under way.
     Failed(String),
     /// The device does not offer what the check tests. Says why.
     Unsupported(String),
-}
-
-impl From<Hung> for Outcome {
-    fn from(Hung(limit): Hung) -> Self {
-        Self::Failed(format!("it exceeded the time limit of {limit:?}"))
-    }
 }
 
 impl fmt::Display for Outcome {

@@ -5,20 +5,21 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use device_registry::{CallWatch, Device};
+
 use crate::failure::Failure;
+use crate::hung::Hung;
 use crate::outcome::Outcome;
 
-/// A check exceeded this time limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hung(pub(crate) Duration);
-
-/// Runs a check on a thread called `name`. A panic is a failure. If the check exceeds `limit`, its thread keeps running,
+/// Runs a check of a device on a thread called `name`. A panic is a failure. If the check exceeds `limit`, its thread keeps running,
 /// because nothing can stop it.
 pub(crate) fn run(
     name: &str,
+    device: Device,
     limit: Duration,
     check: impl FnOnce() -> Result<(), Failure> + Send + 'static,
 ) -> Result<Outcome, Hung> {
+    let watch = CallWatch::start();
     let (sender, outcome) = mpsc::channel();
     let run = move || {
         let result = check();
@@ -33,7 +34,9 @@ pub(crate) fn run(
         Ok(Ok(())) => Outcome::Passed,
         Ok(Err(Failure { message, unsupported: true, .. })) => Outcome::Unsupported(message),
         Ok(Err(Failure { message, at, .. })) => Outcome::Failed(format!("{message}\nat {at}")),
-        Err(RecvTimeoutError::Timeout) => return Err(Hung(limit)),
+        Err(RecvTimeoutError::Timeout) => {
+            return Err(Hung::new(name, device, limit, watch.calls(), thread));
+        }
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Ok(()) => Outcome::Failed("it ended without an outcome".to_owned()),
             Err(panic) => Outcome::Failed(format!("it panicked: {}", panic_message(&*panic))),
@@ -50,22 +53,29 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use device_registry::backend::{
+        Backend, BackendDescriptor, BackendError, DeviceProperties, OpenedDevice,
+    };
+    use device_registry::{backends, device};
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
 
+    fn outcome(check: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Outcome {
+        run("watchdog", Device::cpu(), LONG, check).unwrap()
+    }
+
     #[test]
     fn the_result_of_a_check_is_its_outcome() {
-        assert_eq!(run("passes", LONG, || Ok(())), Ok(Outcome::Passed));
-        let unsupported = run("unsupported", LONG, || Err(Failure::unsupported("no timed events")));
-        assert_eq!(unsupported, Ok(Outcome::Unsupported("no timed events".to_owned())));
+        assert_eq!(outcome(|| Ok(())), Outcome::Passed);
+        let unsupported = outcome(|| Err(Failure::unsupported("no timed events")));
+        assert_eq!(unsupported, Outcome::Unsupported("no timed events".to_owned()));
     }
 
     #[test]
     fn a_failure_has_its_place_in_the_check() {
-        let Ok(Outcome::Failed(message)) = run("fails", LONG, || Err(Failure::new("got 0x00"))) else {
-            panic!()
-        };
+        let Outcome::Failed(message) = outcome(|| Err(Failure::new("got 0x00"))) else { panic!() };
         let (first, second) = message.split_once('\n').unwrap();
         assert_eq!(first, "got 0x00");
         assert!(second.starts_with("at ") && second.contains("watchdog.rs:"), "{second}");
@@ -73,16 +83,42 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_failure() {
-        let outcome = run("panics", LONG, || panic!("on {}", "purpose"));
-        assert_eq!(outcome, Ok(Outcome::Failed("it panicked: on purpose".to_owned())));
+        let outcome = outcome(|| panic!("on {}", "purpose"));
+        assert_eq!(outcome, Outcome::Failed("it panicked: on purpose".to_owned()));
     }
 
     #[test]
-    fn a_check_that_hangs_is_reported_and_keeps_running() {
-        let limit = Duration::from_millis(20);
-        let hangs = || loop {
-            thread::park();
-        };
-        assert_eq!(run("hangs", limit, hangs), Err(Hung(limit)));
+    fn a_check_that_hangs_keeps_running_and_its_call_is_reported() {
+        static HANGING: BackendDescriptor =
+            BackendDescriptor::new("watchdog_hangs", || Ok(Box::new(Hanging)));
+        backends().register(&HANGING).unwrap();
+        let limit = Duration::from_millis(200);
+        let opens = || Ok(device("watchdog_hangs:0")?.open()?);
+        let hung = run("watchdog opens", device("watchdog_hangs").unwrap(), limit, opens).unwrap_err();
+        assert!(hung.is_running());
+        assert_eq!(hung.callers(), ["watchdog opens".into()]);
+        let message = hung.to_string();
+        let start = "it exceeded the time limit of 200ms; under way: `watchdog_hangs:0` open for ";
+        assert!(message.starts_with(start), "{message}");
+        assert!(message.ends_with("ms, on the thread `watchdog opens`"), "{message}");
+    }
+
+    /// A backend that never opens a device.
+    struct Hanging;
+
+    impl Backend for Hanging {
+        fn device_count(&self) -> Result<usize, BackendError> {
+            Ok(1)
+        }
+
+        fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+            Ok(DeviceProperties::new("hanging"))
+        }
+
+        fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+            loop {
+                thread::park();
+            }
+        }
     }
 }

@@ -42,10 +42,10 @@ pub fn run_program_of(text: &[u8], device: Device) -> Result<(), String> {
     let rules = if blocking % 2 == 1 { rules.with_blocking() } else { rules };
     let program = rules.program(&Draft::new(scale as u8, steps));
     let printed = program.to_string();
-    match watchdog::run("a program", DEFAULT_TIME_LIMIT, move || program.execute()) {
+    match watchdog::run("a program", device, DEFAULT_TIME_LIMIT, move || program.execute()) {
         Ok(Outcome::Passed) => Ok(()),
         Ok(Outcome::Failed(why) | Outcome::Unsupported(why)) => Err(format!("{why}\n\n{printed}")),
-        Err(hung) => Err(format!("{}\n\n{printed}", Outcome::from(hung))),
+        Err(hung) => Err(format!("{hung}\n\n{printed}")),
     }
 }
 

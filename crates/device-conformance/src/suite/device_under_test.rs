@@ -7,6 +7,7 @@ use device_registry::Device;
 use libtest_mimic::{Completion, Failed, Trial};
 use parking_lot::Mutex;
 
+use super::hangs::Hangs;
 use super::{Suite, one_line};
 use crate::availability::unavailable_reason;
 use crate::check::Check;
@@ -19,7 +20,7 @@ use crate::{expectations, fault_injection, watchdog};
 
 /// Opening a device may take this many times as long as a check.
 const OPENING: u32 = 6;
-/// After so many checks that hang, the suite skips the device's other checks: each of them could take as long.
+/// After so many checks that exceed their time limit, the suite skips the device's other checks: each of them could take as long.
 const HANGS: usize = 3;
 
 pub(super) struct DeviceUnderTest {
@@ -29,18 +30,22 @@ pub(super) struct DeviceUnderTest {
     summary: Arc<Mutex<Summary>>,
     /// Set by the first check. Holds a reason if the device is unavailable.
     unavailable: OnceLock<Option<String>>,
-    hangs: AtomicUsize,
+    exceeded: AtomicUsize,
+    /// Those of all devices of the backend.
+    hangs: Arc<Hangs>,
 }
 
 impl DeviceUnderTest {
     pub(super) fn new(
         device: Device,
         required: bool,
-        suite: Arc<Suite>,
+        suite: &Arc<Suite>,
         summary: &Arc<Mutex<Summary>>,
+        hangs: &Arc<Hangs>,
     ) -> Self {
-        let summary = Arc::clone(summary);
-        Self { device, required, suite, summary, unavailable: OnceLock::new(), hangs: AtomicUsize::new(0) }
+        let (suite, summary, hangs) = (Arc::clone(suite), Arc::clone(summary), Arc::clone(hangs));
+        let (unavailable, exceeded) = (OnceLock::new(), AtomicUsize::new(0));
+        Self { device, required, suite, summary, unavailable, exceeded, hangs }
     }
 
     /// The test that runs a check on this device.
@@ -60,7 +65,7 @@ impl DeviceUnderTest {
             None => match self.unavailable() {
                 Some(reason) if !self.required => return skip(reason),
                 Some(reason) => Verdict::Failed(format!("{REQUIRE} lists it, and {reason}")),
-                None if self.hangs.load(Ordering::Relaxed) >= HANGS => {
+                None if self.exceeded.load(Ordering::Relaxed) >= HANGS => {
                     return skip(&format!(
                         "not run: {HANGS} checks on this device exceeded their time limit"
                     ));
@@ -68,7 +73,10 @@ impl DeviceUnderTest {
                 None if fault_injection::is_lost_permanently(self.device) => {
                     return skip("not run: an earlier check lost the device, and a reset failed");
                 }
-                None => self.verdict(check),
+                None => match self.verdict(check) {
+                    Ok(verdict) => verdict,
+                    Err(reason) => return skip(&reason),
+                },
             },
         };
         self.summary.lock().count(&name, &verdict);
@@ -84,14 +92,21 @@ impl DeviceUnderTest {
         }
     }
 
-    fn verdict(&self, check: &'static Check) -> Verdict {
+    /// Runs a check. An error is the reason why it cannot be judged.
+    fn verdict(&self, check: &'static Check) -> Result<Verdict, String> {
         let expected = expectations::reason(&self.suite.expected_failures, self.device, check.name());
-        let outcome = check.run_once(self.device, self.suite.time_limit).unwrap_or_else(|hung| {
-            // An expected hang does not count. Otherwise a run could pass with hardly any check.
-            self.hangs.fetch_add(usize::from(expected.is_none()), Ordering::Relaxed);
-            hung.into()
-        });
-        Verdict::new(outcome, expected)
+        let (running, limit) = (self.hangs.begin(check.name_on(self.device)), self.suite.time_limit);
+        let outcome = match check.run_once(self.device, limit) {
+            Ok(outcome) => outcome,
+            // An expected hang neither counts nor excuses others. Otherwise a run could pass with hardly any check.
+            Err(hung) if expected.is_some() => check.failed(&hung),
+            Err(hung) => {
+                self.exceeded.fetch_add(1, Ordering::Relaxed);
+                let judged = running.judge(hung, limit);
+                check.failed(&judged.map_err(|blamed| format!("not judged: `{blamed}` still hangs"))?)
+            }
+        };
+        Ok(Verdict::new(outcome, expected))
     }
 
     /// Opens the device, the first time. Returns the reason if it is unavailable; the checks find every other error.
@@ -102,7 +117,7 @@ impl DeviceUnderTest {
             None => Ok(()),
         };
         let unavailable = self.unavailable.get_or_init(|| {
-            match watchdog::run(&format!("{device} opens"), self.suite.time_limit * OPENING, open) {
+            match watchdog::run(&format!("{device} opens"), device, self.suite.time_limit * OPENING, open) {
                 Ok(Outcome::Unsupported(reason)) => Some(reason),
                 Ok(Outcome::Passed | Outcome::Failed(_)) | Err(_) => None,
             }

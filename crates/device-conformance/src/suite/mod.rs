@@ -1,6 +1,7 @@
 //! The suite that a test program runs: a builder, and how it runs as a program.
 
 mod device_under_test;
+mod hangs;
 mod plan;
 
 use std::process::ExitCode;

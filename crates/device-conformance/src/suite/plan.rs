@@ -8,6 +8,7 @@ use libtest_mimic::{Completion, Trial};
 use parking_lot::Mutex;
 
 use super::device_under_test::DeviceUnderTest;
+use super::hangs::Hangs;
 use super::{Suite, one_line};
 use crate::availability::Availability;
 use crate::check::checks;
@@ -32,9 +33,10 @@ impl Plan {
             let is_required = required.contains(&name);
             match Availability::of(&name) {
                 Availability::Available(found) => {
+                    let hangs = Arc::new(Hangs::default());
                     for &device in &found {
                         summary.lock().add(device);
-                        let device = DeviceUnderTest::new(device, is_required, Arc::clone(&suite), summary);
+                        let device = DeviceUnderTest::new(device, is_required, &suite, summary, &hangs);
                         let device = Arc::new(device);
                         plan.trials.extend(checks().map(|check| device.trial(check)));
                     }

@@ -16,6 +16,7 @@ mod mistransfer;
 mod pool;
 mod progress;
 mod stream;
+mod suite;
 mod survey;
 mod table;
 mod transfer;
@@ -44,7 +45,7 @@ const ATTEMPTS: usize = 5;
 const IMPATIENCE: Duration = Duration::from_millis(1500);
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main().or_else(child::of_a_check).or_else(survey::main) {
+    if let Some(code) = child::main().or_else(child::of_a_check).or_else(suite::main).or_else(survey::main) {
         return code;
     }
     let mut arguments = Arguments::from_args();
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
             Trial::test(name, move || is_caught(row, check))
         }));
     }
+    trials.extend(suite::trials());
     trials.push(Trial::test("every_check_is_failed_by_a_defect", every_check_is_failed));
     trials.push(Trial::test("every_defect_is_caught", every_defect_is_caught));
     libtest_mimic::run(&arguments, trials).exit_code()
