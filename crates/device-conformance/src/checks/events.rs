@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use device_registry::{BackendErrorKind, Buffer, Device, Event, EventOptions, Stream};
 
 use super::check;
+use super::lasting::{ATTEMPTS, LastingWork, Waited};
 use super::streams::{busy_pair, keep_busy};
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
@@ -21,11 +22,26 @@ pub(super) const CHECKS: &[Check] = &[
         events::asked_until_done,
         "the query of an event returns in the end that it is done, and not before the work is"
     ),
+    check!(
+        events::asked_while_work_lasts,
+        "the query of an event returns that it is done after long work before it, and not in the middle of it"
+    )
+    .exclusive(),
+    check!(
+        events::waited_for_while_work_lasts,
+        "an event that is synchronized waits for long work before it to its end"
+    )
+    .exclusive(),
     check!(events::of_an_idle_stream, "an event of an idle stream is done without further calls"),
     check!(
         events::what_comes_behind_is_not_waited_for,
         "an event is done although later work of its stream is held back"
     ),
+    check!(
+        events::done_before_work_that_lasts,
+        "an event is done without long work that is enqueued behind it"
+    )
+    .exclusive(),
     check!(events::done_for_good, "an event that is done stays done, whatever its stream does later"),
     check!(events::many_in_flight, "thousands of events can be in flight, and are all done in the end"),
     check!(events::many_threads_wait_for_one, "many threads may wait for one event at once"),
@@ -111,6 +127,16 @@ fn until_done(event: &Event) -> Result<(), Failure> {
     Ok(())
 }
 
+fn asked_while_work_lasts(context: &Context) -> Result<(), Failure> {
+    LastingWork::new(context)?
+        .expect_waits("an event that is done by its query", |stream| until_done(&stream.record()?))
+}
+
+fn waited_for_while_work_lasts(context: &Context) -> Result<(), Failure> {
+    LastingWork::new(context)?
+        .expect_waits("a synchronize of an event to return", |stream| Ok(stream.record()?.synchronize()?))
+}
+
 fn of_an_idle_stream(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
     for _ in 0..10 {
@@ -142,6 +168,24 @@ fn what_comes_behind_is_not_waited_for(context: &Context) -> Result<(), Failure>
     drop(release);
     behind.synchronize()?;
     expect_content(&buffer, &[2; 2000], "with nothing held back")
+}
+
+fn done_before_work_that_lasts(context: &Context) -> Result<(), Failure> {
+    let work = LastingWork::new(context)?;
+    let mut waits = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let before = work.stream.record()?;
+        work.enqueue()?;
+        let Waited { until, rest } = work.time(|| until_done(&before))?;
+        if until < rest {
+            return Ok(());
+        }
+        waits.push(format!("after {until:.1?}, with work for {rest:.1?} left"));
+    }
+    Err(Failure::new(format_args!(
+        "expected an event that is done before the work behind it, got that {}",
+        waits.join("; ")
+    )))
 }
 
 fn done_for_good(context: &Context) -> Result<(), Failure> {

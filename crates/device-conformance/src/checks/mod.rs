@@ -10,6 +10,7 @@ mod events;
 mod fill;
 mod foreign;
 mod host_calls;
+mod lasting;
 mod loss;
 mod memory;
 mod messages;

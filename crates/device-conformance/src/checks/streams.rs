@@ -7,6 +7,7 @@ use device_registry::{Buffer, HostBuffer, Priority, Stream, StreamOptions};
 
 use super::check;
 use super::fill::{allows, patterns};
+use super::lasting::LastingWork;
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, content, expect_bytes, expect_content, in_threads};
 use crate::failure::{Failure, ensure};
@@ -77,6 +78,11 @@ pub(super) const CHECKS: &[Check] = &[
         streams::query_tells_when_all_is_done,
         "query returns in the end that all work is done, and not before it is"
     ),
+    check!(
+        streams::asked_while_work_lasts,
+        "query returns that all work is done after long work, and not in the middle of it"
+    )
+    .exclusive(),
     check!(
         streams::the_device_waits_for_all_streams,
         "after a device is synchronized, blocking calls see what all of its streams wrote"
@@ -404,6 +410,15 @@ fn synchronize_waits_for_all_work(context: &Context) -> Result<(), Failure> {
         )?;
     }
     Ok(())
+}
+
+fn asked_while_work_lasts(context: &Context) -> Result<(), Failure> {
+    LastingWork::new(context)?.expect_waits("a stream whose work is done by its query", |stream| {
+        while !stream.query()? {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    })
 }
 
 fn query_tells_when_all_is_done(context: &Context) -> Result<(), Failure> {

@@ -263,6 +263,8 @@ defects! {
     StreamsAreAlwaysDone,
     /// A query of a stream never returns that all work is done.
     StreamsAreNeverDone,
+    /// A query of a stream returns that all work is done ten milliseconds after the last was enqueued.
+    StreamsAreDoneAfterAWhile,
     /// Synchronizing a stream returns at once.
     SynchronizeDoesNotWait,
     /// The errors of asynchronous work are dropped.
@@ -288,6 +290,10 @@ defects! {
     EventsAreAlwaysDone,
     /// Synchronizing an event returns at once.
     EventsAreNotWaitedFor,
+    /// A query of an event returns that it is done ten milliseconds after it was recorded.
+    EventsAreDoneAfterAWhile,
+    /// Synchronizing an event returns after ten milliseconds.
+    EventsAreWaitedForAWhile,
     /// A query of an event never returns that it is done.
     EventsAreNeverDone,
     /// A query of an event returns whether its stream is idle.

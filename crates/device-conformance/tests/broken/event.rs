@@ -42,6 +42,13 @@ impl Point {
         self.reached().clone().transpose().map(|time| time.is_some())
     }
 
+    /// Waits until the point is reached, or for a while.
+    pub(crate) fn wait_for(&self, a_while: Duration) -> Result<(), BackendError> {
+        let mut reached = self.reached();
+        self.changed.wait_while_for(&mut reached, |reached| reached.is_none(), a_while);
+        reached.clone().transpose().map(|_| ())
+    }
+
     /// Waits until the point is reached. Returns the time when it was.
     pub(crate) fn synchronize(&self) -> Result<Instant, BackendError> {
         let mut reached = self.reached();
@@ -82,6 +89,9 @@ impl EventDriver for TwinEvent {
     fn synchronize(&self) -> Result<(), BackendError> {
         if wrong(EventsAreNotWaitedFor) || wrong(EventsAreDoneAtOnce) {
             return Ok(());
+        }
+        if wrong(EventsAreWaitedForAWhile) {
+            return self.point.wait_for(wrongly::A_WHILE);
         }
         self.point.synchronize().map(|_| ())
     }

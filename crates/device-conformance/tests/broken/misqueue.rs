@@ -15,6 +15,9 @@ use crate::event::{Point, TwinEvent};
 use crate::progress::{Outcome, Progress, Work};
 use crate::wrong::{is_any_wrong, wrong};
 
+/// How long the defects that give up wait.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(10);
+
 /// The number of streams that were created, and of those that are not dropped.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -53,6 +56,8 @@ pub(crate) struct Queue {
     made: Instant,
     made_by: ThreadId,
     point: Arc<Point>,
+    /// When the last work was submitted.
+    last: Mutex<Instant>,
     events: Arc<()>,
 }
 
@@ -61,13 +66,14 @@ impl Queue {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         HELD.fetch_add(1, Ordering::Relaxed);
         let (progress, made_by) = (Arc::clone(progress), thread::current().id());
-        let (point, events) = (Arc::default(), Arc::default());
-        Self { progress, device, number, made: Instant::now(), made_by, point, events }
+        let (point, events, made) = (Arc::default(), Arc::default(), Instant::now());
+        Self { progress, device, number, made, made_by, point, last: Mutex::new(made), events }
     }
 
     /// The work to submit in place of the given work, if any.
     pub(crate) fn submitted(&self, work: Work) -> Option<Work> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        *self.last.lock() = Instant::now();
         if wrong(QueuesAreShort) && self.progress.len() > 1000
             || wrong(StreamsAreOfTheirThread) && thread::current().id() != self.made_by
             || wrong(EverySecondStreamIsLost) && self.number % 2 == 1
@@ -92,6 +98,12 @@ impl Queue {
         Some(work)
     }
 
+    /// Whether a query returns that all work is done, whatever is true.
+    pub(crate) fn query(&self) -> bool {
+        wrong(StreamsAreAlwaysDone)
+            || wrong(StreamsAreDoneAfterAWhile) && self.last.lock().elapsed() >= A_WHILE
+    }
+
     pub(crate) fn event(&self, options: &EventOptions) -> Result<TwinEvent, BackendError> {
         if wrong(FewEvents) && Arc::strong_count(&self.events) > 1000 {
             return Err(BackendError::other("there are no more events"));
@@ -102,6 +114,7 @@ impl Queue {
             progress: Arc::clone(&self.progress),
             device: self.device,
             stream_made: self.made,
+            made: Instant::now(),
             while_idle: self.progress.is_idle().then(|| self.progress.submitted() + 1),
             _one_of: Arc::clone(&self.events),
         };
@@ -128,6 +141,7 @@ pub(crate) struct Record {
     progress: Arc<Progress>,
     device: usize,
     stream_made: Instant,
+    made: Instant,
     /// The number of pieces of work in the stream at the time, if all were done.
     while_idle: Option<u64>,
     _one_of: Arc<()>,
@@ -138,6 +152,8 @@ impl Record {
     pub(crate) fn query(&self) -> Option<bool> {
         if wrong(EventsAreDoneAtOnce) || wrong(EventsAreAlwaysDone) {
             Some(true)
+        } else if wrong(EventsAreDoneAfterAWhile) {
+            (self.made.elapsed() >= A_WHILE).then_some(true)
         } else if wrong(EventsAreNeverDone) {
             Some(false)
         } else if wrong(EventsAreDoneWithTheirStream) {

@@ -183,7 +183,7 @@ impl StreamDriver for TwinStream {
         // The core does not flush before a query.
         self.send()?;
         self.faults.check()?;
-        Ok(self.progress.query()? && !wrong(StreamsAreNeverDone) || wrong(StreamsAreAlwaysDone))
+        Ok(self.progress.query()? && !wrong(StreamsAreNeverDone) || self.queue.query())
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {

@@ -50,12 +50,14 @@ pub(super) const ROWS: &[Row] = &[
         &QUEUED,
         &[
             "streams::query_tells_when_all_is_done",
+            "streams::asked_while_work_lasts",
             "errors::told_by_query",
             "statistics::back_after_streams_that_are_gone",
             "statistics::back_after_threads",
             "statistics::streams_do_not_leak",
         ],
     ),
+    fails(StreamsAreDoneAfterAWhile, &QUEUED, &["streams::asked_while_work_lasts"]),
     hangs(StreamsAreNeverDone, &QUEUED, &["streams::query_tells_when_all_is_done"]),
     fails(
         SynchronizeDoesNotWait,
@@ -143,6 +145,8 @@ pub(super) const ROWS: &[Row] = &[
         &[
             "drops::with_work_in_every_order",
             "events::done_when_the_work_before_is",
+            "events::asked_while_work_lasts",
+            "events::waited_for_while_work_lasts",
             "statistics::back_after_much_work",
             "statistics::back_after_events",
             "programs::of_two_devices",
@@ -155,6 +159,7 @@ pub(super) const ROWS: &[Row] = &[
         &[
             "streams::fill_at_every_place",
             "events::asked_until_done",
+            "events::asked_while_work_lasts",
             "events::many_threads_wait_for_one",
             "ordering::work_is_done_in_order",
         ],
@@ -164,15 +169,22 @@ pub(super) const ROWS: &[Row] = &[
         &QUEUED,
         &[
             "events::done_when_the_work_before_is",
+            "events::waited_for_while_work_lasts",
             "events::done_for_good",
             "events::many_threads_wait_for_one",
             "events::outlives_its_stream",
             "events::of_the_cpu",
         ],
     ),
+    fails(EventsAreDoneAfterAWhile, &QUEUED, &["events::asked_while_work_lasts"]),
+    fails(EventsAreWaitedForAWhile, &QUEUED, &["events::waited_for_while_work_lasts"]),
     fails(EventsAreNeverDone, &QUEUED, &["events::many_in_flight"]),
     hangs(EventsAreNeverDone, &QUEUED, &["events::asked_until_done", "events::of_an_idle_stream"]),
-    fails(EventsAreDoneWithTheirStream, &QUEUED, &["events::done_for_good"]),
+    fails(
+        EventsAreDoneWithTheirStream,
+        &QUEUED,
+        &["events::done_for_good", "events::done_before_work_that_lasts"],
+    ),
     hangs(EventsWaitForLaterWork, &QUEUED, &["events::of_an_idle_stream"]),
     fails(
         EventsShareASlot,

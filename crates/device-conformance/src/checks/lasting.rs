@@ -1,0 +1,114 @@
+//! Work that lasts, so that an event or a query that is done too early differs from one that is done in time.
+
+use std::time::{Duration, Instant};
+
+use device_registry::{Buffer, Stream};
+
+use super::streams::keep_busy;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// How long the work lasts after it was enqueued, at least.
+const LASTS: Duration = Duration::from_millis(50);
+
+/// How often to measure. A thread of a busy machine may come too late to see anything, so one good measurement passes.
+pub(super) const ATTEMPTS: usize = 5;
+
+/// A stream, and so many copies between two buffers that they last.
+pub(super) struct LastingWork {
+    pub(super) stream: Stream,
+    pair: [Buffer; 2],
+    copies: usize,
+}
+
+/// How long a wait took, and how long the work that was left after it.
+pub(super) struct Waited {
+    pub(super) until: Duration,
+    pub(super) rest: Duration,
+}
+
+impl LastingWork {
+    /// Finds out how many copies last, and of which length. The check is unsupported if the device is too fast, or does
+    /// its work while it is enqueued.
+    pub(super) fn new(context: &Context) -> Result<Self, Failure> {
+        // Some queues hold a thousand copies and no more.
+        const A_QUEUE: usize = 512;
+        const MOST: usize = 8192;
+        let pair = |len| Ok::<_, Failure>([context.allocate(len)?, context.allocate(len)?]);
+        let (mut len, longest) = (1 << 20, longest(context)?);
+        let mut work = Self { stream: context.stream()?, pair: pair(len)?, copies: 4 };
+        loop {
+            let begun = Instant::now();
+            let mut lasted = work.measure()?;
+            if lasted >= LASTS {
+                // The first time, the device may have prepared its memory.
+                lasted = work.measure()?;
+            }
+            if lasted >= LASTS {
+                return Ok(work);
+            }
+            if begun.elapsed() > context.limit() / 20 || work.copies >= MOST {
+                return Err(Failure::unsupported(format_args!(
+                    "the device is too fast, or works while work is enqueued: {} copies of {len} bytes lasted \
+                     {lasted:?} after that, and the check needs {LASTS:?}",
+                    work.copies
+                )));
+            }
+            if work.copies >= A_QUEUE && len * 2 <= longest {
+                len *= 2;
+                work.pair = pair(len)?;
+            } else {
+                work.copies *= 2;
+            }
+        }
+    }
+
+    pub(super) fn enqueue(&self) -> Result<(), Failure> {
+        keep_busy(&self.stream, &self.pair, self.copies)
+    }
+
+    /// How long the work lasts after it was enqueued.
+    fn measure(&self) -> Result<Duration, Failure> {
+        self.enqueue()?;
+        let enqueued = Instant::now();
+        self.stream.synchronize()?;
+        Ok(enqueued.elapsed())
+    }
+
+    /// Waits for something, and then for the work that is left in the stream.
+    pub(super) fn time(&self, wait: impl FnOnce() -> Result<(), Failure>) -> Result<Waited, Failure> {
+        let begun = Instant::now();
+        wait()?;
+        let until = begun.elapsed();
+        self.stream.synchronize()?;
+        Ok(Waited { until, rest: begun.elapsed() - until })
+    }
+
+    /// Enqueues the work and waits. Expects that less than half of the work is left then.
+    pub(super) fn expect_waits(
+        &self,
+        what: &str,
+        wait: impl Fn(&Stream) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut waits = Vec::new();
+        for _ in 0..ATTEMPTS {
+            self.enqueue()?;
+            let Waited { until, rest } = self.time(|| wait(&self.stream))?;
+            if rest <= until.max(LASTS / 10) {
+                return Ok(());
+            }
+            waits.push(format!("after {until:.1?}, with work for {rest:.1?} left"));
+        }
+        Err(Failure::new(format_args!(
+            "expected {what} when the work before it is done, got that {}",
+            waits.join("; ")
+        )))
+    }
+}
+
+/// The length of the longest buffers that the check allocates.
+fn longest(context: &Context) -> Result<usize, Failure> {
+    let free = context.device().memory_info()?.free.unwrap_or(1 << 30);
+    let largest = context.properties().largest_allocation.unwrap_or(u64::MAX);
+    Ok((free / 16).min(largest).min(256 << 20) as usize)
+}
