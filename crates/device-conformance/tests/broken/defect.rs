@@ -263,7 +263,7 @@ defects! {
     StreamsAreAlwaysDone,
     /// A query of a stream never returns that all work is done.
     StreamsAreNeverDone,
-    /// A query of a stream returns that all work is done ten milliseconds after the last was enqueued.
+    /// A query of a stream returns that all work is done five milliseconds after the last was enqueued.
     StreamsAreDoneAfterAWhile,
     /// Synchronizing a stream returns at once.
     SynchronizeDoesNotWait,
@@ -290,9 +290,9 @@ defects! {
     EventsAreAlwaysDone,
     /// Synchronizing an event returns at once.
     EventsAreNotWaitedFor,
-    /// A query of an event returns that it is done ten milliseconds after it was recorded.
+    /// A query of an event returns that it is done five milliseconds after it was recorded.
     EventsAreDoneAfterAWhile,
-    /// Synchronizing an event returns after ten milliseconds.
+    /// Synchronizing an event returns after five milliseconds.
     EventsAreWaitedForAWhile,
     /// A query of an event never returns that it is done.
     EventsAreNeverDone,

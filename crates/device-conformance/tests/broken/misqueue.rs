@@ -16,7 +16,7 @@ use crate::progress::{Outcome, Progress, Work};
 use crate::wrong::{is_any_wrong, wrong};
 
 /// How long the defects that give up wait.
-pub(crate) const A_WHILE: Duration = Duration::from_millis(10);
+pub(crate) const A_WHILE: Duration = Duration::from_millis(5);
 
 /// The number of streams that were created, and of those that are not dropped.
 static MADE: AtomicUsize = AtomicUsize::new(0);
