@@ -45,6 +45,8 @@ impl Context {
 
     /// How much memory is free. If that is unknown, the check is unsupported.
     pub(crate) fn free_memory(&self) -> Result<u64, Failure> {
+        // Memory in the core's cache is not free for the driver.
+        self.device.empty_cache()?;
         let free = self.device.memory_info()?.free;
         free.ok_or_else(|| Failure::unsupported("the device does not report how much memory is free"))
     }

@@ -25,7 +25,8 @@ pub(crate) fn properties(
         .with_total_memory(total as u64)
         .with_uuid(device.uuid()?)
         .with_concurrent_streams(concurrent != 0)
-        .with_pinned_memory(true);
+        .with_pinned_memory(true)
+        .with_memory_cache(true);
     Ok(match device.pci_bus_id()?.parse() {
         Ok(address) => properties.with_pci(address),
         Err(error) => {

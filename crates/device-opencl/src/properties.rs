@@ -37,7 +37,8 @@ impl Facts {
         let mut properties = DeviceProperties::new(name)
             .with_kind(device.kind())
             .with_timed_events(profiles)
-            .with_pinned_memory(true);
+            .with_pinned_memory(true)
+            .with_memory_cache(true);
         properties.vendor = device.text(CL_DEVICE_VENDOR);
         properties.driver = device.text(CL_DRIVER_VERSION).map(|version| format!("{platform} {version}"));
         properties.total_memory = device.number(CL_DEVICE_GLOBAL_MEM_SIZE);

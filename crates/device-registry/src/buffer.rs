@@ -5,10 +5,7 @@ use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{
-    AllocateOptions, Allocation, BackendError, BackendErrorKind, DeviceDriver, FillPattern, HostBuffer,
-    Memory, Span,
-};
+use crate::backend::{Allocation, BackendError, FillPattern, HostBuffer, Span};
 use crate::current_stream;
 use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
@@ -60,8 +57,8 @@ impl Device {
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = table::open(self)?;
         device.check("allocate")?;
-        let memory = if len > 0 { Some(allocate(device, len)?) } else { None };
-        Ok(Buffer { device, allocation: Arc::new(Allocation::new(device, memory, len)), range: 0..len })
+        let allocation = if len > 0 { device.allocate(len)? } else { Allocation::empty(device) };
+        Ok(Buffer { device, allocation: Arc::new(allocation), range: 0..len })
     }
 
     /// Allocates `len` bytes of host memory that the device reaches faster than other memory of the host ("pinned").
@@ -93,35 +90,6 @@ impl Device {
             }
         }
     }
-}
-
-fn allocate(device: &'static OpenDevice, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
-    let fail = |error| Err(DeviceError::Call { device: device.device(), call: "allocate", error });
-    // Rust's own limit: an offset and a length within a buffer can be added without overflow.
-    if len > isize::MAX as usize {
-        return fail(BackendError::out_of_memory(len as u64, None));
-    }
-    if let Some(limit) = device.properties().largest_allocation.filter(|&limit| len as u64 > limit) {
-        let kind = BackendErrorKind::OutOfMemory { asked: len as u64, free: None };
-        let message = format_args!("{len} bytes asked for, and one allocation can have {limit}");
-        return fail(BackendError::new(kind, message));
-    }
-    device.collect_for(len);
-    let attempt =
-        || device.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)));
-    let is_full = |outcome: &Result<_, DeviceError>| {
-        matches!(outcome, Err(DeviceError::Call { error, .. })
-            if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }))
-    };
-    let mut memory = attempt();
-    // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices are not queried: the
-    // outcome here would depend on them.)
-    if is_full(&memory) && device.collect() {
-        memory = attempt();
-    }
-    let memory = memory?;
-    device.statistics().add(len);
-    Ok(memory)
 }
 
 impl Buffer {
@@ -566,7 +534,7 @@ mod tests {
             let error = Device::cpu().allocate(len).unwrap_err();
             let kind = error.backend_error().unwrap().kind();
             assert!(
-                matches!(kind, BackendErrorKind::OutOfMemory { asked, .. } if asked == len as u64),
+                matches!(kind, crate::backend::BackendErrorKind::OutOfMemory { asked, .. } if asked == len as u64),
                 "{error}"
             );
         }

@@ -83,11 +83,32 @@ impl Device {
     ///
     /// If this process is a fork of the one that uses the device.
     pub fn memory_statistics(self) -> Result<MemoryStatistics, DeviceError> {
-        let statistics = |device: &'static OpenDevice| {
-            device.collect();
-            device.statistics().now()
-        };
-        Ok(table::find(self)?.map(statistics).unwrap_or_default())
+        Ok(table::find(self)?.map(OpenDevice::memory_statistics).unwrap_or_default())
+    }
+
+    /// Gives the memory in the device's cache back to the driver, so that other programs and libraries can use it. Opens
+    /// nothing.
+    ///
+    /// Where allocating is slow, the core keeps freed memory and gives it out again: see
+    /// [`DeviceProperties::memory_cache`]. Such memory contains bytes that this program wrote before. What a device holds is
+    /// at most an eighth more than was in use at once. An allocation that finds the device full empties the cache by
+    /// itself, and a close and a loss end it.
+    ///
+    /// # Errors
+    ///
+    /// Why the device cannot be used.
+    pub fn empty_cache(self) -> Result<(), DeviceError> {
+        table::find(self)?.map_or(Ok(()), OpenDevice::empty_cache)
+    }
+
+    /// Sets the most bytes that the device's [cache](Self::empty_cache) keeps. 0 turns the cache off. Opens the device at
+    /// the first use; a close and a reset forget the limit.
+    ///
+    /// # Errors
+    ///
+    /// Why the device cannot be used.
+    pub fn set_cache_limit(self, bytes: u64) -> Result<(), DeviceError> {
+        table::open(self)?.set_cache_limit(bytes)
     }
 
     /// The total and the free memory of the device. Opens it at the first use.

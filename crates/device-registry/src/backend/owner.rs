@@ -12,8 +12,8 @@ pub(crate) trait Owner: Send + Sync {
     /// The device, resolved.
     fn device(&self) -> Device;
 
-    /// Frees an allocation of `len` bytes, here or later on a thread that may use devices.
-    fn free(&'static self, memory: Arc<dyn Memory>, len: usize);
+    /// Frees an allocation of `len` bytes in memory of `size` bytes: here, or later on a thread that may use devices.
+    fn free(&'static self, memory: Arc<dyn Memory>, len: usize, size: usize);
 
     /// Drops a value, here or later on a thread that may use devices.
     fn drop_value(&self, value: Box<dyn Any + Send>);

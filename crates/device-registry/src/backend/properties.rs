@@ -53,13 +53,16 @@ pub struct DeviceProperties {
     pub timed_events: bool,
     /// Whether [`Device::allocate_host`](crate::Device::allocate_host) returns pinned memory.
     pub pinned_memory: bool,
+    /// Whether the core keeps freed memory of the device for later allocations: see
+    /// [`Device::empty_cache`](crate::Device::empty_cache).
+    pub memory_cache: bool,
 }
 
 impl DeviceProperties {
     /// Properties of a device with this name, of the kind [`DeviceKind::Other`].
     ///
     /// By default copies need no alignment, streams are concurrent, timed events are supported, host memory is not pinned,
-    /// and the rest is unknown. The core's own streams, for a driver without queues, have these properties.
+    /// freed memory is not kept, and the rest is unknown. The core's own streams, for a driver without queues, have these properties.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -75,6 +78,7 @@ impl DeviceProperties {
             concurrent_streams: true,
             timed_events: true,
             pinned_memory: false,
+            memory_cache: false,
         }
     }
 
@@ -143,6 +147,13 @@ impl DeviceProperties {
     #[must_use]
     pub fn with_pinned_memory(self, pinned: bool) -> Self {
         Self { pinned_memory: pinned, ..self }
+    }
+
+    /// Sets whether the core keeps freed memory for later allocations. It is for devices on which allocating is slow. Their
+    /// driver then gets lengths that are rounded up, and memory is freed later than its last user is dropped.
+    #[must_use]
+    pub fn with_memory_cache(self, cache: bool) -> Self {
+        Self { memory_cache: cache, ..self }
     }
 
     /// Whether both describe the same hardware, for example one card that two backends list: their UUIDs are equal, or

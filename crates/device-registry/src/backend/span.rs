@@ -25,6 +25,8 @@ pub(crate) struct Allocation {
     /// `None` if it has no bytes, as zero lengths never reach a driver, and during the drop.
     memory: Option<Arc<dyn Memory>>,
     pub(crate) len: usize,
+    /// The length of the driver's memory, which may be longer.
+    size: usize,
 }
 
 // A panic can leave any values in the bytes, and all are valid.
@@ -32,16 +34,21 @@ impl UnwindSafe for Allocation {}
 impl RefUnwindSafe for Allocation {}
 
 impl Allocation {
-    /// Owns memory that a driver has allocated: `None` if `len` is zero.
-    pub(crate) fn new(owner: &'static dyn Owner, memory: Option<Arc<dyn Memory>>, len: usize) -> Self {
-        Self { owner, memory, len }
+    /// Owns the first `len` bytes of memory that a driver has allocated with `size` bytes.
+    pub(crate) fn new(owner: &'static dyn Owner, memory: Arc<dyn Memory>, len: usize, size: usize) -> Self {
+        Self { owner, memory: Some(memory), len, size }
+    }
+
+    /// Has no bytes, and no memory.
+    pub(crate) fn empty(owner: &'static dyn Owner) -> Self {
+        Self { owner, memory: None, len: 0, size: 0 }
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.owner.free(memory, self.len);
+            self.owner.free(memory, self.len, self.size);
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod device_use;
 pub(crate) mod fork;
 pub(crate) mod isolation;
 pub(crate) mod listing;
+pub(crate) mod memory_cache;
 pub(crate) mod open_device;
 pub(crate) mod operation;
 pub(crate) mod outcome;

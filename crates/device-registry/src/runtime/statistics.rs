@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::runtime::memory_cache::Counters;
+
 /// Statistics of the memory that is allocated on a device through this crate, at the time of the call.
 ///
 /// They include the memory of dropped buffers that queued work still uses.
@@ -14,6 +16,17 @@ pub struct MemoryStatistics {
     pub peak: u64,
     /// The number of allocations that are not freed.
     pub live: u64,
+    /// The number of bytes that the device holds for this program: those of live allocations, which may be rounded up, and
+    /// those in the [cache](crate::Device::empty_cache). Without a cache it equals `allocated`.
+    pub reserved: u64,
+    /// The largest value of `reserved` since the device was opened.
+    pub peak_reserved: u64,
+    /// The number of bytes in the cache.
+    pub cached: u64,
+    /// How many allocations the cache has served.
+    pub reused: u64,
+    /// How many allocations were tried again after the device was out of memory and the cache was emptied.
+    pub retries: u64,
 }
 
 /// The counters of one device.
@@ -40,9 +53,12 @@ impl Statistics {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn now(&self) -> MemoryStatistics {
+    pub(crate) fn now(&self, cache: Option<Counters>) -> MemoryStatistics {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        MemoryStatistics { allocated: load(&self.allocated), peak: load(&self.peak), live: load(&self.live) }
+        let (allocated, peak, live) = (load(&self.allocated), load(&self.peak), load(&self.live));
+        let without = Counters { reserved: allocated, peak_reserved: peak, ..Counters::default() };
+        let Counters { reserved, peak_reserved, cached, reused, retries } = cache.unwrap_or(without);
+        MemoryStatistics { allocated, peak, live, reserved, peak_reserved, cached, reused, retries }
     }
 }
 
@@ -55,8 +71,8 @@ mod tests {
         let statistics = Statistics::default();
         const LEN: usize = isize::MAX as usize;
         (0..3).for_each(|_| statistics.add(LEN));
-        assert_eq!(statistics.now().live, 3);
+        assert_eq!(statistics.now(None).live, 3);
         (0..3).for_each(|_| statistics.remove(LEN));
-        assert_eq!((statistics.now().allocated, statistics.now().live), (0, 0));
+        assert_eq!((statistics.now(None).allocated, statistics.now(None).live), (0, 0));
     }
 }

@@ -45,6 +45,7 @@ impl OpenDevice {
         // stream's thread may hang in a call. The log comes last, since a slow logger would delay those threads.
         self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
         self.queues().iter().for_each(|queue| queue.wake_waiting_threads());
+        self.close_cache();
         let awaited = std::mem::take(&mut *lock(&self.awaited));
         awaited.iter().filter_map(Weak::upgrade).for_each(|event| event.wake_waiting_threads());
         log_isolated(|| log::error!("`{}` is lost: {}", self.device, error.message()));
@@ -112,6 +113,7 @@ impl OpenDevice {
         late.extend(unreported);
         let closed = std::mem::take(&mut *lock(&self.closed));
         drop_isolated(self.device, closed);
+        self.close_cache();
         let closed = isolated(self.device, CALL, || self.driver.close());
         self.fail_open_reads(&DeviceError::Closed { device: self.device, call: "read" });
         let mut errors = work.err().into_iter().chain(late).chain(closed.err());
@@ -138,6 +140,8 @@ impl OpenDevice {
         self.leaving.store(outcome.is_ok(), Ordering::Release);
         if outcome.is_ok() {
             self.end_own_streams();
+            // No later call comes to this device.
+            self.drop_what_is_due();
         }
         outcome
     }

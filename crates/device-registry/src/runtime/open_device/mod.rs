@@ -1,6 +1,7 @@
 //! An open device: its properties, and isolated calls into its driver.
 
 mod closing;
+mod memory;
 mod streams;
 
 use std::any::Any;
@@ -16,6 +17,7 @@ use crate::runtime::deferred::Deferred;
 use crate::runtime::device_use;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::{drop_isolated, isolated};
+use crate::runtime::memory_cache::MemoryCache;
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
 use crate::runtime::queue::{Queue, QueueHandle};
@@ -39,6 +41,8 @@ pub(crate) struct OpenDevice {
     /// What the driver reports a loss with, until it is connected.
     loss_reporter: Mutex<Option<LossReporter>>,
     statistics: Statistics,
+    /// Freed memory, if the device keeps it.
+    cache: Option<MemoryCache<Arc<dyn Memory>>>,
     /// Bytes allocated since the values of finished work were last released.
     allocated: AtomicUsize,
     deferred: Deferred,
@@ -96,6 +100,7 @@ impl OpenDevice {
         Self {
             device,
             driver,
+            cache: properties.memory_cache.then(MemoryCache::new),
             properties,
             process: Process::current(),
             end: OnceLock::new(),
@@ -302,17 +307,13 @@ impl Owner for OpenDevice {
         self.device
     }
 
-    fn free(&'static self, memory: Arc<dyn Memory>, len: usize) {
-        struct Freed(Option<Arc<dyn Memory>>, usize, &'static OpenDevice);
-
-        impl Drop for Freed {
-            fn drop(&mut self) {
-                drop_isolated(self.2.device, self.0.take());
-                self.2.statistics.remove(self.1);
-            }
+    fn free(&'static self, memory: Arc<dyn Memory>, len: usize, size: usize) {
+        if !self.is_of_this_process() {
+            // The driver is unusable in a fork, and another thread may have held the cache's lock.
+            return std::mem::forget(memory);
         }
-
-        self.drop_when_allowed(Freed(Some(memory), len, self));
+        let Some(cache) = &self.cache else { return self.give_back(memory, len) };
+        self.free_into(cache, memory, len, size);
     }
 
     fn drop_value(&self, value: Box<dyn Any + Send>) {
@@ -322,8 +323,11 @@ impl Owner for OpenDevice {
     fn lose(&'static self, error: BackendError) {
         // In a fork, other threads may have held the locks below.
         if self.is_of_this_process() {
-            self.note_loss(&error);
-            self.announce_loss();
+            // The driver's thread may not call the driver, so memory is freed later on another one.
+            device_use::forbid(|| {
+                self.note_loss(&error);
+                self.announce_loss();
+            });
         }
     }
 }

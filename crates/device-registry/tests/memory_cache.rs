@@ -1,0 +1,281 @@
+//! The cache of freed memory, on devices that count what their driver allocates and frees.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use device_registry::backend::{
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
+    LoadFailure, LossReporter, Memory, MemoryInfo, OpenedDevice, Span,
+};
+use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, MemoryStatistics, backends, device};
+
+const MIB: usize = 1 << 20;
+
+/// How much memory a device has.
+const CAPACITY: usize = 64 * MIB;
+
+/// What the driver of one device has done. A test has a device for itself.
+#[derive(Default)]
+struct Counts {
+    allocated: AtomicUsize,
+    freed: AtomicUsize,
+    in_use: AtomicUsize,
+}
+
+static COUNTS: [Counts; 16] = [const {
+    Counts { allocated: AtomicUsize::new(0), freed: AtomicUsize::new(0), in_use: AtomicUsize::new(0) }
+}; 16];
+
+impl Counts {
+    /// How often the driver has allocated and freed.
+    fn calls(&self) -> (usize, usize) {
+        (self.allocated.load(Ordering::SeqCst), self.freed.load(Ordering::SeqCst))
+    }
+}
+
+struct Caching;
+
+impl Backend for Caching {
+    fn device_count(&self) -> Result<usize, BackendError> {
+        Ok(COUNTS.len())
+    }
+
+    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        Ok(DeviceProperties::new("caching").with_memory_cache(true))
+    }
+
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        let reporter = LossReporter::new();
+        *REPORTER[ordinal].lock().unwrap() = Some(reporter.clone());
+        Ok(OpenedDevice::new(CachingDevice(&COUNTS[ordinal])).with_loss_reporter(reporter))
+    }
+}
+
+static REPORTER: [std::sync::Mutex<Option<LossReporter>>; 16] = [const { std::sync::Mutex::new(None) }; 16];
+
+struct CachingDevice(&'static Counts);
+
+struct Counted {
+    bytes: HostMemory,
+    len: usize,
+    counts: &'static Counts,
+}
+
+impl Memory for Counted {}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.counts.freed.fetch_add(1, Ordering::SeqCst);
+        self.counts.in_use.fetch_sub(self.len, Ordering::SeqCst);
+    }
+}
+
+impl DeviceDriver for CachingDevice {
+    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+        Ok(MemoryInfo::unknown())
+    }
+
+    fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+        let (counts, len) = (self.0, options.len);
+        let free = CAPACITY - counts.in_use.load(Ordering::SeqCst);
+        if len > free {
+            return Err(BackendError::out_of_memory(len as u64, Some(free as u64)));
+        }
+        let memory = Arc::new(Counted { bytes: HostMemory::zeroed(len)?, len, counts });
+        counts.allocated.fetch_add(1, Ordering::SeqCst);
+        counts.in_use.fetch_add(len, Ordering::SeqCst);
+        Ok(memory)
+    }
+
+    fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        let memory = &destination.memory_as::<Counted>()?.bytes;
+        memory.write(destination.range())?.copy_from_slice(source);
+        Ok(())
+    }
+
+    fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        destination.copy_from_slice(&source.memory_as::<Counted>()?.bytes.read(source.range())?);
+        Ok(())
+    }
+
+    fn copy(&self, _source: &Span, _destination: &Span) -> Result<(), BackendError> {
+        Err(BackendError::unsupported("copies"))
+    }
+
+    fn reset(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+    Ok(Box::new(Caching))
+}
+
+static CACHING: BackendDescriptor = BackendDescriptor::new("caching", load);
+
+fn caching(ordinal: usize) -> (Device, &'static Counts) {
+    backends().register(&CACHING).unwrap();
+    (device(&format!("caching:{ordinal}")).unwrap(), &COUNTS[ordinal])
+}
+
+fn statistics(device: Device) -> MemoryStatistics {
+    device.memory_statistics().unwrap()
+}
+
+/// The address of a buffer's memory.
+fn place(buffer: &Buffer) -> *const u8 {
+    std::ptr::from_ref(buffer.span().unwrap().memory()).cast()
+}
+
+#[test]
+fn freed_memory_is_given_out_again() {
+    let (device, counts) = caching(0);
+    let first = device.allocate(10_000).unwrap();
+    first.write(0, b"mine").unwrap();
+    let before = place(&first);
+    drop(first);
+    for len in [10_000, 9_500, 10_240] {
+        let again = device.allocate(len).unwrap();
+        assert_eq!((again.len(), place(&again)), (len, before));
+        let mut bytes = [0; 4];
+        again.read(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"mine", "its content is unspecified, and is this program's own");
+        assert!(matches!(again.write(len - 1, b"ab"), Err(DeviceError::OutOfRange { .. })));
+    }
+    assert_eq!(counts.calls(), (1, 0));
+    let now = statistics(device);
+    assert_eq!((now.allocated, now.live, now.cached, now.reserved), (0, 0, 10_240, 10_240));
+    assert_eq!((now.reused, now.peak_reserved, now.peak), (3, 10_240, 10_240));
+    device.empty_cache().unwrap();
+    assert_eq!(counts.calls(), (1, 1));
+    assert_eq!(statistics(device).reserved, 0);
+}
+
+#[test]
+fn memory_that_queued_work_uses_is_not_given_out() {
+    let (device, counts) = caching(1);
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(MIB).unwrap());
+    let (release, released) = mpsc::channel::<()>();
+    stream.host_call(move || released.recv().unwrap_or(())).unwrap();
+    stream.write(&buffer, 0, vec![7; MIB]).unwrap();
+    drop(buffer);
+    let other = device.allocate(MIB).unwrap();
+    assert_eq!(counts.calls(), (2, 0));
+    drop(release);
+    stream.synchronize().unwrap();
+    let again = device.allocate(MIB).unwrap();
+    assert_eq!(counts.calls(), (2, 0), "the work is done");
+    assert_ne!(place(&again), place(&other));
+}
+
+#[test]
+fn a_full_device_empties_its_cache_before_it_fails() {
+    let (device, counts) = caching(2);
+    let blocks: Vec<_> = (0..6).map(|_| device.allocate(10 * MIB).unwrap()).collect();
+    drop(blocks);
+    assert_eq!(statistics(device).cached, 60 << 20);
+    // The cache makes room before it asks the driver, but for a block of 10 MiB, with which the device is too full.
+    let large = device.allocate(56 * MIB).unwrap();
+    assert_eq!(counts.calls(), (7, 6));
+    let now = statistics(device);
+    assert_eq!((now.retries, now.cached, now.reserved), (1, 0, 56 << 20));
+    let error = device.allocate(56 * MIB).unwrap_err();
+    let asked = BackendErrorKind::OutOfMemory { asked: 56 << 20, free: Some(8 << 20) };
+    assert_eq!(error.kind(), Some(asked), "{error}");
+    drop(large);
+    device.allocate(56 * MIB).unwrap();
+    assert_eq!(statistics(device).retries, 1);
+}
+
+#[test]
+fn a_limit_of_zero_turns_it_off() {
+    let (device, counts) = caching(3);
+    drop(device.allocate(5000).unwrap());
+    device.set_cache_limit(0).unwrap();
+    assert_eq!(counts.calls(), (1, 1));
+    (0..3).for_each(|_| drop(device.allocate(5000).unwrap()));
+    assert_eq!((counts.calls(), statistics(device).cached), ((4, 4), 0));
+    device.set_cache_limit(u64::MAX).unwrap();
+    (0..3).for_each(|_| drop(device.allocate(5000).unwrap()));
+    assert_eq!(counts.calls(), (5, 4));
+}
+
+#[test]
+fn a_close_and_a_loss_give_everything_back() {
+    let (device, counts) = caching(4);
+    let kept = device.allocate(5000).unwrap();
+    drop(device.allocate(9000).unwrap());
+    device.close().unwrap();
+    assert_eq!(counts.calls(), (2, 1));
+    drop(kept);
+    assert_eq!(counts.calls(), (2, 2), "a closed device keeps nothing");
+
+    let kept = device.allocate(5000).unwrap();
+    drop(device.allocate(9000).unwrap());
+    let reporter = REPORTER[4].lock().unwrap().clone().unwrap();
+    // The driver's thread may not call the driver: the next call that may frees the memory.
+    thread::spawn(move || reporter.report(BackendError::lost("unplugged"))).join().unwrap();
+    drop(kept);
+    device.reset().unwrap();
+    drop(device.allocate(100).unwrap());
+    let (allocated, freed) = counts.calls();
+    assert_eq!(
+        (allocated, freed, statistics(device).cached),
+        (5, 4, 512),
+        "the cached one is the new device's"
+    );
+}
+
+#[test]
+fn memory_is_kept_by_a_thread_that_may_not_call_the_driver() {
+    let (device, counts) = caching(5);
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(5000).unwrap());
+    let before = place(&buffer) as usize;
+    stream.host_call(move || drop(buffer)).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(place(&device.allocate(5000).unwrap()) as usize, before);
+    assert_eq!(counts.calls(), (1, 0));
+}
+
+#[test]
+fn eight_threads_never_share_memory_and_it_stays_flat() {
+    let (device, counts) = caching(6);
+    thread::scope(|scope| {
+        for id in 0..8_u8 {
+            scope.spawn(move || {
+                let stream = device.create_stream().unwrap();
+                for round in 0..500_usize {
+                    let len = 1 + (round * 7919 + usize::from(id) * 104_729) % 40_000;
+                    let buffer = device.allocate(len).unwrap();
+                    stream.fill(&buffer, .., &[id]).unwrap();
+                    let read = stream.read(&buffer, ..).unwrap();
+                    drop(buffer);
+                    let bytes = read.wait().unwrap();
+                    assert!(bytes.iter().all(|&byte| byte == id), "another thread had the memory");
+                }
+                stream.synchronize().unwrap();
+            });
+        }
+    });
+    let now = statistics(device);
+    assert_eq!((now.allocated, now.live), (0, 0));
+    assert!(now.reused > 2000 && now.reserved <= (16 << 20), "{now:?}");
+    device.empty_cache().unwrap();
+    let (allocated, freed) = counts.calls();
+    assert_eq!((allocated, counts.in_use.load(Ordering::SeqCst)), (freed, 0));
+}
+
+#[test]
+fn lengths_without_a_block_go_to_the_driver() {
+    let (device, counts) = caching(7);
+    for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 1] {
+        let error = device.allocate(len).unwrap_err();
+        assert!(matches!(error.kind(), Some(BackendErrorKind::OutOfMemory { .. })), "{error}");
+    }
+    assert!(device.allocate(0).unwrap().is_empty());
+    assert_eq!((counts.calls(), statistics(device).reserved), ((0, 0), 0));
+    // A device that is not open has nothing to give back.
+    caching(8).0.empty_cache().unwrap();
+    Device::cpu().empty_cache().unwrap();
+}
