@@ -40,7 +40,8 @@ use crate::backend::{
 /// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one memory.
 /// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
 /// - *Lengths are never zero*: the core handles those itself.
-/// - *New memory is initialised, with unspecified content.* It must not reveal what another user of the device wrote.
+/// - *New memory is initialised, with unspecified content.* It must not reveal what another process wrote to the device.
+///   Memory that the core [keeps](crate::DeviceProperties::memory_cache) and gives out again has bytes of this process.
 /// - *A failed operation leaves its destination unspecified*, and nothing else.
 /// - *Two operations at once on the same bytes*, one of them writing, leave them unspecified, and are never undefined
 ///   behaviour.
