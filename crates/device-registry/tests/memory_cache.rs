@@ -1,7 +1,7 @@
 //! The cache of freed memory, on devices that count what their driver allocates and frees.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use device_registry::backend::{
@@ -52,7 +52,12 @@ impl Backend for Caching {
     }
 }
 
-static REPORTER: [std::sync::Mutex<Option<LossReporter>>; 16] = [const { std::sync::Mutex::new(None) }; 16];
+static REPORTER: [Mutex<Option<LossReporter>>; 16] = [const { Mutex::new(None) }; 16];
+
+/// The driver of this device holds a reference to its memory.
+const HOLDER: usize = 9;
+
+static HOLDS: Mutex<Vec<Arc<dyn Memory>>> = Mutex::new(Vec::new());
 
 struct CachingDevice(&'static Counts);
 
@@ -83,6 +88,10 @@ impl DeviceDriver for CachingDevice {
             return Err(BackendError::out_of_memory(len as u64, Some(free as u64)));
         }
         let memory = Arc::new(Counted { bytes: HostMemory::zeroed(len)?, len, counts });
+        if std::ptr::eq(counts, &COUNTS[HOLDER]) {
+            let held: Arc<dyn Memory> = memory.clone();
+            HOLDS.lock().unwrap().push(held);
+        }
         counts.allocated.fetch_add(1, Ordering::SeqCst);
         counts.in_use.fetch_add(len, Ordering::SeqCst);
         Ok(memory)
@@ -236,6 +245,16 @@ fn memory_is_kept_by_a_thread_that_may_not_call_the_driver() {
     stream.synchronize().unwrap();
     assert_eq!(place(&device.allocate(5000).unwrap()) as usize, before);
     assert_eq!(counts.calls(), (1, 0));
+}
+
+#[test]
+fn memory_that_other_code_holds_is_not_given_out() {
+    let (device, counts) = caching(HOLDER);
+    let before = place(&device.allocate(5000).unwrap());
+    assert_ne!(place(&device.allocate(5000).unwrap()), before);
+    assert_eq!((counts.calls(), statistics(device).reserved), ((2, 0), 0));
+    HOLDS.lock().unwrap().clear();
+    assert_eq!(counts.calls(), (2, 2));
 }
 
 #[test]
