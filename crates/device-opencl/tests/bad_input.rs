@@ -674,6 +674,7 @@ fn what_a_driver_reports_beside_its_statuses_is_logged() {
     // A release that fails is no panic.
     standin::order("refuses", "clReleaseMemObject:-38");
     drop(held);
+    device("opencl:2").unwrap().empty_cache().unwrap();
     let logged = LOGGED.0.lock().unwrap();
     for expected in [
         "WARN: the OpenCL platform `Broken` does not list its devices: clGetDeviceIDs: UNKNOWN_ERROR (-9999)",

@@ -13,7 +13,7 @@ use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, MemoryStati
 const MIB: usize = 1 << 20;
 
 /// How much memory a device has.
-const CAPACITY: usize = 64 * MIB;
+const CAPACITY: usize = 62 * MIB;
 
 /// What the driver of one device has done. A test has a device for itself.
 #[derive(Default)]
@@ -190,9 +190,15 @@ fn a_full_device_empties_its_cache_before_it_fails() {
     let now = statistics(device);
     assert_eq!((now.retries, now.cached, now.reserved), (1, 0, 56 << 20));
     let error = device.allocate(56 * MIB).unwrap_err();
-    let asked = BackendErrorKind::OutOfMemory { asked: 56 << 20, free: Some(8 << 20) };
+    let asked = BackendErrorKind::OutOfMemory { asked: 56 << 20, free: Some(6 << 20) };
     assert_eq!(error.kind(), Some(asked), "{error}");
     drop(large);
+    // Rounded up to 64 MiB it would be more than the device has.
+    let most = device.allocate(CAPACITY - 1).unwrap();
+    assert_eq!(statistics(device).reserved, CAPACITY as u64 - 1);
+    let error = device.allocate(100).unwrap_err();
+    assert_eq!(error.kind(), Some(BackendErrorKind::OutOfMemory { asked: 100, free: Some(1) }));
+    drop(most);
     device.allocate(56 * MIB).unwrap();
     assert_eq!(statistics(device).retries, 1);
 }

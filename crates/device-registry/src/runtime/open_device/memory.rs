@@ -25,11 +25,19 @@ impl OpenDevice {
         }
         self.collect_for(len);
         let block = block_size(len).filter(|&size| largest.is_none_or(|limit| size as u64 <= limit));
-        let (memory, size) = match (&self.cache, block) {
-            (Some(cache), Some(size)) => self.allocate_block(cache, size)?,
-            (cache, _) => {
+        let in_cache = match (&self.cache, block) {
+            (Some(cache), Some(size)) => match self.allocate_block(cache, size) {
+                // There may be room for the length itself. If not, the error names it.
+                Err(error) if is_out_of_memory(&error) && size != len => None,
+                block => Some(block?),
+            },
+            _ => None,
+        };
+        let (memory, size) = match in_cache {
+            Some(block) => block,
+            None => {
                 let memory = self.allocate_now(len, || false)?;
-                cache.iter().for_each(|cache| cache.allocated(len));
+                self.cache.iter().for_each(|cache| cache.allocated(len));
                 (memory, len)
             }
         };
@@ -68,14 +76,10 @@ impl OpenDevice {
     ) -> Result<Arc<dyn Memory>, DeviceError> {
         let attempt =
             || self.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)));
-        let is_full = |outcome: &Result<_, DeviceError>| {
-            matches!(outcome, Err(DeviceError::Call { error, .. })
-                if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }))
-        };
         let mut memory = attempt();
         // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices are not queried:
         // the outcome here would depend on them.) Its blocks go into the cache, so that comes second.
-        if is_full(&memory) && (self.collect() | release()) {
+        if memory.as_ref().is_err_and(is_out_of_memory) && (self.collect() | release()) {
             memory = attempt();
         }
         memory
@@ -146,4 +150,8 @@ impl OpenDevice {
         self.collect();
         self.statistics().now(self.cache.as_ref().map(MemoryCache::counters))
     }
+}
+
+fn is_out_of_memory(error: &DeviceError) -> bool {
+    matches!(error.kind(), Some(BackendErrorKind::OutOfMemory { .. }))
 }
