@@ -112,10 +112,8 @@ impl FaultInjector for FaultCounter {
                 let Some(reporter) = &self.loss_reporter else {
                     return Err(BackendError::unsupported("a loss that the driver finds without a call"));
                 };
-                if let Some(break_connection) = self.end_injected(state) {
-                    // The driver finds the loss, and reports it.
-                    break_connection();
-                } else {
+                // Otherwise the driver finds the loss, and reports it.
+                if !self.breaks(state) {
                     reporter.report(BackendError::lost(INJECTED));
                 }
             }
@@ -180,8 +178,7 @@ impl FaultCounter {
             *nth > 0
         });
         if loses && state.ended.is_none() {
-            if let Some(break_connection) = self.end_injected(state) {
-                break_connection();
+            if self.breaks(state) {
                 return Ok(());
             }
             state = self.state();
@@ -218,14 +215,19 @@ impl FaultCounter {
         self.end(Ended::Closed);
     }
 
-    /// Ends the device by an injected loss. Returns what breaks its connection, for a call without the lock.
-    fn end_injected(&self, mut state: MutexGuard<'_, State>) -> Option<&(dyn Fn() + Send + Sync)> {
-        let break_connection = self.on_loss.as_deref();
-        let how = if break_connection.is_some() { Ended::Broken } else { Ended::Lost(INJECTED.into()) };
-        state.ended.get_or_insert(how);
+    /// Ends the device by an injected loss. Returns whether it has a connection, which is broken then.
+    fn breaks(&self, mut state: MutexGuard<'_, State>) -> bool {
+        let Some(break_connection) = &self.on_loss else {
+            state.ended.get_or_insert(Ended::Lost(INJECTED.into()));
+            drop(state);
+            self.changed.notify_all();
+            return false;
+        };
         drop(state);
-        self.changed.notify_all();
-        break_connection
+        break_connection();
+        // Only now: an operation that stalls continues, and would succeed on a connection that is not broken yet.
+        self.end(Ended::Broken);
+        true
     }
 
     fn end(&self, how: Ended) {
@@ -343,6 +345,32 @@ mod tests {
         faults.inject(Fault::Unplug).unwrap();
         assert_eq!(BROKEN.load(Ordering::SeqCst), 1);
         faults.before(FaultPoint::Write).unwrap();
+    }
+
+    #[test]
+    fn the_connection_is_broken_before_an_operation_that_stalls_continues() {
+        static IS_BROKEN: AtomicUsize = AtomicUsize::new(0);
+        let breaks = || {
+            thread::sleep(Duration::from_millis(50));
+            IS_BROKEN.store(1, Ordering::SeqCst);
+        };
+        for fault in [Fault::LoseDevice { nth: 1 }, Fault::Unplug] {
+            IS_BROKEN.store(0, Ordering::SeqCst);
+            let faults = FaultCounter::new().on_loss(breaks).with_loss_reporter(LossReporter::new());
+            faults.inject(Fault::Stall { nth: 1 }).unwrap();
+            thread::scope(|scope| {
+                let stalled = scope.spawn(|| {
+                    faults.before(FaultPoint::Write).unwrap();
+                    IS_BROKEN.load(Ordering::SeqCst)
+                });
+                while !faults.state().armed.is_empty() {
+                    thread::yield_now();
+                }
+                faults.inject(fault).unwrap();
+                faults.before(FaultPoint::Write).unwrap();
+                assert_eq!(stalled.join().unwrap(), 1, "{fault:?}");
+            });
+        }
     }
 
     #[test]
