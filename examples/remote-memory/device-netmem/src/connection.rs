@@ -15,8 +15,8 @@ const CONNECT: Duration = Duration::from_millis(300);
 pub(crate) struct Connection {
     address: SocketAddr,
     pub(crate) stream: TcpStream,
-    /// How long the server may take for a reply. The core gives a driver no time limit, so a silent server is the driver's
-    /// own concern.
+    /// How long the server may take for a reply. The core sets no time limits for drivers, so a driver handles a
+    /// silent server itself.
     pub(crate) patience: Duration,
     /// Held from a request to its reply.
     turn: Mutex<()>,
@@ -25,7 +25,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to a server, and asks it what it is: a port alone may belong to any program.
+    /// Connects to a server and queries it: another program may listen on the port.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Connection {
     pub(crate) fn open(address: SocketAddr, patience: Duration) -> Result<(Self, Info), BackendError> {
         let connect = || {
             let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
-            // Else a small frame waits for the acknowledgement of the one before.
+            // Otherwise a small frame waits until the one before it is acknowledged.
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(patience))?;
             stream.set_write_timeout(Some(patience))?;
@@ -52,7 +52,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// *Lost* if the connection fails, which ends it: the rest of a reply could come later and pass for another one.
+    /// *Lost* if the connection fails. The call then ends the connection, so that no later call takes the rest of this reply
+    /// for its own.
     pub(crate) fn call(&self, request: &Request<'_>) -> Result<Vec<u8>, BackendError> {
         let turn = self.turn.lock();
         let reply = self.send_freed().and_then(|()| {
@@ -77,11 +78,12 @@ impl Connection {
 
     pub(crate) fn info(&self) -> Result<Info, BackendError> {
         let reply = self.call(&Request::Info)?;
-        Info::decode(&reply).ok_or_else(|| BackendError::other("the server does not say what it is"))
+        Info::decode(&reply)
+            .ok_or_else(|| BackendError::other("expected a description of the server, found other bytes"))
     }
 
-    /// Frees memory on the server: now, or if the connection is in use, before a later request. It waits for no reply, and
-    /// does nothing if the connection has ended, with which the server freed the memory.
+    /// Frees memory on the server: now, or if the connection is in use, with a later request. It waits for no reply.
+    /// On a connection that has ended it does nothing, because the server freed the memory then.
     pub(crate) fn free(&self, memory: u64) {
         self.freed.lock().push(memory);
         if let Some(_turn) = self.turn.try_lock() {
@@ -89,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Only in a turn.
+    /// Sends what `freed` lists. The caller holds the turn.
     fn send_freed(&self) -> io::Result<()> {
         let freed = std::mem::take(&mut *self.freed.lock());
         let frames: Vec<u8> =
@@ -107,9 +109,9 @@ impl Connection {
     pub(crate) fn lost(&self, error: io::Error) -> BackendError {
         let Self { address, patience, .. } = self;
         let lost = match error.kind() {
-            // A socket has no other name for a time limit.
+            // Systems have these two names for a time limit of a socket.
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                BackendError::lost(format_args!("the server at {address} did not answer within {patience:?}"))
+                BackendError::lost(format_args!("the server at {address} did not reply within {patience:?}"))
             }
             ErrorKind::UnexpectedEof
             | ErrorKind::ConnectionReset

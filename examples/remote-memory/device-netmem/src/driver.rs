@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Link {
     /// For the calls.
     used: Connection,
-    /// For the thread that finds out when the server is gone, also while a call waits for its reply.
+    /// For the thread that notices the end of the server, also while a call waits for its reply.
     pub(crate) watched: Connection,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn open(address: SocketAddr) -> Result<OpenedDevice, BackendError> {
     let connect = || Connection::open(address, PATIENCE).map(|(connection, _)| connection);
     let link = Arc::new(Link { used: connect()?, watched: connect()? });
     let reporter = LossReporter::new();
-    // An injected loss ends the real connections. What follows is what follows any loss.
+    // An injected loss ends the real connections, and the driver notices it as it notices any loss.
     let broken: Weak<Link> = Arc::downgrade(&link);
     let end = move || broken.upgrade().iter().for_each(|link| link.end());
     let faults = Arc::new(FaultCounter::new().on_loss(end).with_loss_reporter(reporter.clone()));

@@ -1,7 +1,7 @@
 //! The backend `netmem`: each device is the memory of a server, another process that may come and go.
 //!
-//! Read `device-mycpu` of examples/custom-backend first. This one adds what a device needs that is not always there: which
-//! devices there are comes from an option, [`Backend::presence`] looks for one, and a driver reports that it is gone.
+//! Read `device-mycpu` of examples/custom-backend first. This one adds the functions for devices that come and go: an option
+//! lists the devices, [`Backend::presence`] looks for one, and a driver reports a loss without a call.
 
 #![forbid(unsafe_code)]
 
@@ -33,11 +33,11 @@ const OPTIONS: &[OptionSpec] =
 
 const DEFAULT_SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4501);
 
-/// How long the backend keeps what it found out about a server: a listing asks for the presence and the properties.
+/// How long the backend keeps the outcome of a query: a listing needs it twice, for the presence and the properties.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// How long a server may take to answer before it counts as absent.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long a server may take for its reply before it counts as absent.
+const QUERY: Duration = Duration::from_secs(1);
 
 /// Reads the addresses, and connects to none: without a server, the backend loads, and its devices are absent.
 fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
@@ -45,8 +45,8 @@ fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
     Ok(Box::new(NetMem { servers: addresses.into_iter().map(Server::new).collect() }))
 }
 
-/// The value of the option. No names, since what a name stands for may change: an ordinal is one device for as long as the
-/// program runs.
+/// The value of the option. Host names are invalid, because their addresses may change, and an ordinal is one device for as
+/// long as the program runs.
 struct Addresses(Vec<SocketAddr>);
 
 impl FromStr for Addresses {
@@ -63,23 +63,23 @@ struct NetMem {
 }
 
 impl Backend for NetMem {
-    // Those that are configured, whether they are up or down. So no device changes its ordinal.
+    // It includes servers that are down, so no device changes its ordinal.
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(self.servers.len())
     }
 
-    // Called for listings and before `open`. The core calls it for no device that is open.
+    // The core calls it for listings and before `open`, and never for an open device.
     fn presence(&self, ordinal: usize) -> Result<Presence, BackendError> {
-        Ok(match self.servers[ordinal].look() {
+        Ok(match self.servers[ordinal].query() {
             Ok(_) => Presence::Present,
             Err(reason) => Presence::Absent(reason),
         })
     }
 
-    // An absent server does not say what it is. With this error, no prefix of a UUID is taken for that of another device.
+    // The UUID of an absent server is unknown. Because of this error, the core accepts no prefix of a UUID that might be its.
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
         let server = &self.servers[ordinal];
-        let Info { total, uuid, .. } = server.look()?;
+        let Info { total, uuid, .. } = server.query()?;
         Ok(DeviceProperties::new(format!("memory at {}", server.address))
             .with_vendor("netmem-server")
             .with_total_memory(total)
@@ -93,11 +93,11 @@ impl Backend for NetMem {
 
 struct Server {
     address: SocketAddr,
-    last: Mutex<Option<Look>>,
+    last: Mutex<Option<Outcome>>,
 }
 
-/// What a look at a server has found, and when.
-struct Look {
+/// The outcome of a query, and its time.
+struct Outcome {
     at: Instant,
     found: Result<Info, BackendError>,
 }
@@ -107,16 +107,16 @@ impl Server {
         Self { address, last: Mutex::new(None) }
     }
 
-    /// Asks the server what it is, unless the last answer is recent.
-    fn look(&self) -> Result<Info, BackendError> {
+    /// Queries the server, unless the last outcome is recent.
+    fn query(&self) -> Result<Info, BackendError> {
         if let Some(last) = &*self.last.lock()
             && last.at.elapsed() < KEPT
         {
             return last.found.clone();
         }
-        // Without the lock: a server that does not answer holds up only those who ask for it now.
-        let found = Connection::open(self.address, LOOK).map(|(_, info)| info);
-        *self.last.lock() = Some(Look { at: Instant::now(), found: found.clone() });
+        // Without the lock, so that no thread waits for the query of another one.
+        let found = Connection::open(self.address, QUERY).map(|(_, info)| info);
+        *self.last.lock() = Some(Outcome { at: Instant::now(), found: found.clone() });
         found
     }
 }
@@ -138,28 +138,28 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_once_in_a_second() {
+    fn a_server_is_queried_once_in_a_second() {
         let (listener, server) = listening();
         let info = Info { total: 1, free: 1, uuid: [2; 16] };
-        let asked = thread::spawn(move || {
+        let serving = thread::spawn(move || {
             let (mut client, _) = listener.accept().unwrap();
             client.read_exact(&mut [0; GREETING.len()]).unwrap();
             read_frame(&client).unwrap();
             client.write_all(&encode_reply(&Ok(info.encode()))).unwrap();
         });
-        assert_eq!(server.look().unwrap(), info);
-        asked.join().unwrap();
-        assert_eq!(server.look().unwrap(), info, "it no longer listens");
+        assert_eq!(server.query().unwrap(), info);
+        serving.join().unwrap();
+        assert_eq!(server.query().unwrap(), info, "it no longer listens");
         server.last.lock().as_mut().unwrap().at -= KEPT;
-        assert!(server.look().is_err());
+        assert!(server.query().is_err());
     }
 
     #[test]
-    fn a_server_that_accepts_and_does_not_answer_is_absent_soon() {
+    fn a_server_that_accepts_and_does_not_reply_is_absent_soon() {
         let (_listener, server) = listening();
         let start = Instant::now();
-        let error = server.look().unwrap_err();
-        assert!(error.message().ends_with("did not answer within 1s"), "{error}");
-        assert!(start.elapsed() < 2 * LOOK);
+        let error = server.query().unwrap_err();
+        assert!(error.message().ends_with("did not reply within 1s"), "{error}");
+        assert!(start.elapsed() < 2 * QUERY);
     }
 }

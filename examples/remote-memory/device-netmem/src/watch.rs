@@ -1,4 +1,4 @@
-//! The thread of an open device that finds out when the server is gone.
+//! The thread of an open device that notices the end of its server.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use device_registry::backend::{BackendError, FaultCounter, LossReporter};
 use crate::connection::Connection;
 use crate::driver::Link;
 
-/// How often the thread asks whether the server still answers.
+/// How often the thread checks that the server still replies.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits until the connection ends, whoever ends it, and reports the device as lost. A report after a close does nothing.
 pub(crate) fn watch(link: Arc<Link>, faults: &FaultCounter, reporter: &LossReporter) {
     let error = loop {
-        // A process that ends closes its connections. A machine without power does not: it no longer answers.
+        // A process that ends closes its connections. A machine without power does not close them: it stops replying.
         if let Err(error) = wait_until_closed(&link.watched).and_then(|()| link.watched.info().map(drop)) {
             break error;
         }
     };
     let why = error.message().to_owned();
     reporter.report(error);
-    // The core has woken the threads that wait in it. Those that wait in the driver are the driver's to wake.
+    // The core has woken the threads that wait in it. The driver wakes those that wait in it.
     link.end();
     faults.lose(why);
 }
@@ -31,11 +31,14 @@ pub(crate) fn watch(link: Arc<Link>, faults: &FaultCounter, reporter: &LossRepor
 fn wait_until_closed(connection: &Connection) -> Result<(), BackendError> {
     let wait = || {
         connection.stream.set_read_timeout(Some(INTERVAL))?;
-        // The server sends nothing unasked, so there is nothing to read but the end.
+        // The server sends replies only, so the only thing to read here is the end.
         let ended = match connection.stream.peek(&mut [0]) {
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
-            Err(error) => Err(error),
             Ok(_) => Err(io::Error::from(ErrorKind::UnexpectedEof)),
+            Err(error) => match error.kind() {
+                // A signal interrupts a wait with a time limit.
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
+                _ => Err(error),
+            },
         };
         connection.stream.set_read_timeout(Some(connection.patience))?;
         ended

@@ -5,7 +5,7 @@
 //! the connection ends.
 //!
 //! A frame is the length of its content as a `u32`, then the content. Numbers are little-endian, and `u64` where the table
-//! does not say otherwise. A *place* is two numbers, a memory and an offset in it.
+//! says nothing else. A *place* is two numbers, a memory and an offset in it.
 //!
 //! | request | content | reply |
 //! |---|---|---|
@@ -17,8 +17,8 @@
 //! | copy | byte 5, place of the source, place of the destination, length | nothing |
 //! | fill | byte 6, place, length, pattern of one or more bytes | nothing |
 //!
-//! The content of a reply is byte 0 and what the table says, or byte 1 and the free memory if there is not enough, or
-//! byte 2 and a message if the request is invalid. A server ends a connection on which it gets anything else.
+//! The content of a reply is byte 0 and the bytes of the table. If there is not enough memory, it is byte 1 and the free
+//! memory. If the request is invalid, it is byte 2 and a message. A server closes a connection that violates the protocol.
 
 #![forbid(unsafe_code)]
 
@@ -92,7 +92,7 @@ pub enum Refusal {
     Invalid(String),
 }
 
-/// What a server replies: the bytes that the table lists for the request, or why not.
+/// The reply of a server: the bytes that the table lists for the request, or a refusal.
 pub type Reply = Result<Vec<u8>, Refusal>;
 
 /// The frame of a reply.
@@ -118,7 +118,7 @@ pub fn decode_reply(mut content: Vec<u8>) -> Option<Reply> {
     }
 }
 
-/// What a server says of itself.
+/// The description of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     pub total: u64,
@@ -166,7 +166,7 @@ fn frame(kind: u8, numbers: &[u64], bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What is left of a content.
+/// The rest of a content.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

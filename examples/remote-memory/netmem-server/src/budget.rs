@@ -11,7 +11,7 @@ pub(crate) struct Budget {
     free: Mutex<u64>,
 }
 
-/// Memory of a connection. Its drop gives it back.
+/// One allocation. Its drop returns the bytes to the budget.
 pub(crate) struct Block {
     pub(crate) bytes: Vec<u8>,
     budget: Arc<Budget>,
@@ -28,13 +28,13 @@ impl Budget {
 }
 
 impl Block {
-    /// Zeroed memory, which shows nothing of another client's.
+    /// Zeroed memory, so that it reveals nothing of another client.
     pub(crate) fn new(budget: &Arc<Budget>, len: u64) -> Result<Self, Refusal> {
         let mut free = budget.free.lock();
         let refused = || Refusal::OutOfMemory { free: *free };
         let left = free.checked_sub(len).ok_or_else(refused)?;
         let mut bytes = Vec::new();
-        // The host may have less than the server was told to serve. `vec![0; len]` would end the process then.
+        // The host may have less memory than the budget. `vec![0; len]` would then end the process.
         bytes.try_reserve_exact(usize::try_from(len).map_err(|_| refused())?).map_err(|_| refused())?;
         *free = left;
         drop(free);

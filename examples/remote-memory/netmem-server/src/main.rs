@@ -24,7 +24,7 @@ const USAGE: &str = "usage: netmem-server [--listen ADDRESS] [--memory BYTES] [-
   --memory BYTES    how much memory it serves: 1 GiB if it is left out
   --uuid UUID       names the device in all processes; random if it is left out
 
-Anyone who reaches the address can use the memory: it is for a network that you trust.";
+Every program that reaches the address can use the memory. Listen on trusted networks only.";
 
 struct Arguments {
     listen: String,
@@ -98,7 +98,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
             thread::Builder::new().spawn(serve).map(drop)
         });
         if let Err(error) = served {
-            // No more threads, or no more open files: connections that end give some back.
+            // The system has no more threads or open files. Connections that end release theirs.
             eprintln!("a connection is refused: {error}");
             thread::sleep(Duration::from_millis(100));
         }

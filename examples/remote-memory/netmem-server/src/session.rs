@@ -1,4 +1,4 @@
-//! One connection: its memory, and what its client asks for.
+//! One connection: its memory, and the requests of its client.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,9 +30,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the client sends something that is not the protocol.
+    /// If the client violates the protocol.
     pub(crate) fn serve(mut self, mut stream: &TcpStream) -> io::Result<()> {
-        // Else a small frame waits for the acknowledgement of the one before.
+        // Otherwise a small frame waits until the one before it is acknowledged.
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -42,7 +42,7 @@ impl Session {
             return Err(io::Error::new(ErrorKind::InvalidData, "not a client of this version"));
         }
         stream.set_read_timeout(None)?;
-        // A connection may end anywhere: its client's process has.
+        // A connection may end anywhere, because the process of its client may.
         while let Some(content) = read_frame(stream).map_or_else(ended, |content| Ok(Some(content)))? {
             let Some(request) = Request::decode(&content) else {
                 return Err(io::Error::new(ErrorKind::InvalidData, "not a request"));

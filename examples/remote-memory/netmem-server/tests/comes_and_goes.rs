@@ -1,4 +1,4 @@
-//! What programs see of servers that come and go. Each test has servers of its own, and so a process of its own: a process
+//! Servers that come and go, as programs see them. Each test has servers of its own, and so a process of its own: a process
 //! has one list of servers.
 
 mod servers;
@@ -122,8 +122,8 @@ fn a_killed_server_wakes_a_reader_that_waits_for_its_reply() {
 
 #[cfg(unix)]
 #[test]
-fn a_server_that_stops_answering_loses_the_device_without_a_call() {
-    alone("a_server_that_stops_answering_loses_the_device_without_a_call", || {
+fn a_server_that_stops_replying_loses_the_device_without_a_call() {
+    alone("a_server_that_stops_replying_loses_the_device_without_a_call", || {
         let server = Server::start();
         configure(&[&server]);
         netmem(0).open().unwrap();
@@ -131,11 +131,11 @@ fn a_server_that_stops_answering_loses_the_device_without_a_call() {
         server.stop();
         until("it is lost", || netmem(0).is_lost());
         let presence = netmem(0).presence().unwrap().to_string();
-        assert!(presence.ends_with("did not answer within 5s"), "{presence}");
+        assert!(presence.ends_with("did not reply within 5s"), "{presence}");
         netmem(0).reset().unwrap();
         let presence = netmem(0).presence().unwrap().to_string();
         assert!(
-            presence.starts_with("absent: ") && presence.ends_with("did not answer within 1s"),
+            presence.starts_with("absent: ") && presence.ends_with("did not reply within 1s"),
             "{presence}"
         );
     });
@@ -211,7 +211,7 @@ fn a_prefix_of_a_uuid_is_undecided_while_a_server_is_down() {
 
         let other = ["--uuid", "ffffffff-3d1b-4d0a-9a55-0c1f5d7e9b10"];
         let _down = Server::start_with(&down.address.to_string(), &other);
-        until("all answer", || device("netmem@uuid=0d7c").is_ok());
+        until("all reply", || device("netmem@uuid=0d7c").is_ok());
         assert_eq!(device("netmem@uuid=0d7c").unwrap(), netmem(1));
     });
 }

@@ -10,7 +10,7 @@ fn main() -> std::process::ExitCode {
     let (mut down, up) = (Server::start(), Server::start());
     down.kill();
     configure(&[&down, &up]);
-    // The suite skips what is absent, so it would pass without any device.
+    // The suite skips absent devices, so it would pass with both servers down.
     let is_available = ["netmem:0", "netmem:1"].map(device_registry::is_available);
     assert_eq!(is_available, [false, true]);
     device_conformance::Suite::new().backend("netmem").run()
