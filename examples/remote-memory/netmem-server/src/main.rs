@@ -6,9 +6,9 @@ mod budget;
 mod session;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Write, stdout};
+use std::io::{self, Write, sink, stdin, stdout};
 use std::net::TcpListener;
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -18,11 +18,14 @@ use lexopt::ValueExt;
 use crate::budget::Budget;
 use crate::session::Session;
 
-const USAGE: &str = "usage: netmem-server [--listen ADDRESS] [--memory BYTES] [--uuid UUID]
+const USAGE: &str =
+    "usage: netmem-server [--listen ADDRESS] [--memory BYTES] [--uuid UUID] [--until-end-of-input]
 
   --listen ADDRESS  127.0.0.1:4501 if it is left out; port 0 chooses a free one
   --memory BYTES    how much memory it serves: 1 GiB if it is left out
   --uuid UUID       names the device in all processes; random if it is left out
+  --until-end-of-input
+                    ends when its standard input does: with the program that started it
 
 Every program that reaches the address can use the memory. Listen on trusted networks only.";
 
@@ -30,6 +33,7 @@ struct Arguments {
     listen: String,
     memory: u64,
     uuid: [u8; 16],
+    until_end_of_input: bool,
 }
 
 fn main() -> ExitCode {
@@ -50,14 +54,19 @@ fn main() -> ExitCode {
 }
 
 fn arguments() -> Result<Arguments, lexopt::Error> {
-    let mut arguments =
-        Arguments { listen: "127.0.0.1:4501".to_owned(), memory: 1 << 30, uuid: random_uuid() };
+    let mut arguments = Arguments {
+        listen: "127.0.0.1:4501".to_owned(),
+        memory: 1 << 30,
+        uuid: random_uuid(),
+        until_end_of_input: false,
+    };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
             lexopt::Arg::Long("listen") => arguments.listen = parser.value()?.string()?,
             lexopt::Arg::Long("memory") => arguments.memory = parser.value()?.parse()?,
             lexopt::Arg::Long("uuid") => arguments.uuid = parser.value()?.parse_with(parse_uuid)?,
+            lexopt::Arg::Long("until-end-of-input") => arguments.until_end_of_input = true,
             _ => return Err(argument.unexpected()),
         }
     }
@@ -80,6 +89,12 @@ fn random_uuid() -> [u8; 16] {
 }
 
 fn serve(arguments: &Arguments) -> io::Result<()> {
+    if arguments.until_end_of_input {
+        thread::spawn(|| {
+            let _ = io::copy(&mut stdin(), &mut sink());
+            exit(0);
+        });
+    }
     let listener = TcpListener::bind(&arguments.listen)?;
     // The first line is for programs that start a server with port 0.
     writeln!(stdout(), "listening on {}", listener.local_addr()?)?;

@@ -42,7 +42,7 @@ fn stall(device: Device) {
     device.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 1 })).expect("it offers faults");
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < LONG, "{what}: not within {LONG:?}");
@@ -304,6 +304,12 @@ fn what_a_process_leaves_behind_is_freed() {
         netmem(0).close().unwrap();
         until("it is free after the close", || free() == all);
     });
+}
+
+#[test]
+fn a_server_ends_with_its_input_on_request() {
+    let mut server = Server::start();
+    until("it ends", || server.has_ended_without_input());
 }
 
 #[test]

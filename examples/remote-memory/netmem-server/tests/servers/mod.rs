@@ -1,4 +1,4 @@
-//! Servers for tests, each a process that ends with its value.
+//! Servers for tests. Each is a process that ends with its value, and with the test program however that ends.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -17,13 +17,21 @@ impl Server {
 
     pub fn start_with(address: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_netmem-server"));
-        command.args(["--listen", address, "--memory", "67108864"]).args(arguments);
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("the server starts");
+        command.args(["--listen", address, "--memory", "67108864", "--until-end-of-input"]).args(arguments);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the server starts");
         let mut line = String::new();
         let printed = BufReader::new(process.stdout.take().expect("it is piped")).read_line(&mut line);
         let address = line.trim().strip_prefix("listening on ").and_then(|address| address.parse().ok());
         let address = address.unwrap_or_else(|| panic!("the server prints {line:?}, {printed:?}"));
         Self { process, address }
+    }
+
+    /// Ends the input of the process. Returns whether the process has ended.
+    #[allow(dead_code, reason = "not every test program uses it")]
+    pub fn has_ended_without_input(&mut self) -> bool {
+        drop(self.process.stdin.take());
+        self.process.try_wait().is_ok_and(|status| status.is_some())
     }
 
     /// Ends the process, as a crash does.
