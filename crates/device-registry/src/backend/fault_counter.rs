@@ -142,6 +142,24 @@ impl FaultCounter {
     ///
     /// From then on `before` and [`check`](Self::check) return no error of their own: the driver's calls do, as after a real
     /// loss. Without this function they return one, and the code that detects a loss is never run.
+    ///
+    /// Operations that stall continue after it. A driver that owns both the counter and the connection passes a weak
+    /// reference:
+    ///
+    /// ```
+    /// # use std::net::{Shutdown, TcpStream};
+    /// # use std::sync::Arc;
+    /// # use device_registry::backend::FaultCounter;
+    /// fn counter(connection: &Arc<TcpStream>) -> FaultCounter {
+    ///     let broken = Arc::downgrade(connection);
+    ///     FaultCounter::new().on_loss(move || {
+    ///         if let Some(connection) = broken.upgrade() {
+    ///             // It fails if the other side has ended the connection before.
+    ///             let _ = connection.shutdown(Shutdown::Both);
+    ///         }
+    ///     })
+    /// }
+    /// ```
     #[must_use]
     pub fn on_loss(mut self, break_connection: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_loss = Some(Box::new(break_connection));

@@ -33,7 +33,12 @@ use crate::sync::{Mutex, lock};
 ///
 /// From then on the device is [lost](crate::Presence::Lost), and each call returns the error. Reads that are pending
 /// finish with it. Threads that wait in the core for a stream or an event wake up, and return it. The core cannot wake a
-/// thread that waits inside of the driver: a driver that reports a loss ends its own waiting calls.
+/// thread that waits inside of the driver: a driver that reports a loss ends its own waiting calls. It reports first, so
+/// that those calls find the same reason, and then ends its connection and, in a driver with fault injection, calls
+/// [`FaultCounter::lose`](crate::backend::FaultCounter::lose), which ends injected stalls.
+///
+/// A report runs the wakers of tasks, and a task may reset the device. So [`reset`](crate::backend::DeviceDriver::reset)
+/// and `close` do not wait for the thread that reports.
 #[derive(Clone, Default)]
 pub struct LossReporter(Arc<Mutex<State>>);
 
