@@ -67,7 +67,7 @@ impl Device {
     /// # Errors
     ///
     /// If the device cannot be opened, or the host does not have enough memory. A device without pinned memory returns an error
-    /// of kind [`Unsupported`](BackendErrorKind::Unsupported); [`HostBuffer::zeroed`] works for every device.
+    /// of kind [`Unsupported`](crate::BackendErrorKind::Unsupported); [`HostBuffer::zeroed`] works for every device.
     pub fn allocate_host(self, len: usize) -> Result<HostBuffer, DeviceError> {
         const CALL: &str = "allocate pinned host memory";
         let device = table::open(self)?;
