@@ -13,7 +13,7 @@ device_registry::autoload!();
 const SIZES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 64 << 20];
 
 fn allocations(criterion: &mut Criterion) {
-    for name in ["opencl", "wgpu"] {
+    for name in ["opencl"] {
         let device = device(name).expect("it is linked");
         if device.open().is_err() {
             println!("{name} is not here");

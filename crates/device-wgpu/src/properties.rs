@@ -52,8 +52,7 @@ pub(crate) fn of(adapter: &wgpu::Adapter, facts: &Facts) -> DeviceProperties {
         .with_largest_allocation(largest)
         .with_copy_alignment(COPY_BUFFER_ALIGNMENT as usize)
         .with_concurrent_streams(false)
-        .with_timed_events(adapter.features().contains(TIMESTAMPS))
-        .with_memory_cache(true);
+        .with_timed_events(adapter.features().contains(TIMESTAMPS));
     let properties = vendor(info.vendor).into_iter().fold(properties, DeviceProperties::with_vendor);
     let properties = uuid.iter().fold(properties, |properties, uuid| properties.with_uuid(*uuid));
     pci.iter().fold(properties, |properties, pci| properties.with_pci(*pci))

@@ -150,7 +150,8 @@ impl DeviceProperties {
     }
 
     /// Sets whether the core keeps freed memory for later allocations. It is for devices on which allocating is slow. Their
-    /// driver then gets lengths that are rounded up, and memory is freed later than its last user is dropped.
+    /// driver then gets lengths that are rounded up, so that native memory may be longer than its buffer, and memory is freed
+    /// later than its last user is dropped.
     #[must_use]
     pub fn with_memory_cache(self, cache: bool) -> Self {
         Self { memory_cache: cache, ..self }
