@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use device_registry::backend::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
@@ -57,6 +58,11 @@ static REPORTER: [Mutex<Option<LossReporter>>; 16] = [const { Mutex::new(None) }
 /// The driver of this device holds a reference to its memory.
 const HOLDER: usize = 9;
 
+/// This device is lost at its first read, and to free its memory hangs while the gate is locked.
+const HANGS: usize = 10;
+
+static GATE: Mutex<()> = Mutex::new(());
+
 static HOLDS: Mutex<Vec<Arc<dyn Memory>>> = Mutex::new(Vec::new());
 
 struct CachingDevice(&'static Counts);
@@ -71,6 +77,9 @@ impl Memory for Counted {}
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if std::ptr::eq(self.counts, &COUNTS[HANGS]) {
+            drop(GATE.lock().unwrap());
+        }
         self.counts.freed.fetch_add(1, Ordering::SeqCst);
         self.counts.in_use.fetch_sub(self.len, Ordering::SeqCst);
     }
@@ -104,6 +113,9 @@ impl DeviceDriver for CachingDevice {
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        if std::ptr::eq(self.0, &COUNTS[HANGS]) {
+            return Err(BackendError::lost("unplugged"));
+        }
         destination.copy_from_slice(&source.memory_as::<Counted>()?.bytes.read(source.range())?);
         Ok(())
     }
@@ -240,6 +252,25 @@ fn a_close_and_a_loss_give_everything_back() {
         (5, 4, 512),
         "the cached one is the new device's"
     );
+}
+
+#[test]
+fn a_loss_wakes_waiting_threads_before_it_frees_what_is_cached() {
+    let (device, _) = caching(HANGS);
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(5000).unwrap());
+    drop(device.allocate(9000).unwrap());
+    let (release, released) = mpsc::channel::<()>();
+    stream.host_call(move || released.recv().unwrap_or(())).unwrap();
+    let event = stream.record().unwrap();
+    let (woken, wakes) = mpsc::channel();
+    let waits = thread::spawn(move || woken.send(event.synchronize().unwrap_err().kind()));
+    let gate = GATE.lock().unwrap();
+    let loses = thread::spawn(move || buffer.read(0, &mut [0]).unwrap_err());
+    let kind = wakes.recv_timeout(Duration::from_secs(60)).expect("the event's thread was not woken");
+    assert_eq!(kind, Some(BackendErrorKind::Lost));
+    drop((gate, release));
+    loses.join().unwrap();
+    waits.join().unwrap().unwrap();
 }
 
 #[test]

@@ -7,9 +7,10 @@
 //! threads.
 //!
 //! Each cell has a rule that says how long it remembers a failure: see [`Remember`]. Inside a cycle the rule does not
-//! apply. When A needs B and B needs A, B fails only because A is not ready *yet*. Each attempt therefore collects the outer attempts to which a cycle led back from below it. If it has any,
-//! its failure is passed on to the next outer attempt and forgotten, and the next use tries again. This holds even if
-//! the outer attempt has ended meanwhile: which failures are remembered must not depend on timing.
+//! apply. When A needs B and B needs A, B fails only because A is not ready *yet*. Each attempt therefore collects the
+//! outer attempts to which a cycle led back from below it. If it has any, its failure is passed on to the next outer
+//! attempt and forgotten, and the next use tries again. This holds even if the outer attempt has ended meanwhile: which
+//! failures are remembered must not depend on timing.
 //!
 //! A child of `fork` has one thread. An attempt of any other thread of the parent never ends in the child, and a lock
 //! that such a thread held is never released. Both cases are errors in the child.

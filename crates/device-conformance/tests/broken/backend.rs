@@ -91,7 +91,7 @@ impl Backend for TwinBackend {
         let absent = IS_ABSENT.load(Ordering::Relaxed)
             || (wrong(AbsentOnceOpened) && self.opened.load(Ordering::Relaxed) > 0)
             || (wrong(AbsentAfterALoss) && LOST.load(Ordering::Relaxed) > 0);
-        Ok(if absent { Presence::absent("nobody is there") } else { Presence::Present })
+        Ok(if absent { Presence::absent("it does not answer") } else { Presence::Present })
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {

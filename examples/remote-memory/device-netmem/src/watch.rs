@@ -12,7 +12,7 @@ use crate::driver::Link;
 /// How often the thread checks that the server still replies.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits until the connection ends, whoever ends it, and reports the device as lost. A report after a close does nothing.
+/// Waits until either side ends the connection, and reports the device as lost. A report after a close does nothing.
 pub(crate) fn watch(link: Arc<Link>, faults: &FaultCounter, reporter: &LossReporter) {
     let error = loop {
         // A process that ends closes its connections. A machine without power does not close them: it stops replying.

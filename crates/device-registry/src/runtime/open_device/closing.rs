@@ -45,9 +45,10 @@ impl OpenDevice {
         // stream's thread may hang in a call. The log comes last, since a slow logger would delay those threads.
         self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
         self.queues().iter().for_each(|queue| queue.wake_waiting_threads());
-        self.close_cache();
         let awaited = std::mem::take(&mut *lock(&self.awaited));
         awaited.iter().filter_map(Weak::upgrade).for_each(|event| event.wake_waiting_threads());
+        // After the threads were woken: the driver's own code frees the memory, and may hang.
+        self.close_cache();
         log_isolated(|| log::error!("`{}` is lost: {}", self.device, error.message()));
     }
 

@@ -24,25 +24,33 @@ impl OpenDevice {
             return fail(BackendError::new(kind, message));
         }
         self.collect_for(len);
-        let block = block_size(len).filter(|&size| largest.is_none_or(|limit| size as u64 <= limit));
-        let in_cache = match (&self.cache, block) {
-            (Some(cache), Some(size)) => match self.allocate_block(cache, size) {
-                // There may be room for the length itself. If not, the error names it.
-                Err(error) if is_out_of_memory(&error) && size != len => None,
-                block => Some(block?),
-            },
-            _ => None,
-        };
-        let (memory, size) = match in_cache {
-            Some(block) => block,
-            None => {
-                let memory = self.allocate_now(len, || false)?;
-                self.cache.iter().for_each(|cache| cache.allocated(len));
-                (memory, len)
-            }
+        let (memory, size) = match &self.cache {
+            Some(cache) => self.allocate_cached(cache, len)?,
+            None => (self.allocate_now(len, || false)?, len),
         };
         self.statistics().add(len);
         Ok(Allocation::new(self, memory, len, size))
+    }
+
+    /// A block for `len` bytes, or memory of that length where the device has no room for a block.
+    fn allocate_cached(
+        &'static self,
+        cache: &MemoryCache<Arc<dyn Memory>>,
+        len: usize,
+    ) -> Result<(Arc<dyn Memory>, usize), DeviceError> {
+        let largest = self.properties().largest_allocation;
+        if let Some(size) = block_size(len)
+            && largest.is_none_or(|limit| size as u64 <= limit)
+        {
+            match self.allocate_block(cache, size) {
+                // The error of the second attempt names the length itself.
+                Err(error) if is_out_of_memory(&error) && size != len => {}
+                block => return block,
+            }
+        }
+        let memory = self.allocate_now(len, || false)?;
+        cache.allocated(len);
+        Ok((memory, len))
     }
 
     /// A block from the cache, or a new one from the driver.
