@@ -78,20 +78,20 @@ pub(crate) mod tests {
         let thread = thread::spawn(move || ended.recv().unwrap_or_default());
         let under_way = under_way.iter().map(|&text| text.to_owned()).collect();
         let callers = callers.iter().map(|&name| name.into()).collect();
-        (Hung { limit: Duration::from_secs(10), under_way, callers, thread }, end)
+        (Hung { limit: Duration::from_secs(30), under_way, callers, thread }, end)
     }
 
     #[test]
     fn the_message_lists_the_calls_that_are_under_way() {
         let message = |under_way: &[&str]| hung(&[], under_way).0.to_string();
-        assert_eq!(message(&[]), "it exceeded the time limit of 10s; no call into a driver is under way");
+        assert_eq!(message(&[]), "it exceeded the time limit of 30s; no call into a driver is under way");
         assert_eq!(
             message(&["`acme:0` write"]),
-            "it exceeded the time limit of 10s; under way: `acme:0` write"
+            "it exceeded the time limit of 30s; under way: `acme:0` write"
         );
         assert_eq!(
             message(&["1", "2", "3", "4", "5", "6"]),
-            "it exceeded the time limit of 10s; under way: 1; 2; 3; 4; and 2 more"
+            "it exceeded the time limit of 30s; under way: 1; 2; 3; 4; and 2 more"
         );
     }
 }
