@@ -1,7 +1,7 @@
 //! Properties of a device, which the driver knows without a context.
 
 use cudarc::driver::sys::CUdevice_attribute;
-use device_registry::backend::{BackendError, DeviceKind, DeviceProperties};
+use device_registry::backend::{BackendError, DeviceKind, DeviceProperties, MemoryReuse};
 
 use crate::library::Library;
 
@@ -26,7 +26,7 @@ pub(crate) fn properties(
         .with_uuid(device.uuid()?)
         .with_concurrent_streams(concurrent != 0)
         .with_pinned_memory(true)
-        .with_memory_cache(true);
+        .with_memory_reuse(MemoryReuse::Divided { alignment: 512 });
     Ok(match device.pci_bus_id()?.parse() {
         Ok(address) => properties.with_pci(address),
         Err(error) => {

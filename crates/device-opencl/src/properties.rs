@@ -1,5 +1,6 @@
 //! Properties of a device, which OpenCL knows without opening it.
 
+use device_registry::backend::MemoryReuse;
 use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
 
 use crate::error::OpenClError;
@@ -38,7 +39,7 @@ impl Facts {
             .with_kind(device.kind())
             .with_timed_events(profiles)
             .with_pinned_memory(true)
-            .with_memory_cache(true);
+            .with_memory_reuse(MemoryReuse::Rounded);
         properties.vendor = device.text(CL_DEVICE_VENDOR);
         properties.driver = device.text(CL_DRIVER_VERSION).map(|version| format!("{platform} {version}"));
         properties.total_memory = device.number(CL_DEVICE_GLOBAL_MEM_SIZE);

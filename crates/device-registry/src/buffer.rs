@@ -341,17 +341,14 @@ pub(crate) fn checked_copy(
     let to = destination.in_range(BufferRole::Destination, offset..offset.saturating_add(len))?;
     source.aligned(BufferRole::Source, &from)?;
     destination.aligned(BufferRole::Destination, &to)?;
+    let (source_offset, destination_offset) = (from.start, to.start);
     let (Some(from), Some(to)) =
         (Span::new(&source.allocation, from), Span::new(&destination.allocation, to))
     else {
         return Ok(None);
     };
-    if Arc::ptr_eq(from.allocation(), to.allocation()) && from.offset().abs_diff(to.offset()) < len {
-        return Err(DeviceError::Overlap {
-            source_offset: from.offset(),
-            destination_offset: to.offset(),
-            len,
-        });
+    if Arc::ptr_eq(from.allocation(), to.allocation()) && source_offset.abs_diff(destination_offset) < len {
+        return Err(DeviceError::Overlap { source_offset, destination_offset, len });
     }
     Ok(Some((from, to)))
 }
@@ -370,14 +367,14 @@ pub(crate) fn checked_fill(
         range: in_memory,
     };
     let short = FillPattern::new(pattern).ok_or_else(|| refused(given))?;
-    let span = destination.checked(BufferRole::Destination, range)?;
+    let range = destination.in_range(BufferRole::Destination, range)?;
+    destination.aligned(BufferRole::Destination, &range)?;
     // Of the pattern as it was given: what it means is not to depend on its bytes.
-    if let Some(span) = &span
-        && !(span.offset().is_multiple_of(pattern.len()) && span.len().is_multiple_of(pattern.len()))
-    {
-        return Err(refused(span.range()));
+    let fits = [range.start, range.len()].iter().all(|place| place.is_multiple_of(pattern.len()));
+    if !(range.is_empty() || fits) {
+        return Err(refused(range));
     }
-    Ok(span.map(|span| (span, short)))
+    Ok(Span::new(&destination.allocation, range).map(|span| (span, short)))
 }
 
 impl fmt::Debug for Buffer {

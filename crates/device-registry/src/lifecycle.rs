@@ -90,8 +90,8 @@ impl Device {
     /// nothing.
     ///
     /// Where allocating is slow, the core keeps freed memory and gives it out again: see
-    /// [`DeviceProperties::memory_cache`]. Such memory contains bytes that this program wrote before. What a device holds is
-    /// at most an eighth more than was in use at once, or 16 MiB. An allocation that finds the device full empties the cache by
+    /// [`DeviceProperties::memory_reuse`]. Such memory contains bytes that this program wrote before. What a device holds is
+    /// at most an eighth more than was in use at once, or 16 MiB, unless small buffers keep parts of its memory in use. An allocation that finds the device full empties the cache by
     /// itself, and a close and a loss end it.
     ///
     /// # Errors

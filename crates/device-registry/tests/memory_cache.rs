@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use device_registry::backend::{
     AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
-    LoadFailure, LossReporter, Memory, MemoryInfo, OpenedDevice, Span,
+    LoadFailure, LossReporter, Memory, MemoryInfo, MemoryReuse, OpenedDevice, Span,
 };
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, MemoryStatistics, backends, device};
 
@@ -43,7 +43,7 @@ impl Backend for Caching {
     }
 
     fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new("caching").with_memory_cache(true))
+        Ok(DeviceProperties::new("caching").with_memory_reuse(MemoryReuse::Rounded))
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {

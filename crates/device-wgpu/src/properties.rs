@@ -1,5 +1,6 @@
 //! Properties of an adapter, which it has without being opened.
 
+use device_registry::backend::MemoryReuse;
 use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
 use wgpu::{AdapterInfo, Backend, COPY_BUFFER_ALIGNMENT, DeviceType};
 
@@ -52,7 +53,8 @@ pub(crate) fn of(adapter: &wgpu::Adapter, facts: &Facts) -> DeviceProperties {
         .with_largest_allocation(largest)
         .with_copy_alignment(COPY_BUFFER_ALIGNMENT as usize)
         .with_concurrent_streams(false)
-        .with_timed_events(adapter.features().contains(TIMESTAMPS));
+        .with_timed_events(adapter.features().contains(TIMESTAMPS))
+        .with_memory_reuse(MemoryReuse::Exact);
     let properties = vendor(info.vendor).into_iter().fold(properties, DeviceProperties::with_vendor);
     let properties = uuid.iter().fold(properties, |properties, uuid| properties.with_uuid(*uuid));
     pci.iter().fold(properties, |properties, pci| properties.with_pci(*pci))

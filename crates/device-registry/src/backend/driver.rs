@@ -35,13 +35,13 @@ use crate::backend::{
 ///
 /// - *Alignment is declared.* Each range of a copy or a fill begins at a multiple of its device's
 ///   [`copy_alignment`](crate::DeviceProperties::copy_alignment). Its length is a multiple too, or else it reaches the
-///   end of its memory; so whole buffers of any length can be written, read, filled and copied over each other. A driver
-///   that copies whole words rounds its memory up.
+///   end of its buffer, and the bytes up to the next multiple belong to no other; so whole buffers of any length can be
+///   written, read, filled and copied over each other. A driver that copies whole words rounds its memory up.
 /// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one memory.
 /// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
 /// - *Lengths are never zero*: the core handles those itself.
 /// - *New memory is initialised, with unspecified content.* It must not reveal what another process wrote to the device.
-///   Memory that the core [keeps](crate::DeviceProperties::memory_cache) and gives out again has bytes of this process.
+///   Memory that the core [gives out again](crate::DeviceProperties::memory_reuse) has bytes of this process.
 /// - *A failed operation leaves its destination unspecified*, and nothing else.
 /// - *Two operations at once on the same bytes*, one of them writing, leave them unspecified, and are never undefined
 ///   behaviour.

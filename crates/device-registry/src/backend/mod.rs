@@ -74,10 +74,10 @@ pub use crate::backend::opened_device::OpenedDevice;
 pub use crate::backend::options::{AllocateOptions, EventOptions, Priority, StreamOptions};
 pub(crate) use crate::backend::owner::Owner;
 pub use crate::backend::presence::Presence;
-pub use crate::backend::properties::{DeviceKind, DeviceProperties, MemoryInfo};
+pub use crate::backend::properties::{DeviceKind, DeviceProperties, MemoryInfo, MemoryReuse};
 pub use crate::backend::registration::{BACKENDS, BackendDescriptor, backends};
-pub(crate) use crate::backend::span::Allocation;
 pub use crate::backend::span::Span;
+pub(crate) use crate::backend::span::{Allocation, Block};
 pub use crate::backend::stream_driver::StreamDriver;
 pub use crate::backend::windows::{Window, WindowMut, open_windows};
 

@@ -53,16 +53,40 @@ pub struct DeviceProperties {
     pub timed_events: bool,
     /// Whether [`Device::allocate_host`](crate::Device::allocate_host) returns pinned memory.
     pub pinned_memory: bool,
-    /// Whether the core keeps freed memory of the device for later allocations: see
-    /// [`Device::empty_cache`](crate::Device::empty_cache).
-    pub memory_cache: bool,
+    /// How the core uses freed memory of the device again: see [`Device::empty_cache`](crate::Device::empty_cache).
+    pub memory_reuse: MemoryReuse,
+}
+
+/// How the core uses freed memory of a device again. It is for devices on which allocating is slow.
+///
+/// Where it does, the driver frees memory later than the last user drops it. A driver that still holds a handle of the memory
+/// then keeps it from being used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemoryReuse {
+    /// Each allocation and each free reaches the driver.
+    #[default]
+    Never,
+    /// Memory serves allocations of the same length. Lengths are not rounded, for devices on which native code sees how long
+    /// memory is, such as a shader by `arrayLength`.
+    Exact,
+    /// Memory serves allocations of about the same length. The driver gets lengths that are rounded up, by an eighth or 512
+    /// bytes at most, so that native memory may be longer than its buffer.
+    Rounded,
+    /// Memory serves any allocations that fit into it, several at a time. So a new buffer may begin anywhere in native memory,
+    /// at a multiple of `alignment`, and streams use different buffers in one memory at the same time. For devices that
+    /// address memory with pointers.
+    Divided {
+        /// A power of two, at most 1 MiB. It is at least 512 in any case.
+        alignment: usize,
+    },
 }
 
 impl DeviceProperties {
     /// Properties of a device with this name, of the kind [`DeviceKind::Other`].
     ///
     /// By default copies need no alignment, streams are concurrent, timed events are supported, host memory is not pinned,
-    /// freed memory is not kept, and the rest is unknown. The core's own streams, for a driver without queues, have these properties.
+    /// freed memory is not used again, and the rest is unknown. The core's own streams, for a driver without queues, have these properties.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -78,7 +102,7 @@ impl DeviceProperties {
             concurrent_streams: true,
             timed_events: true,
             pinned_memory: false,
-            memory_cache: false,
+            memory_reuse: MemoryReuse::Never,
         }
     }
 
@@ -149,12 +173,11 @@ impl DeviceProperties {
         Self { pinned_memory: pinned, ..self }
     }
 
-    /// Sets whether the core keeps freed memory for later allocations. It is for devices on which allocating is slow. Their
-    /// driver then gets lengths that are rounded up, so that native memory may be longer than its buffer, and memory is freed
-    /// later than its last user is dropped.
+    /// Sets how the core uses freed memory again. An alignment that is not a power of two, or is above 1 MiB, makes every
+    /// open fail.
     #[must_use]
-    pub fn with_memory_cache(self, cache: bool) -> Self {
-        Self { memory_cache: cache, ..self }
+    pub fn with_memory_reuse(self, reuse: MemoryReuse) -> Self {
+        Self { memory_reuse: reuse, ..self }
     }
 
     /// Whether both describe the same hardware, for example one card that two backends list: their UUIDs are equal, or

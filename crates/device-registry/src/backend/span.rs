@@ -19,14 +19,23 @@ pub struct Span {
     range: Range<usize>,
 }
 
-/// Memory that a driver has allocated. The drop of the last user frees it.
+/// A part of the memory that a driver has allocated at once, in the core's list of those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// The index of the memory in the list.
+    pub(crate) segment: usize,
+    pub(crate) start: usize,
+    pub(crate) size: usize,
+}
+
+/// Memory that a driver has allocated, or a part of it. The drop of the last user frees it.
 pub(crate) struct Allocation {
     owner: &'static dyn Owner,
     /// `None` if it has no bytes, as zero lengths never reach a driver, and during the drop.
     memory: Option<Arc<dyn Memory>>,
     pub(crate) len: usize,
-    /// The length of the driver's memory, which may be longer.
-    size: usize,
+    /// Which part of the memory it is, on a device that keeps freed memory; otherwise it is all of it.
+    block: Option<Block>,
 }
 
 // A panic can leave any values in the bytes, and all are valid.
@@ -34,28 +43,35 @@ impl UnwindSafe for Allocation {}
 impl RefUnwindSafe for Allocation {}
 
 impl Allocation {
-    /// Owns the first `len` bytes of memory that a driver has allocated with `size` bytes.
-    pub(crate) fn new(owner: &'static dyn Owner, memory: Arc<dyn Memory>, len: usize, size: usize) -> Self {
-        Self { owner, memory: Some(memory), len, size }
+    /// Owns memory of `len` bytes, or the first `len` bytes of a block of it.
+    pub(crate) fn new(
+        owner: &'static dyn Owner,
+        memory: Arc<dyn Memory>,
+        len: usize,
+        block: Option<Block>,
+    ) -> Self {
+        Self { owner, memory: Some(memory), len, block }
     }
 
     /// Has no bytes, and no memory.
     pub(crate) fn empty(owner: &'static dyn Owner) -> Self {
-        Self { owner, memory: None, len: 0, size: 0 }
+        Self { owner, memory: None, len: 0, block: None }
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.owner.free(memory, self.len, self.size);
+            self.owner.free(memory, self.len, self.block);
         }
     }
 }
 
 impl Span {
-    /// A range of the memory, which the caller has checked; `None` if it is empty.
+    /// A range of the allocation, which the caller has checked; `None` if it is empty.
     pub(crate) fn new(allocation: &Arc<Allocation>, range: Range<usize>) -> Option<Self> {
+        let start = allocation.block.map_or(0, |block| block.start);
+        let range = start + range.start..start + range.end;
         (!range.is_empty()).then(|| Self { allocation: Arc::clone(allocation), range })
     }
 
@@ -98,7 +114,8 @@ impl Span {
         self.range.clone()
     }
 
-    /// The offset of the first byte in the memory.
+    /// The offset of the first byte in the memory. Not zero for a part of a buffer, nor for all of one where the core
+    /// [divides](crate::backend::MemoryReuse::Divided) memory.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.range.start

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use entry_points::Entry;
 
-use crate::backend::{Backend, BackendError, DeviceProperties, Presence};
+use crate::backend::{Backend, BackendError, DeviceProperties, MemoryReuse, Presence};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::isolation::isolated;
@@ -86,22 +86,26 @@ pub(crate) fn properties_of_counted(device: Device) -> Result<DeviceProperties, 
     }
 }
 
-/// The properties that a backend returns, with a valid alignment.
+/// The properties that a backend returns, with valid alignments.
 pub(super) fn query_properties(
     device: Device,
     backend: &dyn Backend,
 ) -> Result<DeviceProperties, DeviceError> {
     let properties = query(device, "properties", || backend.properties(device.ordinal()))?;
-    match properties.copy_alignment {
-        // A copy or a fill through the host uses chunks of this size, which must be a multiple of the alignment.
-        alignment if alignment.is_power_of_two() && alignment <= CHUNK => Ok(properties),
-        alignment => {
+    let memory = match properties.memory_reuse {
+        MemoryReuse::Divided { alignment } => alignment,
+        _ => 1,
+    };
+    // A copy or a fill through the host uses chunks of this size, which must be a multiple of the alignment.
+    for (of, alignment) in [("copy", properties.copy_alignment), ("memory", memory)] {
+        if !alignment.is_power_of_two() || alignment > CHUNK {
             let error = BackendError::invalid(format_args!(
-                "invalid copy alignment: expected a power of two of at most {CHUNK} bytes, found {alignment}"
+                "invalid {of} alignment: expected a power of two of at most {CHUNK} bytes, found {alignment}"
             ));
-            Err(DeviceError::Call { device, call: "properties", error })
+            return Err(DeviceError::Call { device, call: "properties", error });
         }
     }
+    Ok(properties)
 }
 
 /// Whether the device is there now. Loads its backend, and opens nothing.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::backend::{AllocateOptions, Allocation, BackendError, BackendErrorKind, DeviceDriver, Memory};
+use crate::backend::{
+    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Memory,
+};
 use crate::error::DeviceError;
 use crate::runtime::isolation::drop_isolated;
-use crate::runtime::memory_cache::{MemoryCache, Taken, block_size};
+use crate::runtime::memory_cache::MemoryCache;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::statistics::MemoryStatistics;
 
@@ -24,46 +26,50 @@ impl OpenDevice {
             return fail(BackendError::new(kind, message));
         }
         self.collect_for(len);
-        let (memory, size) = match &self.cache {
-            Some(cache) => self.allocate_cached(cache, len)?,
-            None => (self.allocate_now(len, || false)?, len),
+        let (memory, block) = match &self.cache {
+            Some(cache) => self.allocate_cached(cache, len).map(|(memory, block)| (memory, Some(block)))?,
+            None => (self.allocate_now(len, || false)?, None),
         };
         self.statistics().add(len);
-        Ok(Allocation::new(self, memory, len, size))
+        Ok(Allocation::new(self, memory, len, block))
     }
 
-    /// A block for `len` bytes, or memory of that length where the device has no room for a block.
+    /// A block for `len` bytes: a free one, or one of a new segment, which is shorter where the device is too full for more.
     fn allocate_cached(
         &'static self,
         cache: &MemoryCache<Arc<dyn Memory>>,
         len: usize,
-    ) -> Result<(Arc<dyn Memory>, usize), DeviceError> {
-        let largest = self.properties().largest_allocation;
-        if let Some(size) = block_size(len)
-            && largest.is_none_or(|limit| size as u64 <= limit)
-        {
-            match self.allocate_block(cache, size) {
-                // The error of the second attempt names the length itself.
-                Err(error) if is_out_of_memory(&error) && size != len => {}
+    ) -> Result<(Arc<dyn Memory>, Block), DeviceError> {
+        let size = cache.block_size(len).unwrap_or(len);
+        if let Some(taken) = cache.take(size) {
+            return Ok(taken);
+        }
+        let segment = cache.segment_size(size);
+        // The error of the last attempt names the length itself.
+        for (segment, size) in [(segment, size), (size, size)] {
+            if segment == len {
+                break;
+            }
+            match self.allocate_segment(cache, segment, size) {
+                Err(error) if is_out_of_memory(&error) => {}
                 block => return block,
             }
         }
-        let memory = self.allocate_now(len, || false)?;
-        cache.allocated(len);
-        Ok((memory, len))
+        self.allocate_segment(cache, len, len)
     }
 
-    /// A block from the cache, or a new one from the driver.
-    fn allocate_block(
+    /// A block of `size` bytes in new memory from the driver.
+    fn allocate_segment(
         &'static self,
         cache: &MemoryCache<Arc<dyn Memory>>,
+        segment: usize,
         size: usize,
-    ) -> Result<(Arc<dyn Memory>, usize), DeviceError> {
-        if let Some(Taken { memory, size }) = cache.take(size) {
-            return Ok((memory, size));
+    ) -> Result<(Arc<dyn Memory>, Block), DeviceError> {
+        let room = cache.make_room(segment);
+        if !room.is_empty() {
+            self.drop_when_allowed(room);
         }
-        self.drop_when_allowed(cache.make_room(size));
-        let memory = self.allocate_now(size, || {
+        let memory = self.allocate_now(segment, || {
             let cached = cache.empty();
             if cached.is_empty() {
                 return false;
@@ -72,8 +78,7 @@ impl OpenDevice {
             cache.retried();
             true
         })?;
-        cache.allocated(size);
-        Ok((memory, size))
+        Ok(cache.add(memory, segment, size))
     }
 
     /// Memory from the driver. If it has none, tries again after `release` or finished work has given some back.
@@ -93,19 +98,17 @@ impl OpenDevice {
         memory
     }
 
-    /// Keeps freed memory in the cache, unless other code still holds it.
+    /// Keeps a freed block in the cache, unless other code still holds its memory.
     pub(super) fn free_into(
         &'static self,
         cache: &MemoryCache<Arc<dyn Memory>>,
-        mut memory: Arc<dyn Memory>,
+        memory: Arc<dyn Memory>,
         len: usize,
-        size: usize,
+        block: Block,
     ) {
-        if Arc::get_mut(&mut memory).is_none() {
-            cache.freed(size);
-            return self.give_back(memory, len);
-        }
-        let evicted = cache.put(memory, size);
+        // The cache has a handle of its own.
+        drop(memory);
+        let evicted = cache.put(block, |memory| Arc::get_mut(memory).is_none());
         self.statistics().remove(len);
         if !evicted.is_empty() {
             self.drop_when_allowed(evicted);

@@ -10,7 +10,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::backend::{BackendError, DeviceDriver, DeviceProperties, LossReporter, Memory, Owner, Presence};
+use crate::backend::{
+    BackendError, Block, DeviceDriver, DeviceProperties, LossReporter, Memory, Owner, Presence,
+};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::deferred::Deferred;
@@ -100,7 +102,7 @@ impl OpenDevice {
         Self {
             device,
             driver,
-            cache: properties.memory_cache.then(MemoryCache::new),
+            cache: MemoryCache::of(&properties),
             properties,
             process: Process::current(),
             end: OnceLock::new(),
@@ -307,13 +309,15 @@ impl Owner for OpenDevice {
         self.device
     }
 
-    fn free(&'static self, memory: Arc<dyn Memory>, len: usize, size: usize) {
+    fn free(&'static self, memory: Arc<dyn Memory>, len: usize, block: Option<Block>) {
         if !self.is_of_this_process() {
             // The driver is unusable in a fork, and another thread may have held the cache's lock.
             return std::mem::forget(memory);
         }
-        let Some(cache) = &self.cache else { return self.give_back(memory, len) };
-        self.free_into(cache, memory, len, size);
+        match (&self.cache, block) {
+            (Some(cache), Some(block)) => self.free_into(cache, memory, len, block),
+            _ => self.give_back(memory, len),
+        }
     }
 
     fn drop_value(&self, value: Box<dyn Any + Send>) {

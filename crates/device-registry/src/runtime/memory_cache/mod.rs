@@ -1,0 +1,294 @@
+//! Memory that was freed, kept for later allocations.
+//!
+//! What a driver allocates is a *segment*, and what an allocation gets is a *block* of one: the whole segment, or a part of
+//! it where the device can [divide](MemoryReuse::Divided) memory. Free blocks of a segment that touch become one again.
+//!
+//! The core frees memory only when no work uses it any more. So a free block can be given out at once, to any stream and to
+//! any thread, and no event has to be waited for.
+//!
+//! How much is kept follows the program's peak: a device holds at most an eighth more than was ever in use at once, unless
+//! small blocks in use keep segments from going.
+
+mod segment;
+mod sizes;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::backend::{Block, DeviceProperties};
+use crate::runtime::memory_cache::segment::{FreeBlock, Segment};
+use crate::runtime::memory_cache::sizes::{Pool, Sizes};
+use crate::sync::{Mutex, lock};
+
+/// A program that never used much may keep this many bytes anyway.
+const ALWAYS: u64 = 16 << 20;
+
+/// The freed memory of one device. `M` is a handle of the driver's memory.
+pub(crate) struct MemoryCache<M> {
+    sizes: Sizes,
+    state: Mutex<State<M>>,
+}
+
+struct State<M> {
+    /// By index. A gap is used again.
+    segments: Vec<Option<Segment<M>>>,
+    gaps: Vec<usize>,
+    free: BTreeSet<Free>,
+    /// The segments without a block in use, by the number of the free that made them so.
+    idle: BTreeMap<u64, usize>,
+    frees: u64,
+    /// Bytes of segments, of blocks that are in use, and the largest values of both.
+    reserved: u64,
+    in_use: u64,
+    peak_reserved: u64,
+    peak_in_use: u64,
+    /// How many allocations a free block has served, and how many were tried again after the cache was emptied.
+    reused: u64,
+    retries: u64,
+    /// The most bytes that are kept.
+    limit: u64,
+    closed: bool,
+}
+
+/// A free block. The order is that in which blocks are taken: of those that fit, the shortest. Then, of whole segments, the
+/// one that was freed last; of parts, the first one, so that the last segments become free.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Free {
+    pool: Pool,
+    size: usize,
+    order: u64,
+    segment: usize,
+    start: usize,
+}
+
+/// The counters of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) reserved: u64,
+    pub(crate) peak_reserved: u64,
+    pub(crate) cached: u64,
+    pub(crate) reused: u64,
+    pub(crate) retries: u64,
+}
+
+// Each function that takes segments out returns their memory: its `drop` is the driver's code, which no lock may be held for.
+
+impl<M: Clone> MemoryCache<M> {
+    /// A cache for the device, if its memory may be used again.
+    pub(crate) fn of(properties: &DeviceProperties) -> Option<Self> {
+        Some(Self { sizes: Sizes::of(properties)?, state: Mutex::new(State::new()) })
+    }
+
+    /// How long a block for `len` bytes is; `None` if that cannot be expressed.
+    pub(crate) fn block_size(&self, len: usize) -> Option<usize> {
+        self.sizes.block(len)
+    }
+
+    /// How long the segment is that the driver allocates for a block of this size.
+    pub(crate) fn segment_size(&self, size: usize) -> usize {
+        let segment = self.sizes.segment(size);
+        // Not more than is kept: with a limit of 0, each block is a segment.
+        if segment as u64 <= lock(&self.state).limit { segment } else { size }
+    }
+
+    /// Takes a free block of this size, or one that is a little longer.
+    pub(crate) fn take(&self, size: usize) -> Option<(M, Block)> {
+        let (pool, longest) = (self.sizes.pool(size), self.sizes.longest_fit(size));
+        let mut state = lock(&self.state);
+        let shortest = Free { pool, size, order: 0, segment: 0, start: 0 };
+        let found = *state.free.range(shortest..).next()?;
+        if found.pool != pool || found.size > longest {
+            return None;
+        }
+        state.reused += 1;
+        Some(state.give_out(&self.sizes, found, size))
+    }
+
+    /// Makes room for a segment of this size, which the driver is about to allocate.
+    #[must_use = "the drop of what it returns gives the memory back"]
+    pub(crate) fn make_room(&self, size: usize) -> Vec<M> {
+        let mut state = lock(&self.state);
+        let peak = state.peak_in_use.max(state.in_use + size as u64);
+        state.evict(size as u64, peak)
+    }
+
+    /// Adds a segment that the driver has allocated, and gives out its first block, of `size` bytes.
+    pub(crate) fn add(&self, memory: M, segment_size: usize, size: usize) -> (M, Block) {
+        let mut state = lock(&self.state);
+        let segment = state.insert(Segment::new(memory, segment_size, self.sizes.pool(size)));
+        state.reserved += segment_size as u64;
+        let free = state.make_free(&self.sizes, segment, 0, segment_size);
+        state.give_out(&self.sizes, free, size)
+    }
+
+    /// Keeps a block that was in use. Returns what is to be given back to the driver instead. `is_held` is whether other code
+    /// holds a segment's memory, which is then not given out again.
+    #[must_use = "the drop of what it returns gives the memory back"]
+    pub(crate) fn put(&self, block: Block, is_held: impl FnOnce(&mut M) -> bool) -> Vec<M> {
+        let mut state = lock(&self.state);
+        state.in_use -= block.size as u64;
+        let Some(segment) = state.segments[block.segment].as_mut() else {
+            debug_assert!(false, "a block in use keeps its segment");
+            return Vec::new();
+        };
+        let touching = segment.put(block.start, block.size);
+        let (is_idle, segment_size) = (segment.is_idle(), segment.size() as u64);
+        let is_held = is_idle && is_held(segment.memory());
+        let (mut start, mut size) = (block.start, block.size);
+        for other in touching.into_iter().flatten() {
+            (start, size) = (start.min(other.start), size + other.size);
+            state.forget_free(block.segment, other);
+        }
+        if is_idle && (is_held || state.closed || segment_size > state.limit) {
+            return state.remove(block.segment).into_iter().collect();
+        }
+        state.make_free(&self.sizes, block.segment, start, size);
+        let peak = state.peak_in_use;
+        state.evict(0, peak)
+    }
+
+    /// Takes all segments out that have no block in use.
+    #[must_use = "the drop of what it returns gives the memory back"]
+    pub(crate) fn empty(&self) -> Vec<M> {
+        lock(&self.state).take_idle()
+    }
+
+    /// Counts an allocation that is tried again.
+    pub(crate) fn retried(&self) {
+        lock(&self.state).retries += 1;
+    }
+
+    /// Takes all segments out that have no block in use, and the others as soon as they have none.
+    #[must_use = "the drop of what it returns gives the memory back"]
+    pub(crate) fn close(&self) -> Vec<M> {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        state.take_idle()
+    }
+
+    /// Sets the most bytes that are kept.
+    #[must_use = "the drop of what it returns gives the memory back"]
+    pub(crate) fn set_limit(&self, limit: u64) -> Vec<M> {
+        let mut state = lock(&self.state);
+        state.limit = limit;
+        let peak = state.peak_in_use;
+        state.evict(0, peak)
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let state = lock(&self.state);
+        Counters {
+            reserved: state.reserved,
+            peak_reserved: state.peak_reserved,
+            cached: state.reserved - state.in_use,
+            reused: state.reused,
+            retries: state.retries,
+        }
+    }
+}
+
+impl<M: Clone> State<M> {
+    fn new() -> Self {
+        Self {
+            segments: Vec::new(),
+            gaps: Vec::new(),
+            free: BTreeSet::new(),
+            idle: BTreeMap::new(),
+            frees: 0,
+            reserved: 0,
+            in_use: 0,
+            peak_reserved: 0,
+            peak_in_use: 0,
+            reused: 0,
+            retries: 0,
+            limit: u64::MAX,
+            closed: false,
+        }
+    }
+
+    fn insert(&mut self, segment: Segment<M>) -> usize {
+        let Some(gap) = self.gaps.pop() else {
+            self.segments.push(Some(segment));
+            return self.segments.len() - 1;
+        };
+        self.segments[gap] = Some(segment);
+        gap
+    }
+
+    fn segment(&mut self, index: usize) -> &mut Segment<M> {
+        self.segments[index].as_mut().expect("the lists name segments that are there")
+    }
+
+    /// Adds a free block to the lists.
+    fn make_free(&mut self, sizes: &Sizes, index: usize, start: usize, size: usize) -> Free {
+        self.frees += 1;
+        let number = self.frees;
+        let segment = self.segment(index);
+        let order = if sizes.divides() { 0 } else { u64::MAX - number };
+        let free = Free { pool: segment.pool(), size, order, segment: index, start };
+        segment.set_free(FreeBlock { start, size, order });
+        if let Some(idle) = segment.idle_since(number) {
+            self.idle.insert(idle, index);
+        }
+        self.free.insert(free);
+        free
+    }
+
+    /// Takes a free block out of the list of those that are taken.
+    fn forget_free(&mut self, segment: usize, FreeBlock { start, size, order }: FreeBlock) {
+        let pool = self.segment(segment).pool();
+        self.free.remove(&Free { pool, size, order, segment, start });
+    }
+
+    /// Gives out the first `size` bytes of a free block, or all of it where the rest is not worth a block.
+    fn give_out(&mut self, sizes: &Sizes, found: Free, size: usize) -> (M, Block) {
+        self.free.remove(&found);
+        let size = if sizes.splits(found.pool, found.size - size) { size } else { found.size };
+        let segment = self.segment(found.segment);
+        let (idle, memory) = (segment.use_block(found.start, size), segment.memory().clone());
+        if let Some(idle) = idle {
+            self.idle.remove(&idle);
+        }
+        if size < found.size {
+            self.make_free(sizes, found.segment, found.start + size, found.size - size);
+        }
+        self.in_use += size as u64;
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
+        self.peak_reserved = self.peak_reserved.max(self.reserved);
+        (memory, Block { segment: found.segment, start: found.start, size })
+    }
+
+    /// Takes out a segment without a block in use or in the list of free ones.
+    fn remove(&mut self, index: usize) -> Option<M> {
+        let segment = self.segments[index].take()?;
+        self.gaps.push(index);
+        self.reserved -= segment.size() as u64;
+        Some(segment.into_memory())
+    }
+
+    /// Takes out the segment that has been idle for longest.
+    fn pop_idle(&mut self) -> Option<M> {
+        let (_, index) = self.idle.pop_first()?;
+        if let Some(whole) = self.segment(index).whole() {
+            self.forget_free(index, whole);
+        }
+        self.remove(index)
+    }
+
+    /// Takes out the segments that have been idle for longest, until `more` bytes can be added to what the device holds.
+    fn evict(&mut self, more: u64, peak: u64) -> Vec<M> {
+        let allowed = (peak + peak / 8).max(ALWAYS);
+        let mut evicted = Vec::new();
+        while self.reserved - self.in_use > self.limit || self.reserved + more > allowed {
+            let Some(memory) = self.pop_idle() else { break };
+            evicted.push(memory);
+        }
+        evicted
+    }
+
+    fn take_idle(&mut self) -> Vec<M> {
+        std::iter::from_fn(|| self.pop_idle()).collect()
+    }
+}

@@ -1,0 +1,92 @@
+//! Memory of a driver, and its blocks.
+
+use std::collections::BTreeMap;
+
+use crate::runtime::memory_cache::sizes::Pool;
+
+/// A free part of a segment.
+#[derive(Clone, Copy)]
+pub(super) struct FreeBlock {
+    pub(super) start: usize,
+    pub(super) size: usize,
+    /// Of free blocks of one size, the one with the lowest order is taken.
+    pub(super) order: u64,
+}
+
+/// Memory that a driver has allocated. Its blocks cover it, and no two free ones touch.
+pub(super) struct Segment<M> {
+    memory: M,
+    size: usize,
+    pool: Pool,
+    /// By their start.
+    free: BTreeMap<usize, FreeBlock>,
+    /// The bytes of blocks in use.
+    in_use: usize,
+    /// The number of the free that left no block in use.
+    idle_since: Option<u64>,
+}
+
+impl<M> Segment<M> {
+    /// A segment that has no block yet.
+    pub(super) fn new(memory: M, size: usize, pool: Pool) -> Self {
+        Self { memory, size, pool, free: BTreeMap::new(), in_use: 0, idle_since: None }
+    }
+
+    pub(super) fn memory(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
+    pub(super) fn into_memory(self) -> M {
+        self.memory
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(super) fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    /// Whether no block is in use.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_use == 0
+    }
+
+    /// The free block that is the whole segment, if it is idle.
+    pub(super) fn whole(&self) -> Option<FreeBlock> {
+        self.free.get(&0).copied().filter(|block| block.size == self.size)
+    }
+
+    /// Notes that the segment is idle since the free of this number, if it has become so.
+    pub(super) fn idle_since(&mut self, number: u64) -> Option<u64> {
+        let becomes_idle = self.is_idle() && self.idle_since.is_none();
+        self.idle_since = self.idle_since.or(self.is_idle().then_some(number));
+        becomes_idle.then_some(number)
+    }
+
+    /// Adds a free block.
+    pub(super) fn set_free(&mut self, block: FreeBlock) {
+        self.free.insert(block.start, block);
+    }
+
+    /// Uses a part of the free block that begins at `start`; the rest is not a block until it is made one. Returns since when
+    /// the segment has been idle, if it has.
+    pub(super) fn use_block(&mut self, start: usize, size: usize) -> Option<u64> {
+        self.free.remove(&start);
+        self.in_use += size;
+        self.idle_since.take()
+    }
+
+    /// Ends the use of a block. Returns the free ones that touch it, which are no blocks any more: with them it is one.
+    pub(super) fn put(&mut self, start: usize, size: usize) -> [Option<FreeBlock>; 2] {
+        self.in_use -= size;
+        let before = self.free.range(..start).next_back().map(|(_, block)| *block);
+        let before = before.filter(|block| block.start + block.size == start);
+        let after = self.free.get(&(start + size)).copied();
+        for block in [before, after].into_iter().flatten() {
+            self.free.remove(&block.start);
+        }
+        [before, after]
+    }
+}

@@ -1,0 +1,91 @@
+//! How long blocks and segments are.
+
+use crate::backend::{DeviceProperties, MemoryReuse};
+
+/// The step of sizes: small enough for small buffers, and a multiple of what devices want of the start of a buffer.
+const STEP: usize = 512;
+
+/// In memory that can be divided, blocks below this size share segments of [`SHARED`] bytes. Larger ones have segments of
+/// their own, which are divided only if at least this much remains.
+const LARGE: usize = 1 << 20;
+
+/// The size of a segment for small blocks.
+const SHARED: usize = 2 << 20;
+
+/// Which blocks share segments: a small block in a large segment would keep all of it from being used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pool {
+    Small,
+    Large,
+}
+
+/// The rules of a device.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    reuse: MemoryReuse,
+    /// Block sizes are multiples of it, and blocks begin at multiples of it.
+    step: usize,
+    /// The largest allocation of the device.
+    largest: usize,
+}
+
+impl Sizes {
+    pub(super) fn of(properties: &DeviceProperties) -> Option<Self> {
+        let alignment = match properties.memory_reuse {
+            MemoryReuse::Never => return None,
+            MemoryReuse::Exact | MemoryReuse::Rounded => 1,
+            MemoryReuse::Divided { alignment } => alignment,
+        };
+        let largest =
+            properties.largest_allocation.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
+        let largest = largest.min(isize::MAX as usize);
+        Some(Self {
+            reuse: properties.memory_reuse,
+            step: STEP.max(alignment).max(properties.copy_alignment),
+            largest,
+        })
+    }
+
+    pub(super) fn divides(&self) -> bool {
+        matches!(self.reuse, MemoryReuse::Divided { .. })
+    }
+
+    /// The size of the block for `len` bytes: `len` itself, or at most an eighth or a step more. `None` if the device cannot
+    /// allocate it.
+    pub(super) fn block(&self, len: usize) -> Option<usize> {
+        let step = match self.reuse {
+            MemoryReuse::Exact => return Some(len),
+            // Small blocks of divided memory need no classes: what remains is a block again.
+            _ if self.divides() && len < LARGE => self.step,
+            _ => (len.checked_next_power_of_two()? / 16).max(self.step),
+        };
+        len.checked_next_multiple_of(step).filter(|&size| size <= self.largest)
+    }
+
+    /// The longest block that serves a request of this size.
+    pub(super) fn longest_fit(&self, size: usize) -> usize {
+        match self.reuse {
+            MemoryReuse::Divided { .. } => usize::MAX,
+            MemoryReuse::Rounded => size.saturating_add(size / 8),
+            MemoryReuse::Exact | MemoryReuse::Never => size,
+        }
+    }
+
+    pub(super) fn pool(&self, size: usize) -> Pool {
+        if self.divides() && size < LARGE { Pool::Small } else { Pool::Large }
+    }
+
+    /// The size of the segment for a block.
+    pub(super) fn segment(&self, size: usize) -> usize {
+        match self.pool(size) {
+            Pool::Small if SHARED <= self.largest => SHARED.next_multiple_of(self.step),
+            _ => size,
+        }
+    }
+
+    /// Whether what remains of a free block becomes a block.
+    pub(super) fn splits(&self, pool: Pool, rest: usize) -> bool {
+        let least = if pool == Pool::Small { self.step } else { LARGE };
+        self.divides() && rest >= least
+    }
+}
