@@ -5,7 +5,7 @@ use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Allocation, BackendError, FillPattern, HostBuffer, Span};
+use crate::backend::{Allocation, BackendError, FillPattern, HostBuffer, Progress, Span};
 use crate::current_stream;
 use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
@@ -51,14 +51,17 @@ impl Device {
     ///
     /// The content is unspecified, but initialised. A length of zero is valid, and allocates nothing.
     ///
+    /// While a [`StreamGuard`](crate::StreamGuard) chooses a stream of the device on this thread, the memory is that stream's:
+    /// see [`Stream::allocate`].
+    ///
     /// # Errors
     ///
     /// If the backend does not load, does not have the device or cannot open it, or if there is not enough memory.
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = table::open(self)?;
         device.check("allocate")?;
-        let allocation = if len > 0 { device.allocate(len)? } else { Allocation::empty(device) };
-        Ok(Buffer { device, allocation: Arc::new(allocation), range: 0..len })
+        let stream = current_stream::for_memory(device);
+        Buffer::new(device, len, stream.as_ref().and_then(|stream| stream.progress()))
     }
 
     /// Allocates `len` bytes of host memory that the device reaches faster than other memory of the host ("pinned").
@@ -93,6 +96,26 @@ impl Device {
 }
 
 impl Buffer {
+    /// Allocates memory, for a queue of the driver or for any use.
+    pub(crate) fn new(
+        device: &'static OpenDevice,
+        len: usize,
+        queue: Option<&Arc<Progress>>,
+    ) -> Result<Self, DeviceError> {
+        let allocation = if len > 0 { device.allocate(len, queue)? } else { Allocation::empty(device) };
+        Ok(Self { device, allocation: Arc::new(allocation), range: 0..len })
+    }
+
+    /// Waits until the queue, or without one this thread, may write to new memory: work of the stream that it was allocated for
+    /// may still use it.
+    pub(crate) fn wait_for_memory(
+        &self,
+        user: Option<&Arc<Progress>>,
+        call: &'static str,
+    ) -> Result<(), DeviceError> {
+        self.device.wait_for_memory(&self.allocation, user, call)
+    }
+
     /// The device, with its index.
     #[must_use]
     pub fn device(&self) -> Device {
@@ -140,6 +163,13 @@ impl Buffer {
     /// The backend's own memory and the range in it, for kernels that know the backend; `None` if the buffer has no bytes.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
+        // What native code does with the memory is not known. If the wait fails, so does every use of it.
+        let _ = self.wait_for_memory(None, "wait for memory");
+        self.span_of_launch()
+    }
+
+    /// The span for a kernel in a stream, whose use of the memory is in order.
+    pub(crate) fn span_of_launch(&self) -> Option<Span> {
         Span::new(&self.allocation, self.range.clone())
     }
 
@@ -155,6 +185,7 @@ impl Buffer {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
+        self.wait_for_memory(None, "write")?;
         transfer::write(self.device, &span, source)
     }
 
@@ -195,6 +226,7 @@ impl Buffer {
         if !std::ptr::eq(source.device, self.device) {
             current_stream::settle(self.device)?;
         }
+        self.wait_for_memory(None, "copy")?;
         transfer::copy(source.device, &from, self.device, &to)
     }
 
@@ -213,6 +245,7 @@ impl Buffer {
         };
         let deadline = Deadline::new("write", timeout);
         current_stream::settle_until(self.device, &deadline)?;
+        self.device.wait_for_memory_until(&self.allocation, &deadline)?;
         timed::write(self.device, &span, source, &deadline)
     }
 
@@ -261,6 +294,7 @@ impl Buffer {
         if !std::ptr::eq(source.device, self.device) {
             current_stream::settle_until(self.device, &deadline)?;
         }
+        self.device.wait_for_memory_until(&self.allocation, &deadline)?;
         timed::copy(source.device, from, self.device, to, &deadline)
     }
 
@@ -276,6 +310,7 @@ impl Buffer {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
+        self.wait_for_memory(None, "fill")?;
         transfer::fill(self.device, &destination, &pattern)
     }
 

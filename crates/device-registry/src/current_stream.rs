@@ -28,6 +28,11 @@ fn chosen(device: &OpenDevice) -> Option<Stream> {
     CURRENT.try_with(|current| current.borrow().iter().find(|stream| is_of(device)(stream)).cloned()).ok()?
 }
 
+/// The stream that a thread's new memory is for: the one that it has chosen, on a device that uses memory again.
+pub(crate) fn for_memory(device: &OpenDevice) -> Option<Stream> {
+    if device.keeps_memory() { chosen(device) } else { None }
+}
+
 /// Sets or clears the chosen stream of a device. Returns the previous one.
 fn choose(device: &OpenDevice, stream: Option<Stream>) -> Option<Stream> {
     let replaced = CURRENT.try_with(|current| {

@@ -6,7 +6,7 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{BackendError, EventOptions, HostBuffer, Launch, Priority, StreamOptions};
+use crate::backend::{BackendError, EventOptions, HostBuffer, Launch, Priority, Progress, StreamOptions};
 use crate::buffer;
 use crate::buffer::Buffer;
 use crate::device::Device;
@@ -137,6 +137,42 @@ impl Stream {
         self.queue().priority()
     }
 
+    /// How far the driver's queue is; `None` if the driver has no queues.
+    pub(crate) fn progress(&self) -> Option<&Arc<Progress>> {
+        self.queue().progress()
+    }
+
+    /// Allocates `len` bytes of memory of the device, to be used in this stream.
+    ///
+    /// Work that the stream has not finished may still use the memory: it was of buffers that are dropped. The stream's own
+    /// work is in order, so that nothing waits, and a program whose temporary buffers come and go needs little memory. If
+    /// another stream or a blocking call is the first to write to the buffer, it waits until the earlier work is done, on this
+    /// thread. Once this stream has used the buffer, only the program orders further uses, as for any buffer.
+    ///
+    /// Where the device does not [use memory again](crate::DeviceProperties::memory_reuse), or its driver has no queues, it is
+    /// [`Device::allocate`].
+    ///
+    /// ```
+    /// use device_registry::device;
+    ///
+    /// let stream = device("cpu")?.create_stream()?;
+    /// for value in 0..100 {
+    ///     let temporary = stream.allocate(1 << 16)?;
+    ///     stream.fill(&temporary, .., &[value])?;
+    /// }
+    /// stream.synchronize()?;
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Device::allocate`].
+    pub fn allocate(&self, len: usize) -> Result<Buffer, DeviceError> {
+        let device = self.open_device();
+        device.check("allocate")?;
+        Buffer::new(device, len, self.progress())
+    }
+
     /// Enqueues a copy of `source` from the host to the bytes of `destination` from `offset` on. The work owns `source`:
     /// a `Vec<u8>` moves into it without a copy, and a slice is copied.
     ///
@@ -154,8 +190,9 @@ impl Stream {
         self.check_device(destination, BufferRole::Destination)?;
         let range = offset..offset.saturating_add(source.len());
         match destination.checked(BufferRole::Destination, range)? {
-            Some(destination) => {
-                self.queue().accept(Operation::Write { source: Arc::new(source), destination })
+            Some(span) => {
+                destination.wait_for_memory(self.progress(), "write")?;
+                self.queue().accept(Operation::Write { source: Arc::new(source), destination: span })
             }
             None => Ok(()),
         }
@@ -226,11 +263,11 @@ impl Stream {
     ) -> Result<(), DeviceError> {
         self.check_device(destination, BufferRole::Destination)?;
         match buffer::checked_copy(source, range, destination, offset)? {
-            Some((from, to)) => self.queue().accept(Operation::Copy {
-                from: source.open_device(),
-                source: from,
-                destination: to,
-            }),
+            Some((from, to)) => {
+                destination.wait_for_memory(self.progress(), "copy")?;
+                let from_device = source.open_device();
+                self.queue().accept(Operation::Copy { from: from_device, source: from, destination: to })
+            }
             None => Ok(()),
         }
     }
@@ -249,7 +286,10 @@ impl Stream {
     ) -> Result<(), DeviceError> {
         self.check_device(destination, BufferRole::Destination)?;
         match buffer::checked_fill(destination, range, pattern)? {
-            Some((destination, pattern)) => self.queue().accept(Operation::Fill { destination, pattern }),
+            Some((span, pattern)) => {
+                destination.wait_for_memory(self.progress(), "fill")?;
+                self.queue().accept(Operation::Fill { destination: span, pattern })
+            }
             None => Ok(()),
         }
     }
@@ -296,7 +336,8 @@ impl Stream {
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
     ) -> Result<(), DeviceError> {
         buffers.iter().try_for_each(|buffer| self.check_device(buffer, BufferRole::Argument))?;
-        let spans = buffers.iter().map(|buffer| buffer.span()).collect();
+        buffers.iter().try_for_each(|buffer| buffer.wait_for_memory(self.progress(), "launch"))?;
+        let spans = buffers.iter().map(|buffer| buffer.span_of_launch()).collect();
         self.queue().accept(Operation::Launch { spans, kernel: Box::new(kernel) })
     }
 

@@ -44,6 +44,7 @@ mod range_lock;
 pub(crate) mod registration;
 mod span;
 mod stream_driver;
+mod stream_order;
 // A window is a range of host memory.
 #[allow(unsafe_code)]
 mod windows;
@@ -79,6 +80,7 @@ pub use crate::backend::registration::{BACKENDS, BackendDescriptor, backends};
 pub use crate::backend::span::Span;
 pub(crate) use crate::backend::span::{Allocation, Block};
 pub use crate::backend::stream_driver::StreamDriver;
+pub(crate) use crate::backend::stream_order::{Progress, StreamOrder};
 pub use crate::backend::windows::{Window, WindowMut, open_windows};
 
 /// A backend, such as CUDA: it counts its devices, describes them and opens them.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::backend::{BackendError, Block, Memory};
+use crate::backend::{BackendError, Block, Memory, StreamOrder};
 use crate::device::Device;
 
 /// The open device that owns memory. Any thread may drop memory, but not every thread may call a driver, so the device
@@ -13,7 +13,13 @@ pub(crate) trait Owner: Send + Sync {
     fn device(&self) -> Device;
 
     /// Frees an allocation of `len` bytes: here, or later on a thread that may use devices.
-    fn free(&'static self, memory: Arc<dyn Memory>, len: usize, block: Option<Block>);
+    fn free(
+        &'static self,
+        memory: Arc<dyn Memory>,
+        len: usize,
+        block: Option<Block>,
+        order: Option<StreamOrder>,
+    );
 
     /// Drops a value, here or later on a thread that may use devices.
     fn drop_value(&self, value: Box<dyn Any + Send>);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::backend::{BackendError, Memory, Owner};
+use crate::backend::{BackendError, Memory, Owner, Progress, StreamOrder};
 
 /// A range of bytes in one memory. Only the core constructs one, after it has checked the range: it is not empty, and it
 /// lies inside the memory.
@@ -20,7 +20,7 @@ pub struct Span {
 }
 
 /// A part of the memory that a driver has allocated at once, in the core's list of those.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Block {
     /// The index of the memory in the list.
     pub(crate) segment: usize,
@@ -36,6 +36,8 @@ pub(crate) struct Allocation {
     pub(crate) len: usize,
     /// Which part of the memory it is, on a device that keeps freed memory; otherwise it is all of it.
     block: Option<Block>,
+    /// The stream that orders its uses, if it was allocated for one.
+    order: Option<StreamOrder>,
 }
 
 // A panic can leave any values in the bytes, and all are valid.
@@ -49,20 +51,25 @@ impl Allocation {
         memory: Arc<dyn Memory>,
         len: usize,
         block: Option<Block>,
+        order: Option<StreamOrder>,
     ) -> Self {
-        Self { owner, memory: Some(memory), len, block }
+        Self { owner, memory: Some(memory), len, block, order }
+    }
+
+    pub(crate) fn order(&self) -> Option<&StreamOrder> {
+        self.order.as_ref()
     }
 
     /// Has no bytes, and no memory.
     pub(crate) fn empty(owner: &'static dyn Owner) -> Self {
-        Self { owner, memory: None, len: 0, block: None }
+        Self { owner, memory: None, len: 0, block: None, order: None }
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.owner.free(memory, self.len, self.block);
+            self.owner.free(memory, self.len, self.block, self.order.take());
         }
     }
 }
@@ -73,6 +80,12 @@ impl Span {
         let start = allocation.block.map_or(0, |block| block.start);
         let range = start + range.start..start + range.end;
         (!range.is_empty()).then(|| Self { allocation: Arc::clone(allocation), range })
+    }
+
+    /// Notes that work of this number uses the memory, if it was allocated for the stream of that work. Returns whether it was.
+    pub(crate) fn used_in(&self, progress: &Arc<Progress>, number: u64) -> bool {
+        let order = self.allocation.order().filter(|order| order.is_by(progress));
+        order.inspect(|order| order.used_by(number)).is_some()
     }
 
     pub(crate) fn allocation(&self) -> &Arc<Allocation> {

@@ -6,7 +6,8 @@ use crate::runtime::memory_cache::Counters;
 
 /// Statistics of the memory that is allocated on a device through this crate, at the time of the call.
 ///
-/// They include the memory of dropped buffers that queued work still uses.
+/// They include the memory of dropped buffers that queued work still uses, except where it was allocated for the
+/// [stream](crate::Stream::allocate) of that work: such memory is in `reserved` alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStatistics {

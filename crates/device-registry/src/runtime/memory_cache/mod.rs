@@ -4,11 +4,13 @@
 //! it where the device can [divide](MemoryReuse::Divided) memory. Free blocks of a segment that touch become one again.
 //!
 //! The core frees memory only when no work uses it any more. So a free block can be given out at once, to any stream and to
-//! any thread, and no event has to be waited for.
+//! any thread, and no event has to be waited for. A block that was allocated for a stream is *pending* when only queued work of
+//! that stream uses it: later work of the stream may have it.
 //!
 //! How much is kept follows the program's peak: a device holds at most an eighth more than was ever in use at once, unless
 //! small blocks in use keep segments from going.
 
+mod pending;
 mod segment;
 mod sizes;
 
@@ -16,8 +18,10 @@ mod sizes;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::backend::{Block, DeviceProperties};
+use crate::backend::{Block, DeviceProperties, Progress, StreamOrder};
+use crate::runtime::memory_cache::pending::Pending;
 use crate::runtime::memory_cache::segment::{FreeBlock, Segment};
 use crate::runtime::memory_cache::sizes::{Pool, Sizes};
 use crate::sync::{Mutex, lock};
@@ -28,6 +32,8 @@ const ALWAYS: u64 = 16 << 20;
 /// The freed memory of one device. `M` is a handle of the driver's memory.
 pub(crate) struct MemoryCache<M> {
     sizes: Sizes,
+    /// Whether other code holds a segment's memory, which is then not given out again.
+    is_held: fn(&mut M) -> bool,
     state: Mutex<State<M>>,
 }
 
@@ -36,10 +42,12 @@ struct State<M> {
     segments: Vec<Option<Segment<M>>>,
     gaps: Vec<usize>,
     free: BTreeSet<Free>,
+    /// Those of streams that have any.
+    pending: Vec<Pending>,
     /// The segments without a block in use, by the number of the free that made them so.
     idle: BTreeMap<u64, usize>,
     frees: u64,
-    /// Bytes of segments, of blocks that are in use, and the largest values of both.
+    /// Bytes of segments, of blocks that are in use or pending, and the largest values of both.
     reserved: u64,
     in_use: u64,
     peak_reserved: u64,
@@ -77,8 +85,8 @@ pub(crate) struct Counters {
 
 impl<M: Clone> MemoryCache<M> {
     /// A cache for the device, if its memory may be used again.
-    pub(crate) fn of(properties: &DeviceProperties) -> Option<Self> {
-        Some(Self { sizes: Sizes::of(properties)?, state: Mutex::new(State::new()) })
+    pub(crate) fn of(properties: &DeviceProperties, is_held: fn(&mut M) -> bool) -> Option<Self> {
+        Some(Self { sizes: Sizes::of(properties)?, is_held, state: Mutex::new(State::new()) })
     }
 
     /// How long a block for `len` bytes is; `None` if that cannot be expressed.
@@ -106,6 +114,19 @@ impl<M: Clone> MemoryCache<M> {
         Some(state.give_out(&self.sizes, found, size))
     }
 
+    /// Takes a pending block of the stream, of this size or a little more. Returns also the number of the stream's work below
+    /// which all uses it.
+    pub(crate) fn take_pending(&self, size: usize, progress: &Arc<Progress>) -> Option<(M, Block, u64)> {
+        // Not more than that where memory is divided: a pending block is not.
+        let longest = self.sizes.longest_fit(size).min(size.saturating_add(size / 8));
+        let mut state = lock(&self.state);
+        let (block, number) = state.pending_of(progress)?.take(size..=longest)?;
+        state.drop_empty_pending();
+        state.reused += 1;
+        let memory = state.segment(block.segment).memory().clone();
+        Some((memory, block, number))
+    }
+
     /// Makes room for a segment of this size, which the driver is about to allocate.
     #[must_use = "the drop of what it returns gives the memory back"]
     pub(crate) fn make_room(&self, size: usize) -> Vec<M> {
@@ -123,30 +144,45 @@ impl<M: Clone> MemoryCache<M> {
         state.give_out(&self.sizes, free, size)
     }
 
-    /// Keeps a block that was in use. Returns what is to be given back to the driver instead. `is_held` is whether other code
-    /// holds a segment's memory, which is then not given out again.
+    /// Keeps a block that was in use. Returns what is to be given back to the driver instead.
     #[must_use = "the drop of what it returns gives the memory back"]
-    pub(crate) fn put(&self, block: Block, is_held: impl FnOnce(&mut M) -> bool) -> Vec<M> {
+    pub(crate) fn put(&self, block: Block) -> Vec<M> {
+        lock(&self.state).put(self, block)
+    }
+
+    /// Like [`put`](Self::put), for a block that queued work of one stream may still use.
+    #[must_use = "the drop of what it returns gives the memory back"]
+    pub(crate) fn put_pending(&self, block: Block, order: &StreamOrder) -> Vec<M> {
+        let (progress, free_at) = (order.progress(), order.free_at());
         let mut state = lock(&self.state);
-        state.in_use -= block.size as u64;
-        let Some(segment) = state.segments[block.segment].as_mut() else {
-            debug_assert!(false, "a block in use keeps its segment");
-            return Vec::new();
-        };
-        let touching = segment.put(block.start, block.size);
-        let (is_idle, segment_size) = (segment.is_idle(), segment.size() as u64);
-        let is_held = is_idle && is_held(segment.memory());
-        let (mut start, mut size) = (block.start, block.size);
-        for other in touching.into_iter().flatten() {
-            (start, size) = (start.min(other.start), size + other.size);
-            state.forget_free(block.segment, other);
+        // Under the lock: whoever advances the progress takes the lock after it, and finds the block.
+        if progress.is_done(free_at) {
+            return state.put(self, block);
         }
-        if is_idle && (is_held || state.closed || segment_size > state.limit) {
-            return state.remove(block.segment).into_iter().collect();
+        if state.pending_of(progress).is_none() {
+            state.pending.push(Pending::new(progress));
         }
-        state.make_free(&self.sizes, block.segment, start, size);
-        let peak = state.peak_in_use;
-        state.evict(0, peak)
+        if let Some(pending) = state.pending_of(progress) {
+            pending.add(block, free_at);
+        }
+        Vec::new()
+    }
+
+    /// Keeps the pending blocks of a stream whose work is done by now.
+    #[must_use = "the drop of what it returns gives the memory back"]
+    pub(crate) fn settle(&self, progress: &Arc<Progress>) -> Vec<M> {
+        let mut state = lock(&self.state);
+        let mut evicted = Vec::new();
+        while let Some(block) = state.pending_of(progress).and_then(Pending::take_free) {
+            evicted.append(&mut state.put(self, block));
+        }
+        state.drop_empty_pending();
+        evicted
+    }
+
+    /// Whether a stream has pending blocks.
+    pub(crate) fn has_pending(&self, progress: &Arc<Progress>) -> bool {
+        lock(&self.state).pending_of(progress).is_some()
     }
 
     /// Takes all segments out that have no block in use.
@@ -195,6 +231,7 @@ impl<M: Clone> State<M> {
             segments: Vec::new(),
             gaps: Vec::new(),
             free: BTreeSet::new(),
+            pending: Vec::new(),
             idle: BTreeMap::new(),
             frees: 0,
             reserved: 0,
@@ -219,6 +256,34 @@ impl<M: Clone> State<M> {
 
     fn segment(&mut self, index: usize) -> &mut Segment<M> {
         self.segments[index].as_mut().expect("the lists name segments that are there")
+    }
+
+    fn pending_of(&mut self, progress: &Arc<Progress>) -> Option<&mut Pending> {
+        self.pending.iter_mut().find(|pending| pending.is_of(progress))
+    }
+
+    fn drop_empty_pending(&mut self) {
+        self.pending.retain(|pending| !pending.is_empty());
+    }
+
+    /// Keeps a block that was in use. Returns what is to be given back to the driver instead.
+    fn put(&mut self, cache: &MemoryCache<M>, block: Block) -> Vec<M> {
+        self.in_use -= block.size as u64;
+        let segment = self.segment(block.segment);
+        let touching = segment.put(block.start, block.size);
+        let (is_idle, segment_size) = (segment.is_idle(), segment.size() as u64);
+        let is_held = is_idle && (cache.is_held)(segment.memory());
+        let (mut start, mut size) = (block.start, block.size);
+        for other in touching.into_iter().flatten() {
+            (start, size) = (start.min(other.start), size + other.size);
+            self.forget_free(block.segment, other);
+        }
+        if is_idle && (is_held || self.closed || segment_size > self.limit) {
+            return self.remove(block.segment).into_iter().collect();
+        }
+        self.make_free(&cache.sizes, block.segment, start, size);
+        let peak = self.peak_in_use;
+        self.evict(0, peak)
     }
 
     /// Adds a free block to the lists.

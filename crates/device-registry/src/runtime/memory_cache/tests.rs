@@ -7,14 +7,14 @@ mod random;
 
 /// A cache whose segments are numbers.
 fn cache(reuse: MemoryReuse) -> MemoryCache<u32> {
-    MemoryCache::of(&DeviceProperties::new("test").with_memory_reuse(reuse)).expect("it is used again")
+    MemoryCache::of(&DeviceProperties::new("test").with_memory_reuse(reuse), |memory| *memory == HELD)
+        .expect("it is used again")
 }
 
 const DIVIDED: MemoryReuse = MemoryReuse::Divided { alignment: 512 };
 
-fn keep(cache: &MemoryCache<u32>, block: Block) -> Vec<u32> {
-    cache.put(block, |_| false)
-}
+/// Other code holds this segment.
+const HELD: u32 = u32::MAX;
 
 /// Adds segments that are whole blocks of this size, in use.
 fn add_all(cache: &MemoryCache<u32>, names: impl IntoIterator<Item = u32>, size: usize) -> Vec<Block> {
@@ -48,7 +48,7 @@ fn exact_blocks_serve_their_length_alone() {
     let cache = cache(MemoryReuse::Exact);
     assert_eq!((cache.block_size(1001), cache.segment_size(1001)), (Some(1001), 1001));
     let (_, block) = cache.add(7, 1001, 1001);
-    assert!(keep(&cache, block).is_empty());
+    assert!(cache.put(block).is_empty());
     assert!(cache.take(1000).is_none() && cache.take(1002).is_none());
     assert_eq!(cache.take(1001).unwrap().0, 7);
 }
@@ -57,7 +57,7 @@ fn exact_blocks_serve_their_length_alone() {
 fn a_rounded_block_serves_its_size_and_a_little_less() {
     let cache = cache(MemoryReuse::Rounded);
     let (_, block) = cache.add(1, 8192, 8192);
-    assert!(keep(&cache, block).is_empty());
+    assert!(cache.put(block).is_empty());
     assert!(cache.take(8704).is_none(), "it is too short");
     assert!(cache.take(4096).is_none(), "most of it would be wasted");
     let (memory, block) = cache.take(7680).unwrap();
@@ -70,7 +70,7 @@ fn of_blocks_that_fit_the_shortest_is_taken_and_of_those_the_latest() {
     let cache = cache(MemoryReuse::Rounded);
     let long = add_all(&cache, [1], 9216);
     let short = add_all(&cache, [2, 3], 8192);
-    assert!(long.into_iter().chain(short).all(|block| keep(&cache, block).is_empty()));
+    assert!(long.into_iter().chain(short).all(|block| cache.put(block).is_empty()));
     let names: Vec<_> = std::iter::from_fn(|| cache.take(8192)).map(|(memory, _)| memory).collect();
     assert_eq!(names, [3, 2, 1]);
 }
@@ -88,15 +88,15 @@ fn small_blocks_share_a_segment_and_become_one_again() {
     assert_eq!(starts, (0..4096).map(|index| index * 512).collect());
     // Every second one: nothing touches.
     let (even, odd): (Vec<Block>, Vec<_>) = blocks.into_iter().partition(|block| block.start % 1024 == 0);
-    assert!(odd.into_iter().all(|block| keep(&cache, block).is_empty()));
+    assert!(odd.into_iter().all(|block| cache.put(block).is_empty()));
     assert!(cache.take(1024).is_none());
     assert_eq!(cache.counters().cached, MIB as u64);
     // All but the first: what is free is one block.
-    assert!(even.into_iter().all(|block| keep(&cache, block).is_empty()));
+    assert!(even.into_iter().all(|block| cache.put(block).is_empty()));
     let (_, all) = cache.take(MIB - 512).unwrap();
     assert_eq!((all.start, all.size), (512, MIB - 512));
-    assert!(keep(&cache, all).is_empty() && cache.empty().is_empty(), "a block of it is in use");
-    assert!(keep(&cache, first).is_empty());
+    assert!(cache.put(all).is_empty() && cache.empty().is_empty(), "a block of it is in use");
+    assert!(cache.put(first).is_empty());
     assert_eq!((cache.empty(), cache.counters().reserved), (vec![1], 0));
 }
 
@@ -105,20 +105,20 @@ fn large_blocks_are_divided_where_the_rest_is_large() {
     const MIB: usize = 1 << 20;
     let cache = cache(DIVIDED);
     let (_, block) = cache.add(1, 8 * MIB, 8 * MIB);
-    assert!(keep(&cache, block).is_empty());
+    assert!(cache.put(block).is_empty());
     assert!(cache.take(512).is_none(), "a small block would keep all of it from being used again");
     let (_, first) = cache.take(4 * MIB).unwrap();
     let (_, second) = cache.take(4 * MIB - 512).unwrap();
     assert_eq!((first.start, first.size), (0, 4 * MIB));
     assert_eq!((second.start, second.size), (4 * MIB, 4 * MIB), "the rest would be too short");
-    assert!(keep(&cache, second).is_empty() && keep(&cache, first).is_empty());
+    assert!(cache.put(second).is_empty() && cache.put(first).is_empty());
     assert_eq!(cache.take(8 * MIB).unwrap().1.size, 8 * MIB);
 }
 
 #[test]
 fn parts_begin_where_the_device_wants_them() {
     let properties = DeviceProperties::new("test").with_copy_alignment(4096);
-    let cache = MemoryCache::of(&properties.with_memory_reuse(DIVIDED)).unwrap();
+    let cache = MemoryCache::of(&properties.with_memory_reuse(DIVIDED), |_: &mut u32| false).unwrap();
     let size = cache.block_size(1).unwrap();
     let (_, first) = cache.add(1, cache.segment_size(size), size);
     let second = cache.take(cache.block_size(5000).unwrap()).unwrap().1;
@@ -129,14 +129,14 @@ fn parts_begin_where_the_device_wants_them() {
 fn the_oldest_segments_go_where_the_limit_is_exceeded() {
     let cache = cache(MemoryReuse::Rounded);
     let blocks = add_all(&cache, 0..4, 1024);
-    assert!(blocks.into_iter().all(|block| keep(&cache, block).is_empty()));
+    assert!(blocks.into_iter().all(|block| cache.put(block).is_empty()));
     assert_eq!(cache.set_limit(2048), [0, 1]);
     assert_eq!(cache.counters().cached, 2048);
     let (_, block) = cache.add(9, 4096, 4096);
-    assert_eq!(keep(&cache, block), [9], "it alone is more than the limit");
+    assert_eq!(cache.put(block), [9], "it alone is more than the limit");
     assert_eq!(cache.set_limit(0), [2, 3]);
     let (_, block) = cache.add(8, 512, 512);
-    assert_eq!(keep(&cache, block), [8]);
+    assert_eq!(cache.put(block), [8]);
     assert_eq!(cache.counters(), Counters { peak_reserved: 6144, ..Counters::default() });
 }
 
@@ -152,9 +152,9 @@ fn a_closed_cache_keeps_nothing() {
     for reuse in [MemoryReuse::Rounded, DIVIDED] {
         let cache = cache(reuse);
         let (first, second) = (cache.add(1, 512, 512).1, cache.add(2, 512, 512).1);
-        assert!(keep(&cache, first).is_empty());
+        assert!(cache.put(first).is_empty());
         assert_eq!(cache.close(), [1]);
-        assert_eq!(keep(&cache, second), [2]);
+        assert_eq!(cache.put(second), [2]);
         assert!(cache.take(512).is_none() && cache.empty().is_empty());
         assert_eq!(cache.counters().reserved, 0);
     }
@@ -163,10 +163,10 @@ fn a_closed_cache_keeps_nothing() {
 #[test]
 fn memory_that_other_code_holds_goes_with_its_last_block() {
     let cache = cache(DIVIDED);
-    let (_, first) = cache.add(1, 4096, 2048);
+    let (_, first) = cache.add(HELD, 4096, 2048);
     let (_, second) = cache.take(2048).unwrap();
-    assert!(cache.put(first, |_| panic!("it is in use")).is_empty());
-    assert_eq!(cache.put(second, |_| true), [1]);
+    assert!(cache.put(first).is_empty(), "it is in use");
+    assert_eq!(cache.put(second), [HELD]);
     assert!(cache.take(512).is_none());
     assert_eq!(cache.counters().reserved, 0);
 }
@@ -185,7 +185,7 @@ fn the_cache_holds_as_much_as_was_in_use_and_an_eighth() {
                 })
             })
             .collect();
-        assert!(blocks.into_iter().all(|block| keep(&cache, block).is_empty()));
+        assert!(blocks.into_iter().all(|block| cache.put(block).is_empty()));
     }
     assert_eq!(cache.counters().reused, 200);
     // Blocks of another size: the old ones make room.

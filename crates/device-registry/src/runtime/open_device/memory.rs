@@ -3,17 +3,25 @@
 use std::sync::Arc;
 
 use crate::backend::{
-    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Memory,
+    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Memory, Progress,
+    StreamOrder,
 };
 use crate::error::DeviceError;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::memory_cache::MemoryCache;
 use crate::runtime::open_device::OpenDevice;
+use crate::runtime::queue::Queue;
 use crate::runtime::statistics::MemoryStatistics;
 
 impl OpenDevice {
-    /// Allocates `len` bytes, which are not zero.
-    pub(crate) fn allocate(&'static self, len: usize) -> Result<Allocation, DeviceError> {
+    /// Allocates `len` bytes, which are not zero. If they are for a queue of the driver, queued work of that queue may still
+    /// use the memory.
+    pub(crate) fn allocate(
+        &'static self,
+        len: usize,
+        queue: Option<&Arc<Progress>>,
+    ) -> Result<Allocation, DeviceError> {
         let fail = |error| Err(DeviceError::Call { device: self.device(), call: "allocate", error });
         // Rust's own limit: an offset and a length within a buffer can be added without overflow.
         if len > isize::MAX as usize {
@@ -26,22 +34,45 @@ impl OpenDevice {
             return fail(BackendError::new(kind, message));
         }
         self.collect_for(len);
-        let (memory, block) = match &self.cache {
-            Some(cache) => self.allocate_cached(cache, len).map(|(memory, block)| (memory, Some(block)))?,
-            None => (self.allocate_now(len, || false)?, None),
+        let (memory, block, order) = match &self.cache {
+            None => (self.allocate_now(len, || false)?, None, None),
+            Some(cache) => {
+                let (memory, block, earlier) = self.allocate_cached(cache, len, queue)?;
+                (memory, Some(block), queue.map(|progress| StreamOrder::new(progress, earlier)))
+            }
         };
         self.statistics().add(len);
-        Ok(Allocation::new(self, memory, len, block))
+        Ok(Allocation::new(self, memory, len, block, order))
     }
 
-    /// A block for `len` bytes: a free one, or one of a new segment, which is shorter where the device is too full for more.
+    /// A block for `len` bytes: a free one, a pending one of the queue with the number below which its work uses it, or one of
+    /// a new segment, which is shorter where the device is too full for more.
     fn allocate_cached(
         &'static self,
         cache: &MemoryCache<Arc<dyn Memory>>,
         len: usize,
-    ) -> Result<(Arc<dyn Memory>, Block), DeviceError> {
+        queue: Option<&Arc<Progress>>,
+    ) -> Result<(Arc<dyn Memory>, Block, u64), DeviceError> {
         let size = cache.block_size(len).unwrap_or(len);
-        if let Some(taken) = cache.take(size) {
+        let taken = cache.take(size).map(|(memory, block)| (memory, block, 0));
+        if let Some(taken) = taken.or_else(|| cache.take_pending(size, queue?)) {
+            return Ok(taken);
+        }
+        let (memory, block) = self.allocate_new(cache, len, size)?;
+        Ok((memory, block, 0))
+    }
+
+    /// A block for `len` bytes in new memory, or in memory of work that is done.
+    fn allocate_new(
+        &'static self,
+        cache: &MemoryCache<Arc<dyn Memory>>,
+        len: usize,
+        size: usize,
+    ) -> Result<(Arc<dyn Memory>, Block), DeviceError> {
+        // Events are asked in far less time than a driver allocates.
+        if self.collect_marked()
+            && let Some(taken) = cache.take(size)
+        {
             return Ok(taken);
         }
         let segment = cache.segment_size(size);
@@ -105,14 +136,71 @@ impl OpenDevice {
         memory: Arc<dyn Memory>,
         len: usize,
         block: Block,
+        order: Option<StreamOrder>,
     ) {
         // The cache has a handle of its own.
         drop(memory);
-        let evicted = cache.put(block, |memory| Arc::get_mut(memory).is_none());
+        let evicted = match order {
+            Some(order) => cache.put_pending(block, &order),
+            None => cache.put(block),
+        };
         self.statistics().remove(len);
         if !evicted.is_empty() {
             self.drop_when_allowed(evicted);
         }
+    }
+
+    /// Keeps the memory that only a queue's finished work has used.
+    pub(crate) fn settle_memory(&self, progress: &Arc<Progress>) {
+        self.drop_from_cache(|cache| cache.settle(progress));
+    }
+
+    /// Waits for the work of another stream that still uses memory which was allocated for that stream, before anything else
+    /// writes to it. `user` is the queue that is about to; without one it is a thread.
+    pub(crate) fn wait_for_memory(
+        &self,
+        allocation: &Allocation,
+        user: Option<&Arc<Progress>>,
+        call: &'static str,
+    ) -> Result<(), DeviceError> {
+        let Some((queue, number)) = self.used_by_another(allocation, user) else { return Ok(()) };
+        self.check(call)?;
+        queue.wait_until_done(number)
+    }
+
+    /// Like [`wait_for_memory`](Self::wait_for_memory), for a thread and until the deadline.
+    pub(crate) fn wait_for_memory_until(
+        &self,
+        allocation: &Allocation,
+        deadline: &Deadline,
+    ) -> Result<(), DeviceError> {
+        let Some((queue, number)) = self.used_by_another(allocation, None) else { return Ok(()) };
+        self.check(deadline.call())?;
+        let is_done = || {
+            queue.collect();
+            self.check(deadline.call())?;
+            Ok(queue.progress().is_none_or(|progress| progress.is_done(number)))
+        };
+        if deadline.poll(is_done)? {
+            return Ok(());
+        }
+        Err(deadline.timed_out(self, "work in another stream uses the memory"))
+    }
+
+    /// The queue whose work still uses new memory, unless it is the user itself, and the number below which that work is.
+    fn used_by_another(
+        &self,
+        allocation: &Allocation,
+        user: Option<&Arc<Progress>>,
+    ) -> Option<(Arc<Queue>, u64)> {
+        let order = allocation.order()?;
+        let number = order.waits_for()?;
+        if user.is_some_and(|user| order.is_by(user)) {
+            return None;
+        }
+        // A queue that does not exist any more has ended its work.
+        let of_order = |queue: &Arc<Queue>| queue.progress().is_some_and(|progress| order.is_by(progress));
+        self.queues().into_iter().find(of_order).map(|queue| (queue, number))
     }
 
     /// Gives memory back to the driver, here or later on a thread that may use devices.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::backend::{
-    BackendError, Block, DeviceDriver, DeviceProperties, LossReporter, Memory, Owner, Presence,
+    BackendError, Block, DeviceDriver, DeviceProperties, LossReporter, Memory, Owner, Presence, StreamOrder,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -102,7 +102,7 @@ impl OpenDevice {
         Self {
             device,
             driver,
-            cache: MemoryCache::of(&properties),
+            cache: MemoryCache::of(&properties, |memory| Arc::get_mut(memory).is_none()),
             properties,
             process: Process::current(),
             end: OnceLock::new(),
@@ -147,6 +147,12 @@ impl OpenDevice {
     #[inline]
     pub(crate) fn properties(&self) -> &DeviceProperties {
         &self.properties
+    }
+
+    /// Whether it uses freed memory again.
+    #[inline]
+    pub(crate) fn keeps_memory(&self) -> bool {
+        self.cache.is_some()
     }
 
     pub(crate) fn statistics(&self) -> &Statistics {
@@ -309,13 +315,19 @@ impl Owner for OpenDevice {
         self.device
     }
 
-    fn free(&'static self, memory: Arc<dyn Memory>, len: usize, block: Option<Block>) {
+    fn free(
+        &'static self,
+        memory: Arc<dyn Memory>,
+        len: usize,
+        block: Option<Block>,
+        order: Option<StreamOrder>,
+    ) {
         if !self.is_of_this_process() {
             // The driver is unusable in a fork, and another thread may have held the cache's lock.
             return std::mem::forget(memory);
         }
         match (&self.cache, block) {
-            (Some(cache), Some(block)) => self.free_into(cache, memory, len, block),
+            (Some(cache), Some(block)) => self.free_into(cache, memory, len, block, order),
             _ => self.give_back(memory, len),
         }
     }

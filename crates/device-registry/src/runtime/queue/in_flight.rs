@@ -8,7 +8,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::{EventDriver, HostBuffer, Span};
+use crate::backend::{EventDriver, HostBuffer, Progress, Span};
 use crate::runtime::open_device::OpenDevice;
 
 /// The core records an event after this many values, which shows later that the work is done.
@@ -24,6 +24,8 @@ pub(crate) enum Keep {
     Span(Span),
     Host(Arc<HostBuffer>),
     Value(Box<dyn Any + Send>),
+    /// Memory that was allocated for the stream itself: it remembers the work that uses it.
+    Ordered,
 }
 
 impl Keep {
@@ -31,7 +33,7 @@ impl Keep {
     pub(crate) fn host_bytes(&self) -> usize {
         match self {
             Self::Host(bytes) => bytes.len(),
-            Self::Span(_) | Self::Value(_) => 0,
+            Self::Span(_) | Self::Value(_) | Self::Ordered => 0,
         }
     }
 }
@@ -54,14 +56,31 @@ pub(crate) struct InFlight {
     /// The values kept since the last mark was due.
     pieces: usize,
     host_bytes: usize,
+    progress: Arc<Progress>,
 }
 
 impl InFlight {
-    /// Adds the values that a submission uses. Returns whether a new mark and a check of the marks are due.
-    pub(crate) fn keep(&mut self, kept: Vec<Keep>) -> bool {
+    /// How far it is. The same for as long as the queue exists.
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// Adds the values that a submission uses. Returns whether a new mark and a check of the marks are due. The spans of memory
+    /// that was allocated for this stream are not kept: they stay in `kept`, for the caller to drop without a lock.
+    pub(crate) fn keep(&mut self, kept: &mut Vec<Keep>) -> bool {
         self.pieces += kept.len();
         self.host_bytes += kept.iter().map(Keep::host_bytes).fold(0, usize::saturating_add);
-        self.kept.extend(kept);
+        let mut ordered = Vec::new();
+        for value in kept.drain(..) {
+            match &value {
+                Keep::Span(span) if span.used_in(&self.progress, self.released + self.kept.len() as u64) => {
+                    self.kept.push_back(Keep::Ordered);
+                    ordered.push(value);
+                }
+                _ => self.kept.push_back(value),
+            }
+        }
+        *kept = ordered;
         let full = self.pieces >= MARK_EVERY || self.host_bytes >= MARK_EVERY_BYTES;
         if full {
             (self.pieces, self.host_bytes) = (0, 0);
@@ -107,6 +126,7 @@ impl InFlight {
     pub(crate) fn release(&mut self, number: u64) -> Released {
         let count = number.saturating_sub(self.released).min(self.kept.len() as u64);
         self.released += count;
+        self.progress.reach(self.released);
         let marks = self.marks.iter().take_while(|(covered, _)| *covered <= number).count();
         let marks = self.marks.drain(..marks).map(|(_, event)| event).collect();
         Released { kept: self.kept.drain(..count as usize).collect(), marks }

@@ -19,7 +19,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::backend::{BackendError, Priority, StreamDriver, StreamOptions};
+use crate::backend::{BackendError, Priority, Progress, StreamDriver, StreamOptions};
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
@@ -30,7 +30,7 @@ use crate::runtime::queue::failure::Failure;
 pub(crate) use crate::runtime::queue::handle::QueueHandle;
 use crate::runtime::queue::in_flight::InFlight;
 pub(crate) use crate::runtime::queue::in_flight::Keep;
-use crate::runtime::queue::submission::{finish, query};
+use crate::runtime::queue::submission::{Submitted, finish, query};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait, wait_timeout};
 
 pub(crate) struct Queue {
@@ -50,6 +50,8 @@ pub(crate) struct Queue {
     /// Notified when the thread has finished work that another thread waits for.
     finished: Condvar,
     in_flight: Mutex<InFlight>,
+    /// How far the driver's queue is.
+    progress: Arc<Progress>,
 }
 
 // A panic in a driver can leave only the driver's own state half changed: every call into it is isolated.
@@ -115,6 +117,7 @@ impl Queue {
         priority: Priority,
         internal: bool,
     ) -> Arc<Self> {
+        let in_flight = InFlight::default();
         let queue = Arc::new(Self {
             device,
             priority,
@@ -124,7 +127,8 @@ impl Queue {
             state: Mutex::default(),
             work: Condvar::new(),
             finished: Condvar::new(),
-            in_flight: Mutex::default(),
+            progress: Arc::clone(in_flight.progress()),
+            in_flight: Mutex::new(in_flight),
         });
         device.add_queue(&queue);
         queue
@@ -138,6 +142,11 @@ impl Queue {
     /// Whether a blocking call uses it, and returns its failures.
     pub(crate) fn is_internal(&self) -> bool {
         self.internal
+    }
+
+    /// How far the driver's queue is; `None` if the driver has no queues.
+    pub(crate) fn progress(&self) -> Option<&Arc<Progress>> {
+        self.driver.is_some().then_some(&self.progress)
     }
 
     pub(crate) fn priority(&self) -> Priority {
@@ -174,13 +183,14 @@ impl Queue {
         }
         drop(state);
         let submitted = self.submit(driver, operation, failures);
-        let accepted = match submitted.left_to_host {
+        let Submitted { left_to_host, collects, not_kept } = submitted;
+        let accepted = match left_to_host {
             // Under the lock: after it, another thread's work could overtake this piece.
             Ok(Some(operation)) => self.give_to_thread(lock(&self.state), operation),
             other => other.map(drop),
         };
         drop(turn);
-        self.after_turn(submitted.collects);
+        self.after_turn(collects, not_kept);
         accepted
     }
 
@@ -433,6 +443,7 @@ impl Drop for Queue {
         // The rest may still be in use: the device was lost, or the wait for the driver failed.
         let in_flight = lock(&self.in_flight).release_all();
         in_flight.leak_host_memory(self.device);
+        self.device.settle_memory(&self.progress);
         if let Some(driver) = self.driver.take() {
             self.device.drop_when_allowed(driver);
         }

@@ -13,7 +13,7 @@ use crate::backend::{BackendError, EventDriver, EventOptions, StreamDriver};
 use crate::error::DeviceError;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::operation::Operation;
-use crate::runtime::queue::Queue;
+use crate::runtime::queue::{Keep, Queue};
 use crate::sync::lock;
 
 /// The result of a submission.
@@ -22,6 +22,8 @@ pub(super) struct Submitted {
     pub(super) left_to_host: Result<Option<Operation>, DeviceError>,
     /// Whether so many values are in flight that the core should collect finished work, [after the turn](Queue::after_turn).
     pub(super) collects: bool,
+    /// Values that the queue does not keep. Their drop may free memory.
+    pub(super) not_kept: Vec<Keep>,
 }
 
 impl Queue {
@@ -37,7 +39,7 @@ impl Queue {
         // Before the lock, under which no other is taken.
         let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);
-        let collects = in_flight.keep(kept);
+        let collects = in_flight.keep(&mut kept);
         // A program's event covers the values in flight, as one of the core does.
         let reached = in_flight.reached();
         let needless = event.and_then(|event| in_flight.mark(reached, event));
@@ -47,11 +49,12 @@ impl Queue {
         if collects && unmarked {
             self.mark(driver);
         }
-        Submitted { left_to_host, collects }
+        Submitted { left_to_host, collects, not_kept: kept }
     }
 
     /// Completes a submission after `submitting` is released. It may run foreign code, which may submit work itself.
-    pub(super) fn after_turn(&self, collects: bool) {
+    pub(super) fn after_turn(&self, collects: bool, not_kept: Vec<Keep>) {
+        drop(not_kept);
         self.device.announce_loss();
         if collects {
             self.collect_marked();
@@ -127,6 +130,7 @@ impl Queue {
         let released = lock(&self.in_flight).release(number);
         let any = !released.is_empty();
         drop_isolated(self.device.device(), released);
+        self.device.settle_memory(&self.progress);
         any
     }
 
@@ -143,8 +147,25 @@ impl Queue {
         } else if self.device.is_lost() {
             let released = lock(&self.in_flight).release_all();
             released.leak_host_memory(self.device);
+            self.device.settle_memory(&self.progress);
         }
         finished
+    }
+
+    /// Waits until all work below a number of the driver's queue is done. A failure of the work stays the stream's.
+    pub(crate) fn wait_until_done(&self, number: u64) -> Result<(), DeviceError> {
+        let Some(driver) = self.driver.as_deref() else { return Ok(()) };
+        while !self.progress.is_done(number) {
+            match self.settle_driver(|| self.device.call("synchronize", |_| finish(driver))) {
+                Err(error) if !self.device.has_ended() => {
+                    self.fail(error);
+                    // It is reported once, and the next wait says whether the rest is done.
+                    self.settle_driver(|| self.device.call("synchronize", |_| finish(driver)))?;
+                }
+                other => other?,
+            }
+        }
+        Ok(())
     }
 }
 

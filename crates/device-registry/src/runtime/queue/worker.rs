@@ -83,7 +83,7 @@ impl Queue {
             let turn = lock(&self.submitting);
             let submitted = self.submit(driver, operation, failures);
             drop(turn);
-            self.after_turn(submitted.collects);
+            self.after_turn(submitted.collects, submitted.not_kept);
             submitted.left_to_host?
         } else {
             Some(operation)

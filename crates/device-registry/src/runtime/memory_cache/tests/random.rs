@@ -23,7 +23,7 @@ impl Cache for MemoryCache<u32> {
     }
 
     fn put(&mut self, block: Block) -> Vec<u32> {
-        keep(self, block)
+        MemoryCache::put(self, block)
     }
 
     fn close(&mut self) -> Vec<u32> {
@@ -207,7 +207,7 @@ impl Cache for Wrong {
                 *other == memory && block.start < *start && *start < block.start + block.size
             };
             if self.starts.iter().any(begins_inside) {
-                assert!(keep(&self.cache, block).is_empty());
+                assert!(self.cache.put(block).is_empty());
                 return None;
             }
         }
@@ -232,7 +232,7 @@ impl Cache for Wrong {
         if self.defect == Defect::LeaksAfterALoss && self.closed {
             return Vec::new();
         }
-        let mut back = keep(&self.cache, block);
+        let mut back = self.cache.put(block);
         match self.defect {
             Defect::FreesWithABlockInUse => back.extend(self.taken.last().map(|(memory, _)| *memory)),
             Defect::FreesTwice => back.extend(back.clone()),
