@@ -64,6 +64,10 @@ impl Allocation {
     pub(crate) fn empty(owner: &'static dyn Owner) -> Self {
         Self { owner, memory: None, len: 0, block: None, order: None }
     }
+
+    pub(crate) fn is_owned_by(&self, owner: &dyn Owner) -> bool {
+        std::ptr::addr_eq(self.owner, owner)
+    }
 }
 
 impl Drop for Allocation {

@@ -128,6 +128,9 @@ pub trait StreamDriver: Send + Sync {
 
     /// Waits until all work that was submitted before the call is done. Blocks.
     ///
+    /// The core also calls it in [`Device::allocate`](crate::Device::allocate), when the device is full and work of this
+    /// queue is the last user of some memory.
+    ///
     /// # Errors
     ///
     /// The error of work that failed; it becomes the stream's failure.

@@ -35,7 +35,7 @@ impl OpenDevice {
         }
         self.collect_for(len);
         let (memory, block, order) = match &self.cache {
-            None => (self.allocate_now(len, || false)?, None, None),
+            None => (self.allocate_now(len, true, || false)?, None, None),
             Some(cache) => {
                 let (memory, block, earlier) = self.allocate_cached(cache, len, queue)?;
                 (memory, Some(block), queue.map(|progress| StreamOrder::new(progress, earlier)))
@@ -75,56 +75,73 @@ impl OpenDevice {
         {
             return Ok(taken);
         }
+        let mut retried = false;
+        let mut release = || self.release_cached(cache, &mut retried);
+        let mut attempt = |segment, size, waits| {
+            let room = cache.make_room(segment);
+            if !room.is_empty() {
+                self.drop_when_allowed(room);
+            }
+            let memory = self.allocate_now(segment, waits, &mut release)?;
+            Ok(cache.add(memory, segment, size))
+        };
         let segment = cache.segment_size(size);
-        // The error of the last attempt names the length itself.
+        // Only the last attempt waits, and its error names the length itself.
         for (segment, size) in [(segment, size), (size, size)] {
             if segment == len {
                 break;
             }
-            match self.allocate_segment(cache, segment, size) {
+            match attempt(segment, size, false) {
                 Err(error) if is_out_of_memory(&error) => {}
                 block => return block,
             }
         }
-        self.allocate_segment(cache, len, len)
+        attempt(len, len, true).or_else(|error| {
+            // What was waited for may be a part of memory that is still in use.
+            let taken = if is_out_of_memory(&error) { cache.take(size) } else { None };
+            taken.ok_or(error)
+        })
     }
 
-    /// A block of `size` bytes in new memory from the driver.
-    fn allocate_segment(
-        &'static self,
-        cache: &MemoryCache<Arc<dyn Memory>>,
-        segment: usize,
-        size: usize,
-    ) -> Result<(Arc<dyn Memory>, Block), DeviceError> {
-        let room = cache.make_room(segment);
-        if !room.is_empty() {
-            self.drop_when_allowed(room);
+    /// Gives the memory in the cache back to the driver, for another attempt. Returns whether there was any, and counts an
+    /// allocation the first time.
+    fn release_cached(&self, cache: &MemoryCache<Arc<dyn Memory>>, retried: &mut bool) -> bool {
+        let cached = cache.empty();
+        if cached.is_empty() {
+            return false;
         }
-        let memory = self.allocate_now(segment, || {
-            let cached = cache.empty();
-            if cached.is_empty() {
-                return false;
-            }
-            drop_isolated(self.device(), cached);
+        drop_isolated(self.device(), cached);
+        if !std::mem::replace(retried, true) {
             cache.retried();
-            true
-        })?;
-        Ok(cache.add(memory, segment, size))
+        }
+        true
     }
 
-    /// Memory from the driver. If it has none, tries again after `release` or finished work has given some back.
+    /// Memory from the driver. If it has none, tries again after `release` or finished work has given some back, and then,
+    /// where that is wanted, after a wait for memory that only queued work still uses.
     fn allocate_now(
         &self,
         len: usize,
-        release: impl FnOnce() -> bool,
+        waits: bool,
+        mut release: impl FnMut() -> bool,
     ) -> Result<Arc<dyn Memory>, DeviceError> {
+        /// Other threads may take what one has waited for.
+        const MOST_WAITS: usize = 16;
+
         let attempt =
             || self.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)));
+        let is_full = |memory: &Result<_, _>| memory.as_ref().is_err_and(is_out_of_memory);
         let mut memory = attempt();
         // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices are not queried:
         // the outcome here would depend on them.) Its blocks go into the cache, so that comes second.
-        if memory.as_ref().is_err_and(is_out_of_memory) && (self.collect() | release()) {
+        if is_full(&memory) && (self.collect() | release()) {
             memory = attempt();
+        }
+        let mut waits = if waits { MOST_WAITS } else { 0 };
+        // The memory that was waited for is in the cache, or memory that other threads have freed meanwhile.
+        while is_full(&memory) && waits > 0 && (self.wait_for_queued_memory() | release()) {
+            memory = attempt();
+            waits -= 1;
         }
         memory
     }

@@ -1,13 +1,15 @@
 //! The streams of an open device: their queues, what those keep, and failures that are not reported yet.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
+use crate::runtime::device_use;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
-use crate::runtime::queue::{Queue, QueueHandle};
+use crate::runtime::queue::{KeptMemory, Queue, QueueHandle};
 use crate::sync::lock;
 
 impl OpenDevice {
@@ -74,6 +76,44 @@ impl OpenDevice {
             self.allocated.store(0, Ordering::Relaxed);
             self.collect();
         }
+    }
+
+    /// Waits for the drivers' queues whose work is the last user of some memory of this device, and releases that memory.
+    /// Returns whether there were any.
+    ///
+    /// It waits for no thread of a stream: a host call may wait for the thread that called this. The work in a driver's
+    /// queue ends by itself.
+    pub(super) fn wait_for_queued_memory(&self) -> bool {
+        // A driver may allocate on another device while it does the work of its own stream.
+        if device_use::is_stream_thread() {
+            return false;
+        }
+        let queues = self.last_users();
+        queues.iter().for_each(|queue| queue.settle_submitted());
+        if queues.is_empty() {
+            return false;
+        }
+        // A wait that failed has released nothing, and the driver may report the failure only once.
+        self.collect();
+        true
+    }
+
+    /// The queues that have memory of this device in flight of which no other user is left.
+    fn last_users(&self) -> Vec<Arc<Queue>> {
+        let queues = self.queues().into_iter();
+        let kept: Vec<_> = queues.map(|queue| (queue.memory_in_flight(), queue)).collect();
+        let mut spans = HashMap::new();
+        for memory in kept.iter().flat_map(|(memory, _)| memory) {
+            *spans.entry(memory.place).or_insert(0) += 1;
+        }
+        // Not one snapshot: work that other threads submit or release meanwhile costs a needless wait at most, or is missed.
+        let is_last = |memory: &KeptMemory| spans[&memory.place] >= memory.users;
+        let pending = |queue: &Queue| {
+            let (cache, progress) = (self.cache.as_ref(), queue.progress());
+            cache.zip(progress).is_some_and(|(cache, progress)| cache.has_pending(progress))
+        };
+        let uses = kept.into_iter().filter(|(memory, queue)| memory.iter().any(is_last) || pending(queue));
+        uses.map(|(_, queue)| queue).collect()
     }
 
     /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The caller logs it,

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::{EventDriver, HostBuffer, Progress, Span};
+use crate::backend::{Allocation, EventDriver, HostBuffer, Progress, Span};
 use crate::runtime::open_device::OpenDevice;
 
 /// The core records an event after this many values, which shows later that the work is done.
@@ -19,11 +19,10 @@ const MARK_EVERY: usize = 64;
 const MARK_EVERY_BYTES: usize = 16 << 20;
 
 /// A value that must stay alive while a driver's queue uses it. The core only drops it.
-#[expect(dead_code, reason = "kept alive, and not read")]
 pub(crate) enum Keep {
     Span(Span),
     Host(Arc<HostBuffer>),
-    Value(Box<dyn Any + Send>),
+    Value(#[expect(dead_code, reason = "kept alive, and not read")] Box<dyn Any + Send>),
     /// Memory that was allocated for the stream itself: it remembers the work that uses it.
     Ordered,
 }
@@ -97,6 +96,20 @@ impl InFlight {
         self.kept.is_empty()
     }
 
+    /// The memory of a device that the values keep, once for each span of it.
+    pub(crate) fn memory_of(&self, device: &OpenDevice) -> Vec<KeptMemory> {
+        let spans = self.kept.iter().filter_map(|kept| match kept {
+            Keep::Span(span) => Some(span.allocation()),
+            Keep::Host(_) | Keep::Value(_) | Keep::Ordered => None,
+        });
+        let own = spans.filter(|allocation| allocation.is_owned_by(device));
+        own.map(|allocation| KeptMemory {
+            place: Arc::as_ptr(allocation),
+            users: Arc::strong_count(allocation),
+        })
+        .collect()
+    }
+
     /// Whether there is a value that no mark covers.
     pub(crate) fn is_unmarked(&self) -> bool {
         self.marks.back().map_or(self.released, |(number, _)| *number) < self.reached()
@@ -136,6 +149,14 @@ impl InFlight {
     pub(crate) fn release_all(&mut self) -> Released {
         self.release(self.reached())
     }
+}
+
+/// Memory that a span in flight keeps, as it was at the time of the call.
+pub(crate) struct KeptMemory {
+    /// Which memory it is. It is only compared, as the memory may be freed meanwhile.
+    pub(crate) place: *const Allocation,
+    /// How many spans and buffers share it, whether or not they are in flight.
+    pub(crate) users: usize,
 }
 
 /// The values that are no longer kept.

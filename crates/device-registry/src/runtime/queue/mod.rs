@@ -29,7 +29,7 @@ use crate::runtime::operation::Operation;
 use crate::runtime::queue::failure::Failure;
 pub(crate) use crate::runtime::queue::handle::QueueHandle;
 use crate::runtime::queue::in_flight::InFlight;
-pub(crate) use crate::runtime::queue::in_flight::Keep;
+pub(crate) use crate::runtime::queue::in_flight::{Keep, KeptMemory};
 use crate::runtime::queue::submission::{Submitted, finish, query};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait, wait_timeout};
 

@@ -13,6 +13,7 @@ use crate::backend::{BackendError, EventDriver, EventOptions, StreamDriver};
 use crate::error::DeviceError;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::operation::Operation;
+use crate::runtime::queue::in_flight::KeptMemory;
 use crate::runtime::queue::{Keep, Queue};
 use crate::sync::lock;
 
@@ -125,6 +126,23 @@ impl Queue {
         any
     }
 
+    /// The memory of the queue's device that the driver's queue may still use.
+    pub(crate) fn memory_in_flight(&self) -> Vec<KeptMemory> {
+        lock(&self.in_flight).memory_of(self.device)
+    }
+
+    /// Waits for the driver's queue alone, and releases the values of its work. It does not wait for the stream's thread.
+    /// Keeps a failure for a later report.
+    pub(crate) fn settle_submitted(&self) {
+        if let Some(driver) = self.driver.as_deref()
+            && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| finish(driver)))
+            // The end of the device is not a failure of the work.
+            && !self.device.has_ended()
+        {
+            self.fail(error);
+        }
+    }
+
     /// Drops the values below a number. Returns whether there were any.
     pub(super) fn release(&self, number: u64) -> bool {
         let released = lock(&self.in_flight).release(number);
@@ -154,18 +172,18 @@ impl Queue {
 
     /// Waits until all work below a number of the driver's queue is done. A failure of the work stays the stream's.
     pub(crate) fn wait_until_done(&self, number: u64) -> Result<(), DeviceError> {
-        let Some(driver) = self.driver.as_deref() else { return Ok(()) };
-        while !self.progress.is_done(number) {
-            match self.settle_driver(|| self.device.call("synchronize", |_| finish(driver))) {
-                Err(error) if !self.device.has_ended() => {
-                    self.fail(error);
-                    // It is reported once, and the next wait says whether the rest is done.
-                    self.settle_driver(|| self.device.call("synchronize", |_| finish(driver)))?;
-                }
-                other => other?,
+        const CALL: &str = "wait for memory";
+
+        // A driver reports a failure once, and then says whether all is done.
+        for _ in 0..3 {
+            if self.progress.is_done(number) {
+                return Ok(());
             }
+            self.settle_submitted();
+            self.device.check(CALL)?;
         }
-        Ok(())
+        let error = BackendError::other("the driver does not say whether earlier work that uses it is done");
+        Err(DeviceError::Call { device: self.device.device(), call: CALL, error })
     }
 }
 
