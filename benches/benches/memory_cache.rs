@@ -61,7 +61,7 @@ fn temporaries(criterion: &mut Criterion) {
     beside(
         &mut group,
         "beside memory that was taken before",
-        || run(&stream, |n| device.allocate(size(n)).expect("there is memory")),
+        || run(&stream, |n| stream.allocate(size(n)).expect("there is memory")),
         || run(&stream, |n| before[n % 7].clone()),
     );
     group.finish();

@@ -38,6 +38,8 @@ struct Tank {
     used: AtomicUsize,
     gates: Mutex<Vec<Arc<Gate>>>,
     reporter: Mutex<Option<LossReporter>>,
+    /// What other threads free while the driver finds itself full: the last at the first time.
+    freed_meanwhile: Mutex<Vec<Vec<Buffer>>>,
 }
 
 /// The gate of a queue: its work is done when the gate is open.
@@ -144,6 +146,8 @@ impl DeviceDriver for PressureDevice {
         let (tank, len) = (self.0, options.len);
         let free = CAPACITY - tank.used.load(Ordering::SeqCst);
         if len > free {
+            let freed = tank.freed_meanwhile.lock().unwrap().pop();
+            drop(freed);
             return Err(BackendError::out_of_memory(len as u64, Some(free as u64)));
         }
         tank.used.fetch_add(len, Ordering::SeqCst);
@@ -295,6 +299,21 @@ fn an_allocation_that_is_tried_three_times_counts_one_retry() {
         has_retried(device, 1);
         gate.open();
         large.outcome().unwrap();
+        has_retried(device, 1);
+    });
+}
+
+#[test]
+fn memory_that_another_thread_has_freed_meanwhile_is_used() {
+    on_both(14, |device, tank| {
+        // Without a cache, such memory is the driver's before the core knows of it.
+        if device.properties().unwrap().memory_reuse == MemoryReuse::Never {
+            return;
+        }
+        let [free, used @ ..] = pieces(device);
+        drop(free);
+        tank.freed_meanwhile.lock().unwrap().extend([Vec::from(used), Vec::new()]);
+        device.allocate(LARGE).unwrap();
         has_retried(device, 1);
     });
 }
