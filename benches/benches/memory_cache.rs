@@ -13,24 +13,27 @@ device_registry::autoload!();
 const SIZES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 64 << 20];
 
 fn allocations(criterion: &mut Criterion) {
-    let device = device("opencl").expect("it is linked");
-    if device.open().is_err() {
-        return println!("there is no driver for OpenCL");
-    }
-    for len in SIZES {
-        let mut group = criterion.benchmark_group(format!("memory_cache/opencl/{len}"));
-        let pool = Mutex::new(vec![vec![0_u8; len]]);
-        beside(&mut group, "beside a pool of `Vec`", || on(device, len), || of_pool(&pool));
-        let timed = |limit| {
-            device.set_cache_limit(limit).expect("it is open");
-            // The first one after a limit of 0 finds the cache empty.
-            on(device, len);
-            let start = Instant::now();
-            on(device, len);
-            start.elapsed()
-        };
-        beside_timed(&mut group, "beside the driver", || timed(u64::MAX), || timed(0));
-        device.set_cache_limit(u64::MAX).expect("it is open");
+    for name in ["opencl", "wgpu"] {
+        let device = device(name).expect("it is linked");
+        if device.open().is_err() {
+            println!("there is no driver for {name}");
+            continue;
+        }
+        for len in SIZES {
+            let mut group = criterion.benchmark_group(format!("memory_cache/{name}/{len}"));
+            let pool = Mutex::new(vec![vec![0_u8; len]]);
+            beside(&mut group, "beside a pool of `Vec`", || on(device, len), || of_pool(&pool));
+            let timed = |limit| {
+                device.set_cache_limit(limit).expect("it is open");
+                // The first one after a limit of 0 finds the cache empty.
+                on(device, len);
+                let start = Instant::now();
+                on(device, len);
+                start.elapsed()
+            };
+            beside_timed(&mut group, "beside the driver", || timed(u64::MAX), || timed(0));
+            device.set_cache_limit(u64::MAX).expect("it is open");
+        }
     }
 }
 
