@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use device_registry::backend::{BackendError, Launch, Span};
+use device_registry::backend::{BackendError, Launch};
 use device_registry::{Buffer, Device, DeviceError, Stream};
 use entry_points::LoadError;
 use smallvec::SmallVec;
@@ -273,13 +273,12 @@ pub enum BufferProblem {
 }
 
 /// The memory of an array, and the bytes in it that it uses.
-struct Used {
+struct Used<'a> {
     is_output: bool,
-    memory: *const u8,
+    buffer: &'a Buffer,
     bytes: Range<usize>,
     dtype: DType,
     layout: Layout,
-    offset: usize,
 }
 
 fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(), BufferProblem> {
@@ -288,7 +287,7 @@ fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(),
         return Err(BufferProblem::Count { expected, found: buffers.len() });
     }
     let device = device.resolve();
-    let mut used = SmallVec::<[Used; 4]>::new();
+    let mut used = SmallVec::<[Used<'_>; 4]>::new();
     let first_output = expected - call.outputs().len();
     for (place, ((dtype, layout), buffer)) in call.arrays().zip(buffers).enumerate() {
         if buffer.device() != device {
@@ -300,19 +299,20 @@ fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(),
             return Err(BufferProblem::Short { needed: end, found: buffer.len() });
         }
         // An array without elements overlaps nothing.
-        let Some(span) = buffer.span().filter(|_| end > start) else { continue };
-        let bytes = span.offset() + start..span.offset() + end;
-        let is_output = place >= first_output;
-        used.push(Used { is_output, memory: address(&span), bytes, dtype, layout, offset: span.offset() });
+        if start == end {
+            continue;
+        }
+        let bytes = buffer.offset() + start..buffer.offset() + end;
+        used.push(Used { is_output: place >= first_output, buffer, bytes, dtype, layout });
     }
     for (place, output) in used.iter().enumerate().filter(|(_, used)| used.is_output) {
         for (other_place, other) in used.iter().enumerate() {
-            let apart = output.memory != other.memory
+            let apart = !output.buffer.shares_memory(other.buffer)
                 || output.bytes.end <= other.bytes.start
                 || other.bytes.end <= output.bytes.start;
             let in_place = call.operator().is_elementwise()
                 && output.dtype.size() == other.dtype.size()
-                && output.offset == other.offset
+                && output.buffer.offset() == other.buffer.offset()
                 && output.layout.has_places_of(&other.layout);
             if place != other_place && !apart && !in_place {
                 return Err(BufferProblem::Overlap {
@@ -323,8 +323,4 @@ fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(),
         }
     }
     Ok(())
-}
-
-fn address(span: &Span) -> *const u8 {
-    std::ptr::from_ref(span.memory()).cast()
 }

@@ -163,7 +163,22 @@ impl Buffer {
         Ok(Self { device: self.device, allocation: Arc::clone(&self.allocation), range })
     }
 
-    /// The backend's own memory and the range in it, for kernels that know the backend; `None` if the buffer has no bytes.
+    /// Where the buffer begins in the memory that was allocated: 0, except for a [slice](Self::slice).
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.range.start
+    }
+
+    /// Whether both buffers are of one allocation: clones or slices. Their [offsets](Self::offset) tell whether they overlap.
+    #[must_use]
+    pub fn shares_memory(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.allocation, &other.allocation)
+    }
+
+    /// The backend's own memory and the range in it, for native code that knows the backend; `None` if the buffer has no bytes.
+    ///
+    /// Blocks while another stream still uses the memory, which was [allocated for it](crate::Stream::allocate). Kernels get
+    /// spans by [`Stream::launch`](crate::Stream::launch), in the order of the stream.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         // What native code does with the memory is not known. If the wait fails, so does every use of it.

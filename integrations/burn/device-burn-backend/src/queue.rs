@@ -91,7 +91,8 @@ impl Queue {
             let state = self.state.lock();
             (state.epoch, state.stream.clone())
         };
-        let buffer = self.allocate(stream.as_ref(), bytes.len())?;
+        // Not of the stream: the write would wait for the work that still uses it.
+        let buffer = self.allocate(stream.as_ref(), || self.device.allocate(bytes.len()))?;
         buffer.write(0, bytes)?;
         Ok((buffer, Ticket { epoch, number: None }))
     }
@@ -109,7 +110,7 @@ impl Queue {
     ) -> Result<SmallVec<[Written; 2]>, Refused> {
         let mut earlier = None;
         let written = self.enqueue(|stream, state| {
-            let allocate = |len: &usize| self.allocate(Some(stream), *len);
+            let allocate = |len: &usize| self.allocate(Some(stream), || stream.allocate(*len));
             let outs = outputs.iter().map(allocate).collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
             let used = inputs.iter().flatten();
             used.clone().try_for_each(|(_, written)| self.check(state, *written))?;
@@ -165,15 +166,19 @@ impl Queue {
 
     /// Allocates memory. A full device may have memory that only enqueued kernels use, so that the program runs ahead of
     /// the device: then this waits for them, and tries again.
-    fn allocate(&self, stream: Option<&Stream>, len: usize) -> Result<Buffer, DeviceError> {
-        let error = match self.device.allocate(len) {
+    fn allocate(
+        &self,
+        stream: Option<&Stream>,
+        allocate: impl Fn() -> Result<Buffer, DeviceError>,
+    ) -> Result<Buffer, DeviceError> {
+        let error = match allocate() {
             Err(DeviceError::Call { error, .. }) if is_full(&error) && stream.is_some() => error,
             result => return result,
         };
         log::debug!("{} is full, and waits for its kernels: {error}", self.device);
         // An event reports no failure of the kernels. What they used is released when they are done.
         let _ = stream.map(|stream| stream.record().and_then(|event| event.synchronize()));
-        self.device.allocate(len)
+        allocate()
     }
 
     /// Calls `work` with the stream. Opens a device again that was reset or closed.
