@@ -100,6 +100,7 @@ impl Device {
 
 impl Buffer {
     /// Allocates memory, for a queue of the driver or for any use.
+    #[inline]
     pub(crate) fn new(
         device: &'static OpenDevice,
         len: usize,
@@ -111,12 +112,16 @@ impl Buffer {
 
     /// Waits until the queue, or without one this thread, may write to new memory: work of the stream that it was allocated for
     /// may still use it.
+    #[inline]
     pub(crate) fn wait_for_memory(
         &self,
         user: Option<&Arc<Progress>>,
         call: &'static str,
     ) -> Result<(), DeviceError> {
-        self.device.wait_for_memory(&self.allocation, user, call)
+        match self.allocation.order() {
+            None => Ok(()),
+            Some(_) => self.device.wait_for_memory(&self.allocation, user, call),
+        }
     }
 
     /// The device, with its index.

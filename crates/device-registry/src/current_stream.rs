@@ -29,6 +29,7 @@ fn chosen(device: &OpenDevice) -> Option<Stream> {
 }
 
 /// The stream that a thread's new memory is for: the one that it has chosen, on a device that uses memory again.
+#[inline]
 pub(crate) fn for_memory(device: &OpenDevice) -> Option<Stream> {
     if device.keeps_memory() { chosen(device) } else { None }
 }

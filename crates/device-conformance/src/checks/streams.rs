@@ -93,6 +93,10 @@ pub(super) const CHECKS: &[Check] = &[
         "the memory of a dropped buffer is not reused before the work on it is done"
     ),
     check!(
+        streams::temporary_memory,
+        "memory of a stream that is dropped at once and used again has the bytes of its turn"
+    ),
+    check!(
         streams::threads_share_a_stream,
         "a stream does all the work that several threads enqueue at the same time"
     ),
@@ -494,6 +498,26 @@ fn buffers_may_be_dropped_at_once(context: &Context) -> Result<(), Failure> {
         expect_bytes(&read.wait()?, &expected, format_args!("a read of dropped buffers, in round {round}"))?;
     }
     Ok(())
+}
+
+fn temporary_memory(context: &Context) -> Result<(), Failure> {
+    const TIMES: usize = 300;
+    let (stream, pair, len) = (context.stream()?, busy_pair(context)?, 64 * context.alignment());
+    let result = context.filled(&vec![0; TIMES * len])?;
+    // So that the first memory is still in use when it is allocated again.
+    keep_busy(&stream, &pair, 8)?;
+    for time in 0..TIMES {
+        let temporary = stream.allocate(len)?;
+        stream.write(&temporary, 0, bytes(time as u8, len))?;
+        stream.copy(&temporary, 0..len, &result, time * len)?;
+    }
+    // A blocking call is the first to use what work may still use.
+    let other = stream.allocate(len)?;
+    other.write(0, &bytes(77, len))?;
+    stream.synchronize()?;
+    let expected: Vec<u8> = (0..TIMES).flat_map(|time| bytes(time as u8, len)).collect();
+    expect_content(&result, &expected, "what went through temporary memory")?;
+    expect_content(&other, &bytes(77, len), "temporary memory that a blocking call wrote")
 }
 
 fn threads_share_a_stream(context: &Context) -> Result<(), Failure> {

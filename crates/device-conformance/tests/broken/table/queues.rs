@@ -35,6 +35,7 @@ pub(super) const ROWS: &[Row] = &[
         WorkRunsBesideOther,
         &QUEUED,
         &[
+            "streams::temporary_memory",
             "streams::synchronize_waits_for_all_work",
             "ordering::small_work_behind_large",
             "ordering::what_blocks_comes_behind_the_default_stream",

@@ -119,28 +119,46 @@ impl OpenDevice {
 
     /// Memory from the driver. If it has none, tries again after `release` or finished work has given some back, and then,
     /// where that is wanted, after a wait for memory that only queued work still uses.
+    #[inline]
     fn allocate_now(
         &self,
         len: usize,
         waits: bool,
+        release: impl FnMut() -> bool,
+    ) -> Result<Arc<dyn Memory>, DeviceError> {
+        match self.allocate_once(len) {
+            Err(error) if is_out_of_memory(&error) => self.allocate_when_full(len, waits, release, error),
+            memory => memory,
+        }
+    }
+
+    #[inline]
+    fn allocate_once(&self, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
+        self.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)))
+    }
+
+    #[cold]
+    fn allocate_when_full(
+        &self,
+        len: usize,
+        waits: bool,
         mut release: impl FnMut() -> bool,
+        error: DeviceError,
     ) -> Result<Arc<dyn Memory>, DeviceError> {
         /// Other threads may take what one has waited for.
         const MOST_WAITS: usize = 16;
 
-        let attempt =
-            || self.call("allocate", |driver: &dyn DeviceDriver| driver.allocate(&AllocateOptions::new(len)));
         let is_full = |memory: &Result<_, _>| memory.as_ref().is_err_and(is_out_of_memory);
-        let mut memory = attempt();
+        let mut memory = Err(error);
         // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices are not queried:
         // the outcome here would depend on them.) Its blocks go into the cache, so that comes second.
-        if is_full(&memory) && (self.collect() | release()) {
-            memory = attempt();
+        if self.collect() | release() {
+            memory = self.allocate_once(len);
         }
         let mut waits = if waits { MOST_WAITS } else { 0 };
         // The memory that was waited for is in the cache, or memory that other threads have freed meanwhile.
         while is_full(&memory) && waits > 0 && (self.wait_for_queued_memory() | release()) {
-            memory = attempt();
+            memory = self.allocate_once(len);
             waits -= 1;
         }
         memory
