@@ -59,6 +59,11 @@ fn temporaries(criterion: &mut Criterion) {
         return;
     }
     let stream = device.create_stream().expect("the device has streams");
+    device.empty_cache().expect("it is open");
+    run(&stream, |n| stream.allocate(size(n)).expect("there is memory"));
+    let reserved = device.memory_statistics().expect("this process has opened it").reserved;
+    let taken: usize = (0..7).map(size).sum();
+    println!("reserved for temporary buffers: {reserved} bytes, beside {taken} bytes that were taken before");
     let before: Vec<Buffer> = (0..7).map(|n| device.allocate(size(n)).expect("there is memory")).collect();
     let mut group = criterion.benchmark_group("memory_cache/opencl/10,000 operations");
     beside(
@@ -68,7 +73,6 @@ fn temporaries(criterion: &mut Criterion) {
         || run(&stream, |n| before[n % 7].clone()),
     );
     group.finish();
-    println!("{:?}", device.memory_statistics().expect("this process has opened it"));
 }
 
 fn run(stream: &Stream, memory: impl Fn(usize) -> Buffer) {
