@@ -110,20 +110,6 @@ impl Buffer {
         Ok(Self { device, allocation: Arc::new(allocation), range: 0..len })
     }
 
-    /// Waits until the queue, or without one this thread, may write to new memory: work of the stream that it was allocated for
-    /// may still use it.
-    #[inline]
-    pub(crate) fn wait_for_memory(
-        &self,
-        user: Option<&Arc<Progress>>,
-        call: &'static str,
-    ) -> Result<(), DeviceError> {
-        match self.allocation.order() {
-            None => Ok(()),
-            Some(_) => self.device.wait_for_memory(&self.allocation, user, call),
-        }
-    }
-
     /// The device, with its index.
     #[must_use]
     pub fn device(&self) -> Device {
@@ -187,8 +173,9 @@ impl Buffer {
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         // What native code does with the memory is not known. If the wait fails, so does every use of it.
-        let _ = self.wait_for_memory(None, "wait for memory");
-        self.span_of_launch()
+        let span = self.span_of_launch()?;
+        let _ = self.device.wait_for_memory(&span, None, "wait for memory");
+        Some(span)
     }
 
     /// The span for a kernel in a stream, whose use of the memory is in order.
@@ -208,7 +195,7 @@ impl Buffer {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
-        self.wait_for_memory(None, "write")?;
+        self.device.wait_for_memory(&span, None, "write")?;
         transfer::write(self.device, &span, source)
     }
 
@@ -249,7 +236,7 @@ impl Buffer {
         if !std::ptr::eq(source.device, self.device) {
             current_stream::settle(self.device)?;
         }
-        self.wait_for_memory(None, "copy")?;
+        self.device.wait_for_memory(&to, None, "copy")?;
         transfer::copy(source.device, &from, self.device, &to)
     }
 
@@ -268,7 +255,7 @@ impl Buffer {
         };
         let deadline = Deadline::new("write", timeout);
         current_stream::settle_until(self.device, &deadline)?;
-        self.device.wait_for_memory_until(&self.allocation, &deadline)?;
+        self.device.wait_for_memory_until(&span, &deadline)?;
         timed::write(self.device, &span, source, &deadline)
     }
 
@@ -317,7 +304,7 @@ impl Buffer {
         if !std::ptr::eq(source.device, self.device) {
             current_stream::settle_until(self.device, &deadline)?;
         }
-        self.device.wait_for_memory_until(&self.allocation, &deadline)?;
+        self.device.wait_for_memory_until(&to, &deadline)?;
         timed::copy(source.device, from, self.device, to, &deadline)
     }
 
@@ -333,7 +320,7 @@ impl Buffer {
             return Ok(());
         };
         current_stream::settle(self.open_device())?;
-        self.wait_for_memory(None, "fill")?;
+        self.device.wait_for_memory(&destination, None, "fill")?;
         transfer::fill(self.device, &destination, &pattern)
     }
 

@@ -147,7 +147,8 @@ impl Stream {
     /// Work that the stream has not finished may still use the memory: it was of buffers that are dropped. The stream's own
     /// work is in order, so that nothing waits, and a program whose temporary buffers come and go needs little memory. If
     /// another stream or a blocking call is the first to write to the buffer, it waits until the earlier work is done, on this
-    /// thread. Once this stream has used the buffer, only the program orders further uses, as for any buffer.
+    /// thread. Once this stream has used the bytes in question, only the program orders further uses, as for any buffer; a launch
+    /// counts as a use of all bytes of its buffers.
     ///
     /// Where the device does not [use memory again](crate::DeviceProperties::memory_reuse), or its driver has no queues, it is
     /// [`Device::allocate`].
@@ -191,7 +192,7 @@ impl Stream {
         let range = offset..offset.saturating_add(source.len());
         match destination.checked(BufferRole::Destination, range)? {
             Some(span) => {
-                destination.wait_for_memory(self.progress(), "write")?;
+                self.open_device().wait_for_memory(&span, self.progress(), "write")?;
                 self.queue().accept(Operation::Write { source: Arc::new(source), destination: span })
             }
             None => Ok(()),
@@ -264,7 +265,7 @@ impl Stream {
         self.check_device(destination, BufferRole::Destination)?;
         match buffer::checked_copy(source, range, destination, offset)? {
             Some((from, to)) => {
-                destination.wait_for_memory(self.progress(), "copy")?;
+                self.open_device().wait_for_memory(&to, self.progress(), "copy")?;
                 let from_device = source.open_device();
                 self.queue().accept(Operation::Copy { from: from_device, source: from, destination: to })
             }
@@ -287,7 +288,7 @@ impl Stream {
         self.check_device(destination, BufferRole::Destination)?;
         match buffer::checked_fill(destination, range, pattern)? {
             Some((span, pattern)) => {
-                destination.wait_for_memory(self.progress(), "fill")?;
+                self.open_device().wait_for_memory(&span, self.progress(), "fill")?;
                 self.queue().accept(Operation::Fill { destination: span, pattern })
             }
             None => Ok(()),
@@ -336,8 +337,12 @@ impl Stream {
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
     ) -> Result<(), DeviceError> {
         buffers.iter().try_for_each(|buffer| self.check_device(buffer, BufferRole::Argument))?;
-        buffers.iter().try_for_each(|buffer| buffer.wait_for_memory(self.progress(), "launch"))?;
-        let spans = buffers.iter().map(|buffer| buffer.span_of_launch()).collect();
+        let spans: Vec<_> = buffers.iter().map(|buffer| buffer.span_of_launch()).collect();
+        let device = self.open_device();
+        spans
+            .iter()
+            .flatten()
+            .try_for_each(|span| device.wait_for_memory(span, self.progress(), "launch"))?;
         self.queue().accept(Operation::Launch { spans, kernel: Box::new(kernel) })
     }
 

@@ -86,10 +86,22 @@ impl Span {
         (!range.is_empty()).then(|| Self { allocation: Arc::clone(allocation), range })
     }
 
-    /// Notes that work of this number uses the memory, if it was allocated for the stream of that work. Returns whether it was.
-    pub(crate) fn used_in(&self, progress: &Arc<Progress>, number: u64) -> bool {
-        let order = self.allocation.order().filter(|order| order.is_by(progress));
-        order.inspect(|order| order.used_by(number)).is_some()
+    /// Notes that work of this number uses the bytes, if the memory was allocated for the stream of that work. Returns whether it
+    /// was.
+    pub(crate) fn used_in(&self, progress: &Arc<Progress>, number: u64, accepted: bool) -> bool {
+        let Some(order) = self.allocation.order().filter(|order| order.is_by(progress)) else { return false };
+        order.used_by(number);
+        if accepted {
+            order.used(&self.range);
+        }
+        true
+    }
+
+    /// The stream that has to do earlier work before anything else writes to the bytes, and the number below which that work
+    /// is; `None` if it has done so.
+    pub(crate) fn waits_for(&self) -> Option<(&StreamOrder, u64)> {
+        let order = self.allocation.order()?;
+        Some((order, order.waits_for(&self.range)?))
     }
 
     pub(crate) fn allocation(&self) -> &Arc<Allocation> {

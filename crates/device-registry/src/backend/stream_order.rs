@@ -1,9 +1,10 @@
 //! Memory whose uses one queue of a driver orders, so that later work of that queue may have it before it is free.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Mutex, lock};
 
 /// How far a driver's queue is known to be. It numbers what its work uses, from 0.
 #[derive(Debug, Default)]
@@ -32,11 +33,14 @@ pub(crate) struct StreamOrder {
     earlier: u64,
     /// The work that uses the memory is done when all below this number is.
     newest: AtomicU64,
+    /// The bytes that the queue has used since, as far as they are one range; the longest one where they are not.
+    used: Mutex<Range<usize>>,
 }
 
 impl StreamOrder {
     pub(crate) fn new(progress: &Arc<Progress>, earlier: u64) -> Self {
-        Self { progress: Arc::clone(progress), earlier, newest: AtomicU64::new(earlier) }
+        let newest = AtomicU64::new(earlier);
+        Self { progress: Arc::clone(progress), earlier, newest, used: Mutex::default() }
     }
 
     pub(crate) fn progress(&self) -> &Arc<Progress> {
@@ -47,9 +51,23 @@ impl StreamOrder {
         Arc::ptr_eq(&self.progress, progress)
     }
 
-    /// Notes that work with this number uses the memory.
+    /// Notes that work with this number uses the memory, even if the driver has refused it: a part of it may have begun.
     pub(crate) fn used_by(&self, number: u64) {
         self.newest.fetch_max(number + 1, Ordering::AcqRel);
+    }
+
+    /// Notes that work which the driver has accepted uses these bytes of the memory.
+    pub(crate) fn used(&self, range: &Range<usize>) {
+        // After that, nothing asks for it.
+        if self.progress.is_done(self.earlier) {
+            return;
+        }
+        let mut used = lock(&self.used);
+        if used.start <= range.end && range.start <= used.end && !used.is_empty() {
+            *used = used.start.min(range.start)..used.end.max(range.end);
+        } else if range.len() > used.len() {
+            *used = range.clone();
+        }
     }
 
     /// The number below which all work has to be done before the memory is free.
@@ -57,10 +75,17 @@ impl StreamOrder {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// The number below which all work has to be done before anything but the queue writes to the memory; `None` if it is.
+    /// The number below which all work has to be done before anything but the queue writes to these bytes of the memory;
+    /// `None` if it is.
     ///
-    /// Once the queue has used the memory, a program orders its own uses behind that one, and so behind the earlier ones.
-    pub(crate) fn waits_for(&self) -> Option<u64> {
-        (self.free_at() == self.earlier && !self.progress.is_done(self.earlier)).then_some(self.earlier)
+    /// Once the queue has used the bytes, a program orders its own uses of them behind that one, and so behind the earlier ones.
+    /// It need not order uses of other bytes.
+    pub(crate) fn waits_for(&self, range: &Range<usize>) -> Option<u64> {
+        if self.progress.is_done(self.earlier) {
+            return None;
+        }
+        let used = lock(&self.used);
+        let is_ordered = used.start <= range.start && range.end <= used.end;
+        (!is_ordered).then_some(self.earlier)
     }
 }

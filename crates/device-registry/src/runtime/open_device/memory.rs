@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::backend::{
-    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Memory, Progress,
+    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Memory, Progress, Span,
     StreamOrder,
 };
 use crate::error::DeviceError;
@@ -191,26 +191,25 @@ impl OpenDevice {
     }
 
     /// Waits for the work of another stream that still uses memory which was allocated for that stream, before anything else
-    /// writes to it. `user` is the queue that is about to; without one it is a thread.
+    /// writes to these bytes of it. `user` is the queue that is about to; without one it is a thread.
+    #[inline]
     pub(crate) fn wait_for_memory(
         &self,
-        allocation: &Allocation,
+        bytes: &Span,
         user: Option<&Arc<Progress>>,
         call: &'static str,
     ) -> Result<(), DeviceError> {
-        let Some((queue, number)) = self.used_by_another(allocation, user) else { return Ok(()) };
-        self.check(call)?;
-        queue.wait_until_done(number)
+        match self.used_by_another(bytes, user, call)? {
+            Some((queue, number)) => queue.wait_until_done(number),
+            None => Ok(()),
+        }
     }
 
     /// Like [`wait_for_memory`](Self::wait_for_memory), for a thread and until the deadline.
-    pub(crate) fn wait_for_memory_until(
-        &self,
-        allocation: &Allocation,
-        deadline: &Deadline,
-    ) -> Result<(), DeviceError> {
-        let Some((queue, number)) = self.used_by_another(allocation, None) else { return Ok(()) };
-        self.check(deadline.call())?;
+    pub(crate) fn wait_for_memory_until(&self, bytes: &Span, deadline: &Deadline) -> Result<(), DeviceError> {
+        let Some((queue, number)) = self.used_by_another(bytes, None, deadline.call())? else {
+            return Ok(());
+        };
         let is_done = || {
             queue.collect();
             self.check(deadline.call())?;
@@ -223,19 +222,23 @@ impl OpenDevice {
     }
 
     /// The queue whose work still uses new memory, unless it is the user itself, and the number below which that work is.
+    ///
+    /// # Errors
+    ///
+    /// If there may be such work, and this thread may not wait for it.
     fn used_by_another(
         &self,
-        allocation: &Allocation,
+        bytes: &Span,
         user: Option<&Arc<Progress>>,
-    ) -> Option<(Arc<Queue>, u64)> {
-        let order = allocation.order()?;
-        let number = order.waits_for()?;
-        if user.is_some_and(|user| order.is_by(user)) {
-            return None;
-        }
+        call: &'static str,
+    ) -> Result<Option<(Arc<Queue>, u64)>, DeviceError> {
+        let waits = bytes.waits_for().filter(|(order, _)| !user.is_some_and(|user| order.is_by(user)));
+        let Some((order, number)) = waits else { return Ok(None) };
+        // Before the list of queues, whose lock a thread may have held that a fork does not have.
+        self.check(call)?;
         // A queue that does not exist any more has ended its work.
         let of_order = |queue: &Arc<Queue>| queue.progress().is_some_and(|progress| order.is_by(progress));
-        self.queues().into_iter().find(of_order).map(|queue| (queue, number))
+        Ok(self.queues().into_iter().find(of_order).map(|queue| (queue, number)))
     }
 
     /// Gives memory back to the driver, here or later on a thread that may use devices.

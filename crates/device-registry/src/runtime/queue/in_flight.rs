@@ -66,13 +66,16 @@ impl InFlight {
 
     /// Adds the values that a submission uses. Returns whether a new mark and a check of the marks are due. The spans of memory
     /// that was allocated for this stream are not kept: they stay in `kept`, for the caller to drop without a lock.
-    pub(crate) fn keep(&mut self, kept: &mut Vec<Keep>) -> bool {
+    ///
+    /// The driver may have refused the work instead of accepting it.
+    pub(crate) fn keep(&mut self, kept: &mut Vec<Keep>, accepted: bool) -> bool {
         self.pieces += kept.len();
         self.host_bytes += kept.iter().map(Keep::host_bytes).fold(0, usize::saturating_add);
         let mut ordered = Vec::new();
         for value in kept.drain(..) {
+            let number = self.released + self.kept.len() as u64;
             match &value {
-                Keep::Span(span) if span.used_in(&self.progress, self.released + self.kept.len() as u64) => {
+                Keep::Span(span) if span.used_in(&self.progress, number, accepted) => {
                     self.kept.push_back(Keep::Ordered);
                     ordered.push(value);
                 }

@@ -40,7 +40,7 @@ impl Queue {
         // Before the lock, under which no other is taken.
         let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);
-        let collects = in_flight.keep(&mut kept);
+        let collects = in_flight.keep(&mut kept, left_to_host.is_ok());
         // A program's event covers the values in flight, as one of the core does.
         let reached = in_flight.reached();
         let needless = event.and_then(|event| in_flight.mark(reached, event));
