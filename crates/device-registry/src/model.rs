@@ -16,12 +16,14 @@ use std::time::Duration;
 use shuttle::thread;
 
 use crate::backend::{
-    AllocateOptions, BackendError, Completion, CompletionWatch, DeviceDriver, DeviceProperties, EventDriver,
-    EventOptions, HostBuffer, Memory, MemoryInfo, Span, StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, Block, Completion, CompletionWatch, DeviceDriver, DeviceProperties,
+    EventDriver, EventOptions, HostBuffer, Memory, MemoryInfo, MemoryReuse, Progress, Span, StreamDriver,
+    StreamOptions, StreamOrder,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::pending::Pending;
+use crate::runtime::memory_cache::MemoryCache;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
@@ -455,5 +457,105 @@ fn of_two_threads_that_close_a_device_one_does() {
         let other = thread::spawn(move || device.close().is_ok());
         let here = device.close().is_ok();
         assert!(here != other.join().unwrap());
+    });
+}
+
+/// The blocks of a cache in the models of its users. Its memory has a name.
+fn cache() -> MemoryCache<u32> {
+    let properties = DeviceProperties::new("model").with_memory_reuse(MemoryReuse::Rounded);
+    MemoryCache::of(&properties, |_| false).expect("its memory is used again")
+}
+
+#[test]
+fn no_block_is_lost_or_given_out_twice_while_work_ends_and_the_stream_allocates() {
+    const SIZE: usize = 512;
+
+    /// Notes that a block is given out, which it must not be twice.
+    fn take(used: &StdMutex<Vec<Block>>, block: Block) -> Block {
+        let mut used = used.lock().unwrap();
+        assert!(!used.contains(&block), "{block:?} is given out twice");
+        used.push(block);
+        block
+    }
+
+    fn put(used: &StdMutex<Vec<Block>>, block: Block) {
+        used.lock().unwrap().retain(|used| *used != block);
+    }
+
+    explore(|| {
+        let (cache, progress) = (Arc::new(cache()), Arc::new(Progress::default()));
+        let used = Arc::new(StdMutex::new(Vec::new()));
+        let blocks = [0, 1].map(|name| take(&used, cache.add(name, SIZE, SIZE).1));
+        let frees = {
+            let (cache, progress, used) = (Arc::clone(&cache), Arc::clone(&progress), Arc::clone(&used));
+            thread::spawn(move || {
+                for (block, number) in blocks.into_iter().zip(0..) {
+                    let order = StreamOrder::new(&progress, 0);
+                    order.used_by(number);
+                    put(&used, block);
+                    assert!(cache.put_pending(block, &order).is_empty());
+                }
+            })
+        };
+        let ends = {
+            let (cache, progress) = (Arc::clone(&cache), Arc::clone(&progress));
+            thread::spawn(move || {
+                for number in 1..=2 {
+                    progress.reach(number);
+                    assert!(cache.settle(&progress).is_empty());
+                }
+            })
+        };
+        for _ in 0..2 {
+            let free = cache.take(SIZE).map(|(_, block)| (block, 0));
+            let taken = free
+                .or_else(|| cache.take_pending(SIZE, &progress).map(|(_, block, number)| (block, number)));
+            let Some((block, number)) = taken else { continue };
+            take(&used, block);
+            thread::yield_now();
+            put(&used, block);
+            assert!(cache.put_pending(block, &StreamOrder::new(&progress, number)).is_empty());
+        }
+        frees.join().unwrap();
+        ends.join().unwrap();
+        assert!(!cache.has_pending(&progress), "a block is pending behind work that is done");
+        assert_eq!(cache.counters().cached, 2 * SIZE as u64);
+        assert_eq!(cache.empty().len(), 2);
+    });
+}
+
+#[test]
+fn memory_of_a_stream_is_free_when_its_work_is_done() {
+    explore(|| {
+        let seen = Arc::new(Seen::default());
+        let driver = Box::new(Driver(Arc::clone(&seen)));
+        let properties = DeviceProperties::new("model").with_memory_reuse(MemoryReuse::Rounded);
+        let device: &'static OpenDevice =
+            Box::leak(Box::new(OpenDevice::new(Device::cpu(), driver, properties)));
+        let queue = driven(device, &seen);
+        let write = |queue: &Arc<Queue>| {
+            let allocation = device.allocate(1, queue.progress()).unwrap();
+            let destination = Span::new(&Arc::new(allocation), 0..1).expect("it has a byte");
+            let source = Arc::new(HostBuffer::from(vec![1]));
+            queue.accept(Operation::Write { source, destination }).unwrap();
+        };
+        // Its drop is this thread's, and its work may end at any time.
+        write(&queue);
+        let ends = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.synchronize().unwrap())
+        };
+        let other = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || write(&queue))
+        };
+        write(&queue);
+        ends.join().unwrap();
+        other.join().unwrap();
+        queue.synchronize().unwrap();
+        let now = device.memory_statistics();
+        assert_eq!((now.allocated, now.live), (0, 0));
+        assert_eq!(now.cached, now.reserved, "a block is neither in use nor free");
+        queue.close();
     });
 }
