@@ -1,5 +1,6 @@
 //! The cache of freed memory, on devices that count what their driver allocates and frees.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -334,4 +335,27 @@ fn lengths_without_a_block_go_to_the_driver() {
     // A device that is not open has nothing to give back.
     caching(8).0.empty_cache().unwrap();
     Device::cpu().empty_cache().unwrap();
+}
+
+/// What a process does in which the variable turns the cache off.
+#[test]
+#[ignore = "runs in a process of its own, of the test below"]
+fn without_reuse() {
+    let (device, counts) = caching(11);
+    (0..3).for_each(|_| drop(device.allocate(5000).unwrap()));
+    assert_eq!((counts.calls(), statistics(device).cached), ((3, 3), 0));
+}
+
+#[test]
+fn a_variable_turns_it_off_and_another_value_is_an_error() {
+    let run = |value| {
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "without_reuse", "--ignored", "--nocapture"]);
+        let output = test.env("DEVICE_MEMORY_REUSE", value).env("RUST_BACKTRACE", "0").output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (passed, printed) = run("0");
+    assert!(passed, "{printed}");
+    let (passed, printed) = run("off");
+    assert!(!passed && printed.contains("expected 0 or 1, found `off`"), "{printed}");
 }

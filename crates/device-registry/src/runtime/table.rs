@@ -14,7 +14,7 @@ use crate::error::DeviceError;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::isolation::{isolated, log_isolated, panicked};
 use crate::runtime::open_device::OpenDevice;
-use crate::runtime::{fork, listing};
+use crate::runtime::{fork, listing, memory_cache};
 
 /// The open device, if it is open. An error in a fork of the process that uses it.
 pub(crate) fn find(device: Device) -> Result<Option<&'static OpenDevice>, DeviceError> {
@@ -50,10 +50,14 @@ fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     listing::check_before_open(device, backend)?;
     // Before the device is open: an open driver is never dropped, so an error after that would leak it.
     let properties = listing::query_properties(device, backend)?;
+    let reuses =
+        memory_cache::is_allowed().map_err(|error| DeviceError::Call { device, call: "open", error })?;
     let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
     let name = properties.name.clone();
     let (driver, loss_reporter) = driver.into_driver();
-    let open = OpenDevice::new(device, driver, properties).with_loss_reporter(loss_reporter);
+    let open = OpenDevice::new(device, driver, properties)
+        .with_memory_reuse(reuses)
+        .with_loss_reporter(loss_reporter);
     log_isolated(|| log::debug!("opened `{device}`: {name}"));
     Ok(open)
 }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::backend::{Block, DeviceProperties, Progress, StreamOrder};
 use crate::runtime::memory_cache::pending::Pending;
 use crate::runtime::memory_cache::segment::{FreeBlock, Segment};
+pub(crate) use crate::runtime::memory_cache::sizes::is_allowed;
 use crate::runtime::memory_cache::sizes::{Pool, Sizes};
 use crate::sync::{Mutex, lock};
 

@@ -1,6 +1,8 @@
 //! How long blocks and segments are.
 
-use crate::backend::{DeviceProperties, MemoryReuse};
+use std::ffi::OsStr;
+
+use crate::backend::{BackendError, DeviceProperties, MemoryReuse};
 
 /// The step of sizes: small enough for small buffers, and a multiple of what devices want of the start of a buffer.
 const STEP: usize = 512;
@@ -27,6 +29,33 @@ pub(super) struct Sizes {
     step: usize,
     /// The largest allocation of the device.
     largest: usize,
+}
+
+/// The variable that turns it off.
+const VARIABLE: &str = "DEVICE_MEMORY_REUSE";
+
+/// Whether devices may use memory again: `DEVICE_MEMORY_REUSE=0` says no.
+pub(crate) fn is_allowed() -> Result<bool, BackendError> {
+    parse(std::env::var_os(VARIABLE).as_deref())
+}
+
+fn parse(value: Option<&OsStr>) -> Result<bool, BackendError> {
+    match value.map(OsStr::to_string_lossy).as_deref() {
+        None | Some("" | "1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(value) => {
+            Err(BackendError::invalid(format_args!("invalid {VARIABLE}: expected 0 or 1, found `{value}`")))
+        }
+    }
+}
+
+#[test]
+fn the_variable_is_zero_or_one() {
+    for (value, allowed) in [(None, true), (Some(""), true), (Some("1"), true), (Some("0"), false)] {
+        assert_eq!(parse(value.map(OsStr::new)).unwrap(), allowed, "{value:?}");
+    }
+    let error = parse(Some(OsStr::new("off"))).unwrap_err();
+    assert_eq!(error.message(), "invalid DEVICE_MEMORY_REUSE: expected 0 or 1, found `off`");
 }
 
 impl Sizes {

@@ -125,6 +125,11 @@ impl OpenDevice {
         }
     }
 
+    /// The device, which uses freed memory again only if that is allowed.
+    pub(crate) fn with_memory_reuse(self, allowed: bool) -> Self {
+        Self { cache: self.cache.filter(|_| allowed), ..self }
+    }
+
     pub(crate) fn with_loss_reporter(self, reporter: Option<LossReporter>) -> Self {
         Self { loss_reporter: Mutex::new(reporter), ..self }
     }
