@@ -340,7 +340,13 @@ struct GatedQueue(Arc<Gate>);
 
 impl Drop for GatedQueue {
     fn drop(&mut self) {
-        self.0.change(|state| state.ended = true);
+        // The core keeps it until its work is done. Otherwise the device is lost, and does no more.
+        let mut rest = VecDeque::new();
+        self.0.change(|state| {
+            state.ended = true;
+            rest = std::mem::take(&mut state.work);
+        });
+        drop(rest);
     }
 }
 

@@ -276,7 +276,10 @@ fn a_use_behind_one_of_the_stream_itself_does_not_wait() {
             stream.fill(&buffer, .., &[8]).unwrap();
             let used = stream.record().unwrap();
             other.wait_event(&used).unwrap();
-            write(&other, &buffer).unwrap();
+            {
+                let (write, other, buffer) = (*write, other.clone(), buffer.clone());
+                outcome(begin(move || write(&other, &buffer))).unwrap();
+            }
             assert_eq!(gate.waits(), 0, "{name}");
             gate.open();
             other.synchronize().unwrap();
@@ -317,7 +320,10 @@ fn a_part_that_the_stream_has_not_used_is_waited_for() {
         stream.write(&buffer, 0, vec![8; 100]).unwrap();
         stream.write(&buffer, 200, vec![8; 100]).unwrap();
         other.wait_event(&stream.record().unwrap()).unwrap();
-        other.write(&buffer, 50, vec![9; 200]).unwrap();
+        {
+            let (other, buffer) = (other.clone(), buffer.clone());
+            outcome(begin(move || other.write(&buffer, 50, vec![9; 200]))).unwrap();
+        }
         assert_eq!(gate.waits(), 0);
         gate.open();
         other.synchronize().unwrap();
@@ -604,5 +610,59 @@ fn copies_between_two_devices_use_the_memory_of_their_streams() {
         stream.synchronize().unwrap();
         has_only(&buffer, 9);
         allocate_at(&far, used);
+    });
+}
+
+#[test]
+fn one_piece_of_work_keeps_memory_and_a_buffer_without_a_use_changes_nothing() {
+    on_all(18, |device, plant| {
+        let [(stream, gate), (other, _)] = [(); 2].map(|()| plant.stream(device));
+        let buffer = stream.allocate(LEN).unwrap();
+        let used = place(&stream, &buffer);
+        stream.synchronize().unwrap();
+        gate.close();
+        stream.write(&buffer, 0, vec![7; LEN]).unwrap();
+        drop(buffer);
+        for _ in 0..2 {
+            let taken: Vec<_> = (0..600).map(|_| device.allocate(LEN).unwrap()).collect();
+            assert!(taken.iter().all(|buffer| place(&other, buffer) != used));
+            drop(taken);
+            // The stream gets it too, once nothing else is free.
+            let unused: Vec<_> = (0..1200).map(|_| stream.allocate(LEN).unwrap()).collect();
+            drop(unused);
+        }
+        gate.open();
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn after_a_loss_the_end_of_a_wait_or_of_the_stream_gives_memory_back() {
+    on_all(19, |device, plant| {
+        for waits in [true, false] {
+            let (stream, gate) = plant.stream(device);
+            gate.close();
+            let used = stream.allocate(LEN).unwrap();
+            stream.write(&used, 0, vec![7; LEN]).unwrap();
+            drop(used);
+            if waits {
+                let synchronizes = {
+                    let stream = stream.clone();
+                    begin(move || stream.synchronize())
+                };
+                gate.await_waits(1);
+                plant.lose();
+                gate.fail(BackendError::lost("unplugged"));
+                outcome(synchronizes).unwrap_err();
+                device.reset().unwrap();
+                has_nothing(plant);
+            } else {
+                plant.lose();
+                drop(stream);
+                device.reset().unwrap();
+                has_nothing(plant);
+                gate.open();
+            }
+        }
     });
 }
