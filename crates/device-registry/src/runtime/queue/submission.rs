@@ -176,7 +176,8 @@ impl Queue {
 
         // A driver reports a failure once, and then says whether all is done.
         for _ in 0..3 {
-            if self.progress.is_done(number) {
+            // Events first: the wait is for later work too.
+            if self.progress.is_done(number) || (self.collect_marked() && self.progress.is_done(number)) {
                 return Ok(());
             }
             self.settle_submitted();
