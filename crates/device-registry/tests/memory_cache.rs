@@ -160,6 +160,8 @@ fn freed_memory_is_given_out_again() {
     for len in [10_000, 9_500, 10_240] {
         let again = device.allocate(len).unwrap();
         assert_eq!((again.len(), place(&again)), (len, before));
+        let now = statistics(device);
+        assert_eq!((now.allocated, now.active, now.cached), (len as u64, 10_240, 0));
         let mut bytes = [0; 4];
         again.read(0, &mut bytes).unwrap();
         assert_eq!(&bytes, b"mine", "its content is unspecified, and is this program's own");
@@ -167,7 +169,7 @@ fn freed_memory_is_given_out_again() {
     }
     assert_eq!(counts.calls(), (1, 0));
     let now = statistics(device);
-    assert_eq!((now.allocated, now.live, now.cached, now.reserved), (0, 0, 10_240, 10_240));
+    assert_eq!((now.allocated, now.live, now.active, now.cached, now.reserved), (0, 0, 0, 10_240, 10_240));
     assert_eq!((now.reused, now.peak_reserved, now.peak), (3, 10_240, 10_240));
     device.empty_cache().unwrap();
     assert_eq!(counts.calls(), (1, 1));

@@ -7,7 +7,7 @@ use crate::runtime::memory_cache::Counters;
 /// Statistics of the memory that is allocated on a device through this crate, at the time of the call.
 ///
 /// They include the memory of dropped buffers that queued work still uses, except where it was allocated for the
-/// [stream](crate::Stream::allocate) of that work: such memory is in `reserved` alone.
+/// [stream](crate::Stream::allocate) of that work: such memory is in `active` and `reserved` alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStatistics {
@@ -17,8 +17,11 @@ pub struct MemoryStatistics {
     pub peak: u64,
     /// The number of allocations that are not freed.
     pub live: u64,
-    /// The number of bytes that the device holds for this program: those of live allocations, which may be rounded up, and
-    /// those in the [cache](crate::Device::empty_cache). Without a cache it equals `allocated`.
+    /// The number of bytes that are in use: those of live allocations, which may be rounded up, and those that only queued work
+    /// of a [stream](crate::Stream::allocate) still uses.
+    pub active: u64,
+    /// The number of bytes that the device holds for this program: `active` and those in the
+    /// [cache](crate::Device::empty_cache). Without a cache it equals `allocated`.
     pub reserved: u64,
     /// The largest value of `reserved` since the device was opened.
     pub peak_reserved: u64,
@@ -59,7 +62,8 @@ impl Statistics {
         let (allocated, peak, live) = (load(&self.allocated), load(&self.peak), load(&self.live));
         let without = Counters { reserved: allocated, peak_reserved: peak, ..Counters::default() };
         let Counters { reserved, peak_reserved, cached, reused, retries } = cache.unwrap_or(without);
-        MemoryStatistics { allocated, peak, live, reserved, peak_reserved, cached, reused, retries }
+        let active = reserved - cached;
+        MemoryStatistics { allocated, peak, live, active, reserved, peak_reserved, cached, reused, retries }
     }
 }
 
