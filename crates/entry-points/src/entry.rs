@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::path::Path;
 
 use crate::entry_point::EntryPoint;
 use crate::error::LoadError;
@@ -47,6 +48,12 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     #[must_use]
     pub fn version(self) -> Option<&'static str> {
         self.entry_point().version()
+    }
+
+    /// The file that it is in, if it was [installed](Group::install).
+    #[must_use]
+    pub fn file(self) -> Option<&'static Path> {
+        self.entry_point().file()
     }
 
     /// The Rust path of its `load` function, if known.

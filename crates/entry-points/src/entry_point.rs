@@ -1,9 +1,11 @@
 //! An entry point, as a plugin crate declares it.
 
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
+use std::path::Path;
 
 use crate::failure::LoadFailure;
+use crate::message::shown;
 use crate::options::{OptionSpec, Options};
 
 /// A named plugin of the interface `P`, as constant data: its name, its package, and the function that loads it.
@@ -40,13 +42,22 @@ pub struct EntryPoint<P: ?Sized + 'static> {
     load: Load<P>,
     options: &'static [OptionSpec],
     origin: Origin,
+    file: Option<&'static Path>,
     declared_at: &'static Location<'static>,
 }
 
-enum Load<P: ?Sized> {
+/// What opens the file of an installed entry point.
+pub(crate) type LoadFile<P> = dyn Fn(&Options) -> Result<Box<P>, LoadFailure> + Send + Sync;
+
+enum Load<P: ?Sized + 'static> {
     Plain(fn() -> Result<Box<P>, LoadFailure>),
     WithOptions(fn(&Options) -> Result<Box<P>, LoadFailure>),
+    FromFile(&'static LoadFile<P>),
 }
+
+// It is called where a panic becomes a state of the entry point, and never again by itself.
+impl<P: ?Sized> UnwindSafe for EntryPoint<P> {}
+impl<P: ?Sized> RefUnwindSafe for EntryPoint<P> {}
 
 // Not public API. Filled in by `entry_points!`.
 #[doc(hidden)]
@@ -159,7 +170,18 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
             "invalid name of an entry point: expected 1 to 32 bytes of a-z, 0-9 and _, without a digit at the start"
         );
         let origin = Origin { group: None, package: None, version: None, value: None };
-        Self { name, load, options, origin, declared_at }
+        Self { name, load, options, origin, file: None, declared_at }
+    }
+
+    /// The entry point of an [`Installed`](crate::Installed), whose names are checked.
+    pub(crate) fn in_file(
+        name: &'static str,
+        load: &'static LoadFile<P>,
+        options: &'static [OptionSpec],
+        file: &'static Path,
+        declared_at: &'static Location<'static>,
+    ) -> Self {
+        Self { file: Some(file), ..Self::declared(name, Load::FromFile(load), options, declared_at) }
     }
 
     /// Sets the package of the entry point. An `entry_points!` block does this by itself.
@@ -207,7 +229,13 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.origin.value
     }
 
-    /// The place in the source code that declares it.
+    /// The file that it is in, if it was [installed](crate::Group::install).
+    #[must_use]
+    pub const fn file(&self) -> Option<&'static Path> {
+        self.file
+    }
+
+    /// The place in the source code that declares it; for an installed one, that of [`Installed::new`](crate::Installed::new).
     #[must_use]
     pub const fn declared_at(&self) -> &'static Location<'static> {
         self.declared_at
@@ -217,6 +245,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         match self.load {
             Load::Plain(load) => load(),
             Load::WithOptions(load) => load(options),
+            Load::FromFile(load) => load(options),
         }
     }
 
@@ -224,12 +253,17 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.options.iter().any(|spec| spec.name() == option)
     }
 
-    /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source.
+    /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source. If it was installed, also
+    /// its file.
     pub(crate) fn provider(&self) -> String {
-        match (self.package(), self.version()) {
-            (Some(package), Some(version)) => format!("{package} {version}"),
-            (Some(package), None) => package.to_owned(),
-            _ => format!("{}:{}", self.declared_at.file(), self.declared_at.line()),
+        let file = self.file.map(|file| shown(&file.display().to_string()));
+        match (self.package(), self.version(), file) {
+            (Some(package), Some(version), None) => format!("{package} {version}"),
+            (Some(package), Some(version), Some(file)) => format!("{package} {version} in {file}"),
+            (Some(package), None, None) => package.to_owned(),
+            (Some(package), None, Some(file)) => format!("{package} in {file}"),
+            (None, _, Some(file)) => file,
+            (None, _, None) => format!("{}:{}", self.declared_at.file(), self.declared_at.line()),
         }
     }
 }
@@ -256,6 +290,7 @@ impl<P: ?Sized> fmt::Debug for EntryPoint<P> {
             .field("version", &self.version())
             .field("value", &self.value())
             .field("options", &self.options)
+            .field("file", &self.file)
             .finish_non_exhaustive()
     }
 }

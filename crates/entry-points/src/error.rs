@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::failure::LoadFailure;
@@ -257,6 +258,23 @@ pub enum RegisterError {
         /// The package of the refused entry point, or its place in the source.
         by: String,
     },
+    /// The name of an installed entry point, or of one of its options, is not valid.
+    #[error(
+        "cannot install {} from {}: expected 1 to 32 bytes of a-z, 0-9 and _, without a digit at the start{}",
+        shown_name(name, option.as_deref()), shown(&file.display().to_string()),
+        if option.is_some() { ", and each option once" } else { "" }
+    )]
+    #[non_exhaustive]
+    InvalidName {
+        /// The name.
+        name: String,
+        /// The option, if it is the invalid one.
+        option: Option<String>,
+        /// The group.
+        group: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
     /// Another thread of the parent process was changing the group at the time of the fork.
     #[error(
         "`{name}` cannot be registered in {group} in this process: a thread of the parent process was changing \
@@ -269,6 +287,14 @@ pub enum RegisterError {
         /// The group.
         group: &'static str,
     },
+}
+
+/// The name that is not valid, in a message.
+fn shown_name(name: &str, option: Option<&str>) -> String {
+    match option {
+        Some(option) => format!("`{}` with the option `{}`", shown(name), shown(option)),
+        None => format!("`{}`", shown(name)),
+    }
 }
 
 /// Why [`Group::set_option`](crate::Group::set_option) has not set an option. `Debug` prints the message.

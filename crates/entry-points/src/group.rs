@@ -12,6 +12,7 @@ use crate::entry_point::EntryPoint;
 use crate::error::{ConfigureError, LoadError, OptionError, RegisterError, UnknownName};
 use crate::group_name::GroupName;
 use crate::index::Index;
+use crate::installed::Installed;
 use crate::message::shown;
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
@@ -87,6 +88,8 @@ pub struct Group<P: ?Sized + 'static> {
     source: Option<Source<P>>,
     /// The switches that `configure` set, in place of the environment's. Locked while the table is built.
     configured: Versions<Option<Switches>>,
+    /// What `add_note` has added.
+    notes: Versions<Vec<String>>,
     table: OnceLock<Table<P>>,
     /// The table of a child of `fork`, if a thread of the parent was building its own.
     table_after_fork: OnceLock<Box<Table<P>>>,
@@ -148,6 +151,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             autoload_line: "entry_points::autoload!();",
             source: None,
             configured: Versions::new(None),
+            notes: Versions::new(Vec::new()),
             table: OnceLock::new(),
             table_after_fork: OnceLock::new(),
         }
@@ -160,8 +164,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
-    /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT`, and the options of entry points
-    /// from `PREFIX_OPTIONS`: see [`set_option`](Self::set_option).
+    /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_INSTALLED`, `PREFIX_DISABLE` and `PREFIX_SELECT`, and the options of
+    /// entry points from `PREFIX_OPTIONS`: see [`set_option`](Self::set_option).
     #[must_use]
     pub const fn switches(mut self, prefix: &'static str) -> Self {
         self.switches = Some(prefix);
@@ -300,7 +304,9 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
                 rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(claims, at), options));
             }
         }
-        Report { group: &self.name, rows, notes: table.notes(&self.name) }
+        let mut notes = table.notes(&self.name);
+        notes.extend(self.notes.newest().iter().cloned());
+        Report { group: &self.name, rows, notes }
     }
 }
 
@@ -327,6 +333,39 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// built in or reserved.
     pub fn register_override(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
         self.claim(point, Claim::Override)
+    }
+
+    /// Adds an entry point that is in a file, which is opened at the first use of the name.
+    ///
+    /// A file that appears in a folder must not break a program that works. So whatever is linked or registered with this name
+    /// and is on goes before it, and of several that are installed, the first. The report lists the others as duplicates, with
+    /// their files. `…_INSTALLED=0` disables all that are installed, and the other [`Switches`] hold for them too.
+    ///
+    /// Installing one file again under its name changes nothing. Any thread may call this at any time. The entry point stays
+    /// for the life of the program.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::InvalidName`], or [`RegisterError::BuiltIn`] if the name is built in or reserved.
+    pub fn install(&'static self, installed: Installed<P>) -> Result<(), RegisterError> {
+        if self.get(installed.name()).is_some_and(|entry| entry.0.has_file(installed.file())) {
+            return Ok(());
+        }
+        let point = installed.into_entry_point(self.name())?;
+        self.claim(Box::leak(Box::new(point)), Claim::Installed)
+    }
+
+    /// Adds a note to reports and to the error for an unknown name: why a file was not installed, or which folders were
+    /// searched. A note that is there already is not added again.
+    pub fn add_note(&'static self, note: impl Into<String>) {
+        let note = note.into();
+        // In a fork, another thread of the parent may have been adding one. A note is not worth an error.
+        let Ok(notes) = self.notes.writer() else { return };
+        if !notes.newest().contains(&note) {
+            let mut more = notes.newest().clone();
+            more.push(note);
+            notes.add(more);
+        }
     }
 
     /// Sets the switches in code. The group then does not read them from the environment.

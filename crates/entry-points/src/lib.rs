@@ -29,6 +29,7 @@ pub mod fuzzing;
 mod group;
 mod group_name;
 mod index;
+mod installed;
 mod isolation;
 #[doc(hidden)]
 pub mod message;
@@ -52,6 +53,7 @@ pub use crate::error::{
 pub use crate::error_chain::ErrorChain;
 pub use crate::failure::LoadFailure;
 pub use crate::group::Group;
+pub use crate::installed::Installed;
 pub use crate::isolation::{Panicked, isolate};
 pub use crate::once_load::{Interrupted, OnceLoad};
 pub use crate::options::{OptionOrigin, OptionSpec, OptionValue, Options};

@@ -1,9 +1,11 @@
 //! The report of a group: its entry points and their states.
 
 use std::fmt;
+use std::path::Path;
 
 use crate::entry_point::EntryPoint;
 use crate::group_name::GroupName;
+use crate::message::shown;
 use crate::options::OptionValue;
 use crate::state::State;
 use crate::verdict::Claim;
@@ -45,6 +47,8 @@ pub struct Row {
     pub value: Option<&'static str>,
     /// The place in the source code that declares it, as `file:line`.
     pub declared_at: String,
+    /// The file that it is in, if it was [installed](crate::Group::install).
+    pub file: Option<&'static Path>,
     /// Whether the group itself declares it.
     pub built_in: bool,
     /// The state of the entry point.
@@ -68,6 +72,7 @@ impl Row {
             version: point.version(),
             value: point.value(),
             declared_at: format!("{}:{}", place.file(), place.line()),
+            file: point.file(),
             built_in: claim == Claim::BuiltIn,
             state,
             options,
@@ -90,7 +95,7 @@ impl Report {
 
     /// Probable mistakes, each with its remedy: a switch that matches nothing, an option that no entry point has, a
     /// collector that does not work, a
-    /// program without `autoload!`.
+    /// program without `autoload!`. Also what [`Group::add_note`](crate::Group::add_note) was given.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -130,7 +135,8 @@ impl fmt::Display for Report {
                 [] => String::new(),
                 some => format!("; options: {}", some.join(", ")),
             };
-            line(f, cells, &format!("{state}{options}"))?;
+            let file = row.file.map(|file| format!("; file: {}", shown(&file.display().to_string())));
+            line(f, cells, &format!("{state}{}{options}", file.unwrap_or_default()))?;
         }
         for note in &self.notes {
             write!(f, "\nnote: {note}")?;

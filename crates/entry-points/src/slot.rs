@@ -1,5 +1,6 @@
 //! A name's place in its group: the claims to the name, and the loaded plugin.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -202,6 +203,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             Verdict::Off { by } => State::Disabled { by: Arc::clone(by) },
             Verdict::Duplicate { of } => State::Duplicate { of: Arc::clone(of) },
             Verdict::On => match self.plugin.stage() {
+                Stage::NotLoaded if claims.candidates[candidate].point.file().is_some() => State::Installed,
                 Stage::NotLoaded => State::Linked,
                 Stage::Loading { elapsed } => State::Loading { elapsed },
                 Stage::Loaded { took } => State::Loaded { took },
@@ -243,6 +245,11 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         Ok(result)
     }
 
+    /// Whether the file is installed under this name.
+    pub(crate) fn has_file(&self, file: &Path) -> bool {
+        self.claims().candidates.iter().any(|candidate| candidate.point.file() == Some(file))
+    }
+
     fn refusal(&self, claims: &Claims<P>, point: &EntryPoint<P>, claim: Claim) -> Option<RegisterError> {
         let by = point.provider();
         let others: Vec<_> =
@@ -253,6 +260,10 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let holders = || and(&others.iter().map(|other| other.point.provider()).collect::<Vec<_>>());
         let entry =
             || EntryName { name: self.name, group: self.group.group_name(), provider: holders().into() };
+        // Listed only: whatever is in use goes before it.
+        if claim == Claim::Installed {
+            return None;
+        }
         if claims.in_use {
             return Some(RegisterError::InUse { entry: entry(), by });
         }
@@ -260,7 +271,11 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let holds = |at: usize| {
             let candidate = &claims.candidates[at];
             let is_off = matches!(claims.verdicts[at], Verdict::Off { .. });
-            !std::ptr::eq(candidate.point, point) && (!is_off || candidate.claim == Claim::Override)
+            // What is registered goes before what is installed.
+            let gives_way = candidate.claim == Claim::Installed;
+            !std::ptr::eq(candidate.point, point)
+                && !gives_way
+                && (!is_off || candidate.claim == Claim::Override)
         };
         let taken = (0..claims.candidates.len()).any(holds);
         (claim == Claim::Registered && taken).then(|| RegisterError::Taken { entry: entry(), by })

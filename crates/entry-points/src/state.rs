@@ -12,6 +12,8 @@ use crate::error::{LoadError, and};
 pub enum State {
     /// It is linked or registered, and not loaded: its name was not used yet, or its failure was forgotten.
     Linked,
+    /// It is in a file and not loaded. The file was not opened, unless a failure was forgotten.
+    Installed,
     /// A switch turned it off.
     #[non_exhaustive]
     Disabled {
@@ -55,6 +57,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Linked => f.write_str("linked"),
+            Self::Installed => f.write_str("installed"),
             Self::Disabled { by } => write!(f, "disabled by {by}"),
             Self::Loading { elapsed } => write!(f, "loading for {elapsed:.1?}"),
             Self::Loaded { took } => write!(f, "loaded in {took:.1?}"),

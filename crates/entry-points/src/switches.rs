@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use crate::entry_point::EntryPoint;
 use crate::message::shown;
 use crate::pattern::Pattern;
+use crate::verdict::Claim;
 
 /// The switches of a group: they disable some of its entry points.
 ///
@@ -14,7 +15,8 @@ use crate::pattern::Pattern;
 ///
 /// | Variable | Field | Meaning |
 /// |---|---|---|
-/// | `CODEC_DECODER_AUTOLOAD` | `autoload` | `0`, `false`, `no`, `off`: disables linked entry points, unless the program registers them. `1`, `true`, `yes`, `on`, unset or empty: on |
+/// | `CODEC_DECODER_AUTOLOAD` | `autoload` | `0`, `false`, `no`, `off`: disables linked and installed entry points, unless the program registers them. `1`, `true`, `yes`, `on`, unset or empty: on |
+/// | `CODEC_DECODER_INSTALLED` | `installed` | the same words: disables [installed](crate::Group::install) entry points |
 /// | `CODEC_DECODER_DISABLE` | `disable` | patterns, separated by commas: disables these, registered ones too |
 /// | `CODEC_DECODER_SELECT` | `select` | patterns, separated by commas: disables all others |
 ///
@@ -32,8 +34,10 @@ use crate::pattern::Pattern;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
-    /// Whether linked entry points are on. If not, only those that the program registers are.
+    /// Whether linked and installed entry points are on. If not, only those that the program registers are.
     pub autoload: bool,
+    /// Whether installed entry points are on.
+    pub installed: bool,
     /// Patterns of the entry points to disable.
     pub disable: Vec<String>,
     /// If not empty, patterns of the only entry points that are on.
@@ -43,7 +47,7 @@ pub struct Switches {
 impl Default for Switches {
     /// Everything on.
     fn default() -> Self {
-        Self { autoload: true, disable: Vec::new(), select: Vec::new() }
+        Self { autoload: true, installed: true, disable: Vec::new(), select: Vec::new() }
     }
 }
 
@@ -51,6 +55,7 @@ impl Default for Switches {
 #[derive(Debug)]
 pub(crate) struct Settings {
     autoload: Switch<bool>,
+    installed: Switch<bool>,
     disable: Switch<Vec<Pattern>>,
     select: Switch<Vec<Pattern>>,
     /// Invalid values: logged once as warnings, and shown in every report.
@@ -70,18 +75,18 @@ impl Settings {
             value: patterns.iter().map(|text| Pattern::new(text)).filter(|p| !p.text().is_empty()).collect(),
             cause: format!("the program (Switches::{field} = {patterns:?})"),
         };
+        let flag =
+            |field: &str, value| Switch { value, cause: format!("the program (Switches::{field} = false)") };
         Self {
-            autoload: Switch {
-                value: switches.autoload,
-                cause: "the program (Switches::autoload = false)".to_owned(),
-            },
+            autoload: flag("autoload", switches.autoload),
+            installed: flag("installed", switches.installed),
             disable: list("disable", &switches.disable),
             select: list("select", &switches.select),
             complaints: Vec::new(),
         }
     }
 
-    /// Reads `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT` through `read`.
+    /// Reads the variables that begin with the prefix, through `read`.
     pub(crate) fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
         let mut complaints = Vec::new();
         let mut text = |suffix: &str| {
@@ -97,26 +102,32 @@ impl Settings {
             };
             Switch { cause: format!("{variable}={}", shown(&value)), value }
         };
-        let (autoload, disable, select) = (text("AUTOLOAD"), text("DISABLE"), text("SELECT"));
-        let autoload = autoload.map(|value| match value.trim().to_ascii_lowercase().as_str() {
-            "0" | "false" | "no" | "off" => false,
-            "" | "1" | "true" | "yes" | "on" => true,
-            _ => {
-                complaints.push(format!(
-                    "{prefix}_AUTOLOAD={value:?} is invalid and counts as on: expected 1, true, yes or on, or else \
-                     0, false, no or off"
-                ));
-                true
-            }
-        });
-        Self { autoload, disable: disable.map(patterns), select: select.map(patterns), complaints }
+        let (autoload, installed) = (text("AUTOLOAD"), text("INSTALLED"));
+        let (disable, select) = (text("DISABLE").map(patterns), text("SELECT").map(patterns));
+        let mut flag = |suffix: &str, switch: Switch<String>| {
+            switch.map(|value| match value.trim().to_ascii_lowercase().as_str() {
+                "0" | "false" | "no" | "off" => false,
+                "" | "1" | "true" | "yes" | "on" => true,
+                _ => {
+                    complaints.push(format!(
+                        "{prefix}_{suffix}={value:?} is invalid and counts as on: expected 1, true, yes or on, or \
+                         else 0, false, no or off"
+                    ));
+                    true
+                }
+            })
+        };
+        let (autoload, installed) = (flag("AUTOLOAD", autoload), flag("INSTALLED", installed));
+        Self { autoload, installed, disable, select, complaints }
     }
 
     /// The switch that disables `point`, if one does.
-    pub(crate) fn off<P: ?Sized>(&self, point: &EntryPoint<P>, registered: bool) -> Option<String> {
+    pub(crate) fn off<P: ?Sized>(&self, point: &EntryPoint<P>, claim: Claim) -> Option<String> {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(point));
-        if !self.autoload.value && !registered {
+        if !self.autoload.value && matches!(claim, Claim::Linked | Claim::Installed) {
             Some(self.autoload.cause.clone())
+        } else if !self.installed.value && claim == Claim::Installed {
+            Some(self.installed.cause.clone())
         } else if any(&self.select.value) {
             None
         } else if any(&self.disable.value) {
@@ -195,7 +206,7 @@ mod tests {
             ("", true),
         ] {
             let settings = settings(&[("X_AUTOLOAD", value)]);
-            assert_eq!(settings.off(&VORBIS, false).is_none(), on, "{value:?}");
+            assert_eq!(settings.off(&VORBIS, Claim::Linked).is_none(), on, "{value:?}");
             assert_eq!(settings.complaints, [""; 0], "{value:?}");
         }
     }
@@ -204,7 +215,7 @@ mod tests {
     fn any_other_spelling_is_on_with_a_complaint() {
         for value in ["2", "01", "disable", "nope", "-1"] {
             let settings = settings(&[("X_AUTOLOAD", value)]);
-            assert_eq!(settings.off(&VORBIS, false), None);
+            assert_eq!(settings.off(&VORBIS, Claim::Linked), None);
             assert!(settings.complaints[0].contains(&format!("X_AUTOLOAD={value:?}")), "{settings:?}");
         }
     }
@@ -227,9 +238,25 @@ mod tests {
             (vec![("X_AUTOLOAD", "0"), ("X_DISABLE", "vorb*"), ("X_SELECT", "vorbis")], Some(auto), None),
         ] {
             let settings = settings(&variables);
-            assert_eq!(settings.off(&VORBIS, false).as_deref(), linked, "linked under {variables:?}");
-            assert_eq!(settings.off(&VORBIS, true).as_deref(), registered, "registered under {variables:?}");
+            assert_eq!(settings.off(&VORBIS, Claim::Linked).as_deref(), linked, "linked under {variables:?}");
+            assert_eq!(
+                settings.off(&VORBIS, Claim::Registered).as_deref(),
+                registered,
+                "registered under {variables:?}"
+            );
         }
+    }
+
+    #[test]
+    fn what_is_installed_has_a_switch_of_its_own() {
+        let settings = settings(&[("X_INSTALLED", "off")]);
+        assert_eq!(settings.off(&VORBIS, Claim::Installed).as_deref(), Some("X_INSTALLED=off"));
+        for claim in [Claim::Linked, Claim::Registered, Claim::Override] {
+            assert_eq!(settings.off(&VORBIS, claim), None, "{claim:?}");
+        }
+        let settings = self::settings(&[("X_INSTALLED", "2")]);
+        assert_eq!(settings.off(&VORBIS, Claim::Installed), None);
+        assert!(settings.complaints[0].contains("X_INSTALLED=\"2\" is invalid"), "{settings:?}");
     }
 
     #[test]
@@ -255,7 +282,7 @@ mod tests {
     #[test]
     fn messages_show_values_escaped() {
         let settings = settings(&[("X_DISABLE", "vorb*,\u{1b}[31m\n")]);
-        assert_eq!(settings.off(&VORBIS, false).as_deref(), Some("X_DISABLE=vorb*,\\u{1b}[31m\\n"));
+        assert_eq!(settings.off(&VORBIS, Claim::Linked).as_deref(), Some("X_DISABLE=vorb*,\\u{1b}[31m\\n"));
     }
 
     #[cfg(unix)]
@@ -265,7 +292,7 @@ mod tests {
         let settings = Settings::from_env("X", |name| {
             (name == "X_DISABLE").then(|| OsString::from_vec(b"open\xff*".to_vec()))
         });
-        assert_eq!(settings.off(&VORBIS, false), None);
+        assert_eq!(settings.off(&VORBIS, Claim::Linked), None);
         assert!(
             settings.complaints[0].contains("X_DISABLE is ignored: expected UTF-8, found \"open\\xFF*\""),
             "{settings:?}"
@@ -275,7 +302,7 @@ mod tests {
     #[test]
     fn switches_set_in_code_name_the_program_as_the_cause() {
         let switches = Switches { disable: vec!["VORB*".into()], ..Switches::default() };
-        let cause = Settings::from_code(&switches).off(&VORBIS, true);
+        let cause = Settings::from_code(&switches).off(&VORBIS, Claim::Registered);
         assert_eq!(cause.as_deref(), Some("the program (Switches::disable = [\"VORB*\"])"));
     }
 }

@@ -26,6 +26,8 @@ pub enum Claim {
     BuiltIn,
     /// A collector found it.
     Linked,
+    /// `install` was called for it. Whatever else is on goes before it.
+    Installed,
     /// `register` was called for it.
     Registered,
     /// `register_override` was called for it.
@@ -53,7 +55,7 @@ pub enum Verdict {
 
 /// One verdict for each of `candidates`, which all claim one name. At most one verdict is [`Verdict::On`].
 ///
-/// The rules apply in this order: reserved words and built-in names, overrides, switches, duplicates. Switches come
+/// The rules apply in this order: reserved words and built-in names, overrides, switches, what is installed, duplicates. Switches come
 /// before duplicates, so that a user can resolve a duplicate by disabling one of the two.
 pub(crate) fn judge<P: ?Sized>(
     candidates: &[Candidate<P>],
@@ -67,7 +69,7 @@ pub(crate) fn judge<P: ?Sized>(
     let sole = [Claim::BuiltIn, Claim::Override]
         .into_iter()
         .find_map(|claim| candidates.iter().rposition(|candidate| candidate.claim == claim));
-    let first_look: Vec<Option<Verdict>> = candidates
+    let mut first_look: Vec<Option<Verdict>> = candidates
         .iter()
         .enumerate()
         .map(|(at, candidate)| {
@@ -77,13 +79,19 @@ pub(crate) fn judge<P: ?Sized>(
             if candidate.claim == Claim::BuiltIn {
                 return Some(Verdict::On);
             }
-            let registered = candidate.claim != Claim::Linked;
-            Some(match settings.off(candidate.point, registered) {
+            Some(match settings.off(candidate.point, candidate.claim) {
                 Some(by) => Verdict::Off { by: by.into() },
                 None => Verdict::On,
             })
         })
         .collect();
+    // A file that appears in a folder breaks no program: the first of them is on only where nothing else is.
+    let is_on = |at: &usize| first_look[*at] == Some(Verdict::On);
+    let (installed, others): (Vec<_>, Vec<_>) =
+        (0..candidates.len()).filter(is_on).partition(|&at| candidates[at].claim == Claim::Installed);
+    for at in installed.into_iter().skip(usize::from(others.is_empty())) {
+        first_look[at] = None;
+    }
     let on = first_look.iter().filter(|verdict| **verdict == Some(Verdict::On)).count();
 
     let rivals = |at: usize| -> Arc<[String]> {
@@ -214,6 +222,23 @@ mod tests {
     fn autoload_off_leaves_what_is_registered() {
         let switches = Switches { autoload: false, ..Switches::default() };
         assert_eq!(verdicts(&[(A, Claim::Linked), (B, Claim::Registered)], &switches), ["off", "on"]);
+    }
+
+    #[test]
+    fn what_is_installed_gives_way_to_whatever_else_is_on() {
+        let everything = Switches::default();
+        for claim in [Claim::Linked, Claim::Registered, Claim::Override, Claim::BuiltIn] {
+            let found = verdicts(&[(A, Claim::Installed), (B, claim)], &everything);
+            assert_eq!(found[1], "on", "{claim:?}");
+            assert!(found[0].starts_with("duplicate of "), "{claim:?}: {found:?}");
+        }
+        assert_eq!(
+            verdicts(&[(A, Claim::Installed), (B, Claim::Linked)], &disable("codec-b/x")),
+            ["on", "off"]
+        );
+        // It does not settle a dispute of two that are linked.
+        let found = verdicts(&[(A, Claim::Installed), (B, Claim::Linked), (B, Claim::Linked)], &everything);
+        assert!(found.iter().all(|verdict| verdict.starts_with("duplicate of codec-b")), "{found:?}");
     }
 
     #[test]
