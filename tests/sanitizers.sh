@@ -102,7 +102,8 @@ miri() {
     # Tests look at the clock.
     local -x MIRIFLAGS=-Zmiri-disable-isolation
     step 'Miri: what the core does with memory'
-    cargo +nightly miri test --quiet -p device-registry --lib -- block:: host_memory:: pattern:: pending:: queue::
+    cargo +nightly miri test --quiet -p device-registry --lib \
+        -- zeroed_bytes:: host_memory:: fill_pattern:: memory_cache:: pending:: queue::
 }
 
 [ $# -gt 0 ] || set -- address thread miri

@@ -252,6 +252,7 @@ impl Cache for Wrong {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow: the programs are run by many caches")]
 fn random_programs_find_each_defect() {
     use Defect::*;
     for (defect, expected) in [
