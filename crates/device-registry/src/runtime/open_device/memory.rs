@@ -86,8 +86,9 @@ impl OpenDevice {
             Ok(cache.add(memory, segment, size))
         };
         let segment = cache.segment_size(size);
+        let larger = [(segment, size), (size, size)];
         // Only the last attempt waits, and its error names the length itself.
-        for (segment, size) in [(segment, size), (size, size)] {
+        for &(segment, size) in &larger[usize::from(segment == size)..] {
             if segment == len {
                 break;
             }
