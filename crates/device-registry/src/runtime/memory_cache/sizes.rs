@@ -40,22 +40,26 @@ pub(crate) fn is_allowed() -> Result<bool, BackendError> {
 }
 
 fn parse(value: Option<&OsStr>) -> Result<bool, BackendError> {
-    match value.map(OsStr::to_string_lossy).as_deref() {
-        None | Some("" | "1") => Ok(true),
-        Some("0") => Ok(false),
-        Some(value) => {
-            Err(BackendError::invalid(format_args!("invalid {VARIABLE}: expected 0 or 1, found `{value}`")))
-        }
+    let value = value.map(OsStr::to_string_lossy).unwrap_or_default();
+    match value.trim().to_ascii_lowercase().as_str() {
+        "" | "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err(BackendError::invalid(format_args!(
+            "invalid {VARIABLE}: expected 1, true, yes or on, or else 0, false, no or off, found {value:?}"
+        ))),
     }
 }
 
 #[test]
-fn the_variable_is_zero_or_one() {
-    for (value, allowed) in [(None, true), (Some(""), true), (Some("1"), true), (Some("0"), false)] {
+fn the_variable_has_the_words_of_other_switches() {
+    for (value, allowed) in
+        [(None, true), (Some(""), true), (Some("1"), true), (Some("0"), false), (Some(" Off"), false)]
+    {
         assert_eq!(parse(value.map(OsStr::new)).unwrap(), allowed, "{value:?}");
     }
-    let error = parse(Some(OsStr::new("off"))).unwrap_err();
-    assert_eq!(error.message(), "invalid DEVICE_MEMORY_REUSE: expected 0 or 1, found `off`");
+    let error = parse(Some(OsStr::new("never"))).unwrap_err();
+    assert!(error.message().starts_with("invalid DEVICE_MEMORY_REUSE: expected 1, true"), "{error}");
+    assert!(error.message().ends_with("found \"never\""), "{error}");
 }
 
 impl Sizes {
