@@ -1,4 +1,4 @@
-//! The switches `DEVICE_BACKEND_AUTOLOAD`, `_DISABLE` and `_SELECT`, against the rules in the documentation of
+//! The switches `DEVICE_BACKEND_AUTOLOAD`, `_DISABLE`, `_SELECT` and `_INSTALLED`, against the rules in the documentation of
 //! `Switches`.
 
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ fn load() -> Result<Box<()>, LoadFailure> {
 }
 
 /// The first line of the input has a letter for each claim to the name: the claims of the entry points above, in their
-/// order, and `!` if the word is reserved. The next three are the values of the variables, of which those that are not
+/// order, and `!` if the word is reserved. The next four are the values of the variables, of which those that are not
 /// there are not set.
 pub fn switches(input: &[u8]) {
     let mut lines = input.split(|byte| *byte == b'\n');
@@ -37,7 +37,7 @@ pub fn switches(input: &[u8]) {
     let claims: Vec<(&'static Point, Claim)> = POINTS.iter().zip(first.iter().filter_map(claim)).collect();
     let reserved = first.contains(&b'!');
     let mut value = || lines.next().and_then(os_string);
-    let values = [("AUTOLOAD", value()), ("DISABLE", value()), ("SELECT", value())];
+    let values = [("AUTOLOAD", value()), ("DISABLE", value()), ("SELECT", value()), ("INSTALLED", value())];
     let read = |name: &str| {
         let (_, value) = values.iter().find(|(suffix, _)| name == format!("{PREFIX}_{suffix}"))?;
         value.clone()
@@ -60,8 +60,8 @@ pub fn switches(input: &[u8]) {
     let built_in: Vec<_> = claims.iter().map(|&(point, claim)| (point, claim == Claim::BuiltIn)).collect();
     rules.idle_patterns(&built_in).iter().for_each(|complaint| check_message(complaint));
 
-    let Model { autoload, disable, select, .. } = model.clone();
-    let in_code = Rules::from_code(&Switches { autoload, disable, select });
+    let Model { autoload, installed, disable, select, .. } = model.clone();
+    let in_code = Rules::from_code(&Switches { autoload, installed, disable, select });
     assert!(in_code.complaints().is_empty());
     check_verdicts(&claims, reserved, &in_code, &model);
 }
@@ -70,6 +70,7 @@ fn claim(letter: &u8) -> Option<Claim> {
     Some(match letter {
         b'b' => Claim::BuiltIn,
         b'l' => Claim::Linked,
+        b'i' => Claim::Installed,
         b'r' => Claim::Registered,
         b'o' => Claim::Override,
         b'x' => Claim::Refused,
@@ -88,7 +89,15 @@ fn check_verdicts(claims: &[(&'static Point, Claim)], reserved: bool, rules: &Ru
         Some(sole) => sole == at,
         None => claims[at].1 != Claim::Refused,
     };
-    let on: Vec<usize> = (0..claims.len()).filter(|&at| contender(at) && !is_off(&claims[at])).collect();
+    let mut on: Vec<usize> = (0..claims.len()).filter(|&at| contender(at) && !is_off(&claims[at])).collect();
+    // Of those that are installed the first counts, and only if nothing else is on.
+    let is_installed = |at: &usize| claims[*at].1 == Claim::Installed;
+    if on.iter().all(is_installed) {
+        on.truncate(1);
+    } else {
+        on.retain(|at| !is_installed(at));
+    }
+    let gives_way = |at: usize| is_installed(&at) && !is_off(&claims[at]) && !on.contains(&at);
     for (at, verdict) in verdicts.iter().enumerate() {
         match verdict {
             Verdict::On => assert_eq!(on, [at], "{claims:?}"),
@@ -98,7 +107,10 @@ fn check_verdicts(claims: &[(&'static Point, Claim)], reserved: bool, rules: &Ru
                 assert!(!by.contains('\n'), "{by}");
             }
             Verdict::Duplicate { of } => {
-                assert!(!contender(at) || on.len() > 1, "{at} of {claims:?} is a duplicate of {of:?}");
+                assert!(
+                    !contender(at) || gives_way(at) || on.len() > 1,
+                    "{at} of {claims:?} is a duplicate of {of:?}"
+                );
                 of.iter().for_each(|rival| check_message(rival));
             }
         }
@@ -119,34 +131,44 @@ fn check_verdicts(claims: &[(&'static Point, Claim)], reserved: bool, rules: &Ru
 #[derive(Clone)]
 struct Model {
     autoload: bool,
+    installed: bool,
     disable: Vec<String>,
     select: Vec<String>,
     complaints: usize,
 }
 
 impl Model {
-    fn new(values: [Option<&OsString>; 3]) -> Self {
+    fn new(values: [Option<&OsString>; 4]) -> Self {
         let broken =
             values.iter().filter(|value| value.is_some_and(|value| value.to_str().is_none())).count();
-        let [autoload, disable, select] = values.map(|value| value.and_then(|value| value.to_str()));
-        let spelt = |words: &[&str]| {
-            autoload.is_some_and(|value| words.iter().any(|word| value.trim().eq_ignore_ascii_case(word)))
+        let [autoload, disable, select, installed] =
+            values.map(|value| value.and_then(|value| value.to_str()));
+        let spelt = |value: Option<&str>, words: &[&str]| {
+            value.is_some_and(|value| words.iter().any(|word| value.trim().eq_ignore_ascii_case(word)))
         };
-        let off = spelt(&["0", "false", "no", "off"]);
-        let on = autoload.is_none() || spelt(&["", "1", "true", "yes", "on"]);
+        let is_off = |value| spelt(value, &["0", "false", "no", "off"]);
+        let is_invalid =
+            |value| !is_off(value) && value.is_some() && !spelt(value, &["", "1", "true", "yes", "on"]);
         let list = |value: Option<&str>| {
             let patterns = value.unwrap_or_default().split(',').map(str::to_owned);
             patterns.filter(|pattern| !pattern.trim().is_empty()).collect()
         };
-        let complaints = broken + usize::from(!on && !off);
-        Self { autoload: !off, disable: list(disable), select: list(select), complaints }
+        let complaints = broken + usize::from(is_invalid(autoload)) + usize::from(is_invalid(installed));
+        Self {
+            autoload: !is_off(autoload),
+            installed: !is_off(installed),
+            disable: list(disable),
+            select: list(select),
+            complaints,
+        }
     }
 
     fn is_off(&self, point: &Point, claim: Claim) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| model_matches(pattern, point));
         match claim {
             Claim::BuiltIn => false,
-            Claim::Linked if !self.autoload => true,
+            Claim::Linked | Claim::Installed if !self.autoload => true,
+            Claim::Installed if !self.installed => true,
             _ => !any(&self.select) && (any(&self.disable) || !self.select.is_empty()),
         }
     }
