@@ -171,7 +171,8 @@ fn a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back() {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(32 << 20).unwrap());
         lose(&stream, &buffer, waits);
         // Nobody finds anything else any more, whatever was under way.
-        assert_eq!(error_kind(device.allocate(16)), Some(BackendErrorKind::Lost), "{waits:?}");
+        // Of a length that no freed memory has: the core gives that out without a call into the driver.
+        assert_eq!(error_kind(device.allocate(48)), Some(BackendErrorKind::Lost), "{waits:?}");
         assert_eq!(error_kind(buffer.write(0, &[1; 4])), Some(BackendErrorKind::Lost));
         assert_eq!(error_kind(buffer.read(0, &mut [1; 4])), Some(BackendErrorKind::Lost));
         assert_eq!(error_kind(stream.synchronize()), Some(BackendErrorKind::Lost));
