@@ -346,7 +346,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::InvalidName`], or [`RegisterError::BuiltIn`] if the name is built in or reserved.
+    /// [`RegisterError::InvalidName`]; [`RegisterError::BuiltIn`] if the name is built in or reserved; and
+    /// [`RegisterError::Forked`].
     pub fn install(&'static self, installed: Installed<P>) -> Result<(), RegisterError> {
         if self.get(installed.name()).is_some_and(|entry| entry.0.has_file(installed.file())) {
             return Ok(());

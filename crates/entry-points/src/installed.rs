@@ -11,8 +11,8 @@ use crate::options::{OptionSpec, Options};
 
 /// An entry point in a file, such as a shared library, for [`Group::install`](crate::Group::install).
 ///
-/// Whoever reads files defines what is in them: this crate opens none. The function that opens the file runs at the first
-/// use of the name, as that of a linked entry point does.
+/// This crate opens no files: the program's function does, and defines what is in them. It runs at the first use of the name,
+/// as that of a linked entry point does.
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group, Installed, LoadFailure};

@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use crate::backend::{Block, DeviceProperties, Progress, StreamOrder};
 use crate::runtime::memory_cache::pending::Pending;
-use crate::runtime::memory_cache::segment::{FreeBlock, Segment};
+use crate::runtime::memory_cache::segment::{Free, Segment};
+use crate::runtime::memory_cache::sizes::Sizes;
 pub(crate) use crate::runtime::memory_cache::sizes::is_allowed;
-use crate::runtime::memory_cache::sizes::{Pool, Sizes};
 use crate::sync::{Mutex, lock};
 
 /// A program that never used much may keep this many bytes anyway.
@@ -59,17 +59,6 @@ struct State<M> {
     /// The most bytes that are kept.
     limit: u64,
     closed: bool,
-}
-
-/// A free block. The order is that in which blocks are taken: of those that fit, the shortest. Then, of whole segments, the
-/// one that was freed last; of parts, the first one, so that the last segments become free.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Free {
-    pool: Pool,
-    size: usize,
-    order: u64,
-    segment: usize,
-    start: usize,
 }
 
 /// The counters of a cache.
@@ -156,7 +145,7 @@ impl<M: Clone> MemoryCache<M> {
     pub(crate) fn put_pending(&self, block: Block, order: &StreamOrder) -> Vec<M> {
         let (progress, free_at) = (order.progress(), order.free_at());
         let mut state = lock(&self.state);
-        // Under the lock: whoever advances the progress takes the lock after it, and finds the block.
+        // Under the lock: a thread that advances the progress takes the lock after that, and finds the block.
         if progress.is_done(free_at) {
             return state.put(self, block);
         }
@@ -277,7 +266,7 @@ impl<M: Clone> State<M> {
         let (mut start, mut size) = (block.start, block.size);
         for other in touching.into_iter().flatten() {
             (start, size) = (start.min(other.start), size + other.size);
-            self.forget_free(block.segment, other);
+            self.free.remove(&other);
         }
         if is_idle && (is_held || self.closed || segment_size > self.limit) {
             return self.remove(block.segment).into_iter().collect();
@@ -294,18 +283,12 @@ impl<M: Clone> State<M> {
         let segment = self.segment(index);
         let order = if sizes.divides() { 0 } else { u64::MAX - number };
         let free = Free { pool: segment.pool(), size, order, segment: index, start };
-        segment.set_free(FreeBlock { start, size, order });
+        segment.set_free(free);
         if let Some(idle) = segment.idle_since(number) {
             self.idle.insert(idle, index);
         }
         self.free.insert(free);
         free
-    }
-
-    /// Takes a free block out of the list of those that are taken.
-    fn forget_free(&mut self, segment: usize, FreeBlock { start, size, order }: FreeBlock) {
-        let pool = self.segment(segment).pool();
-        self.free.remove(&Free { pool, size, order, segment, start });
     }
 
     /// Gives out the first `size` bytes of a free block, or all of it where the rest is not worth a block.
@@ -338,7 +321,7 @@ impl<M: Clone> State<M> {
     fn pop_idle(&mut self) -> Option<M> {
         let (_, index) = self.idle.pop_first()?;
         if let Some(whole) = self.segment(index).whole() {
-            self.forget_free(index, whole);
+            self.free.remove(&whole);
         }
         self.remove(index)
     }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::runtime::memory_cache::sizes::Pool;
 
-/// A free part of a segment.
-#[derive(Clone, Copy)]
-pub(super) struct FreeBlock {
-    pub(super) start: usize,
+/// A free block. The order is that in which blocks are taken: of those that fit, the shortest. Then, of whole segments, the
+/// one that was freed last; of parts, the first one, so that the last segments become free.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Free {
+    pub(super) pool: Pool,
     pub(super) size: usize,
-    /// Of free blocks of one size, the one with the lowest order is taken.
     pub(super) order: u64,
+    pub(super) segment: usize,
+    pub(super) start: usize,
 }
 
 /// Memory that a driver has allocated. Its blocks cover it, and no two free ones touch.
@@ -19,7 +21,7 @@ pub(super) struct Segment<M> {
     size: usize,
     pool: Pool,
     /// By their start.
-    free: BTreeMap<usize, FreeBlock>,
+    free: BTreeMap<usize, Free>,
     /// The bytes of blocks in use.
     in_use: usize,
     /// The number of the free that left no block in use.
@@ -54,7 +56,7 @@ impl<M> Segment<M> {
     }
 
     /// The free block that is the whole segment, if it is idle.
-    pub(super) fn whole(&self) -> Option<FreeBlock> {
+    pub(super) fn whole(&self) -> Option<Free> {
         self.free.get(&0).copied().filter(|block| block.size == self.size)
     }
 
@@ -66,7 +68,7 @@ impl<M> Segment<M> {
     }
 
     /// Adds a free block.
-    pub(super) fn set_free(&mut self, block: FreeBlock) {
+    pub(super) fn set_free(&mut self, block: Free) {
         self.free.insert(block.start, block);
     }
 
@@ -79,7 +81,7 @@ impl<M> Segment<M> {
     }
 
     /// Ends the use of a block. Returns the free ones that touch it, which are no blocks any more: with them it is one.
-    pub(super) fn put(&mut self, start: usize, size: usize) -> [Option<FreeBlock>; 2] {
+    pub(super) fn put(&mut self, start: usize, size: usize) -> [Option<Free>; 2] {
         self.in_use -= size;
         let before = self.free.range(..start).next_back().map(|(_, block)| *block);
         let before = before.filter(|block| block.start + block.size == start);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::runtime::memory_cache::sizes::Pool;
 
 /// What a program calls. The cache has it, and wrong caches that the programs have to find.
 trait Cache {
