@@ -256,14 +256,15 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source. If it was installed, also
     /// its file.
     pub(crate) fn provider(&self) -> String {
-        let file = self.file.map(|file| shown(&file.display().to_string()));
-        match (self.package(), self.version(), file) {
-            (Some(package), Some(version), None) => format!("{package} {version}"),
-            (Some(package), Some(version), Some(file)) => format!("{package} {version} in {file}"),
-            (Some(package), None, None) => package.to_owned(),
-            (Some(package), None, Some(file)) => format!("{package} in {file}"),
-            (None, _, Some(file)) => file,
-            (None, _, None) => format!("{}:{}", self.declared_at.file(), self.declared_at.line()),
+        let package = self.package().map(|package| match self.version() {
+            Some(version) => format!("{package} {version}"),
+            None => package.to_owned(),
+        });
+        match (package, self.file.map(|file| shown(&file.display().to_string()))) {
+            (Some(package), Some(file)) => format!("{package} in {file}"),
+            (Some(package), None) => package,
+            (None, Some(file)) => file,
+            (None, None) => format!("{}:{}", self.declared_at.file(), self.declared_at.line()),
         }
     }
 }
