@@ -17,4 +17,6 @@ install() {
     # shellcheck disable=SC2086
     apt-get install --yes --quiet=2 --no-install-recommends $missing >/dev/null
 }
-install || { apt-get update --quiet=2 && install; }
+# First, as lists that are old name old versions. Without a network, what the lists have may do.
+apt-get update --quiet=2 || true
+install

@@ -16,6 +16,13 @@ fi
 # shellcheck disable=SC2086
 sh tests/install-packages.sh $packages
 
+# They may have been there in the version of Debian's first release, before its updates.
+minimum=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+if dpkg --compare-versions "$(dpkg-query --show --showformat '${Version}' rustc-web)" lt "$minimum"; then
+    apt-get update --quiet=2
+    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --only-upgrade rustc-web rust-web-src >/dev/null
+fi
+
 # The tests build offline. What other targets need, and what the standard library needs, is not part of a build for
 # this one.
 cargo fetch --quiet --locked

@@ -41,8 +41,10 @@ impl fmt::Display for Identity {
 pub(crate) fn is_gone(error: &DeviceError) -> bool {
     match error {
         DeviceError::Closed { .. } => true,
-        // A copy from a peer fails, too, where its source is lost after the core has looked.
-        DeviceError::Call { error, .. } => is_lost(error) || cause(error).is_some_and(is_lost),
+        // A copy from a peer fails, too, where its source is lost or closed after the core has looked.
+        DeviceError::Call { error, .. } => {
+            is_lost(error) || error.kind() == BackendErrorKind::Unavailable && cause(error).is_some()
+        }
         _ => false,
     }
 }
