@@ -5,7 +5,7 @@ use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::path::Path;
 
 use crate::failure::LoadFailure;
-use crate::message::shown;
+use crate::message::shown_path;
 use crate::options::{OptionSpec, Options};
 
 /// A named plugin of the interface `P`, as constant data: its name, its package, and the function that loads it.
@@ -260,7 +260,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
             Some(version) => format!("{package} {version}"),
             None => package.to_owned(),
         });
-        match (package, self.file.map(|file| shown(&file.display().to_string()))) {
+        match (package, self.file.map(shown_path)) {
             (Some(package), Some(file)) => format!("{package} in {file}"),
             (Some(package), None) => package,
             (None, Some(file)) => file,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::failure::LoadFailure;
 use crate::group_name::GroupName;
-use crate::message::shown;
+use crate::message::{shown, shown_path};
 use crate::options::{OptionOrigin, OptionSpec};
 use crate::report::Report;
 
@@ -261,7 +261,7 @@ pub enum RegisterError {
     /// The name of an installed entry point, or of one of its options, is not valid.
     #[error(
         "cannot install {} from {}: expected 1 to 32 bytes of a-z, 0-9 and _, without a digit at the start{}",
-        shown_name(name, option.as_deref()), shown(&file.display().to_string()),
+        shown_name(name, option.as_deref()), shown_path(file),
         if option.is_some() { ", and each option once" } else { "" }
     )]
     #[non_exhaustive]

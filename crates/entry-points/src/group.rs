@@ -13,6 +13,7 @@ use crate::error::{ConfigureError, LoadError, OptionError, RegisterError, Unknow
 use crate::group_name::GroupName;
 use crate::index::Index;
 use crate::installed::Installed;
+use crate::isolation::isolate;
 use crate::message::shown;
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
@@ -501,7 +502,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         // Outside of the lock, since a logger may look up a name of this group.
         if !table.warned.swap(true, Ordering::Relaxed) {
             for note in table.notes(&self.name) {
-                log::warn!(target: "entry_points", "{}: {note}", self.name());
+                // A logger is the program's code, and its panic is not the caller's.
+                let _ = isolate(|| log::warn!(target: "entry_points", "{}: {note}", self.name()));
             }
         }
         table

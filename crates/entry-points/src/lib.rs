@@ -56,6 +56,8 @@ pub use crate::group::Group;
 pub use crate::installed::Installed;
 pub use crate::isolation::{Panicked, isolate};
 pub use crate::once_load::{Interrupted, OnceLoad};
+#[doc(hidden)]
+pub use crate::options::load_with;
 pub use crate::options::{OptionOrigin, OptionSpec, OptionValue, Options};
 pub use crate::report::{Report, Row};
 pub use crate::state::State;

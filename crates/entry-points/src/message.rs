@@ -2,6 +2,7 @@
 //! version.
 
 use std::any::Any;
+use std::path::Path;
 
 /// Text from outside the program, escaped and cut for one line of a message.
 #[must_use]
@@ -12,6 +13,12 @@ pub fn shown(text: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// A path, escaped for one line of a message. It is not cut: half of a path leads nowhere.
+#[must_use]
+pub fn shown_path(path: &Path) -> String {
+    path.to_string_lossy().chars().flat_map(char::escape_debug).collect()
 }
 
 /// The text of a panic. A payload of any other type is leaked, since its `drop` could panic again.
@@ -35,5 +42,11 @@ mod tests {
     fn text_from_outside_is_escaped_and_cut() {
         assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
         assert_eq!(shown(&"x".repeat(100)).chars().count(), 65);
+    }
+
+    #[test]
+    fn a_path_is_escaped_and_not_cut() {
+        let long = format!("/opt/{}/lib\n.so", "x".repeat(100));
+        assert_eq!(shown_path(Path::new(&long)), long.replace('\n', "\\n"));
     }
 }

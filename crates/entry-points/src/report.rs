@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::entry_point::EntryPoint;
 use crate::group_name::GroupName;
-use crate::message::shown;
+use crate::message::shown_path;
 use crate::options::OptionValue;
 use crate::state::State;
 use crate::verdict::Claim;
@@ -135,7 +135,7 @@ impl fmt::Display for Report {
                 [] => String::new(),
                 some => format!("; options: {}", some.join(", ")),
             };
-            let file = row.file.map(|file| format!("; file: {}", shown(&file.display().to_string())));
+            let file = row.file.map(|file| format!("; file: {}", shown_path(file)));
             line(f, cells, &format!("{state}{}{options}", file.unwrap_or_default()))?;
         }
         for note in &self.notes {
