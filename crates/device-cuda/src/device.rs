@@ -88,6 +88,15 @@ impl DeviceDriver for Driver {
         self.native.lock().clone().map(|native| native as _)
     }
 
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        let native = self.native.lock();
+        match kind {
+            "cuda.CUcontext" => Some(native.as_ref()?.context().expose_provenance() as u64),
+            "cuda.CUdevice" => Some(native.as_ref()?.shared_context().primary.device() as u64),
+            _ => None,
+        }
+    }
+
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         let (free, total) = self.context()?.primary.memory_info()?;
         Ok(MemoryInfo::unknown().with_total(total as u64).with_free(free as u64))

@@ -26,7 +26,7 @@ impl CudaMemory {
     }
 
     /// The address of the first byte, on its device: a multiple of at least 256. The bytes of a span begin
-    /// [`offset`](Span::offset) bytes further.
+    /// [`offset`](Span::offset) bytes further. As a number it has the kind `cuda.CUdeviceptr`.
     #[must_use]
     pub fn pointer(&self) -> CUdeviceptr {
         self.0.pointer()
@@ -37,7 +37,11 @@ impl CudaMemory {
     }
 }
 
-impl Memory for CudaMemory {}
+impl Memory for CudaMemory {
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        (kind == "cuda.CUdeviceptr").then(|| self.pointer())
+    }
+}
 
 impl<'a> DeviceRange<'a> {
     /// The bytes of a span, for work that the core submits.

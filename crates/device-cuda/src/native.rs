@@ -41,7 +41,7 @@ impl CudaDevice {
     }
 
     /// The primary context of the device, into which modules are loaded. The CUDA runtime and the libraries above it use the
-    /// same context.
+    /// same context. As a number it has the kind `cuda.CUcontext`.
     #[must_use]
     pub fn context(&self) -> CUcontext {
         self.context.primary.handle()
@@ -79,7 +79,8 @@ impl CudaStream {
         &self.0
     }
 
-    /// The driver's handle. Work that a kernel submits to it is in the stream's order.
+    /// The driver's handle. Work that a kernel submits to it is in the stream's order. As a number it has
+    /// the kind `cuda.CUstream`.
     #[must_use]
     pub fn stream(&self) -> CUstream {
         self.0.handle()

@@ -37,6 +37,10 @@ impl StreamDriver for Queue {
         Some(Arc::clone(&self.native) as _)
     }
 
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        (kind == "cuda.CUstream").then(|| self.native.stream().expose_provenance() as u64)
+    }
+
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         // SAFETY: the core alone calls this, and keeps `source` until the work is done. The bytes of a shared `HostBuffer`
         // neither move nor change.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use device_opencl::OpenClDevice;
-use device_registry::backend::BackendError;
+use device_opencl::{OpenClDevice, handles};
+use device_registry::backend::{BackendError, NativeDevice};
 use parking_lot::Mutex;
 
 use crate::generate::Recipe;
@@ -33,22 +33,46 @@ pub(crate) struct Programs(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The address of the context that `slots` are of. A kernel keeps its context, so that no other context has the address
-    /// while there is a kernel in `slots`.
-    context: usize,
+    /// The device as it was opened last, which `slots` are of. It keeps its context, so that no other one has that address.
+    open: Option<Arc<OpenClDevice>>,
     slots: HashMap<Recipe, Arc<Slot>>,
     /// For contexts to come. A device's binaries are valid in each of its contexts.
     binaries: HashMap<Recipe, Arc<[u8]>>,
+}
+
+impl State {
+    fn reopen(&mut self, open: &Arc<OpenClDevice>) {
+        self.slots.clear();
+        self.open = Some(Arc::clone(open));
+    }
 }
 
 /// A kernel, once it is compiled. The lock is held while it is: another thread that needs it waits, and all others do not.
 #[derive(Default)]
 struct Slot(Mutex<Option<Arc<Kernel>>>);
 
+/// An open device, and its programs.
+pub(crate) fn open(native: NativeDevice<'_>) -> Result<(Arc<OpenClDevice>, Arc<Programs>), BackendError> {
+    let id = handles::device_id(native)?.addr();
+    let programs = Arc::clone(DEVICES.lock().entry(id).or_default());
+    let open = programs.open(native)?;
+    Ok((open, programs))
+}
+
 impl Programs {
-    /// The programs of an open device.
-    pub(crate) fn of(device: &OpenClDevice) -> Arc<Self> {
-        Arc::clone(DEVICES.lock().entry(device.device_id().addr()).or_default())
+    /// The device as it is open now.
+    fn open(&self, native: NativeDevice<'_>) -> Result<Arc<OpenClDevice>, BackendError> {
+        let context = handles::context(native)?;
+        let mut state = self.0.lock();
+        if let Some(open) = state.open.as_ref().filter(|open| open.context() == context) {
+            return Ok(Arc::clone(open));
+        }
+        // The device was opened, perhaps again. Enqueued commands keep what they need of the old context.
+        // SAFETY: this set is for the backend `opencl`, which is device-opencl's, linked or in a file. One of another package
+        // takes the name only together with the handles: the README says so.
+        let open = Arc::new(unsafe { OpenClDevice::from_native(native) }?);
+        state.reopen(&open);
+        Ok(open)
     }
 
     /// The kernel of a recipe in the context of the open device.
@@ -56,14 +80,16 @@ impl Programs {
     /// # Errors
     ///
     /// If the driver rejects the text. The next call tries again.
-    pub(crate) fn kernel(&self, device: &OpenClDevice, recipe: &Recipe) -> Result<Arc<Kernel>, BackendError> {
+    pub(crate) fn kernel(
+        &self,
+        device: &Arc<OpenClDevice>,
+        recipe: &Recipe,
+    ) -> Result<Arc<Kernel>, BackendError> {
         let (slot, binary) = {
             let mut state = self.0.lock();
-            let context = device.context().addr();
-            if state.context != context {
-                // The device was opened again. Enqueued commands keep what they need.
-                state.slots.clear();
-                state.context = context;
+            if !state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device)) {
+                // A launch was under way while the device was reset, and opened again by another thread.
+                state.reopen(device);
             }
             if let Some(slot) = state.slots.get(recipe) {
                 (Arc::clone(slot), state.binaries.get(recipe).cloned())

@@ -1,9 +1,10 @@
 //! Plans into commands of a stream's queue.
 
 use std::ptr;
+use std::sync::Arc;
 
 use device_opencl::sys::{CL_MEM_READ_WRITE, cl_mem};
-use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory, OpenClStream};
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, handles};
 use device_registry::backend::{BackendError, Launch};
 use smallvec::SmallVec;
 
@@ -60,7 +61,7 @@ impl Array {
                 span.offset()
             )));
         }
-        let buffer = span.memory_as::<OpenClMemory>()?.buffer();
+        let buffer = handles::buffer(span)?;
         Ok(Self { buffer, first: (span.offset() / size) as i64 })
     }
 
@@ -70,28 +71,28 @@ impl Array {
     }
 }
 
-/// Enqueues the kernels of a plan.
+/// Enqueues the kernels of a plan, on the device of the launch.
 ///
 /// # Safety
 ///
-/// With its arguments, each kernel accesses elements of its arrays only.
+/// The handles of the launch are what [`handles`] says. With its arguments, each kernel accesses elements of its arrays only.
 pub(crate) unsafe fn enqueue(
     plan: &Plan,
     target: Target,
     arrays: &[Array],
     launch: &Launch<'_>,
+    device: &Arc<OpenClDevice>,
+    programs: &Programs,
 ) -> Result<(), BackendError> {
-    let device = launch.driver_as::<OpenClDevice>()?;
-    let cl = device.functions();
+    let (cl, queue) = (device.functions(), handles::command_queue(launch)?);
     let mut scratch = Vec::new();
     for &size in &plan.scratch {
-        // SAFETY: the context is valid while its device is open, which it is within a launch. No host pointer is passed.
+        // SAFETY: `device` keeps the context. No host pointer is passed.
         let buffer = unsafe { cl.clCreateBuffer(device.context(), CL_MEM_READ_WRITE, size, ptr::null_mut()) };
         let buffer =
             buffer.map_err(|error| BackendError::out_of_memory(size as u64, None).with_source(error))?;
         scratch.push(Scratch { buffer, cl });
     }
-    let programs = Programs::of(device);
     // All programs first: a text that is rejected leaves nothing enqueued.
     let kernels = plan.steps.iter().map(|step| programs.kernel(device, &step.recipe));
     let kernels: SmallVec<[_; 3]> = kernels.collect::<Result<_, BackendError>>()?;
@@ -99,13 +100,12 @@ pub(crate) unsafe fn enqueue(
         let mut arguments = kernel.arguments();
         // SAFETY: the kernel is the one of the step's recipe, and the caller promises what it accesses.
         unsafe { set(&mut arguments, step, target, arrays, &scratch) }?;
-        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
         let axes = 1 + step.items.iter().rposition(|&items| items > 1).unwrap_or(0);
         let (items, group) = (step.items.as_ptr(), step.group.as_ptr());
         let (kernel, no_offset) = (arguments.kernel(), ptr::null());
         // No event: the stream has events of its own.
         let (no_events, no_event) = (ptr::null(), ptr::null_mut());
-        // SAFETY: the arguments are set, as OpenCL checks. The core keeps the arrays, and the launch the intermediate results,
+        // SAFETY: the queue is that of the launch, as the caller promises. The arguments are set, as OpenCL checks. The core keeps the arrays, and the launch the intermediate results,
         // until the commands are done.
         unsafe {
             cl.clEnqueueNDRangeKernel(
@@ -129,7 +129,7 @@ pub(crate) unsafe fn enqueue(
 ///
 /// # Safety
 ///
-/// With these arguments, the kernel accesses elements of its arrays only.
+/// The arrays have valid buffers. With these arguments, the kernel accesses elements of its arrays only.
 unsafe fn set(
     arguments: &mut Arguments<'_>,
     step: &Step,
@@ -142,7 +142,7 @@ unsafe fn set(
             Place::Array(place) => (arrays[place].buffer, arrays[place].first),
             Place::Scratch(place) => (scratch[place].buffer, 0),
         };
-        // SAFETY: a buffer is an argument by its handle, and valid while the launch runs.
+        // SAFETY: a buffer is an argument by its handle, and valid while the launch runs; the caller promises that it is one.
         unsafe { arguments.add(&buffer) }?;
         // SAFETY: it is a number.
         unsafe { add_index(arguments, first + offset, target) }?;

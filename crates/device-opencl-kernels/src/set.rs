@@ -14,6 +14,7 @@ use device_registry::backend::{BackendError, Launch};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::cache;
 use crate::enqueue::{self, Array};
 use crate::generate::{self, Target, Traits};
 
@@ -31,7 +32,7 @@ impl KernelSet for OpenClKernels {
     fn supports(&self, device: Device, call: &Call) -> bool {
         let doubles = call.arrays().any(|(dtype, _)| dtype == DType::F64);
         let has_doubles = || {
-            let traits = device.with_driver(|device: &OpenClDevice| Ok(traits(device)));
+            let traits = device.with_native(|native| Ok(traits(&cache::open(native)?.0)));
             traits.is_ok_and(|traits| traits.doubles)
         };
         // Whether there is a kernel does not depend on the device otherwise.
@@ -40,7 +41,8 @@ impl KernelSet for OpenClKernels {
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
-        let traits = traits(launch.driver_as::<OpenClDevice>()?);
+        let (device, programs) = cache::open(launch.native_device())?;
+        let traits = traits(&device);
         let mut arrays = SmallVec::<[Array; 4]>::new();
         let mut wide = false;
         for (place, (dtype, layout)) in call.arrays().enumerate() {
@@ -59,8 +61,9 @@ impl KernelSet for OpenClKernels {
             target.wide = true;
             plan = generate::plan(call, target).ok_or_else(unsupported)?;
         }
-        // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their layouts only.
-        unsafe { enqueue::enqueue(&plan, target, &arrays, launch) }
+        // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their layouts only. The
+        // backend is `opencl`, whose handles are device-opencl's, linked or in a file: the README says what the set needs.
+        unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &device, &programs) }
     }
 }
 

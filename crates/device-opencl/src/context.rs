@@ -42,6 +42,21 @@ impl Context {
         Ok(Self { context: context.map_err(OpenClError::own)?, device, functions })
     }
 
+    /// Takes a reference of its own to a context.
+    ///
+    /// # Safety
+    ///
+    /// The context is valid, and the device is the one that it was made for, which is never freed.
+    pub(crate) unsafe fn retain(
+        functions: &'static OpenClFunctions,
+        context: cl_context,
+        device: cl_device_id,
+    ) -> Result<Self, BackendError> {
+        // SAFETY: the caller promises a valid context.
+        unsafe { functions.clRetainContext(context) }.map_err(OpenClError::own)?;
+        Ok(Self { context, device, functions })
+    }
+
     pub(crate) fn functions(&self) -> &'static OpenClFunctions {
         self.functions
     }
@@ -57,7 +72,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: `clCreateContext` gave this value its reference, which is released here once. OpenCL keeps the context until
+        // SAFETY: `new` or `retain` gave this value its reference, which is released here once. OpenCL keeps the context until
         // the buffers, queues and events in it are released.
         if let Err(error) = unsafe { self.functions.clReleaseContext(self.context) } {
             log::warn!("{error}");

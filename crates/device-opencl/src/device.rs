@@ -15,6 +15,7 @@ use crate::error::OpenClError;
 use crate::event;
 use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
+use crate::handles;
 use crate::memory::{DeviceRange, OpenClMemory, PinnedMemory, same_length};
 use crate::native::OpenClDevice;
 use crate::properties::Facts;
@@ -168,6 +169,15 @@ fn is_out_of_memory(error: &BackendError) -> bool {
 impl DeviceDriver for Driver {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.device().ok().map(|native| native as _)
+    }
+
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        let native = self.native.lock();
+        match kind {
+            handles::CONTEXT => Some(handles::number(native.as_ref()?.context())),
+            handles::DEVICE_ID => Some(handles::number(native.as_ref()?.device_id())),
+            _ => None,
+        }
     }
 
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {

@@ -115,6 +115,7 @@ functions! {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     );
+    fn clRetainContext(context: cl_context);
     fn clReleaseContext(context: cl_context);
     fn clReleaseCommandQueue(command_queue: cl_command_queue);
     fn clReleaseMemObject(memobj: cl_mem);

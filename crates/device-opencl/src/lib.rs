@@ -1,35 +1,55 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(feature = "backend", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "backend"),
+    doc = "The types and functions of OpenCL, for kernels; the backend is left out."
+)]
+// The modules that stay are the backend's too.
+#![cfg_attr(not(feature = "backend"), allow(dead_code, unreachable_pub))]
 
+#[cfg(feature = "backend")]
 mod backend;
+#[cfg(feature = "backend")]
 mod commands;
 mod context;
+#[cfg(feature = "backend")]
 mod device;
 mod error;
+#[cfg(feature = "backend")]
 mod event;
 mod functions;
 mod handle;
+pub mod handles;
 mod library;
+#[cfg(feature = "backend")]
 mod memory;
 mod native;
 mod program;
+#[cfg(feature = "backend")]
 mod properties;
+#[cfg(feature = "backend")]
 mod stream;
 pub mod sys;
 
+#[cfg(feature = "backend")]
 use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
 
 pub use crate::error::OpenClError;
 pub use crate::functions::OpenClFunctions;
+#[cfg(feature = "backend")]
 pub use crate::memory::OpenClMemory;
-pub use crate::native::{OpenClDevice, OpenClStream};
+pub use crate::native::OpenClDevice;
+#[cfg(feature = "backend")]
+pub use crate::native::OpenClStream;
 pub use crate::program::OpenClProgram;
 
+#[cfg(feature = "backend")]
 device_registry::backend::entry_points! {
     /// The backend `opencl`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static OPENCL: BackendDescriptor = BackendDescriptor::new("opencl", load);
 }
 
+#[cfg(feature = "backend")]
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     let functions = OpenClFunctions::open()?;
     Ok(Box::new(backend::OpenCl::new(functions, library::platforms(functions)?)))

@@ -9,6 +9,7 @@ use device_registry::backend::{BackendError, BackendErrorKind, HostBuffer, Memor
 use crate::context::Context;
 use crate::error::OpenClError;
 use crate::handle::Handle;
+use crate::handles;
 use crate::sys::*;
 
 /// The memory behind a buffer on a device of `opencl`.
@@ -21,7 +22,11 @@ pub struct OpenClMemory {
     len: usize,
 }
 
-impl Memory for OpenClMemory {}
+impl Memory for OpenClMemory {
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        (kind == handles::BUFFER).then(|| handles::number(self.buffer()))
+    }
+}
 
 impl OpenClMemory {
     pub(crate) fn new(buffer: Handle, len: usize) -> Self {

@@ -4,19 +4,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-use device_registry::backend::BackendError;
+use device_registry::backend::{BackendError, NativeDevice};
 
 use crate::context::Context;
 use crate::error::OpenClError;
 use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
+use crate::handles;
 use crate::program::OpenClProgram;
 use crate::sys::{cl_command_queue, cl_context, cl_device_id, cl_device_info};
 
 /// An open device: a context of its own with one device in it.
 ///
 /// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
-/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as).
+/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as), if the backend is linked. Both can make one
+/// [from native handles](Self::from_native), whether it is linked or from a file.
 ///
 /// It is not the driver: functions that rely on the core's checks cannot be called through it.
 ///
@@ -27,6 +29,38 @@ use crate::sys::{cl_command_queue, cl_context, cl_device_id, cl_device_info};
 pub struct OpenClDevice(Arc<Context>);
 
 impl OpenClDevice {
+    /// An open device by its [native handles](handles), which has a reference of its own to the context: what is made with
+    /// it is of the context of the device's streams and memory. It stays valid when the device is closed or reset, and is
+    /// then of the old context; compare [`context`](Self::context) with [`handles::context`] to notice that.
+    ///
+    /// ```no_run
+    /// use device_opencl::OpenClDevice;
+    ///
+    /// let source = "kernel void nothing() {}";
+    /// let program = device_registry::device("opencl")?.with_native(|native| {
+    ///     // SAFETY: this program has its `opencl` from device-opencl, linked or in a file.
+    ///     unsafe { OpenClDevice::from_native(native) }?.build(source, "")
+    /// })?;
+    /// # drop(program);
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the device is of another backend, [`BackendError::unavailable`] if there is no loader
+    /// of OpenCL, or the error of the loader.
+    ///
+    /// # Safety
+    ///
+    /// The backend of the device means by `opencl.cl_context` and `opencl.cl_device_id` what [`handles`] says. That of this
+    /// crate does, linked or from a file.
+    pub unsafe fn from_native(native: NativeDevice<'_>) -> Result<Self, BackendError> {
+        let (context, device) = (handles::context(native)?, handles::device_id(native)?);
+        let functions = OpenClFunctions::open().map_err(BackendError::unavailable)?;
+        // SAFETY: the caller promises what the handles are, and the device stays open while `native` exists.
+        unsafe { Context::retain(functions, context, device) }.map(|context| Self(Arc::new(context)))
+    }
+
     pub(crate) fn new(context: Context) -> Self {
         Self(Arc::new(context))
     }
@@ -35,7 +69,7 @@ impl OpenClDevice {
         &self.0
     }
 
-    /// The context, which has only this device. It is valid for as long as the device is open.
+    /// The context, which has only this device. It is valid for as long as `self`.
     #[must_use]
     pub fn context(&self) -> cl_context {
         self.0.get()

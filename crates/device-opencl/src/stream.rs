@@ -16,6 +16,7 @@ use crate::error::OpenClError;
 use crate::event::{self, OpenClEvent};
 use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
+use crate::handles;
 use crate::memory::{DeviceRange, same_length};
 use crate::native::OpenClStream;
 use crate::sys::*;
@@ -69,6 +70,10 @@ impl Queue {
 impl StreamDriver for Queue {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(Arc::clone(&self.native) as _)
+    }
+
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        (kind == handles::COMMAND_QUEUE).then(|| handles::number(self.command_queue()))
     }
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use device_conformance::process;
 use device_opencl::sys::*;
-use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory, OpenClProgram, OpenClStream};
+use device_opencl::{
+    OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory, OpenClProgram, OpenClStream, handles,
+};
 use device_registry::DeviceError;
 use device_registry::backend::{BackendError, BackendErrorKind, Launch, Span};
 
@@ -47,7 +49,10 @@ impl Kernel {
     }
 
     fn enqueue(self, launch: &Launch<'_>, items: usize) -> Result<(), BackendError> {
-        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+        self.enqueue_to(launch.stream_as::<OpenClStream>()?.command_queue(), items)
+    }
+
+    fn enqueue_to(self, queue: cl_command_queue, items: usize) -> Result<(), BackendError> {
         let (none, no_event) = (ptr::null(), ptr::null_mut());
         // SAFETY: the arguments are set, and the kernels here touch the first items of a span only, which the core keeps.
         unsafe {
@@ -174,6 +179,79 @@ fn a_program_of_an_earlier_opening_is_a_mistake_of_its_user_and_no_loss() {
     assert_eq!(error.kind(), Some(BackendErrorKind::Invalid), "{error}");
     other.write(0, &ints([2])).unwrap();
     assert_eq!(*stream.read(&other, ..).unwrap().wait().unwrap(), ints([2]));
+}
+
+#[test]
+fn each_kind_is_the_handle_of_its_type() {
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4096).unwrap());
+    let part = buffer.slice(1024..2048).unwrap();
+    let launched = stream.launch(&[&part], |launch| {
+        let (span, native) = (launch.spans()[0].as_ref().unwrap(), launch.native_device());
+        assert_eq!(handles::buffer(span)?, span.memory_as::<OpenClMemory>()?.buffer());
+        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+        assert_eq!(handles::command_queue(launch)?, queue);
+        let typed = launch.driver_as::<OpenClDevice>()?;
+        assert_eq!(handles::context(native)?, typed.context());
+        assert_eq!(handles::device_id(native)?, typed.device_id());
+
+        assert_eq!(span.native_handle("opencl.cl_mem")?, handles::buffer(span)?.addr() as u64);
+        let missing = [
+            span.native_handle("opencl.cl_context"),
+            launch.native_stream("opencl.cl_mem"),
+            native.handle("opencl.cl_mem"),
+            native.handle("cl_context"),
+        ];
+        for missing in missing {
+            let error = missing.unwrap_err();
+            assert_eq!(error.kind(), BackendErrorKind::Unsupported, "{error}");
+        }
+        Ok(())
+    });
+    launched.unwrap();
+    let context = device.with_driver(|device: &OpenClDevice| Ok(device.context().addr())).unwrap();
+    assert_eq!(device.native_handle("opencl.cl_context").unwrap(), context as u64);
+    assert!(device_registry::Device::cpu().with_native(|native| handles::context(native).map(drop)).is_err());
+}
+
+#[test]
+fn a_kernel_on_native_handles_runs_and_keeps_its_context_after_a_close() {
+    const NAME: &str = "a_kernel_on_native_handles_runs_and_keeps_its_context_after_a_close";
+    // In a process of its own, as it closes the device.
+    if !process::is_child() {
+        return CHILD.passes(NAME, &[]);
+    }
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let opened = device.with_native(|native| {
+        // SAFETY: the backend is that of this crate.
+        let opened = unsafe { OpenClDevice::from_native(native) }?;
+        assert_eq!(
+            (opened.context(), opened.device_id()),
+            (handles::context(native)?, handles::device_id(native)?)
+        );
+        Ok((opened.build(SCALE, "")?, opened))
+    });
+    let (program, opened) = opened.unwrap();
+    {
+        let opened = Arc::new(opened);
+        let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(8).unwrap());
+        stream.write(&buffer, 0, ints([5, 7])).unwrap();
+        let of = Arc::clone(&opened);
+        let launched = stream.launch(&[&buffer], move |launch| {
+            let (buffer, queue) =
+                (handles::buffer(launch.spans()[0].as_ref().unwrap())?, handles::command_queue(launch)?);
+            let kernel = Kernel::of(&of, &program)?.with(&buffer)?.with(&0_u64)?.with(&3_i32)?;
+            kernel.enqueue_to(queue, 2)
+        });
+        launched.unwrap();
+        assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), ints([15, 21]));
+        device.close().unwrap();
+        device.open().unwrap();
+        // The old context is still there, so that the new one has another address.
+        opened.build(SCALE, "").unwrap();
+        assert_ne!(device.native_handle("opencl.cl_context").unwrap(), opened.context().addr() as u64);
+    }
+    device.close().unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use device_registry::BackendErrorKind;
 use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, FaultCounter, FaultInjector, FaultPoint, FillPattern,
     LossReporter, Memory, MemoryInfo, Span, open_windows,
@@ -86,10 +87,11 @@ impl DeviceDriver for OpenRegDevice {
         self.faults.before(FaultPoint::Copy)?;
         let from = source.memory_as::<OpenRegMemory>()?;
         let to = destination.memory_as::<OpenRegMemory>()?.bytes()?;
-        // The source may be on another device, and that device may have been lost after the core checked it. This device
-        // is not lost with it.
+        // The source may be on another device, and that device may have been lost or closed after the core checked it. This
+        // device is not lost with it.
         let from = from.bytes().map_err(|error| {
-            let message = format_args!("the source was lost with its device, `openreg:{}`", from.ordinal());
+            let end = if error.kind() == BackendErrorKind::Lost { "lost" } else { "closed" };
+            let message = format_args!("the source was {end} with its device, `openreg:{}`", from.ordinal());
             BackendError::unavailable(message).with_source(error)
         })?;
         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
@@ -129,8 +131,6 @@ impl DeviceDriver for OpenRegDevice {
 
 #[cfg(test)]
 mod tests {
-    use device_registry::BackendErrorKind;
-
     use super::*;
 
     fn device() -> OpenRegDevice {

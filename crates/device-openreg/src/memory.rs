@@ -58,7 +58,14 @@ pub struct OpenRegMemory {
     faults: Arc<FaultCounter>,
 }
 
-impl Memory for OpenRegMemory {}
+/// The kind of [`OpenRegMemory::address`].
+const ADDRESS: &str = "openreg.address";
+
+impl Memory for OpenRegMemory {
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        (kind == ADDRESS).then(|| self.address().addr() as u64)
+    }
+}
 
 impl OpenRegMemory {
     pub(crate) fn new(region: Region, ordinal: usize, faults: Arc<FaultCounter>) -> Self {
@@ -95,6 +102,9 @@ impl OpenRegMemory {
     ///
     /// A program can print it, compare it, compute with it and [locate](crate::locate) it. Host code that reads or
     /// writes there ends the process, by SIGSEGV on Linux.
+    ///
+    /// It is also the [native handle](device_registry::backend::Span::native_handle) of the kind `openreg.address`, for
+    /// programs whose `openreg` is from a file.
     #[must_use]
     pub fn address(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.region.address())

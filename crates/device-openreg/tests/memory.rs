@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use device_conformance::process;
 use device_openreg::{OpenRegMemory, locate};
+use device_registry::backend::BackendErrorKind;
 use device_registry::{Buffer, Device, device};
 
 use crate::child::CHILD;
@@ -221,6 +222,25 @@ fn copies_lead_from_any_place_to_any_other() {
             assert_eq!(&bytes, b"bcde", "{from} to {to}");
         }
     }
+}
+
+#[test]
+fn the_native_handle_is_the_address_and_of_no_other_kind() {
+    let (_alone, device) = alone("openreg");
+    let buffer = device.allocate(100).unwrap();
+    let part = buffer.slice(30..40).unwrap();
+    let span = part.span().unwrap();
+    let handle = span.native_handle("openreg.address").unwrap();
+    assert_eq!(handle, address(&buffer).addr() as u64, "it is the handle of the whole memory");
+    let found = locate(std::ptr::with_exposed_provenance(handle as usize + span.offset())).unwrap();
+    assert_eq!((found.ordinal, found.offset, found.len), (0, 30, 100));
+    for kind in ["openreg.addres", "openreg.address ", "cuda.CUdeviceptr", ""] {
+        let error = span.native_handle(kind).unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains(&format!("of the kind `{kind}`")), "{error}");
+    }
+    // Its streams are the core's, and the device has no handle.
+    assert!(device.native_handle("openreg.address").is_err());
 }
 
 #[test]

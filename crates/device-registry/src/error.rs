@@ -330,7 +330,7 @@ fn fmt_with_package(device: Device, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// Writes the first line of the message: the list of [`NoneAvailable`] uses it alone, and prints the table once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "no backend called `{}` is linked into this program", shown(unknown.asked()))?;
+    write!(f, "no backend called `{}` is linked into this program or installed", shown(unknown.asked()))?;
     match unknown.nearest() {
         Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
         None => Ok(()),
@@ -341,8 +341,9 @@ fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::R
 fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     // A crate's name is written with hyphens.
     let package = format!("device-{}", unknown.asked().replace('_', "-"));
-    let rows = unknown.report().rows().iter();
-    let offered: Vec<_> = rows.filter(|row| row.package == Some(&*package)).map(|row| row.name).collect();
+    let rows = unknown.report().rows().iter().filter(|row| row.package == Some(&*package));
+    let linked = rows.clone().any(|row| row.file.is_none());
+    let offered: Vec<_> = rows.map(|row| row.name).collect();
     if offered.is_empty() {
         write!(
             f,
@@ -350,7 +351,8 @@ fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Res
              would add it; this is a guess from the name, and the crate may not exist"
         )
     } else {
-        write!(f, "\nhint: the crate `{package}` is linked and offers `{}`", offered.join("`, `"))
+        let linked = if linked { "linked" } else { "installed" };
+        write!(f, "\nhint: the crate `{package}` is {linked} and offers `{}`", offered.join("`, `"))
     }
 }
 
@@ -411,6 +413,8 @@ impl fmt::Display for NoneAvailable {
 
 #[cfg(test)]
 mod tests {
+    use entry_points::Installed;
+
     use super::*;
     use crate::backend::BackendDescriptor;
     use crate::parse::device;
@@ -422,7 +426,7 @@ mod tests {
     fn the_error_of_an_unknown_name_lists_what_is_linked_and_guesses_the_crate() {
         let error = device("no_such_thing:3").unwrap_err().to_string();
         assert!(
-            error.starts_with("no backend called `no_such_thing` is linked into this program"),
+            error.starts_with("no backend called `no_such_thing` is linked into this program or installed\n"),
             "{error}"
         );
         assert!(error.contains("cpu") && error.contains("built in"), "{error}");
@@ -441,6 +445,19 @@ mod tests {
         let error = device("half_renamed").unwrap_err().to_string();
         assert!(
             error.ends_with("hint: the crate `device-half-renamed` is linked and offers `renamed_toy`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_hint_for_an_installed_package_says_so() {
+        let load = |_: &_| unreachable!("no test loads it");
+        let installed =
+            Installed::new("renamed_file", "/renamed.so", load).package("device-in-a-file", "0.1.0");
+        crate::backends().install(installed).unwrap();
+        let error = device("in_a_file").unwrap_err().to_string();
+        assert!(
+            error.ends_with("the crate `device-in-a-file` is installed and offers `renamed_file`"),
             "{error}"
         );
     }

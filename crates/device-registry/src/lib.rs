@@ -61,6 +61,10 @@ mod lifecycle;
 mod model;
 mod parse;
 mod pending;
+#[doc(hidden)]
+// A library gives objects to a program as pointers.
+#[allow(unsafe_code)]
+pub mod plugin;
 mod runtime;
 mod select;
 mod stream;
@@ -100,8 +104,8 @@ pub use crate::stream::Stream;
 /// [`group!`](entry_points::group).
 pub mod registry {
     pub use entry_points::{
-        ConfigureError, Entry, EntryName, EntryPoint, Group, LoadError, OptionError, OptionOrigin,
-        OptionSpec, OptionValue, Panicked, RegisterError, Report, Row, State, Switches, UnknownName,
+        ConfigureError, Entry, EntryName, EntryPoint, Group, Installed, LoadError, OptionError, OptionOrigin,
+        OptionSpec, OptionValue, Options, Panicked, RegisterError, Report, Row, State, Switches, UnknownName,
         UnknownOption, isolate,
     };
 }

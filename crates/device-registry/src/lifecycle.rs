@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use crate::backend::{BackendError, DeviceProperties, MemoryInfo, Presence, downcast};
+use crate::backend::{BackendError, DeviceProperties, MemoryInfo, NativeDevice, Presence, downcast};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
@@ -141,17 +141,62 @@ impl Device {
     /// # Errors
     ///
     /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics;
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the backend has no handle of this type;
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the backend has no handle of this type,
+    /// as one from a file, whose types are its own ([`with_native`](Self::with_native) is for those as well);
     /// or why the device cannot be used.
     pub fn with_driver<D: Any, T>(
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        table::open(self)?.call("native code", |driver| {
+        let open = table::open(self)?;
+        open.call("native code", |driver| {
             let native = driver.native();
-            let device = downcast(&native, "device")?;
-            device_use::forbid(|| code(device))
+            let native = downcast(&native, open.device(), "device", "Device::with_native")?;
+            device_use::forbid(|| code(native))
         })
+    }
+
+    /// Calls native code with the device's handles by their [kinds](crate::backend::DeviceDriver::native_handle), outside
+    /// of any stream. It works alike for a backend that is linked and for one from a file. Opens the device at the first use,
+    /// and returns the result of the code.
+    ///
+    /// The device is not closed while the code runs, so the handles are valid there. The other rules are those of
+    /// [`with_driver`](Self::with_driver).
+    ///
+    /// ```no_run
+    /// # fn retain(context: u64) -> u64 { context }
+    /// let device = device_registry::device("opencl")?;
+    /// let context = device.with_native(|native| Ok(retain(native.handle("opencl.cl_context")?)))?;
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics; or why the device
+    /// cannot be used.
+    pub fn with_native<T>(
+        self,
+        code: impl FnOnce(NativeDevice<'_>) -> Result<T, BackendError>,
+    ) -> Result<T, DeviceError> {
+        let open = table::open(self)?;
+        open.call("native code", |driver| {
+            device_use::forbid(|| code(NativeDevice::new(open.device(), driver)))
+        })
+    }
+
+    /// The device's handle of a [kind](crate::backend::DeviceDriver::native_handle), such as `cuda.CUcontext`. Opens the
+    /// device at the first use.
+    ///
+    /// The handle is borrowed: it is valid while the device is open. Where another thread may close or reset the device, use
+    /// it inside of [`with_native`](Self::with_native).
+    ///
+    /// # Errors
+    ///
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the device does not have a handle of this
+    /// kind, or why the device cannot be used.
+    pub fn native_handle(self, kind: &str) -> Result<u64, DeviceError> {
+        let open = table::open(self)?;
+        open.call("native handle", |driver| NativeDevice::new(open.device(), driver).handle(kind))
     }
 }
 

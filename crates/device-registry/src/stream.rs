@@ -309,7 +309,7 @@ impl Stream {
 
     /// Enqueues a kernel: code that knows the backend and works on the native memory of `buffers`, which must be on this
     /// stream's device. Like a [host call](Self::host_call) it may not use devices, but it may submit native work: see
-    /// [`Launch::stream_as`].
+    /// [`Launch`], also for how a kernel works with a backend from a file.
     ///
     /// ```
     /// use device_registry::backend::HostMemory;

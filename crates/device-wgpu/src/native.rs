@@ -12,6 +12,9 @@ use crate::submission::Submission;
 
 /// An open device of `wgpu`, with its native handles: for programs and kernels.
 ///
+/// Its handles are Rust types of `wgpu`, and so have no [kind](device_registry::backend::DeviceDriver::native_handle): a
+/// kernel works only where this crate is linked.
+///
 /// It is not the driver: functions that rely on the core's checks cannot be called through it.
 ///
 /// ```compile_fail,E0277

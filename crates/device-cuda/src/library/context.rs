@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ptr;
 
-use cudarc::driver::sys::CUcontext;
+use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use super::functions::Functions;
 use super::{Device, Library};
@@ -30,6 +30,10 @@ impl PrimaryContext {
         // SAFETY: the driver gave the device's handle, and `handle` is a place for one pointer.
         unsafe { device.library.0.cuDevicePrimaryCtxRetain(&mut handle, device.device) }?;
         Ok(Self { device, handle })
+    }
+
+    pub(crate) fn device(&self) -> CUdevice {
+        self.device.device
     }
 
     pub(crate) fn handle(&self) -> CUcontext {

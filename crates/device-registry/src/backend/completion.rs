@@ -20,11 +20,22 @@ pub(crate) trait Finish: Send + Sync {
     /// The driver has done the work, or says why it failed.
     fn finish(self: Arc<Self>, result: Result<HostBuffer, BackendError>);
 
-    /// Set when the work has its result.
-    fn finished(&self) -> Arc<AtomicBool>;
+    /// Whether the work has its result, now and later.
+    fn watched(&self) -> Arc<dyn Watched>;
 
     /// The driver has dropped the completion.
     fn drop_unfinished(self: Arc<Self>);
+}
+
+/// Whether work has its result.
+pub(crate) trait Watched: Send + Sync {
+    fn is_finished(&self) -> bool;
+}
+
+impl Watched for AtomicBool {
+    fn is_finished(&self) -> bool {
+        self.load(Ordering::Acquire)
+    }
 }
 
 impl Completion {
@@ -54,8 +65,8 @@ impl Completion {
     /// event before. One that it sets before is too early.
     pub fn watch(&self) -> CompletionWatch {
         // Only `finish`, `disarm` and the drop take the work.
-        let finished = self.0.as_ref().map(|work| work.finished());
-        CompletionWatch(finished.unwrap_or_else(|| Arc::new(AtomicBool::new(true))))
+        let watched = self.0.as_ref().map(|work| work.watched());
+        CompletionWatch(watched.unwrap_or_else(|| Arc::new(AtomicBool::new(true))))
     }
 
     /// Drops the completion without an error, after the core has finished the work itself.
@@ -81,12 +92,12 @@ impl fmt::Debug for Completion {
 
 /// Whether the work of a [`Completion`] is finished: [`Completion::watch`].
 #[derive(Clone)]
-pub struct CompletionWatch(Arc<AtomicBool>);
+pub struct CompletionWatch(Arc<dyn Watched>);
 
 impl CompletionWatch {
     /// Whether the work has its result. If it failed after the driver accepted it, the stream has its error.
     pub fn is_finished(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_finished()
     }
 }
 

@@ -92,6 +92,28 @@ pub trait DeviceDriver: Send + Sync {
         None
     }
 
+    /// The device's handle of a kind, as a number: a pointer, an address or an ordinal. `None`, the default, for a kind that
+    /// the device does not have.
+    ///
+    /// A *kind* is a string that says what the number is, such as `opencl.cl_context` or `cuda.CUcontext`. Before the dot it
+    /// has the name of the interface or of the backend that owns the kind. After the dot it has the type of the handle, as
+    /// the owner writes it. The owner documents what a handle of the kind is and how long it is valid. A backend returns a
+    /// handle for a kind of another owner only if it means the same.
+    ///
+    /// [`native`](Self::native) returns a Rust type, which a program finds only in a backend that is linked into it. A number
+    /// crosses any boundary, so kernels that use kinds also work for a backend from a file.
+    ///
+    /// The handle is borrowed: it is valid while the device is open, and a close or a reset ends it. To return one is safe
+    /// at any time, since a number does nothing. To *use* one is unsafe code of the caller's, which trusts the backend that
+    /// the kind means what its owner documents. So a backend must never return anything else for a kind.
+    ///
+    /// Kernels call it at each launch, from any thread and several at once, so it is cheap: it compares strings, and neither
+    /// blocks nor allocates.
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        let _ = kind;
+        None
+    }
+
     /// How much memory there is, and how much of it is free.
     ///
     /// # Errors
@@ -222,7 +244,8 @@ pub trait DeviceDriver: Send + Sync {
 /// One allocation on a device. Dropping it frees the memory.
 ///
 /// It is [`Any`], so that a driver, or a framework's kernels for the same backend, can get at the native handle
-/// with [`Span::memory_as`]. The core looks at nothing in it.
+/// with [`Span::memory_as`]. The core looks at nothing in it. Where the backend is in a file, the memory is of a type of the
+/// loader's, so kernels for such a backend use [`Span::native_handle`].
 ///
 /// It is dropped when nothing uses it any more, work in a queue included, on a thread that may use devices; so not
 /// within a [host call](crate::Stream::host_call).
@@ -230,4 +253,15 @@ pub trait DeviceDriver: Send + Sync {
 /// In a child of `fork`, the core forgets the memory of its parent's devices without dropping it, as the driver is
 /// unusable there. So a drop is always in the process that allocated the memory, unless code other than the core's keeps
 /// an `Arc` of it.
-pub trait Memory: Any + Send + Sync {}
+pub trait Memory: Any + Send + Sync {
+    /// The memory's handle of a [kind](DeviceDriver::native_handle), such as `cuda.CUdeviceptr` or `opencl.cl_mem`. `None`,
+    /// the default, for a kind that the memory does not have.
+    ///
+    /// The handle is of the memory as [`allocate`](DeviceDriver::allocate) returned it. A span begins
+    /// [`offset`](Span::offset) bytes into it. The handle is borrowed: it is valid until the memory is dropped. The other
+    /// rules are those of [`DeviceDriver::native_handle`].
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        let _ = kind;
+        None
+    }
+}

@@ -29,6 +29,8 @@ enum Bytes {
     Zeroed(ZeroedBytes),
     Vec(Vec<u8>),
     Raw(RawParts),
+    /// Readable only.
+    Shared(SharedParts),
 }
 
 /// Bytes that something else owns, such as memory that a driver has pinned.
@@ -51,6 +53,24 @@ unsafe impl Sync for RawParts {}
 // A panic can leave any values in the bytes, and all are valid. Nothing reads the owner before its drop.
 impl std::panic::UnwindSafe for RawParts {}
 impl std::panic::RefUnwindSafe for RawParts {}
+
+/// Bytes that something else owns, and that other code may read.
+struct SharedParts {
+    start: NonNull<u8>,
+    len: usize,
+    #[expect(dead_code, reason = "it is only ever dropped")]
+    owner: Box<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the value gives shared access to bytes that nothing writes to, as the caller of `from_shared_parts` promises, and
+// the owner is `Send`.
+unsafe impl Send for SharedParts {}
+// SAFETY: a shared reference gives shared access to bytes that nothing writes to; the owner is `Sync`.
+unsafe impl Sync for SharedParts {}
+
+// Nothing changes the bytes, and nothing reads the owner before its drop.
+impl std::panic::UnwindSafe for SharedParts {}
+impl std::panic::RefUnwindSafe for SharedParts {}
 
 impl Drop for RawParts {
     fn drop(&mut self) {
@@ -94,6 +114,31 @@ impl HostBuffer {
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
         Self(Bytes::Raw(RawParts { start, len, owner: Some(Box::new(owner)), device: None, pinned: false }))
+    }
+
+    /// A buffer of bytes that other code may read. Before the first mutable access, the buffer copies them.
+    ///
+    /// # Safety
+    ///
+    /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read from any thread, and nothing writes to
+    /// them. `len` is at most `isize::MAX`.
+    pub(crate) unsafe fn from_shared_parts(
+        start: NonNull<u8>,
+        len: usize,
+        owner: impl Any + Send + Sync,
+    ) -> Self {
+        Self(Bytes::Shared(SharedParts { start, len, owner: Box::new(owner) }))
+    }
+
+    /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, or the buffer if its owner is of another type.
+    pub(crate) fn into_owner<T: Any>(self) -> Result<T, Self> {
+        match self.0 {
+            Bytes::Raw(mut raw) if raw.owner.as_deref().is_some_and(|owner| owner.is::<T>()) => {
+                let owner = raw.owner.take().map(|owner| (owner as Box<dyn Any>).downcast());
+                Ok(*owner.expect("it was there").expect("it is of this type"))
+            }
+            bytes => Err(Self(bytes)),
+        }
     }
 
     /// Marks the memory as pinned by a device.
@@ -145,18 +190,25 @@ impl Deref for HostBuffer {
             // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
             // value reaches them, and it is borrowed.
             Bytes::Raw(raw) => unsafe { slice::from_raw_parts(raw.start.as_ptr(), raw.len) },
+            // SAFETY: the caller of `from_shared_parts` promises `len` initialised bytes, which nothing changes until the
+            // owner is dropped.
+            Bytes::Shared(shared) => unsafe { slice::from_raw_parts(shared.start.as_ptr(), shared.len) },
         }
     }
 }
 
 impl DerefMut for HostBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
+        if let Bytes::Shared(_) = self.0 {
+            self.0 = Bytes::Vec(self.to_vec());
+        }
         match &mut self.0 {
             Bytes::Zeroed(bytes) => bytes.as_mut_slice(),
             Bytes::Vec(bytes) => bytes,
             // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
             // value reaches them, and it is borrowed exclusively.
             Bytes::Raw(raw) => unsafe { slice::from_raw_parts_mut(raw.start.as_ptr(), raw.len) },
+            Bytes::Shared(_) => unreachable!("they were copied"),
         }
     }
 }

@@ -3,15 +3,17 @@
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
-use std::sync::Arc;
 
-use crate::backend::{BackendError, DeviceDriver, Span, StreamDriver};
+use crate::backend::native::{Native, downcast, handle};
+use crate::backend::{BackendError, DeviceDriver, NativeDevice, Span, StreamDriver};
 use crate::device::Device;
 
-/// A driver's native handle.
-pub(crate) type Native = Option<Arc<dyn Any + Send + Sync>>;
-
 /// The argument of a kernel: its device, its buffers, and the backend's native handles.
+///
+/// Native handles come in two forms. Those that are Rust types, by [`driver_as`](Self::driver_as),
+/// [`stream_as`](Self::stream_as) and [`Span::memory_as`], work for a backend that is linked into the program. Those that are
+/// numbers of a kind, by [`native_device`](Self::native_device),
+/// [`native_stream`](Self::native_stream) and [`Span::native_handle`], work for a backend from a file as well.
 pub struct Launch<'a> {
     device: Device,
     spans: &'a [Option<Span>],
@@ -67,7 +69,7 @@ impl<'a> Launch<'a> {
     /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or its handle is of another type.
     pub fn stream_as<S: Any>(&self) -> Result<&S, BackendError> {
         let native = self.native_stream.get_or_init(|| self.stream.and_then(StreamDriver::native));
-        downcast(native, "stream")
+        downcast(native, self.device, "stream", "Launch::native_stream")
     }
 
     /// The backend's handle of the device, for example for its context.
@@ -76,21 +78,39 @@ impl<'a> Launch<'a> {
     ///
     /// [`BackendError::unsupported`] if the backend has no handle, or one of another type.
     pub fn driver_as<D: Any>(&self) -> Result<&D, BackendError> {
-        downcast(self.native_driver.get_or_init(|| self.driver.native()), "device")
+        let native = self.native_driver.get_or_init(|| self.driver.native());
+        downcast(native, self.device, "device", "Launch::native_device")
+    }
+
+    /// The stream's handle of a [kind](StreamDriver::native_handle), such as `cuda.CUstream`, for submitting native work to
+    /// it. It is borrowed: it is valid within the launch.
+    ///
+    /// As for [`stream_as`](Self::stream_as), a kernel on a stream that has no handle finishes its work before it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or does not have a handle of this kind.
+    pub fn native_stream(&self, kind: &str) -> Result<u64, BackendError> {
+        let device = self.device;
+        let Some(stream) = self.stream else {
+            return Err(BackendError::unsupported(format_args!(
+                "the stream of `{device}` is not a queue of the driver, so it does not have a native handle of the kind \
+                 `{kind}`; a kernel there finishes its work before it returns"
+            )));
+        };
+        handle(device, "the stream of ", kind, || stream.native_handle(kind))
+    }
+
+    /// The handles of the device by their [kinds](DeviceDriver::native_handle), such as `opencl.cl_context`.
+    #[must_use]
+    pub fn native_device(&self) -> NativeDevice<'_> {
+        NativeDevice::new(self.device, self.driver)
     }
 
     /// Keeps a value alive, such as arguments or scratch memory, until the native work that the kernel submits is done.
     pub fn keep(&self, value: impl Send + 'static) {
         self.kept.borrow_mut().push(Box::new(value));
     }
-}
-
-/// A native handle as the type `T`.
-pub(crate) fn downcast<'a, T: Any>(native: &'a Native, of: &str) -> Result<&'a T, BackendError> {
-    native.as_deref().and_then(|native| native.downcast_ref()).ok_or_else(|| {
-        let name = std::any::type_name::<T>();
-        BackendError::unsupported(format_args!("native work: the {of} has no handle of type `{name}`"))
-    })
 }
 
 impl fmt::Debug for Launch<'_> {

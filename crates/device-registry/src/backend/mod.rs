@@ -13,7 +13,7 @@
 //! | the plugin, and its devices | [`Backend`], [`Presence`], [`DeviceProperties`], [`OpenedDevice`], [`DeviceDriver`], [`LossReporter`] |
 //! | memory | [`Memory`], [`Span`], [`HostMemory`], [`open_windows`], [`HostBuffer`], [`FillPattern`] |
 //! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`] |
-//! | kernels | [`Launch`] |
+//! | kernels | [`Launch`], [`NativeDevice`] |
 //! | errors | [`BackendError`], [`BackendErrorKind`] |
 //! | fault injection, for tests | [`FaultInjector`], [`Fault`], [`FaultCounter`] |
 //! | registration | [`BackendDescriptor`], [`BACKENDS`], [`entry_points!`], [`LoadFailure`] |
@@ -35,6 +35,7 @@ mod host_memory;
 mod identity;
 mod launch;
 mod loss_reporter;
+mod native;
 mod opened_device;
 mod options;
 mod owner;
@@ -57,8 +58,8 @@ mod zeroed_bytes;
 pub use entry_points::entry_points;
 pub use entry_points::{LoadFailure, OptionSpec, OptionValue, Options};
 
-pub(crate) use crate::backend::completion::Finish;
 pub use crate::backend::completion::{Completion, CompletionWatch};
+pub(crate) use crate::backend::completion::{Finish, Watched};
 pub use crate::backend::driver::{DeviceDriver, Memory};
 pub use crate::backend::error::{BackendError, BackendErrorKind};
 pub use crate::backend::event_driver::EventDriver;
@@ -69,8 +70,9 @@ pub use crate::backend::host_buffer::HostBuffer;
 pub use crate::backend::host_memory::HostMemory;
 pub use crate::backend::identity::{DeviceUuid, IdentityError, PciAddress};
 pub use crate::backend::launch::Launch;
-pub(crate) use crate::backend::launch::downcast;
 pub use crate::backend::loss_reporter::LossReporter;
+pub use crate::backend::native::NativeDevice;
+pub(crate) use crate::backend::native::downcast;
 pub use crate::backend::opened_device::OpenedDevice;
 pub use crate::backend::options::{AllocateOptions, EventOptions, Priority, StreamOptions};
 pub(crate) use crate::backend::owner::Owner;

@@ -21,6 +21,13 @@ pub(crate) trait Owner: Send + Sync {
         order: Option<StreamOrder>,
     );
 
+    /// Runs a short query of memory while the device is open: a close waits for it.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost or closed, or was opened by the parent of this process.
+    fn while_open(&self, query: &mut dyn FnMut()) -> Result<(), BackendError>;
+
     /// Drops a value, here or later on a thread that may use devices.
     fn drop_value(&self, value: Box<dyn Any + Send>);
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
+use crate::backend::native::{Hint, handle};
 use crate::backend::{BackendError, Memory, Owner, Progress, StreamOrder};
 
 /// A range of bytes in one memory. Only the core constructs one, after it has checked the range: it is not empty, and it
@@ -86,6 +87,12 @@ impl Span {
         (!range.is_empty()).then(|| Self { allocation: Arc::clone(allocation), range })
     }
 
+    /// A range of an allocation that is all of its memory. The caller has checked the range, which is not empty.
+    pub(crate) fn of_memory(allocation: Arc<Allocation>, range: Range<usize>) -> Self {
+        debug_assert!(allocation.block.is_none() && !range.is_empty() && range.end <= allocation.len);
+        Self { allocation, range }
+    }
+
     /// Notes that work of this number uses the bytes, if the memory was allocated for the stream of that work. Returns whether it
     /// was.
     pub(crate) fn used_in(&self, progress: &Arc<Progress>, number: u64, accepted: bool) -> bool {
@@ -131,10 +138,32 @@ impl Span {
         let memory: &dyn Any = self.memory();
         memory.downcast_ref().ok_or_else(|| {
             let (device, name) = (self.allocation.owner.device(), std::any::type_name::<M>());
+            let hint = Hint { device, instead: "Span::native_handle" };
             BackendError::invalid(format_args!(
-                "expected memory of type `{name}`, found another type on `{device}`"
+                "expected memory of type `{name}`, found another type on `{device}`{hint}"
             ))
         })
+    }
+
+    /// The memory's handle of a [kind](Memory::native_handle), such as `opencl.cl_mem` or `cuda.CUdeviceptr`. It works alike
+    /// for a backend that is linked and for one from a file.
+    ///
+    /// It is the handle of the whole memory: the bytes of the span begin [`offset`](Self::offset) bytes into it, also for a
+    /// span of a whole buffer. The handle is borrowed: it is valid for as long as the span, or a clone of it. A kernel need
+    /// not keep the span, as the core does until the work of the launch is done.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the memory does not have a handle of this kind. The loss of a lost device, and
+    /// [`BackendError::invalid`] if the device was closed or this process is a child of the one that opened it.
+    pub fn native_handle(&self, kind: &str) -> Result<u64, BackendError> {
+        let owner = self.allocation.owner;
+        let mut found = None;
+        owner.while_open(&mut || {
+            let query = || self.memory().native_handle(kind);
+            found = Some(handle(owner.device(), "the memory of ", kind, query));
+        })?;
+        found.expect("it has run")
     }
 
     /// The range of the bytes in the memory.

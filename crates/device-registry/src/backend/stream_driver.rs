@@ -28,6 +28,17 @@ pub trait StreamDriver: Send + Sync {
         None
     }
 
+    /// The queue's handle of a [kind](crate::backend::DeviceDriver::native_handle), such as `cuda.CUstream`. `None`, the
+    /// default, for a kind that the queue does not have.
+    ///
+    /// [`Launch::native_stream`](crate::backend::Launch::native_stream) returns it. It is borrowed: it is valid until the
+    /// queue is dropped, and so within a launch. The other rules are those of
+    /// [`DeviceDriver::native_handle`](crate::backend::DeviceDriver::native_handle).
+    fn native_handle(&self, kind: &str) -> Option<u64> {
+        let _ = kind;
+        None
+    }
+
     /// Submits a copy from the host to the device. The bytes of `source` neither move nor change until the work is done.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ fn count_forks() {
     static COUNTING: Once = Once::new();
     COUNTING.call_once(|| {
         // SAFETY: the declaration matches POSIX. `in_child` only adds to an atomic number, which a child of `fork` may do.
-        // It is never unloaded, as plugins of Rust are linked.
+        // It is never unloaded: it is linked into the program, or into a library that stays open for as long as the process.
         if unsafe { pthread_atfork(None, None, Some(in_child)) } != 0 {
             log::warn!("cannot detect forks: a child must not use a device that its parent has used");
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use entry_points::message::panic_message;
 
-use crate::backend::{BackendError, Finish, HostBuffer};
+use crate::backend::{BackendError, Finish, HostBuffer, Watched};
 use crate::error::DeviceError;
 use crate::runtime::device_use;
 use crate::runtime::isolation::log_isolated;
@@ -270,10 +270,11 @@ impl Finish for Outcome {
         self.finish_isolated(result, false);
     }
 
-    fn finished(&self) -> Arc<AtomicBool> {
+    fn watched(&self) -> Arc<dyn Watched> {
         let mut state = lock(&self.state);
         let known = !matches!(state.result, Slot::Empty);
-        Arc::clone(state.finished.get_or_insert_with(|| Arc::new(AtomicBool::new(known))))
+        let finished = state.finished.get_or_insert_with(|| Arc::new(AtomicBool::new(known)));
+        Arc::<AtomicBool>::clone(finished)
     }
 
     fn drop_unfinished(self: Arc<Self>) {

@@ -337,6 +337,20 @@ impl Owner for OpenDevice {
         }
     }
 
+    fn while_open(&self, query: &mut dyn FnMut()) -> Result<(), BackendError> {
+        let _counted = Counted::new(&self.calls);
+        let device = self.device;
+        self.check_process().map_err(BackendError::invalid)?;
+        match self.end.get() {
+            None => query(),
+            Some(End::Lost(error)) => return Err(error.clone()),
+            Some(End::Closed) => {
+                return Err(BackendError::invalid(DeviceError::Closed { device, call: "native handle" }));
+            }
+        }
+        Ok(())
+    }
+
     fn drop_value(&self, value: Box<dyn Any + Send>) {
         self.drop_when_allowed(value);
     }

@@ -1,0 +1,229 @@
+//! Not public API. The crate `device-plugin` exports a backend from a shared library by these functions. In such a library,
+//! this copy of the core has no open devices: the program's core checks each call, and this one makes the values that a
+//! driver gets.
+
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use entry_points::{LoadFailure, OptionOrigin};
+
+use crate::backend::{
+    Allocation, Backend, BackendDescriptor, BackendError, Block, Completion, DeviceDriver, FillPattern,
+    Finish, HostBuffer, LossReporter, Memory, OpenedDevice, Owner, Span, StreamOrder, Watched, backends,
+};
+use crate::device::Device;
+use crate::registry::Switches;
+use crate::runtime::fork::Process;
+use crate::runtime::isolation::drop_isolated;
+
+/// An option of a backend: its name, its value, and the variable that sets it, if not the program.
+pub type Setting<'a> = (&'a str, &'a str, Option<&'a str>);
+
+/// Runs the `load` function of a descriptor, with these options. The descriptor is registered in this copy, so that its
+/// devices have names. The environment has no effect on that: its switches are the program's.
+///
+/// # Errors
+///
+/// The function's own, and an error for an option that the backend does not have.
+pub fn load(
+    descriptor: &'static BackendDescriptor,
+    settings: &[Setting<'_>],
+) -> Result<Box<dyn Backend>, LoadFailure> {
+    // It fails where another backend of this library was loaded before, with the same switches.
+    let _ = backends().configure(Switches::default());
+    backends().register(descriptor)?;
+    let options = settings.iter().map(|&(name, value, variable)| {
+        (name, value, variable.map_or(OptionOrigin::Program, |name| OptionOrigin::Variable(name.into())))
+    });
+    entry_points::load_with(descriptor, options)
+}
+
+/// A device that a backend of this library has opened. It is never dropped, as a library is never unloaded.
+pub struct PluginDevice {
+    device: Device,
+    driver: Box<dyn DeviceDriver>,
+    report_loss: Box<dyn Fn(BackendError) + Send + Sync>,
+    process: Process,
+}
+
+impl PluginDevice {
+    /// Takes over an opened device of the backend `name`, which [`load`] has registered, and reports its loss by a function.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such backend.
+    pub fn new(
+        name: &str,
+        ordinal: usize,
+        opened: OpenedDevice,
+        report_loss: impl Fn(BackendError) + Send + Sync + 'static,
+    ) -> &'static Self {
+        let (driver, loss_reporter) = opened.into_driver();
+        let entry = backends().get(name).expect("`load` has registered the backend");
+        let device = Device::of_backend(entry, u16::try_from(ordinal).ok());
+        let report_loss = Box::new(report_loss);
+        let this: &'static Self =
+            Box::leak(Box::new(Self { device, driver, report_loss, process: Process::current() }));
+        loss_reporter.iter().for_each(|reporter: &LossReporter| reporter.connect(this));
+        this
+    }
+
+    /// The driver.
+    ///
+    /// # Safety
+    ///
+    /// The caller keeps what the core guarantees to a driver: see [`DeviceDriver`].
+    pub unsafe fn driver(&self) -> &dyn DeviceDriver {
+        &*self.driver
+    }
+
+    /// Takes over memory that the driver has allocated, and drops it with the last span of it.
+    pub fn own(&'static self, memory: Arc<dyn Memory>, len: usize) -> PluginMemory {
+        PluginMemory(Arc::new(Allocation::new(self, memory, len, None, None)))
+    }
+}
+
+impl Owner for PluginDevice {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn free(
+        &'static self,
+        memory: Arc<dyn Memory>,
+        _len: usize,
+        _block: Option<Block>,
+        _order: Option<StreamOrder>,
+    ) {
+        if self.process.is_current() {
+            drop_isolated(self.device, memory);
+        } else {
+            std::mem::forget(memory);
+        }
+    }
+
+    fn while_open(&self, query: &mut dyn FnMut()) -> Result<(), BackendError> {
+        // The program's core has checked it.
+        query();
+        Ok(())
+    }
+
+    fn drop_value(&self, value: Box<dyn Any + Send>) {
+        drop_isolated(self.device, value);
+    }
+
+    fn lose(&'static self, error: BackendError) {
+        if self.process.is_current() {
+            (self.report_loss)(error);
+        }
+    }
+}
+
+/// Memory of a [`PluginDevice`].
+pub struct PluginMemory(Arc<Allocation>);
+
+impl PluginMemory {
+    /// A pointer that owns it.
+    pub fn into_raw(self) -> *const () {
+        Arc::into_raw(self.0).cast()
+    }
+
+    /// The memory behind a pointer of [`into_raw`](Self::into_raw).
+    ///
+    /// # Safety
+    ///
+    /// The pointer is from `into_raw`, and this is its last use.
+    pub unsafe fn from_raw(pointer: *const ()) -> Self {
+        // SAFETY: the caller promises that `Arc::into_raw` returned the pointer, and that it owns one reference.
+        Self(unsafe { Arc::from_raw(pointer.cast()) })
+    }
+
+    /// The native handle of a kind, if the driver has one.
+    pub fn native_handle(&self, kind: &str) -> Option<u64> {
+        Span::new(&self.0, 0..self.0.len)?.memory().native_handle(kind)
+    }
+
+    /// A range of the memory behind a pointer; `None` if it is empty or does not lie inside. The memory is not counted for it,
+    /// which saves a tenth of a short call: the caller must not use the result longer than the memory, and never drops it.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is from [`into_raw`](Self::into_raw), and the memory lives for as long as the result.
+    pub unsafe fn span(pointer: *const (), offset: usize, len: usize) -> Option<ManuallyDrop<Span>> {
+        // SAFETY: the caller promises that the memory lives, and this handle of it is never dropped.
+        let memory = ManuallyDrop::new(unsafe { Self::from_raw(pointer) });
+        let end = offset.checked_add(len).filter(|&end| len > 0 && end <= memory.0.len)?;
+        // SAFETY: neither the copy nor the original is dropped: both are inside of `ManuallyDrop`.
+        let allocation = unsafe { std::ptr::read(&memory.0) };
+        Some(ManuallyDrop::new(Span::of_memory(allocation, offset..end)))
+    }
+}
+
+/// A pattern of a fill; `None` if it does not have a valid length.
+pub fn fill_pattern(bytes: &[u8]) -> Option<FillPattern> {
+    FillPattern::new(bytes)
+}
+
+/// Bytes of the program that a queued write reads. A buffer of them that becomes mutable is a copy.
+///
+/// # Safety
+///
+/// Until `owner` is dropped, `len` bytes from `start` on are initialised, nothing writes to them, and any thread may read
+/// them.
+pub unsafe fn shared_bytes(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> HostBuffer {
+    // SAFETY: the caller promises it.
+    unsafe { HostBuffer::from_shared_parts(start, len, owner) }
+}
+
+/// Takes back bytes that [`HostBuffer::from_raw_parts`] has made with an owner of type `T`, or returns the buffer.
+///
+/// # Errors
+///
+/// The buffer, if it has another owner.
+pub fn into_owner<T: Any + Send + Sync>(buffer: HostBuffer) -> Result<T, HostBuffer> {
+    buffer.into_owner()
+}
+
+/// The end of a queued read, in the program. Neither function unwinds.
+pub trait ReadEnd: Send + Sync + 'static {
+    /// The driver has finished the read, or has dropped it: `None`. Called once.
+    fn finish(&self, outcome: Option<Result<HostBuffer, BackendError>>);
+
+    /// What to call to find out whether the program has the result.
+    fn watch(&self) -> Arc<dyn Fn() -> bool + Send + Sync>;
+}
+
+/// A completion for a driver, of a read that ends in the program.
+pub fn completion(end: impl ReadEnd) -> Completion {
+    Completion::new(Arc::new(Read(end)))
+}
+
+struct Read<E>(E);
+
+impl<E: ReadEnd> Finish for Read<E> {
+    fn call(&self) -> &'static str {
+        "read"
+    }
+
+    fn finish(self: Arc<Self>, result: Result<HostBuffer, BackendError>) {
+        self.0.finish(Some(result));
+    }
+
+    fn watched(&self) -> Arc<dyn Watched> {
+        Arc::new(WatchedRead(self.0.watch()))
+    }
+
+    fn drop_unfinished(self: Arc<Self>) {
+        self.0.finish(None);
+    }
+}
+
+struct WatchedRead(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Watched for WatchedRead {
+    fn is_finished(&self) -> bool {
+        (self.0)()
+    }
+}
