@@ -28,6 +28,20 @@ core() {
     cargo "${cargo_args[@]}" test "${build_args[@]}" -p device-registry --lib --test races --test streams -- "$@"
 }
 
+# Runs the conformance suite on the backend in C, which alone is instrumented, by gcc: `c_backend SANITIZER LIBRARY`. It
+# needs no nightly toolchain.
+c_backend() {
+    local -x CFLAGS="-g -fsanitize=$1" DEVICE_PLUGIN_TESTS_PRELOAD
+    DEVICE_PLUGIN_TESTS_PRELOAD=$(cc -print-file-name="$2")
+    # The name comes back as it is if there is no such file.
+    if [ ! -f "$DEVICE_PLUGIN_TESTS_PRELOAD" ]; then
+        skipped "$1 sanitizer in C" "cc has no $2"
+        return
+    fi
+    step "$1 sanitizer: the backend in C"
+    cargo test --quiet -p device-plugin-tests --test c_backend -- --quiet
+}
+
 # Runs the tests of all backends on cpu, openreg and opencl. The arguments go to the conformance suite. The second of
 # openreg's devices, which are equal, is left out there.
 backends() {
@@ -37,6 +51,9 @@ backends() {
 }
 
 address() {
+    # Tests allocate more memory than there is, and expect an error. What the program leaks on purpose is not the backend's.
+    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=16 c_backend address libasan.so
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 c_backend undefined libubsan.so
     if ! runtime asan >/dev/null; then
         skipped 'address sanitizer' 'no nightly toolchain: `rustup toolchain install nightly`'
         return
@@ -55,9 +72,13 @@ address() {
     step 'address and leak sanitizer: cpu, openreg, opencl'
     local -x LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
     backends
+    step 'address and leak sanitizer: the loader, with the backend in C'
+    cargo "${cargo_args[@]}" run "${build_args[@]}" -p device-registry-sanitizers --bin c_backend -- --quiet
 }
 
 thread() {
+    # The sanitizer does not see the locks of the program, but that of the backend orders all of its accesses.
+    TSAN_OPTIONS=allocator_may_return_null=1:ignore_noninstrumented_modules=1 c_backend thread libtsan.so
     local library cargo_args=() build_args=(--quiet --target "$target" -Zbuild-std)
     local -x CARGO_TARGET_DIR=target/sanitizers/thread RUSTFLAGS=-Zsanitizer=thread
     if ! library=$(runtime tsan); then

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use device_registry_tests::{Outcome, Project, files_in, run};
+use device_registry_tests::{Outcome, Project, artifacts, files_in, run};
 
 const EXAMPLE: &str = "examples/custom-backend";
 const LOCK: &str = include_str!("../../examples/custom-backend/Cargo.lock");
@@ -62,6 +62,31 @@ fn errors_for_wrong_devices_list_what_there_is() {
         assert_eq!((usage.status.code(), &*usage.stdout), (Some(2), ""));
         usage.shows("usage: tensor-app DEVICE");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn backends_in_files_are_used_as_the_readme_says() {
+    let folder = artifacts().join("custom-backend-plugins");
+    fs::create_dir_all(&folder).expect("there is room");
+    let path = folder.to_str().expect("the temporary folder has a name in UTF-8");
+    let _ = run(example().command("sh").args(["c/build.sh", path])).success();
+    let built = cargo(&["build", "-p", "device-mycpu-file"]).success();
+    assert_eq!(built.stderr, "", "it builds without warnings");
+    let copy = |from: PathBuf| {
+        let name = from.file_name().expect("it is a file");
+        fs::copy(&from, folder.join(name)).expect("it was built");
+    };
+    copy(artifacts().join("debug/libdevice_mycpu_file.so"));
+    copy(example().folder().join("device-mycpu-file/mycpu_file.plugin.json"));
+
+    for device in ["myc:0", "myc:1", "mycpu_file:0"] {
+        let printed = cargo(&["run", "--", device, "--plugins", path]).success().stdout;
+        assert_eq!(printed, format!("tensor([1, 2, 3], device='{device}')\n"));
+    }
+    let unknown = cargo(&["run", "--", "mygpu", "--plugins", path]).failure();
+    unknown.shows("custom-backend-plugins (2 manifests)");
+    cargo(&["run", "--", "myc"]).failure().shows("no backend called `myc` is linked");
 }
 
 #[test]
@@ -131,6 +156,8 @@ fn copy(name: &'static str, line: &str) -> Project {
         "device-mycpu/Cargo.toml",
         "device-mycpu/src/lib.rs",
         "device-mycpu/tests/conformance.rs",
+        "device-mycpu-file/Cargo.toml",
+        "device-mycpu-file/src/lib.rs",
         "device-myqueue/Cargo.toml",
         "device-myqueue/src/lib.rs",
         "device-myqueue/src/event.rs",
@@ -142,7 +169,8 @@ fn copy(name: &'static str, line: &str) -> Project {
     ];
     let texts = paths.map(|path| {
         let text = fs::read_to_string(example().folder().join(path)).expect("it is part of the example");
-        let text = text.replace("../../crates", "@crates").replace(BACKEND, line);
+        let text = text.replace("../../crates", "@crates");
+        let text = if path.starts_with("tensor-app") { text.replace(BACKEND, line) } else { text };
         // The name of the program too, which is a file in the target folder of all projects.
         text.replace("name = \"tensor-app\"", "name = \"@name\"")
     });

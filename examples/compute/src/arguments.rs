@@ -28,8 +28,11 @@ pub(crate) struct Arguments {
     /// Kernels to compile in place of the built-in ones, in the language of the device: functions `add` and `matmul`
     #[arg(long, value_name = "FILE")]
     pub(crate) source: Option<PathBuf>,
+    /// A folder with backends in files, each with its manifest. Their names are then devices like any other
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plugins: Option<PathBuf>,
     /// Lists the devices there are, and which of them have kernels
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["device", "size", "length", "runs", "source"])]
     pub(crate) list: bool,
 }
 

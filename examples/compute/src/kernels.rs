@@ -17,7 +17,7 @@ mod tests;
 #[allow(unsafe_code)]
 pub(crate) mod cuda;
 pub(crate) mod host;
-#[cfg(feature = "opencl")]
+#[cfg(feature = "opencl-kernels")]
 #[allow(unsafe_code)]
 pub(crate) mod opencl;
 #[cfg(feature = "wgpu")]
@@ -246,7 +246,7 @@ impl Text {
 }
 
 /// Where the first element of a span is in its memory, counted in elements.
-#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl-kernels", feature = "wgpu"))]
 fn first_element(span: &Span) -> Result<usize, BackendError> {
     let offset = span.offset();
     if offset.is_multiple_of(size_of::<f32>()) {

@@ -12,9 +12,11 @@ mod work;
 
 use std::error::Error;
 use std::io::{self, Write, stdout};
+use std::path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use device_plugin::Plugins;
 use device_registry::{Device, ErrorChain, backends, devices};
 use entry_points::EntryPoint;
 
@@ -33,7 +35,7 @@ entry_points::entry_points! {
     #[distributed_slice(KERNELS)]
     static OPENREG: EntryPoint<dyn Language> = EntryPoint::new("openreg", kernels::host::openreg);
 
-    #[cfg(feature = "opencl")]
+    #[cfg(feature = "opencl-kernels")]
     #[distributed_slice(KERNELS)]
     static OPENCL: EntryPoint<dyn Language> = EntryPoint::new("opencl", kernels::opencl::load);
 
@@ -61,6 +63,13 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     // For example a mistyped switch. Its warning goes to `log`, and this program has no logger.
     for note in backends().report().notes().iter().chain(kernel_sets().report().notes()) {
         writeln!(io::stderr(), "note: {note}")?;
+    }
+    if let Some(folder) = &arguments.plugins {
+        // Opens nothing: a library is opened when its device is used.
+        let report = Plugins::new().folder(path::absolute(folder)?).install()?;
+        for skipped in report.skipped() {
+            writeln!(io::stderr(), "note: {skipped}")?;
+        }
     }
     if arguments.list {
         return Ok(list()?);

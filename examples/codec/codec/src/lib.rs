@@ -37,9 +37,12 @@
 //! ```
 //!
 //! The program says `device_registry::autoload!();` once. That line links backends and decoders alike.
+//!
+//! A decoder can also be in a file that the program finds while it runs: see [`c_interface`].
 
 #![forbid(unsafe_code)]
 
+pub mod c_interface;
 mod decode;
 mod decoder;
 mod error;

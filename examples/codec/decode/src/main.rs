@@ -26,6 +26,16 @@ struct Arguments {
     /// Lists the decoders that are linked, and loads none
     #[arg(long, conflicts_with_all = ["picture", "device"])]
     list: bool,
+    /// Installs FILE, a shared library, as the decoder for the backend NAME; may be repeated
+    #[arg(long = "decoder", value_name = "NAME=FILE", value_parser = name_and_file)]
+    decoders: Vec<(String, PathBuf)>,
+}
+
+fn name_and_file(text: &str) -> Result<(String, PathBuf), &'static str> {
+    match text.split_once('=') {
+        Some((name, file)) if !file.is_empty() => Ok((name.to_owned(), file.into())),
+        _ => Err("expected a backend and a file, such as `acme=libacme_decoder.so`"),
+    }
 }
 
 fn main() -> ExitCode {
@@ -41,6 +51,10 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     // Not `println!`, which panics when the reader of a pipe has left.
     let mut out = stdout();
+    for (name, file) in &arguments.decoders {
+        // SAFETY: a user who names a file has this program run it, and vouches for it as for a program to start.
+        unsafe { decoder_files::install(name, file) }?;
+    }
     let Some(path) = &arguments.picture else {
         return Ok(writeln!(out, "{}", codec::decoders().report())?);
     };

@@ -9,7 +9,7 @@ const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sample.png");
 fn decode(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_decode"));
     for prefix in ["DEVICE_BACKEND", "CODEC_DEVICE_BACKEND"] {
-        for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
+        for suffix in ["AUTOLOAD", "INSTALLED", "DISABLE", "SELECT", "OPTIONS"] {
             command.env_remove(format!("{prefix}_{suffix}"));
         }
     }
@@ -101,4 +101,67 @@ fn files_that_are_no_picture_or_not_there_are_errors() {
     assert_eq!(code, Some(1));
     assert!(stderr.starts_with("error: cannot read no-such-file.png: "), "{stderr}");
     assert_eq!(decode(&[], &[]).0, Some(2), "no arguments are wrong usage");
+}
+
+/// `--decoder=openreg=FILE`, and FILE: the library that cargo builds of the dev-dependency, beside this program.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn decoder_in_a_file() -> (String, String) {
+    let file = std::env::current_exe().unwrap().with_file_name("libhost_decoder.so");
+    let file = file.into_os_string().into_string().unwrap();
+    (format!("--decoder=openreg={file}"), file)
+}
+
+/// Leaves the name `openreg` to a file.
+const WITHOUT_LINKED: (&str, &str) = ("CODEC_DEVICE_BACKEND_DISABLE", "codec-openreg/*");
+
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn a_decoder_in_a_file_decodes_as_a_linked_one() {
+    let (option, _) = decoder_in_a_file();
+    let linked = decode(&[SAMPLE, "--device", "openreg:1"], &[]);
+    assert_eq!(decode(&[SAMPLE, "--device", "openreg:1", &option], &[WITHOUT_LINKED]), linked);
+    assert_eq!(decode(&[SAMPLE, "--device", "openreg:1"], &[WITHOUT_LINKED]).0, Some(1));
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn a_decoder_in_a_file_is_listed_with_the_file() {
+    let (option, file) = decoder_in_a_file();
+    let (_, table, _) = decode(&["--list", &option, "--decoder=acme=/no/such.so"], &[WITHOUT_LINKED]);
+    for row in [format!("installed; file: {file}"), "installed; file: /no/such.so".to_owned()] {
+        assert!(table.contains(&row), "{table}");
+    }
+    let (_, table, _) = decode(&["--list", &option], &[]);
+    assert!(table.contains("duplicate of codec-openreg"), "{table}");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn decoders_in_files_can_be_switched_off() {
+    let (option, file) = decoder_in_a_file();
+    let off = [("CODEC_DEVICE_BACKEND_INSTALLED", "0")];
+    let (_, table, _) = decode(&["--list", &option], &off);
+    let state = format!("disabled by CODEC_DEVICE_BACKEND_INSTALLED=0; file: {file}");
+    assert!(table.contains(&state), "{table}");
+    assert_eq!(decode(&[SAMPLE, "--device", "openreg", &option], &off).0, Some(0), "the linked one stays");
+}
+
+#[test]
+fn a_wrong_file_is_an_error_of_its_decoder_and_a_wrong_option_is_wrong_usage() {
+    let file = concat!("--decoder=openreg=", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let (code, _, stderr) = decode(&[SAMPLE, "--device", "openreg", file], &[WITHOUT_LINKED]);
+    assert_eq!(code, Some(1));
+    for part in ["Cargo.toml", "expected a shared library with the function `codec_decoder_v0`"] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    assert_eq!(decode(&[SAMPLE, file], &[WITHOUT_LINKED]).0, Some(0), "the cpu decodes");
+    for wrong in ["openreg", "openreg="] {
+        let (code, _, stderr) = decode(&[SAMPLE, "--decoder", wrong], &[]);
+        assert_eq!(code, Some(2));
+        assert!(stderr.contains("expected a backend and a file, such as `acme="), "{stderr}");
+    }
+    let (code, _, stderr) = decode(&[SAMPLE, "--decoder", "Open-Reg=x.so"], &[]);
+    assert_eq!(code, Some(1));
+    let file = std::path::absolute("x.so").unwrap();
+    assert!(stderr.contains(&format!("cannot install `Open-Reg` from {}", file.display())), "{stderr}");
 }

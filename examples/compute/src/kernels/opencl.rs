@@ -1,4 +1,5 @@
-//! Kernels in OpenCL C.
+//! Kernels in OpenCL C, for an `opencl` that is linked or from a file: they use native handles by kind, and no type of the
+//! backend's.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device_opencl::sys::{
     CL_INVALID_KERNEL_NAME, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, cl_context, cl_kernel,
 };
-use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClMemory, OpenClProgram, OpenClStream};
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClProgram, handles};
 use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
 use device_registry::{Device, DeviceError};
 
@@ -35,9 +36,12 @@ impl Language for OpenClC {
 
 impl Compiler for OpenClC {
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
-        device.with_driver(|driver: &OpenClDevice| {
-            let program = driver.build(text, "")?;
-            let [add, matmul] = [c"add", c"matmul"].map(|name| Kernel::of(&program, driver, name));
+        device.with_native(|native| {
+            // SAFETY: kernels are found by the name of the backend, and `opencl` is device-opencl's, linked or in a file. The
+            // user of a file of another package trusts it to return the same handles.
+            let opened = unsafe { OpenClDevice::from_native(native) }?;
+            let program = opened.build(text, "")?;
+            let [add, matmul] = [c"add", c"matmul"].map(|name| Kernel::of(&program, &opened, name));
             let (add, matmul) = (add?, matmul?);
             Ok(Arc::new(Program { add, matmul }) as Arc<dyn NativeKernels>)
         })
@@ -78,11 +82,11 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    fn of(program: &OpenClProgram, driver: &OpenClDevice, name: &'static CStr) -> Result<Self, BackendError> {
-        let cl = driver.functions();
+    fn of(program: &OpenClProgram, opened: &OpenClDevice, name: &'static CStr) -> Result<Self, BackendError> {
+        let cl = opened.functions();
         // SAFETY: the program is valid, and the name ends with a zero.
         match unsafe { cl.clCreateKernel(program.program(), name.as_ptr()) } {
-            Ok(kernel) => Ok(Self { name, kernel: Mutex::new(kernel), cl, context: driver.context() }),
+            Ok(kernel) => Ok(Self { name, kernel: Mutex::new(kernel), cl, context: opened.context() }),
             Err(error) if error.status() == Some(CL_INVALID_KERNEL_NAME) => {
                 let (name, names) = (name.to_string_lossy(), names(program)?);
                 Err(BackendError::invalid(format_args!("the program has no kernel `{name}`; it has {names}")))
@@ -107,17 +111,17 @@ impl Kernel {
         // The device may have been closed or reset, and opened again. OpenCL would then say that the context is invalid,
         // which it also says of a lost device. A new context cannot have the address of the old one: in OpenCL the kernel
         // retains its program, and the program its context.
-        if launch.driver_as::<OpenClDevice>()?.context() != self.context {
+        if handles::context(launch.native_device())? != self.context {
             let message = "the kernels were compiled before the device was opened again: compile them again";
             return Err(BackendError::invalid(message));
         }
-        let queue = launch.stream_as::<OpenClStream>()?.command_queue();
+        let queue = handles::command_queue(launch)?;
         let kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);
         let mut arguments = Arguments { kernel: *kernel, cl: self.cl, name: self.name, next: 0 };
         for span in spans {
             let start = first_element(span)? as u64;
             // SAFETY: a buffer is an argument by its handle, and the core keeps the memory until the kernel is done.
-            unsafe { arguments.add(&span.memory_as::<OpenClMemory>()?.buffer()) }?;
+            unsafe { arguments.add(&handles::buffer(span)?) }?;
             // SAFETY: it is a number.
             unsafe { arguments.add(&start) }?;
         }

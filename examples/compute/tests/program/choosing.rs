@@ -6,7 +6,7 @@ use crate::compute;
 fn the_first_of_a_list_that_is_there_is_taken_and_the_others_are_accounted_for() {
     let run = compute(&["--device", "no_such,openreg:9,openreg:1,cpu"], &[]);
     let lines: Vec<&str> = run.stdout.lines().collect();
-    assert_eq!(lines[0], "not no_such: no backend called `no_such` is linked into this program");
+    assert_eq!(lines[0], "not no_such: no backend called `no_such` is linked into this program or installed");
     assert_eq!(
         lines[1],
         "not openreg:9: unknown device index 9: `openreg` has 2 devices (`openreg:0` to `openreg:1`)"
@@ -17,7 +17,9 @@ fn the_first_of_a_list_that_is_there_is_taken_and_the_others_are_accounted_for()
 #[test]
 fn spaces_around_a_device_are_not_part_of_it() {
     let run = compute(&["--device", "no_such, openreg:1 ,cpu"], &[]);
-    run.prints("not no_such: no backend called `no_such` is linked into this program\ndevice openreg:1: ");
+    run.prints(
+        "not no_such: no backend called `no_such` is linked into this program or installed\ndevice openreg:1: ",
+    );
     compute(&["--device", " cpu "], &[]).prints("device cpu: ");
     compute(&["--device", "cpu, "], &[]).fails_with("the device string is empty");
     compute(&["--device", "c pu"], &[]).fails_with("c pu");

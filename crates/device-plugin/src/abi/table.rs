@@ -1,0 +1,117 @@
+//! Structs that may grow: each begins with its size.
+
+use std::fmt;
+use std::ptr;
+
+/// A struct that begins with `struct_size`, and in which zeros are valid.
+///
+/// # Safety
+///
+/// The type is `repr(C)`, its first field is `struct_size: usize`, and all of its bits may be zero.
+pub unsafe trait Table: Copy {}
+
+/// Why a table of the other side cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableError {
+    Null,
+    Size(usize),
+}
+
+/// Copies a table of the other side: no more than it has, and zeros for the rest.
+///
+/// # Errors
+///
+/// If the pointer is null, or the size is invalid.
+///
+/// # Safety
+///
+/// If the pointer is not null, it is valid for reads of `struct_size` bytes, if that is the size of a table at all, and
+/// of the size itself.
+pub(crate) unsafe fn take<T: Table>(table: *const T) -> Result<T, TableError> {
+    if table.is_null() {
+        return Err(TableError::Null);
+    }
+    // SAFETY: the caller promises that the size can be read, and it is the first field. It may be unaligned, by mistake.
+    let size = unsafe { table.cast::<usize>().read_unaligned() };
+    if size <= size_of::<usize>() || size % align_of::<usize>() != 0 || size > isize::MAX as usize {
+        return Err(TableError::Size(size));
+    }
+    let mut copy = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: the caller promises that `size` bytes can be read, `copy` has room for its own size, and the two are apart.
+    unsafe {
+        ptr::copy_nonoverlapping(table.cast::<u8>(), copy.as_mut_ptr().cast(), size.min(size_of::<T>()));
+    }
+    // SAFETY: `Table` promises that zeros are valid. The bytes that were copied are the other side's fields of these types:
+    // integers, pointers and nullable pointers of functions.
+    Ok(unsafe { copy.assume_init() })
+}
+
+/// Writes a table to a place of the other side: no more than that has room for. Its size stays the other side's.
+///
+/// # Errors
+///
+/// If the place is null, or its size is invalid.
+///
+/// # Safety
+///
+/// If the place is not null, its size can be read, and as many bytes can be written, if that is the size of a table at all.
+pub(crate) unsafe fn put<T: Table>(place: *mut T, table: T) -> Result<(), TableError> {
+    if place.is_null() {
+        return Err(TableError::Null);
+    }
+    // SAFETY: the caller promises that the size can be read, and it is the first field. It may be unaligned, by mistake.
+    let size = unsafe { place.cast::<usize>().read_unaligned() };
+    if size <= size_of::<usize>() || size % align_of::<usize>() != 0 || size > isize::MAX as usize {
+        return Err(TableError::Size(size));
+    }
+    let skipped = size_of::<usize>();
+    let len = size.min(size_of::<T>()) - skipped;
+    // SAFETY: `table` has the bytes, and the caller promises that the place has room for `size` bytes.
+    unsafe {
+        let (from, to) = (ptr::from_ref(&table).cast::<u8>().add(skipped), place.cast::<u8>().add(skipped));
+        ptr::copy_nonoverlapping(from, to, len);
+    }
+    Ok(())
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("is null"),
+            Self::Size(size) => write!(f, "has a `struct_size` of {size}, which no table can have"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{DeviceApi, MemoryInfo};
+
+    #[test]
+    fn a_longer_table_is_cut_and_a_shorter_one_is_filled_with_zeros() {
+        #[repr(C)]
+        struct Longer(MemoryInfo, u64);
+        let info = MemoryInfo { struct_size: size_of::<Longer>(), total: 5, free: 6 };
+        let longer = Longer(info, 7);
+        // SAFETY: the table has the size that it states.
+        let taken = unsafe { take(ptr::from_ref(&longer).cast::<MemoryInfo>()) }.unwrap();
+        assert_eq!((taken.total, taken.free), (5, 6));
+        let shorter = [16_usize, 5];
+        // SAFETY: the table has the size that it states.
+        let taken = unsafe { take(shorter.as_ptr().cast::<MemoryInfo>()) }.unwrap();
+        assert_eq!((taken.total, taken.free), (5, 0));
+    }
+
+    #[test]
+    fn a_size_that_no_table_has_is_an_error() {
+        for size in [0, 1, 8, 9, 12, 15, 17, isize::MAX as usize + 1, usize::MAX] {
+            let table = [size, 0, 0];
+            // SAFETY: only the size is read.
+            let error = unsafe { take(table.as_ptr().cast::<MemoryInfo>()) }.unwrap_err();
+            assert_eq!(error, TableError::Size(size));
+        }
+        // SAFETY: a null pointer is not read.
+        assert_eq!(unsafe { take(ptr::null::<DeviceApi>()) }.err(), Some(TableError::Null));
+    }
+}

@@ -1,0 +1,136 @@
+//! The side of the library: a backend of this crate's own kind behind the C interface.
+
+mod backend;
+mod bytes;
+mod device;
+mod event;
+mod host;
+mod report;
+mod stream;
+
+use std::sync::OnceLock;
+
+use device_registry::backend::BackendDescriptor;
+
+use crate::abi::{self, Host, Plugin, Report, Str};
+use crate::export::report::guard;
+
+/// Exports backends from a shared library.
+///
+/// It is the one line of a crate whose `crate-type` is `cdylib`. It names the descriptors, so that the linker keeps their
+/// crates:
+///
+/// ```toml
+/// [lib]
+/// crate-type = ["cdylib"]
+///
+/// [dependencies]
+/// device-plugin = { version = "0.1", default-features = false }
+/// device-openreg = "0.1"
+/// ```
+///
+/// ```
+/// # mod device_openreg {
+/// #     use device_registry::backend::{BackendDescriptor, LoadFailure};
+/// #     pub static OPENREG: BackendDescriptor = BackendDescriptor::new("openreg", || Err(LoadFailure::new("")));
+/// # }
+/// device_plugin::export!(device_openreg::OPENREG);
+/// # fn main() {}
+/// ```
+///
+/// The library has a copy of `device-registry` of its own, in which only these backends and `cpu` exist. The environment does
+/// not switch them: the program's switches count. What the backends log, and their panics, reach the program.
+///
+/// A library that is built with `panic = "abort"` is a compile error, as a panic of the backend would end the program.
+#[macro_export]
+macro_rules! export {
+    ($($descriptor:path),+ $(,)?) => {
+        #[cfg(panic = "abort")]
+        ::core::compile_error!(
+            "a backend in a file needs `panic = \"unwind\"`: with \"abort\", its panics would end the program"
+        );
+
+        /// # Safety
+        ///
+        /// The caller keeps the rules of `device_plugin.h`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn device_plugin_v0(
+            host: *const $crate::__private::Host,
+            report: *const $crate::__private::Report,
+        ) -> *const $crate::__private::Plugin {
+            static EXPORTED: $crate::__private::Exported = $crate::__private::Exported {
+                descriptors: &[$(&$descriptor),+],
+                package: ::core::env!("CARGO_PKG_NAME"),
+                version: ::core::env!("CARGO_PKG_VERSION"),
+            };
+            // SAFETY: the caller keeps the rules.
+            unsafe { $crate::__private::start(&EXPORTED, host, report) }
+        }
+    };
+}
+
+// Not public API. Used by `export!`.
+#[doc(hidden)]
+pub struct Exported {
+    pub descriptors: &'static [&'static BackendDescriptor],
+    /// The package of the library, for a descriptor without one.
+    pub package: &'static str,
+    pub version: &'static str,
+}
+
+/// What this library exports.
+static EXPORTED: OnceLock<&'static Exported> = OnceLock::new();
+
+// Not public API. Used by `export!`.
+#[doc(hidden)]
+/// # Safety
+///
+/// The pointers are as `device_plugin.h` says.
+pub unsafe fn start(exported: &'static Exported, host: *const Host, report: *const Report) -> *const Plugin {
+    let mut plugin = std::ptr::null();
+    // SAFETY: the caller promises that `host` and `report` are valid.
+    unsafe {
+        guard(report, || {
+            host::connect(host)?;
+            EXPORTED.get_or_init(|| exported);
+            plugin = std::ptr::from_ref(describe(exported));
+            Ok(())
+        });
+    }
+    plugin
+}
+
+/// What the library tells the program of itself. It is never freed.
+fn describe(exported: &'static Exported) -> &'static Plugin {
+    let entries: Vec<&'static abi::Entry> =
+        exported.descriptors.iter().map(|descriptor| entry(exported, descriptor)).collect();
+    let entries: &'static [&'static abi::Entry] = entries.leak();
+    Box::leak(Box::new(Plugin {
+        major: abi::MAJOR,
+        minor: abi::MINOR,
+        entries: entries.as_ptr().cast(),
+        entry_count: entries.len(),
+        load: Some(backend::load),
+        ..Plugin::zeroed()
+    }))
+}
+
+fn entry(exported: &Exported, descriptor: &'static BackendDescriptor) -> &'static abi::Entry {
+    let options = descriptor.options().iter().map(|option| -> &'static abi::OptionSpec {
+        Box::leak(Box::new(abi::OptionSpec {
+            name: Str::of(option.name()),
+            description: Str::of(option.description()),
+            ..abi::OptionSpec::zeroed()
+        }))
+    });
+    let options: &'static [&'static abi::OptionSpec] = options.collect::<Vec<_>>().leak();
+    Box::leak(Box::new(abi::Entry {
+        group: Str::of(abi::BACKENDS),
+        name: Str::of(descriptor.name()),
+        package: Str::of(descriptor.package().unwrap_or(exported.package)),
+        version: Str::of(descriptor.version().unwrap_or(exported.version)),
+        options: options.as_ptr().cast(),
+        option_count: options.len(),
+        ..abi::Entry::zeroed()
+    }))
+}

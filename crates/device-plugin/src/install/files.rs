@@ -1,0 +1,79 @@
+//! Opening files, and paths as the loader takes them.
+
+use std::fs::{File, FileType, Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Opens a file for reading, if it is a regular one.
+///
+/// Opening a device file can have effects, so the kind is looked at first. A pipe that takes the place of the file in between
+/// is opened without a wait for its writer.
+pub(super) fn open_regular(path: &Path) -> Result<(File, Metadata), OpenError> {
+    let before = path.metadata()?;
+    if !before.is_file() {
+        return Err(OpenError::Irregular(before.file_type()));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(OpenError::Irregular(metadata.file_type())) }
+}
+
+/// Why a file was not opened. It is printed behind the name of the file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    #[error("expected a regular file, found {}", kind(*.0))]
+    Irregular(FileType),
+    #[error("cannot read it: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn kind(of: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        match () {
+            () if of.is_fifo() => return "a pipe",
+            () if of.is_socket() => return "a socket",
+            () if of.is_block_device() || of.is_char_device() => return "a device file",
+            () => {}
+        }
+    }
+    if of.is_dir() { "a folder" } else { "something else" }
+}
+
+/// The absolute path without links. On Windows it has no prefix `\\?\` where it works without, as not every function that
+/// loads libraries takes one.
+pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    let path = path.canonicalize()?;
+    #[cfg(windows)]
+    if let Some(short) = path.to_str().and_then(without_prefix) {
+        return Ok(short.into());
+    }
+    Ok(path)
+}
+
+/// `C:\folder` for `\\?\C:\folder`. A path of 260 characters or more needs the prefix, and so do other kinds of paths.
+#[cfg(any(windows, test))]
+fn without_prefix(path: &str) -> Option<&str> {
+    let short = path.strip_prefix(r"\\?\")?;
+    let is_drive = matches!(short.as_bytes(), [b'A'..=b'Z' | b'a'..=b'z', b':', b'\\', ..]);
+    (is_drive && short.len() < 260).then_some(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_of_a_windows_path_goes_where_the_path_works_without() {
+        assert_eq!(without_prefix(r"\\?\C:\app\backends"), Some(r"C:\app\backends"));
+        let long = format!(r"\\?\C:\{}", "x".repeat(260));
+        for other in [r"C:\app", r"\\?\UNC\server\share", r"\\?\Volume{0}\app", &long] {
+            assert_eq!(without_prefix(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A backend of a library.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use device_registry::backend::{
+    Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, LoadFailure, LossReporter, MemoryReuse,
+    OpenedDevice, Presence,
+};
+
+use crate::abi::{self, Failure, Loss, Object, Properties};
+use crate::load::device::LoadedDriver;
+use crate::load::library::Library;
+use crate::load::report::{self, call, error};
+use crate::load::tables::Tables;
+
+pub(crate) struct LoadedBackend {
+    tables: &'static Tables,
+    /// The highest count of devices that the library has returned.
+    count: AtomicUsize,
+    /// What the library reports losses with. They are never freed: a thread of the library may still report when a device is
+    /// long closed, or did not open.
+    losses: Mutex<Vec<&'static LossReporter>>,
+}
+
+impl LoadedBackend {
+    /// Its functions.
+    pub(crate) fn tables(&self) -> &Tables {
+        self.tables
+    }
+
+    /// Checks that the library has a device of this ordinal. The core has done so, but any code may call a [`Backend`].
+    fn check(&self, ordinal: usize) -> Result<(), BackendError> {
+        if ordinal < self.count.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.device_count()? {
+            count if ordinal < count => Ok(()),
+            count => {
+                Err(BackendError::invalid(format_args!("there is no device {ordinal}: there are {count}")))
+            }
+        }
+    }
+
+    /// Loads a backend of a library, with these options: name, value, and the variable that sets it, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The library's own, and an error for tables that cannot be used.
+    pub(crate) fn load(
+        library: &'static Library,
+        name: &str,
+        options: &[(&str, &str, &str)],
+    ) -> Result<Self, LoadFailure> {
+        let mut loaded = abi::Backend::zeroed();
+        let mut reported = None;
+        match library.load(name, options, &mut loaded, &mut reported)? {
+            abi::OK => {
+                // SAFETY: the library has loaded the backend, and its tables are valid forever.
+                let tables = unsafe { Tables::read(&loaded) }?;
+                Ok(Self {
+                    tables: Box::leak(Box::new(tables)),
+                    count: AtomicUsize::new(0),
+                    losses: Mutex::default(),
+                })
+            }
+            status => Err(report::failure(status, reported)),
+        }
+    }
+}
+
+/// A function of the table, or the error for one that the library does not have.
+macro_rules! function {
+    ($self:ident.$name:ident, $what:literal) => {
+        match $self.tables.backend.$name {
+            Some(function) => function,
+            None => return Err(BackendError::unsupported($what)),
+        }
+    };
+}
+
+impl Backend for LoadedBackend {
+    fn device_count(&self) -> Result<usize, BackendError> {
+        let device_count = function!(self.device_count, "counting devices");
+        let mut count = 0;
+        // SAFETY: the backend is never freed, and the place and the report are valid during the call.
+        call("counting devices", |report| unsafe { device_count(self.tables.object, &mut count, report) })?;
+        // Seldom: a change of an atomic number takes as long as the call.
+        if count > self.count.load(Ordering::Relaxed) {
+            self.count.fetch_max(count, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+
+    fn presence(&self, ordinal: usize) -> Result<Presence, BackendError> {
+        let Some(presence) = self.tables.backend.presence else { return Ok(Presence::Present) };
+        self.check(ordinal)?;
+        let mut reported = None;
+        // SAFETY: the library has a device of this ordinal, and the report is valid during the call.
+        let status =
+            report::status(&mut reported, |report| unsafe { presence(self.tables.object, ordinal, report) });
+        match status {
+            abi::OK => Ok(Presence::Present),
+            abi::ABSENT => Ok(Presence::Absent(error(abi::ABSENT, reported, "presence"))),
+            abi::LOST => Ok(Presence::Lost(error(abi::LOST, reported, "presence"))),
+            status => Err(error(status, reported, "presence")),
+        }
+    }
+
+    fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
+        let properties = function!(self.properties, "properties");
+        self.check(ordinal)?;
+        let mut received: Received = None;
+        let context = std::ptr::from_mut(&mut received).cast();
+        // SAFETY: the library has a device of this ordinal, and the context and the report are valid during the call.
+        call("properties", |report| unsafe {
+            properties(self.tables.object, ordinal, context, Some(receive), report)
+        })?;
+        let none = || Err(BackendError::other("the plug-in gave no properties"));
+        received.unwrap_or_else(none)
+    }
+
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
+        let open = function!(self.open, "opening a device");
+        self.check(ordinal)?;
+        let reporter = LossReporter::new();
+        let kept: &'static LossReporter = Box::leak(Box::new(reporter.clone()));
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+        let context: Object = std::ptr::from_ref(kept).cast_mut().cast();
+        let loss = Loss { context, reserved: 0, report: Some(report_loss) };
+        let mut device = std::ptr::null_mut();
+        // SAFETY: the library has a device of this ordinal, and the loss, the place and the report are valid during the call.
+        call("opening a device", |report| unsafe {
+            open(self.tables.object, ordinal, &loss, &mut device, report)
+        })?;
+        // SAFETY: the library has opened the device.
+        let driver = unsafe { LoadedDriver::new(self.tables, device) };
+        Ok(OpenedDevice::new(driver).with_loss_reporter(reporter))
+    }
+}
+
+unsafe extern "C" fn report_loss(context: Object, failure: *const Failure) {
+    // SAFETY: `open` has made the context of a reporter that is never freed.
+    let reporter = unsafe { &*context.cast::<LossReporter>() };
+    // SAFETY: the library passes a failure that is null or valid during the call.
+    let reported = (!failure.is_null()).then(|| unsafe { report::read(failure) });
+    reporter.report(error(abi::LOST, reported, "the device"));
+}
+
+type Received = Option<Result<DeviceProperties, BackendError>>;
+
+unsafe extern "C" fn receive(context: Object, properties: *const Properties) {
+    // SAFETY: the library passes the context of `properties`, during that call.
+    let received = unsafe { &mut *context.cast::<Received>() };
+    // SAFETY: the library passes properties that are valid during this call.
+    let read = catch_unwind(AssertUnwindSafe(|| unsafe { read(properties) }));
+    *received = Some(read.unwrap_or_else(|panic| {
+        std::mem::forget(panic);
+        Err(BackendError::other("reading the properties of the plug-in panicked"))
+    }));
+}
+
+/// # Safety
+///
+/// The properties are null or valid.
+unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, BackendError> {
+    // SAFETY: the caller promises it.
+    let read = unsafe { abi::take(properties) };
+    let read = read
+        .map_err(|error| BackendError::other(format_args!("the plug-in's table `dp_properties` {error}")))?;
+    // SAFETY: the caller promises that the texts are valid.
+    let [name, vendor, driver, pci] =
+        [read.name, read.vendor, read.driver, read.pci].map(|text| unsafe { text.text() });
+    let alignment = read.memory_reuse_alignment as usize;
+    let mut properties = DeviceProperties::new(name)
+        .with_kind(match read.kind {
+            abi::KIND_CPU => DeviceKind::Cpu,
+            abi::KIND_GPU => DeviceKind::Gpu,
+            abi::KIND_INTEGRATED_GPU => DeviceKind::IntegratedGpu,
+            abi::KIND_ACCELERATOR => DeviceKind::Accelerator,
+            abi::KIND_SIMULATED => DeviceKind::Simulated,
+            _ => DeviceKind::Other,
+        })
+        .with_uuid(DeviceUuid::from_bytes(read.uuid))
+        .with_copy_alignment(if read.copy_alignment == 0 { 1 } else { read.copy_alignment })
+        .with_concurrent_streams(read.flags & abi::SERIAL_STREAMS == 0)
+        .with_timed_events(read.flags & abi::NO_TIMED_EVENTS == 0)
+        .with_pinned_memory(read.flags & abi::PINNED_MEMORY != 0)
+        .with_memory_reuse(match read.memory_reuse {
+            abi::REUSE_EXACT => MemoryReuse::Exact,
+            abi::REUSE_ROUNDED => MemoryReuse::Rounded,
+            abi::REUSE_DIVIDED => MemoryReuse::Divided { alignment },
+            _ => MemoryReuse::Never,
+        });
+    if !vendor.is_empty() {
+        properties = properties.with_vendor(vendor);
+    }
+    if !driver.is_empty() {
+        properties = properties.with_driver(driver);
+    }
+    if !pci.is_empty() {
+        let invalid =
+            |error| BackendError::other("the plug-in gave an invalid PCI address").with_source(error);
+        properties = properties.with_pci(pci.parse().map_err(|error| invalid(Box::new(error)))?);
+    }
+    if read.total_memory != 0 {
+        properties = properties.with_total_memory(read.total_memory);
+    }
+    if read.largest_allocation != 0 {
+        properties = properties.with_largest_allocation(read.largest_allocation);
+    }
+    Ok(properties)
+}

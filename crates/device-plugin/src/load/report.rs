@@ -1,0 +1,116 @@
+//! Calls into a library: the report of an error, on the caller's stack.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use device_registry::BackendErrorKind;
+use device_registry::backend::{BackendError, LoadFailure};
+
+use crate::abi::{self, Failure, Object, Report, Status};
+use crate::chain;
+
+/// A chain of errors is dropped recursively, so that a chain without an end would overflow the stack.
+const MOST_CAUSES: usize = 64;
+
+/// What a library has reported.
+pub(crate) struct Reported {
+    /// The message, then those of its causes.
+    messages: Vec<String>,
+    asked: u64,
+    free: Option<u64>,
+}
+
+/// Makes a call. `what` is what is not supported, if the library says no more than that.
+#[inline]
+pub(crate) fn call(what: &str, run: impl FnOnce(*const Report) -> Status) -> Result<(), BackendError> {
+    let mut reported = None;
+    match status(&mut reported, run) {
+        abi::OK => Ok(()),
+        status => Err(error(status, reported, what)),
+    }
+}
+
+/// Makes a call, and keeps what the library reports.
+#[inline]
+pub(crate) fn status(reported: &mut Option<Reported>, run: impl FnOnce(*const Report) -> Status) -> Status {
+    let context = std::ptr::from_mut(reported).cast();
+    run(&Report { context, fail: Some(receive), ..Report::zeroed() })
+}
+
+unsafe extern "C" fn receive(context: Object, failure: *const Failure) {
+    // SAFETY: the library passes the context of the report, during the call to which the report belongs.
+    let reported = unsafe { &mut *context.cast::<Option<Reported>>() };
+    // SAFETY: the library passes a failure that is valid during this call.
+    let _: Result<(), _> = catch_unwind(AssertUnwindSafe(|| *reported = Some(unsafe { read(failure) })));
+}
+
+/// Copies a failure.
+///
+/// # Safety
+///
+/// The pointer is null or valid.
+pub(crate) unsafe fn read(failure: *const Failure) -> Reported {
+    // SAFETY: the caller promises it.
+    let failure = match unsafe { abi::take(failure) } {
+        Ok(failure) => failure,
+        Err(error) => {
+            let message = format!("the report of the plug-in {error}");
+            return Reported { messages: vec![message], asked: 0, free: None };
+        }
+    };
+    // SAFETY: the caller promises that the texts are valid.
+    let mut messages = vec![unsafe { failure.message.text() }.into_owned()];
+    if !failure.causes.is_null() {
+        let count = failure.cause_count.min(MOST_CAUSES);
+        // SAFETY: the caller promises that there are as many causes, with valid texts.
+        messages.extend((0..count).map(|at| unsafe { failure.causes.add(at).read().text() }.into_owned()));
+    }
+    let free = (failure.free != abi::UNKNOWN).then_some(failure.free);
+    Reported { messages, asked: failure.asked, free }
+}
+
+/// The error of a call, whose name the core adds. A report without a text counts as none.
+#[cold]
+pub(crate) fn error(status: Status, reported: Option<Reported>, what: &str) -> BackendError {
+    let (asked, free) = reported.as_ref().map_or((0, None), |reported| (reported.asked, reported.free));
+    let kind = match status {
+        abi::OUT_OF_MEMORY => BackendErrorKind::OutOfMemory { asked, free },
+        abi::UNSUPPORTED => BackendErrorKind::Unsupported,
+        abi::UNAVAILABLE | abi::ABSENT => BackendErrorKind::Unavailable,
+        abi::LOST => BackendErrorKind::Lost,
+        abi::INVALID => BackendErrorKind::Invalid,
+        _ => BackendErrorKind::Other,
+    };
+    match reported {
+        Some(mut reported) => {
+            if reported.messages[0].is_empty() {
+                reported.messages[0] = match kind {
+                    // The numbers say enough, and the text has them as that of a linked backend does.
+                    BackendErrorKind::OutOfMemory { asked: asked @ 1.., free } => {
+                        BackendError::out_of_memory(asked, free).message().to_owned()
+                    }
+                    _ => no_message(status),
+                };
+            }
+            chain::error(kind, &reported.messages)
+        }
+        None if kind == BackendErrorKind::Unsupported => BackendError::unsupported(what),
+        None => BackendError::new(kind, no_message(status)),
+    }
+}
+
+/// The failure of a load, with the library's message and its causes.
+pub(crate) fn failure(status: Status, reported: Option<Reported>) -> LoadFailure {
+    let error = error(status, reported, "loading");
+    let failure = match status {
+        abi::UNAVAILABLE => LoadFailure::unavailable(error.message()),
+        _ => LoadFailure::new(error.message()),
+    };
+    match std::error::Error::source(&error).map(chain::texts).and_then(|causes| chain::chain(&causes)) {
+        Some(cause) => failure.with_source(cause),
+        None => failure,
+    }
+}
+
+fn no_message(status: Status) -> String {
+    format!("the plug-in gave no message (status {status})")
+}

@@ -1,0 +1,136 @@
+//! The process that opens a library. It writes what it finds as steps, a line each, so that its end says where it came to.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use device_registry::BackendErrorKind;
+use device_registry::backend::{Backend, BackendError, LoadFailure};
+use serde_json::{Value, json};
+
+use crate::abi;
+use crate::chain;
+use crate::load::{Library, LibraryEntry, LoadedBackend};
+use crate::tool::FINE;
+use crate::tool::arguments::How;
+
+/// What a step begins with. Where the library prints to the same place, its lines do not.
+pub(super) const STEP: &str = "device-plugin step ";
+
+/// So many devices are asked for their names.
+const DEVICES: usize = 16;
+
+/// Opens a library and writes the steps.
+///
+/// # Errors
+///
+/// If nothing reads them.
+pub(super) fn run(file: &Path, how: How) -> io::Result<u8> {
+    let mut steps = Steps(output()?);
+    // SAFETY: the user of the command names the file as a library that keeps the rules, and the parent has found its symbol.
+    match unsafe { Library::open(file) } {
+        Ok(library) => inspect(library, how, &mut steps)?,
+        Err(failure) => steps.write(json!({"step": "refused", "message": text(&failure)}))?,
+    }
+    steps.write(json!({"step": "end"}))?;
+    Ok(FINE)
+}
+
+fn inspect(library: &'static Library, how: How, steps: &mut Steps) -> io::Result<()> {
+    let (major, minor) = library.interface();
+    let entries: Vec<_> = library.entries().iter().map(entry).collect();
+    steps.write(json!({"step": "opened", "major": major, "minor": minor, "entries": entries}))?;
+    let backends = library.entries().iter().enumerate().filter(|(_, entry)| entry.group == abi::BACKENDS);
+    for (at, entry) in backends.filter(|_| how == How::Load) {
+        steps.write(json!({"step": "loading", "at": at}))?;
+        let backend = match LoadedBackend::load(library, &entry.name, &[]) {
+            Ok(backend) => backend,
+            Err(failure) => {
+                let (message, unavailable) = (text(&failure), failure.is_unavailable());
+                let failed =
+                    json!({"step": "failed", "at": at, "message": message, "unavailable": unavailable});
+                steps.write(failed)?;
+                continue;
+            }
+        };
+        let tables = backend.tables();
+        let tables = json!({
+            "backend": functions(&tables.backend.functions()),
+            "device": functions(&tables.device.functions()),
+            "stream": functions(&tables.stream.functions()),
+            "event": functions(&tables.event.functions()),
+        });
+        steps.write(json!({"step": "loaded", "at": at, "tables": tables}))?;
+        steps.write(match devices(&backend) {
+            Ok((count, names)) => json!({"step": "devices", "at": at, "count": count, "names": names}),
+            Err(error) => {
+                let unavailable = error.kind() == BackendErrorKind::Unavailable;
+                let message = error_text(&error);
+                json!({"step": "devices_failed", "at": at, "message": message, "unavailable": unavailable})
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn entry(entry: &LibraryEntry) -> Value {
+    let LibraryEntry { group, name, package, version, options } = entry;
+    json!({"group": group, "name": name, "package": package, "version": version, "options": options})
+}
+
+/// The names of the functions that are there.
+fn functions(functions: &[(&'static str, bool)]) -> Vec<&'static str> {
+    functions.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect()
+}
+
+/// How many devices there are, and the names of the first.
+fn devices(backend: &LoadedBackend) -> Result<(usize, Vec<String>), BackendError> {
+    let count = backend.device_count()?;
+    let names = (0..count.min(DEVICES)).map(|ordinal| Ok(backend.properties(ordinal)?.name.to_string()));
+    Ok((count, names.collect::<Result<_, BackendError>>()?))
+}
+
+fn text(failure: &LoadFailure) -> String {
+    failure.messages().join(": ")
+}
+
+fn error_text(error: &BackendError) -> String {
+    let causes = error.source().map(chain::texts).unwrap_or_default();
+    [vec![error.message().to_owned()], causes].concat().join(": ")
+}
+
+/// Where the steps go.
+struct Steps(File);
+
+impl Steps {
+    fn write(&mut self, step: Value) -> io::Result<()> {
+        // The line that a library may have begun ends first.
+        self.0.write_all(format!("\n{STEP}{step}\n").as_bytes())?;
+        self.0.flush()
+    }
+}
+
+/// What was the standard output of this process. From now on, the library prints to the standard error.
+#[cfg(unix)]
+fn output() -> io::Result<File> {
+    use std::os::fd::AsFd;
+
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    // SAFETY: both are open descriptors of this process, and `dup2` replaces the first at once.
+    if unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(output.into())
+}
+
+#[cfg(windows)]
+fn output() -> io::Result<File> {
+    use std::os::windows::io::AsHandle;
+    Ok(io::stdout().as_handle().try_clone_to_owned()?.into())
+}
+
+#[cfg(not(any(unix, windows)))]
+fn output() -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}

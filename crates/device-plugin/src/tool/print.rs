@@ -1,0 +1,133 @@
+//! `device-plugin manifest`: the manifest of a library.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use entry_points::message::{shown, shown_path};
+use serde_json::Value;
+
+use crate::abi;
+use crate::install::{self, examine, show_digest};
+use crate::load::LibraryEntry;
+use crate::tool::arguments::{How, Manifest};
+use crate::tool::check::describe_end;
+use crate::tool::process::{self, Entry};
+use crate::tool::{FINE, PROBLEMS, USAGE_ERROR};
+
+/// Prints the manifest of a library.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub(super) fn run(arguments: &Manifest, output: &mut dyn Write, errors: &mut dyn Write) -> io::Result<u8> {
+    match manifest(arguments) {
+        Ok(text) => output.write_all(text.as_bytes()).map(|()| FINE),
+        Err((code, message)) => writeln!(errors, "device-plugin: {message}").map(|()| code),
+    }
+}
+
+/// The text of the manifest, or the exit code and the message.
+fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
+    let problem = |message| (PROBLEMS, message);
+    let opening = arguments.opening;
+    let file = examine(&arguments.file, opening.any_owner).map_err(problem)?;
+    file.trust.map_err(problem)?;
+    file.kind.map_err(problem)?;
+    let seen = process::inspect(&file.path, How::Open, opening.limit);
+    if let Some(refused) = seen.refused {
+        return Err(problem(refused));
+    }
+    if let Some((message, help)) = describe_end(&seen.end, opening.limit) {
+        return Err(problem(format!("{message}; {help}")));
+    }
+    let interface = seen.interface.unwrap_or_default();
+    let entry = choose(&seen.entries, arguments.entry.as_deref())?;
+    let name = arguments.name.as_deref().unwrap_or(&entry.name);
+    let library = arguments.file.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+        problem(format!(
+            "the name of `{}` is not UTF-8, as it has to be in a manifest",
+            shown_path(&file.path)
+        ))
+    })?;
+    let digest = arguments.sha256.then(|| show_digest(&file.sha256));
+    let text = write(entry, name, library, interface, digest.as_deref());
+    match install::Manifest::parse(text.as_bytes(), &file.path) {
+        Ok(_) => Ok(text),
+        Err(reason) => Err(problem(format!("`{}` cannot have a manifest: {reason}", shown_path(&file.path)))),
+    }
+}
+
+/// The entry that is meant.
+fn choose<'a>(entries: &'a [Entry], name: Option<&str>) -> Result<&'a LibraryEntry, (u8, String)> {
+    let mut backends = entries.iter().map(|entry| &entry.says).filter(|entry| entry.group == abi::BACKENDS);
+    let names: Vec<_> = backends.clone().map(|entry| format!("`{}`", shown(&entry.name))).collect();
+    let names = names.join(", ");
+    match (name, backends.clone().count()) {
+        (_, 0) => Err((PROBLEMS, "the library offers no backend".to_owned())),
+        (Some(name), _) => backends.find(|entry| entry.name == name).ok_or_else(|| {
+            (USAGE_ERROR, format!("the library offers no backend `{}`; it offers {names}", shown(name)))
+        }),
+        (None, 1) => backends.next().ok_or_else(|| (PROBLEMS, String::new())),
+        (None, count) => Err((
+            USAGE_ERROR,
+            format!("the library offers {count} backends: choose one with `--entry`: {names}"),
+        )),
+    }
+}
+
+/// A manifest, with its fields in the order of the documentation.
+fn write(
+    entry: &LibraryEntry,
+    name: &str,
+    library: &str,
+    (major, minor): (u32, u32),
+    sha256: Option<&str>,
+) -> String {
+    let json = |text: &str| Value::from(text).to_string();
+    let mut fields = vec![
+        ("manifest", "1".to_owned()),
+        ("group", json(&entry.group)),
+        ("name", json(name)),
+        ("package", json(&entry.package)),
+        ("version", json(&entry.version)),
+        ("library", json(library)),
+        ("abi", format!(r#"{{ "major": {major}, "minor": {minor} }}"#)),
+    ];
+    if name != entry.name {
+        fields.insert(3, ("entry", json(&entry.name)));
+    }
+    if !entry.options.is_empty() {
+        let options = entry.options.iter().map(|(name, description)| {
+            format!(r#"    {{ "name": {}, "description": {} }}"#, json(name), json(description))
+        });
+        fields.push(("options", format!("[\n{}\n  ]", options.collect::<Vec<_>>().join(",\n"))));
+    }
+    fields.extend(sha256.map(|digest| ("sha256", json(digest))));
+    let fields: Vec<_> = fields.iter().map(|(field, value)| format!("  \"{field}\": {value}")).collect();
+    format!("{{\n{}\n}}\n", fields.join(",\n"))
+}
+
+/// The command that prints the manifest of an entry into a file.
+pub(super) fn command(
+    library: &Path,
+    manifest: &Path,
+    name: Option<&str>,
+    entry: Option<&str>,
+    sha256: bool,
+) -> String {
+    let option = |option: &str, value: Option<&str>| match value {
+        Some(value) => format!(" --{option} {value}"),
+        None => String::new(),
+    };
+    let (name, entry) = (option("name", name), option("entry", entry));
+    let sha256 = if sha256 { " --sha256" } else { "" };
+    let (library, manifest) = (quoted(library), quoted(manifest));
+    format!("device-plugin manifest{name}{entry}{sha256} {library} > {manifest}")
+}
+
+/// A path as a word of a shell.
+fn quoted(path: &Path) -> String {
+    let path = shown_path(path);
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:\\".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("'{path}'") }
+}

@@ -1,0 +1,148 @@
+//! Decoders in files: a program [installs](install) a shared library as the decoder for a backend, without being
+//! rebuilt.
+//!
+//! [`codec::c_interface`] says what is in such a file. It decodes on the host, and this crate moves the pixels to the
+//! device.
+
+use std::error::Error;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::path::{self, Path, PathBuf};
+use std::slice;
+
+use codec::c_interface::{DAMAGED, DecodeCall, DecodeFunction, DecoderTable, OK, SYMBOL, TableFunction};
+use codec::{DecodeError, Decoder, LoadFailure, Picture};
+use device_registry::Device;
+use device_registry::registry::RegisterError;
+use device_tensor::Tensor;
+use device_tensor::ndarray::Array3;
+use entry_points::Installed;
+use libloading::Library;
+
+/// Installs the library `file` as the decoder for the backend `name`.
+///
+/// It opens nothing: the first use of that decoder does, and the library then stays open. A decoder that is linked goes
+/// before it. A file that is missing or not a decoder is an error of that use, [`DecodeError::NoDecoder`], and harms no
+/// other decoder.
+///
+/// # Errors
+///
+/// If no backend can have the name, or if the name has a built-in decoder.
+///
+/// # Safety
+///
+/// A library's code runs in this process with all its rights, from the moment when the library is opened. The file and
+/// the libraries that it needs must be sound to run here. If the file exports `codec_decoder_v0`, that function and its
+/// table must be as [`codec::c_interface`] demands.
+#[track_caller]
+pub unsafe fn install(name: impl Into<String>, file: impl Into<PathBuf>) -> Result<(), RegisterError> {
+    let file = file.into();
+    // Else it would be another file if the program changed its folder before the first use.
+    let file = path::absolute(&file).unwrap_or(file);
+    let opened = file.clone();
+    let load = move |_: &_| {
+        // SAFETY: the caller of `install` vouches for the file.
+        let decoder = unsafe { FileDecoder::open(&opened) }?;
+        Ok(Box::new(decoder) as Box<dyn Decoder>)
+    };
+    codec::decoders().install(Installed::new(name, file, load))
+}
+
+struct FileDecoder {
+    decode: DecodeFunction,
+}
+
+impl FileDecoder {
+    /// # Safety
+    ///
+    /// The file must be as [`install`] demands.
+    unsafe fn open(file: &Path) -> Result<Self, LoadFailure> {
+        // A path without a folder would be searched for in those of the system, and an empty one is the program itself.
+        let file = file.canonicalize().map_err(|error| not_a_decoder(&error))?;
+        // SAFETY: the caller vouches for the library's code.
+        let library = unsafe { open_library(&file) }.map_err(|error| not_a_decoder(&error))?;
+        // Its functions are to stay valid, and a thread of its own may run in it.
+        let library = ManuallyDrop::new(library);
+        // SAFETY: a function of this name has this type, by the interface.
+        let table = unsafe { library.get::<TableFunction>(SYMBOL) };
+        let table = table.map_err(|error| not_a_decoder(&error))?;
+        // SAFETY: the interface has no conditions for this call.
+        let table = unsafe { table() };
+        if table.is_null() {
+            return Err(LoadFailure::new(format!("`{SYMBOL}` returned a null pointer, expected a table")));
+        }
+        // SAFETY: a table that is not null begins with its size, and no reference to the rest, which may be missing, is
+        // made.
+        let found = unsafe { (&raw const (*table).struct_size).read() };
+        let needed = size_of::<DecoderTable>();
+        if found < needed {
+            let message =
+                format!("expected a table of {needed} bytes or more from `{SYMBOL}`, found {found}");
+            return Err(LoadFailure::new(message));
+        }
+        // SAFETY: the table is as large as the type, so it has the field.
+        match unsafe { (*table).decode } {
+            Some(decode) => Ok(Self { decode }),
+            None => Err(LoadFailure::new(format!(
+                "expected a function `decode` in the table of `{SYMBOL}`, found none"
+            ))),
+        }
+    }
+}
+
+impl Decoder for FileDecoder {
+    fn decode(&self, picture: &Picture<'_>, device: Device) -> Result<Tensor, DecodeError> {
+        let mut pixels = Array3::<u8>::zeros(picture.shape());
+        let mut message = String::from("it reported no message");
+        let call = DecodeCall {
+            png: picture.bytes().as_ptr(),
+            png_len: picture.bytes().len(),
+            shape: picture.shape(),
+            pixels: pixels.as_mut_ptr(),
+            context: (&raw mut message).cast(),
+            fail,
+        };
+        // SAFETY: all that the call refers to outlives it, and the pixels are as many as the shape says.
+        match unsafe { (self.decode)(&call) } {
+            OK => Ok(Tensor::new(pixels, device)?),
+            DAMAGED => Err(DecodeError::Damaged(message.into())),
+            _ => Err(DecodeError::Decoder { device, source: message.into() }),
+        }
+    }
+}
+
+/// The callback for errors: replaces the message on the stack of [`FileDecoder::decode`]. Null is no message.
+unsafe extern "C" fn fail(context: *mut c_void, message: *const u8, len: usize) {
+    if message.is_null() {
+        return;
+    }
+    // SAFETY: by the interface, these are bytes that live during this call.
+    let message = unsafe { slice::from_raw_parts(message, len) };
+    // SAFETY: the context is the string of a `decode` that has not returned, and the only thread that may come here is
+    // its own.
+    unsafe { *context.cast() = String::from_utf8_lossy(message).into_owned() };
+}
+
+/// # Safety
+///
+/// The initialisers of the library, and of those that it needs, run now: they must be sound.
+unsafe fn open_library(file: &Path) -> Result<Library, libloading::Error> {
+    #[cfg(unix)]
+    {
+        use libloading::os::unix;
+        // With RTLD_LAZY, a function that the library misses would end the process at the call.
+        // SAFETY: the caller vouches for the initialisers.
+        unsafe { unix::Library::open(Some(file), unix::RTLD_NOW | unix::RTLD_LOCAL) }.map(Library::from)
+    }
+    #[cfg(not(unix))]
+    // SAFETY: the caller vouches for the initialisers.
+    unsafe {
+        Library::new(file)
+    }
+}
+
+fn not_a_decoder(error: &dyn Error) -> LoadFailure {
+    // The loader's text has the details; the error around it has the name of a C function.
+    let cause = error.source().unwrap_or(error).to_string();
+    LoadFailure::new(format!("expected a shared library with the function `{SYMBOL}`")).with_source(cause)
+}

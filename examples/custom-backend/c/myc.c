@@ -1,0 +1,299 @@
+/*
+ * The backend `myc`, in C: two devices with 256 MiB each, which is memory of the host. README.md says how to build and
+ * install it, and what to change in a real one. The rules are in device_plugin.h, by number.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device_plugin.h"
+
+enum { DEVICES = 2 };
+
+/* The memory of each device, in bytes. The option `megabytes` sets it. */
+static uint64_t total = (uint64_t)256 << 20;
+
+/*
+ * One allocation. The program has its address as a `void *` and passes that to the other functions. A real one has the
+ * driver's handle in the place of `bytes`.
+ */
+struct memory {
+    struct memory *previous, *next; /* in the list of its device */
+    unsigned char *bytes; /* NULL once the device is closed */
+    size_t len;
+};
+
+/* One device. It is static, as a device is never destroyed (rule 8): the program may open, close and open it again. */
+static struct device {
+    struct memory *first;
+    uint64_t used;
+} devices[DEVICES];
+
+/*
+ * Any thread may call any function at any time (rule 5), and two copies may race for the same bytes (rule 11). In C
+ * that is undefined behaviour, so one lock is held while bytes are copied too. Where a driver copies, it needs none.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define TEXT(literal) {literal, sizeof(literal) - 1}
+
+static int is(dp_str text, const char *expected) {
+    return text.len == strlen(expected) && memcmp(text.start, expected, text.len) == 0;
+}
+
+/* Reports an error and returns its status (rule 2). The program copies the message. */
+static uint32_t fail(const dp_report *report, uint32_t status, const char *message) {
+    const dp_failure failure = {.struct_size = sizeof failure, .message = {message, strlen(message)}};
+    report->fail(report->context, &failure);
+    return status;
+}
+
+/* As `fail`. The program makes the message of the two numbers. */
+static uint32_t out_of_memory(const dp_report *report, uint64_t asked, uint64_t left) {
+    const dp_failure failure = {.struct_size = sizeof failure, .asked = asked, .free = left};
+    report->fail(report->context, &failure);
+    return DP_OUT_OF_MEMORY;
+}
+
+/* ---- The backend: which devices exist. Nothing here opens one. ---- */
+
+static uint32_t device_count(void *backend, size_t *count, const dp_report *report) {
+    (void)backend, (void)report;
+    *count = DEVICES;
+    return DP_OK;
+}
+
+static uint32_t properties(void *backend, size_t ordinal, void *context,
+                           void (*receive)(void *context, const dp_properties *properties), const dp_report *report) {
+    (void)backend, (void)ordinal, (void)report;
+    const dp_properties found = {
+        .struct_size = sizeof found,
+        .name = TEXT("memory of the host, in C"),
+        .kind = DP_KIND_CPU,
+        .total_memory = total,
+    };
+    receive(context, &found); /* copies it */
+    return DP_OK;
+}
+
+/* The program has compared the ordinal with the count. */
+static uint32_t open_device(void *backend, size_t ordinal, const dp_loss *loss, void **device,
+                            const dp_report *report) {
+    (void)backend, (void)report;
+    (void)loss; /* This device is never lost. One that can be keeps a copy of `*loss`. */
+    *device = &devices[ordinal];
+    return DP_OK;
+}
+
+/* ---- An open device ---- */
+
+static uint32_t memory_info(void *object, dp_memory_info *info, const dp_report *report) {
+    struct device *device = object;
+    (void)report;
+    pthread_mutex_lock(&lock);
+    info->total = total;
+    info->free = total - device->used;
+    pthread_mutex_unlock(&lock);
+    return DP_OK;
+}
+
+static uint32_t allocate(void *object, const dp_allocate_options *options, void **memory, const dp_report *report) {
+    struct device *device = object;
+    pthread_mutex_lock(&lock);
+    const uint64_t left = total - device->used;
+    struct memory *made = options->len <= left ? malloc(sizeof *made) : NULL;
+    /* New memory is initialised (rule 10), so it is not from `malloc`. */
+    unsigned char *bytes = made ? calloc(1, options->len) : NULL;
+    if (bytes) {
+        *made = (struct memory){NULL, device->first, bytes, options->len};
+        if (made->next) made->next->previous = made;
+        device->first = made;
+        device->used += options->len;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!bytes) {
+        free(made);
+        return out_of_memory(report, options->len, left);
+    }
+    *memory = made;
+    return DP_OK;
+}
+
+/* Also called for memory of a device that was closed since, and perhaps opened again. */
+static void free_memory(void *object, void *memory) {
+    struct device *device = object;
+    struct memory *old = memory;
+    pthread_mutex_lock(&lock);
+    if (old->bytes) {
+        *(old->previous ? &old->previous->next : &device->first) = old->next;
+        if (old->next) old->next->previous = old->previous;
+        device->used -= old->len;
+    }
+    pthread_mutex_unlock(&lock);
+    free(old->bytes);
+    free(old);
+}
+
+/* Where the bytes of a span begin. Nothing in this file checks a range: the program has done so. */
+static unsigned char *start_of(const dp_span *span) {
+    return ((struct memory *)span->memory)->bytes + span->offset;
+}
+
+static uint32_t write_bytes(void *device, const dp_span *destination, const void *source, const dp_report *report) {
+    (void)device, (void)report;
+    pthread_mutex_lock(&lock);
+    memcpy(start_of(destination), source, destination->len);
+    pthread_mutex_unlock(&lock);
+    return DP_OK;
+}
+
+static uint32_t read_bytes(void *device, const dp_span *source, void *destination, const dp_report *report) {
+    (void)device, (void)report;
+    pthread_mutex_lock(&lock);
+    memcpy(destination, start_of(source), source->len);
+    pthread_mutex_unlock(&lock);
+    return DP_OK;
+}
+
+/* Both may be parts of one memory, and never overlap. */
+static uint32_t copy(void *device, const dp_span *source, const dp_span *destination, const dp_report *report) {
+    (void)device, (void)report;
+    pthread_mutex_lock(&lock);
+    memcpy(start_of(destination), start_of(source), source->len);
+    pthread_mutex_unlock(&lock);
+    return DP_OK;
+}
+
+/* From the other device, which may be closed. Without this function the program copies by way of the host. */
+static uint32_t copy_from_peer(void *device, const dp_span *source, const dp_span *destination,
+                               const dp_report *report) {
+    (void)device;
+    pthread_mutex_lock(&lock);
+    const int is_open = ((struct memory *)source->memory)->bytes != NULL;
+    if (is_open) memcpy(start_of(destination), start_of(source), source->len);
+    pthread_mutex_unlock(&lock);
+    return is_open ? DP_OK : fail(report, DP_INVALID, "the device of the source was closed");
+}
+
+/* Without this function the program writes the pattern. */
+static uint32_t fill(void *device, const dp_span *destination, const void *pattern, size_t pattern_len,
+                     const dp_report *report) {
+    (void)device, (void)report;
+    pthread_mutex_lock(&lock);
+    unsigned char *start = start_of(destination);
+    memcpy(start, pattern, pattern_len);
+    for (size_t done = pattern_len, more; done < destination->len; done += more) {
+        more = done < destination->len - done ? done : destination->len - done;
+        memcpy(start + done, start, more);
+    }
+    pthread_mutex_unlock(&lock);
+    return DP_OK;
+}
+
+/* Gives all memory back. The program frees the objects later, or never. */
+static uint32_t close_device(void *object, const dp_report *report) {
+    struct device *device = object;
+    (void)report;
+    pthread_mutex_lock(&lock);
+    for (struct memory *each = device->first; each; each = each->next) {
+        free(each->bytes);
+        each->bytes = NULL;
+    }
+    device->first = NULL;
+    device->used = 0;
+    pthread_mutex_unlock(&lock);
+    return DP_OK;
+}
+
+/* For kernels. The owner of a kind defines what its number is; this one is the address of the bytes. */
+static uint32_t memory_native_handle(void *device, void *memory, dp_str kind, uint64_t *handle) {
+    (void)device;
+    if (!is(kind, "host.pointer")) return 0;
+    *handle = (uintptr_t)((struct memory *)memory)->bytes;
+    return 1;
+}
+
+/* ---- What the library offers ---- */
+
+static const dp_backend_api backend_api = {
+    .struct_size = sizeof backend_api,
+    .device_count = device_count,
+    .properties = properties,
+    .open = open_device,
+};
+
+/* A function that is missing is NULL, and the program does without it. For streams it has a thread each. */
+static const dp_device_api device_api = {
+    .struct_size = sizeof device_api,
+    .memory_info = memory_info,
+    .allocate = allocate,
+    .free = free_memory,
+    .write = write_bytes,
+    .read = read_bytes,
+    .copy = copy,
+    .fill = fill,
+    .copy_from_peer = copy_from_peer,
+    .close = close_device,
+    .memory_native_handle = memory_native_handle,
+};
+
+/* Sets the memory of each device, before any is open. The message says what is wrong, who set it and what is expected. */
+static uint32_t set_megabytes(const dp_option *option, const dp_report *report) {
+    static const dp_str program = TEXT("the program");
+    const dp_str setter = option->variable.len ? option->variable : program;
+    char text[8] = "", *end = text, message[160];
+    if (option->value.len < sizeof text) memcpy(text, option->value.start, option->value.len);
+    const unsigned long megabytes = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || megabytes == 0) {
+        snprintf(message, sizeof message, "option megabytes=\"%.*s\", set by %.*s, is invalid: expected 1 to 9999999",
+                 (int)(option->value.len < 40 ? option->value.len : 40), option->value.start, (int)setter.len, setter.start);
+        return fail(report, DP_INVALID, message);
+    }
+    total = (uint64_t)megabytes << 20;
+    return DP_OK;
+}
+
+/* Runs when a device of this name is first used. Find the driver here, by `dlopen`, and start no device. If it is not
+ * there, return DP_UNAVAILABLE: the program calls this again at a later use. The program passes only options that
+ * `entry` has, and only those that are set. */
+static uint32_t load(dp_str name, const dp_option *const *options, size_t option_count, dp_backend *backend,
+                     const dp_report *report) {
+    if (!is(name, "myc")) return fail(report, DP_INVALID, "this library has the backend `myc` only");
+    if (option_count == 1 && set_megabytes(options[0], report) != DP_OK) return DP_INVALID;
+    backend->backend_api = &backend_api;
+    backend->device_api = &device_api;
+    return DP_OK;
+}
+
+static const dp_option_spec megabytes = {
+    .struct_size = sizeof megabytes,
+    .name = TEXT("megabytes"),
+    .description = TEXT("the memory of each device, in MiB"),
+};
+static const dp_option_spec *const options[] = {&megabytes};
+
+static const dp_entry entry = {
+    .struct_size = sizeof entry,
+    .group = TEXT("device.backends"),
+    .name = TEXT("myc"),
+    .package = TEXT("device-myc"),
+    .version = TEXT("0.1.0"),
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+};
+static const dp_entry *const entries[] = {&entry};
+
+static const dp_plugin plugin = {
+    .struct_size = sizeof plugin,
+    .major = DEVICE_PLUGIN_MAJOR,
+    .minor = DEVICE_PLUGIN_MINOR,
+    .entries = entries,
+    .entry_count = sizeof entries / sizeof *entries,
+    .load = load,
+};
+
+const dp_plugin *device_plugin_v0(const dp_host *host, const dp_report *report) {
+    (void)host, (void)report;
+    return &plugin;
+}

@@ -1,0 +1,3 @@
+//! The backend `cuda` in a file.
+
+device_plugin::export!(device_cuda::CUDA);

@@ -1,0 +1,3 @@
+//! The backend `opencl` in a file.
+
+device_plugin::export!(device_opencl::OPENCL);
