@@ -15,6 +15,7 @@
 // | `sync` | the locks, for a process that may fork; loom's locks in models |
 // | `entry_point`, `options`, `failure` | what a plugin crate writes |
 // | `state`, `report`, `error`, `group_name`, `message`, `nearest` | what users read |
+// | `serialize` | reports for programs, by the feature `serde` |
 // | `fuzzing` | the pure rules, for the fuzz targets |
 
 mod assignments;
@@ -38,6 +39,8 @@ mod once_load;
 mod options;
 mod pattern;
 mod report;
+#[cfg(feature = "serde")]
+mod serialize;
 mod slot;
 mod state;
 mod switches;

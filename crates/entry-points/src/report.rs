@@ -26,6 +26,40 @@ use crate::verdict::Claim;
 /// assert_eq!(LEVELS.report().to_string(), table);
 /// # Ok::<(), entry_points::RegisterError>(())
 /// ```
+///
+/// With the feature `serde` a report can be serialized. The JSON of the one above has all fields of [`Row`]:
+///
+/// ```json
+/// {
+///   "group": "example.levels",
+///   "entries": [
+///     {
+///       "name": "high",
+///       "package": "levels",
+///       "version": "0.1.0",
+///       "value": null,
+///       "declared_at": "src/lib.rs:4",
+///       "file": null,
+///       "built_in": false,
+///       "state": { "kind": "linked" },
+///       "options": []
+///     }
+///   ],
+///   "notes": []
+/// }
+/// ```
+///
+/// | `kind` of a state | further fields |
+/// |---|---|
+/// | `linked`, `installed` | |
+/// | `disabled` | `by`: the switch |
+/// | `loading` | `elapsed`, in seconds |
+/// | `loaded` | `took`, in seconds |
+/// | `unavailable`, `failed` | `errors`: the message of the error, and of each cause |
+/// | `duplicate` | `of`: the packages of the others |
+///
+/// An option has `name`, `value` and `set_by`: the variable that set it, or null for the program. Later versions may add
+/// fields and kinds.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub(crate) group: &'static GroupName,
@@ -94,8 +128,7 @@ impl Report {
     }
 
     /// Probable mistakes, each with its remedy: a switch that matches nothing, an option that no entry point has, a
-    /// collector that does not work, a
-    /// program without `autoload!`. Also what [`Group::add_note`](crate::Group::add_note) was given.
+    /// collector that does not work, a program without `autoload!`. Also what [`Group::add_note`](crate::Group::add_note) was given.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
