@@ -8,10 +8,44 @@ use std::path::Path;
 
 use common::{folder, manifest, set_mode, write};
 use device_plugin::Plugins;
+use device_registry::registry::Switches;
 use device_registry::{DeviceError, backends, device};
+
+/// The tests of this file share one process, and whichever installs first reads the switches.
+fn turn_off_one() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        backends().configure(Switches { disable: vec!["off".into()], ..Switches::default() }).unwrap();
+    });
+}
+
+#[test]
+fn the_report_says_which_backends_are_not_used() {
+    turn_off_one();
+    let (_kept, path) = folder();
+    let file = |name: &str| path.join(name).display().to_string();
+    for (at, name) in ["off", "twice", "twice"].into_iter().enumerate() {
+        let library = format!("{at}.so");
+        write(&path.join(format!("{at}.plugin.json")), manifest(name, Path::new(&library), ""));
+    }
+    let report = Plugins::new().folder(&path).install().unwrap();
+    let expected = format!(
+        "searched for backends in files: {} (3 manifests)
+installed `off` (device-off 1.2.0 in {}), which is not used: disabled by the program (Switches::disable = [\"off\"])
+installed `twice` (device-twice 1.2.0 in {})
+installed `twice` (device-twice 1.2.0 in {second}), which is not used: duplicate of device-twice 1.2.0 in {first}",
+        path.display(),
+        file("0.so"),
+        file("1.so"),
+        first = file("1.so"),
+        second = file("2.so"),
+    );
+    assert_eq!(report.to_string(), expected);
+}
 
 #[test]
 fn a_library_that_is_not_opened_is_the_failure_of_its_backend() {
+    turn_off_one();
     let (_kept, path) = folder();
     let add = |name: &str, library: &str, more: &str| {
         write(&path.join(format!("{name}.plugin.json")), manifest(name, Path::new(library), more));

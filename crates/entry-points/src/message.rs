@@ -4,6 +4,8 @@
 use std::any::Any;
 use std::path::Path;
 
+pub use crate::nearest::nearest;
+
 /// Text from outside the program, escaped and cut for one line of a message.
 #[must_use]
 pub fn shown(text: &str) -> String {

@@ -4,7 +4,8 @@
 ///
 /// An edit inserts, deletes or replaces a letter, or swaps two neighbours. If one of the names has at most three
 /// letters, one name has to begin with the other: `mp3` is not a hint for `mp4`.
-pub(crate) fn nearest(asked: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+#[must_use]
+pub fn nearest(asked: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let asked = asked.to_ascii_lowercase();
     if asked.len() > 64 {
         return None;

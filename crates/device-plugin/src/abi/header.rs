@@ -200,6 +200,17 @@ fn the_header_agrees_with_the_types_of_this_crate() {
 }
 
 #[test]
+fn a_status_has_its_name_of_the_header() {
+    let names: Vec<_> = CONSTANTS.iter().map(|constant| constant.0).collect();
+    let [first, last] =
+        ["DP_OK", "DP_ABSENT"].map(|name| names.iter().position(|other| *other == name).unwrap());
+    for (name, value) in &CONSTANTS[first..=last] {
+        assert_eq!(abi::status_name(u32::try_from(*value).unwrap()), Some(*name));
+    }
+    assert_eq!(abi::status_name(abi::ABSENT + 1), None);
+}
+
+#[test]
 #[cfg(unix)]
 fn the_header_is_valid_cpp() {
     let folder = folder_with("cpp", &header());

@@ -41,6 +41,22 @@ pub const OTHER: Status = 6;
 pub const DROPPED: Status = 7;
 pub const ABSENT: Status = 8;
 
+/// The name of a status in the header.
+pub(crate) fn status_name(status: Status) -> Option<&'static str> {
+    const NAMES: [&str; 9] = [
+        "DP_OK",
+        "DP_OUT_OF_MEMORY",
+        "DP_UNSUPPORTED",
+        "DP_UNAVAILABLE",
+        "DP_LOST",
+        "DP_INVALID",
+        "DP_OTHER",
+        "DP_DROPPED",
+        "DP_ABSENT",
+    ];
+    NAMES.get(usize::try_from(status).ok()?).copied()
+}
+
 /// A number of bytes that is not known.
 pub const UNKNOWN: u64 = u64::MAX;
 

@@ -78,7 +78,10 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("is null"),
-            Self::Size(size) => write!(f, "has a `struct_size` of {size}, which no table can have"),
+            Self::Size(size) => write!(
+                f,
+                "has a `struct_size` of {size}, which no table can have: expected the size of the struct in bytes, as by `sizeof`"
+            ),
         }
     }
 }

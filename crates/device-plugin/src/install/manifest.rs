@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use device_registry::backends;
+use entry_points::message::{nearest, shown};
 use serde_json::Value;
 
 use crate::abi::{MAJOR, MINOR};
@@ -99,7 +100,10 @@ impl Manifest {
         let ours = backends().name();
         match fields.text("group", &format!("a text such as `{ours}`"), |_| true)? {
             group if group == ours => {}
-            _ => return Ok(None),
+            group => match nearest(group, std::iter::once(ours)) {
+                Some(_) => return Err(format!("`group` is `{}`; expected `{ours}`", shown(group))),
+                None => return Ok(None),
+            },
         }
         let version = fields.number("manifest")?;
         if version != VERSION {
@@ -274,7 +278,7 @@ mod tests {
     #[test]
     fn a_manifest_for_another_group_is_no_mistake_whatever_else_is_in_it() {
         for text in
-            [manifest(json!({"group": "codec.decoders"})), r#"{"group": "x", "manifest": "two"}"#.into()]
+            [manifest(json!({"group": "device.kernels"})), r#"{"group": "x", "manifest": "two"}"#.into()]
         {
             assert_eq!(parse(text), Ok(None));
         }
@@ -289,6 +293,8 @@ mod tests {
     const WRONG: &[(&str, &str, &str)] = &[
         ("group", "null", "`group` is missing; expected a text such as `device.backends`"),
         ("group", "7", "`group` is `7`; expected a text such as"),
+        ("group", "\"device.backend\"", "`group` is `device.backend`; expected `device.backends`"),
+        ("group", "\"Device.Backends\"", "`group` is `Device.Backends`; expected `device.backends`"),
         ("manifest", "null", "`manifest` is missing; expected a whole number"),
         (
             "manifest",

@@ -1,12 +1,13 @@
 //! Where a program's plug-ins lie, and installing them.
 
+use std::env::consts::DLL_SUFFIX;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use device_registry::backends;
-use device_registry::registry::{Installed, isolate};
+use device_registry::registry::{Installed, Row, State, isolate};
 use entry_points::message::shown_path;
 
 use crate::install::error::InstallError;
@@ -119,6 +120,7 @@ impl Plugins {
                 Err(error) => report.skip(shown_path(manifest.file()), error.to_string()),
             }
         }
+        report.states = states(&report.installed);
         announce(&report);
         Ok(report)
     }
@@ -135,13 +137,24 @@ impl Plugins {
     }
 }
 
+/// The states of backends that were installed.
+fn states(manifests: &[Manifest]) -> Vec<State> {
+    let report = backends().report();
+    let state = |manifest: &Manifest| {
+        let its = |row: &&Row| row.name == manifest.name() && row.file == Some(manifest.library());
+        report.rows().iter().find(its).map_or(State::Installed, |row| row.state.clone())
+    };
+    manifests.iter().map(state).collect()
+}
+
 /// Reads the manifests of a folder. Its path is canonical.
 fn read_folder(folder: &Path, trust: &mut Trust, report: &mut InstallReport) {
     let names = match manifests(folder) {
         Ok(names) => names,
         Err(error) => return leave_out(folder, &error, report),
     };
-    report.searched.push(Searched::Folder { path: folder.into(), manifests: names.len() });
+    let library = if names.is_empty() { library_in(folder) } else { None };
+    report.searched.push(Searched::Folder { path: folder.into(), manifests: names.len(), library });
     if names.is_empty() {
         return;
     }
@@ -171,6 +184,14 @@ pub(super) fn manifests(folder: &Path) -> io::Result<Vec<(std::ffi::OsString, bo
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// The name of the first library in a folder.
+fn library_in(folder: &Path) -> Option<String> {
+    let files = fs::read_dir(folder)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+    files.filter(|name| name.ends_with(DLL_SUFFIX) && !name.starts_with('.')).min()
 }
 
 /// Files with a dot in front are hidden: editors and file systems keep their own data in them.
@@ -249,14 +270,32 @@ mod tests {
     #[test]
     fn other_and_hidden_files_are_not_manifests() {
         let folder = Folder::new();
-        for name in
-            [".plugin.json", ".x.plugin.json", "x.json", "x.plugin.json.bak", "x.plugin.jso", "libx.so"]
-        {
+        for name in [".plugin.json", ".x.plugin.json", "x.json", "x.plugin.json.bak", "x.plugin.jso"] {
             folder.write(name, "not JSON");
         }
         let report = read(&[&folder.path]);
         let expected = format!("searched for backends in files: {} (no manifests)", folder.path.display());
         assert_eq!(report.to_string(), expected);
+    }
+
+    #[test]
+    fn a_library_without_a_manifest_is_named() {
+        let folder = Folder::new();
+        for name in ["libz", "liby", ".libx"] {
+            folder.write(&format!("{name}{DLL_SUFFIX}"), "");
+        }
+        folder.write("liba.txt", "");
+        let path = folder.path.display();
+        let expected = format!(
+            "searched for backends in files: {path} (no manifests; `liby{DLL_SUFFIX}` needs one, which `device-plugin \
+             manifest` prints)"
+        );
+        assert_eq!(read(&[&folder.path]).to_string(), expected);
+        folder.write("x.plugin.json", manifest(json!({"group": "codec.decoders"})));
+        assert_eq!(
+            read(&[&folder.path]).to_string(),
+            format!("searched for backends in files: {path} (1 manifest)")
+        );
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use entry_points::message::shown_path;
+use device_registry::registry::State;
+use entry_points::message::{shown, shown_path};
 
 use crate::install::manifest::Manifest;
 
@@ -14,6 +15,8 @@ use crate::install::manifest::Manifest;
 #[derive(Clone, Debug, Default)]
 pub struct InstallReport {
     pub(super) installed: Vec<Manifest>,
+    /// The state of each, in the same order.
+    pub(super) states: Vec<State>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) searched: Vec<Searched>,
 }
@@ -57,9 +60,12 @@ impl InstallReport {
 impl fmt::Display for InstallReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.searched())?;
-        for manifest in &self.installed {
+        for (at, manifest) in self.installed.iter().enumerate() {
             let (name, package, version) = (manifest.name(), manifest.package(), manifest.version());
             write!(f, "\ninstalled `{name}` ({package} {version} in {})", shown_path(manifest.library()))?;
+            if let Some(state @ (State::Disabled { .. } | State::Duplicate { .. })) = self.states.get(at) {
+                write!(f, ", which is not used: {state}")?;
+            }
         }
         self.skipped.iter().try_for_each(|skipped| write!(f, "\n{skipped}"))
     }
@@ -98,20 +104,25 @@ pub(super) enum Searched {
     Folder {
         path: PathBuf,
         manifests: usize,
+        /// The name of a library, if there are no manifests.
+        library: Option<String>,
     },
     /// A folder that does not exist or cannot be read, or a variable that is not set, with the reason.
-    Nothing {
-        place: String,
-        reason: &'static str,
-    },
+    Nothing { place: String, reason: &'static str },
 }
 
 impl fmt::Display for Searched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Folder { path, manifests: 0 } => write!(f, "{} (no manifests)", shown_path(path)),
-            Self::Folder { path, manifests: 1 } => write!(f, "{} (1 manifest)", shown_path(path)),
-            Self::Folder { path, manifests } => write!(f, "{} ({manifests} manifests)", shown_path(path)),
+            Self::Folder { path, library: Some(library), .. } => write!(
+                f,
+                "{} (no manifests; `{}` needs one, which `device-plugin manifest` prints)",
+                shown_path(path),
+                shown(library)
+            ),
+            Self::Folder { path, manifests: 0, .. } => write!(f, "{} (no manifests)", shown_path(path)),
+            Self::Folder { path, manifests: 1, .. } => write!(f, "{} (1 manifest)", shown_path(path)),
+            Self::Folder { path, manifests, .. } => write!(f, "{} ({manifests} manifests)", shown_path(path)),
             Self::Nothing { place, reason } => write!(f, "{place} ({reason})"),
         }
     }

@@ -112,5 +112,10 @@ pub(crate) fn failure(status: Status, reported: Option<Reported>) -> LoadFailure
 }
 
 fn no_message(status: Status) -> String {
-    format!("the plug-in gave no message (status {status})")
+    match abi::status_name(status) {
+        Some(name) => format!("the plug-in reported {name} without a message"),
+        None => format!(
+            "the plug-in reported status {status}, which the interface does not have, without a message"
+        ),
+    }
 }

@@ -35,8 +35,8 @@ fn does_not_load(mistake: &str, expected: &str) {
 
 #[test]
 fn an_error_without_a_report_has_its_status() {
-    fails_to_allocate("no_report", "the plug-in gave no message (status 6)");
-    does_not_load("load_silent", "failed to load: the plug-in gave no message (status 6)");
+    fails_to_allocate("no_report", "the plug-in reported DP_OTHER without a message");
+    does_not_load("load_silent", "failed to load: the plug-in reported DP_OTHER without a message");
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn an_unknown_status_is_an_error() {
 
 #[test]
 fn a_report_without_a_text_counts_as_none() {
-    fails_to_allocate("null_message", "the plug-in gave no message (status 6)");
+    fails_to_allocate("null_message", "the plug-in reported DP_OTHER without a message");
     fails_to_allocate("null_failure", "the report of the plug-in is null");
     fails_to_allocate(
         "odd_failure",
-        "the report of the plug-in has a `struct_size` of 3, which no table can have",
+        "the report of the plug-in has a `struct_size` of 3, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
     );
 }
 
@@ -119,7 +119,7 @@ fn properties_that_are_not_received_are_an_error() {
     does_not_open("null_properties", ": properties: the plug-in's table `dp_properties` is null");
     does_not_open(
         "odd_properties",
-        ": properties: the plug-in's table `dp_properties` has a `struct_size` of 7, which no table can have",
+        ": properties: the plug-in's table `dp_properties` has a `struct_size` of 7, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
     );
 }
 
@@ -163,7 +163,7 @@ fn an_absent_device_has_a_reason() {
     does_not_open("absent", " is absent: the cable is out; the next use looks again");
     does_not_open(
         "silently_absent",
-        " is absent: the plug-in gave no message (status 8); the next use looks again",
+        " is absent: the plug-in reported DP_ABSENT without a message; the next use looks again",
     );
 }
 
@@ -197,7 +197,7 @@ fn of_two_losses_the_first_counts() {
 
 #[test]
 fn a_loss_without_a_report_says_so() {
-    is_lost("lost_silently", "the plug-in gave no message (status 4)");
+    is_lost("lost_silently", "the plug-in reported DP_LOST without a message");
 }
 
 #[test]

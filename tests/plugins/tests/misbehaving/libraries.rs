@@ -75,7 +75,7 @@ fn a_table_of_the_library_with_a_size_that_none_has_is_an_error() {
         does_not_start(
             &format!("SIZE={size}"),
             &format!(
-                "the table `dp_plugin` of the plug-in has a `struct_size` of {size}, which no table can have"
+                "the table `dp_plugin` of the plug-in has a `struct_size` of {size}, which no table can have: expected the size of the struct in bytes, as by `sizeof`"
             ),
         );
     }
@@ -95,7 +95,10 @@ fn a_table_that_ends_before_the_entries_offers_nothing() {
 fn entries_that_cannot_be_read_are_an_error() {
     does_not_start("NULL_ENTRIES", "an entry of the plug-in is null");
     does_not_start("NULL_ENTRY", "an entry of the plug-in is null");
-    does_not_start("ODD_ENTRY", "an entry of the plug-in has a `struct_size` of 13, which no table can have");
+    does_not_start(
+        "ODD_ENTRY",
+        "an entry of the plug-in has a `struct_size` of 13, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
+    );
 }
 
 #[test]

@@ -260,10 +260,12 @@ static uint32_t device_allocate_host(void *object, size_t len, dp_host_bytes *by
 
 /* A table that the author of a backend offers besides. */
 static int twice(int number) { return 2 * number; }
+static const char *mistake_of(void *device) { return ((struct device *)device)->backend->mistake; }
 static const void *device_extension(void *device, dp_str name) {
     static const struct {
         int (*twice)(int);
-    } numbers = {twice};
+        const char *(*mistake_of)(void *device);
+    } numbers = {twice, mistake_of};
     (void)device;
     return name.len == 12 && memcmp(name.start, "test.numbers", 12) == 0 ? &numbers : NULL;
 }

@@ -95,7 +95,7 @@ fn a_read_without_bytes_is_an_error() {
 #[test]
 fn a_read_that_fails_has_a_message() {
     fails("queue_failed", "the link is down");
-    fails("queue_failed_silently", "the plug-in gave no message (status 6)");
+    fails("queue_failed_silently", "the plug-in reported DP_OTHER without a message");
 }
 
 #[test]

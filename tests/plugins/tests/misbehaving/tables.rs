@@ -1,5 +1,6 @@
 //! Tables that are cut, odd, null, or lack a function.
 
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
 
 use device_plugin::LoadedDevice;
@@ -19,6 +20,7 @@ fn does_not_load(mistake: &str, reason: &str) {
 #[repr(C)]
 struct Numbers {
     twice: extern "C" fn(i32) -> i32,
+    mistake_of: unsafe extern "C" fn(*mut c_void) -> *const c_char,
 }
 
 #[test]
@@ -33,6 +35,12 @@ fn an_extension_of_the_author_is_found_by_its_name() {
     // SAFETY: the library's table of this name has this type, and is valid forever.
     assert_eq!((unsafe { numbers.as_ref() }.twice)(21), 42);
     assert!(extension("test.number").unwrap().is_none());
+
+    // A function that needs the device gets the library's own object.
+    let object = device.with_driver(|device: &LoadedDevice| Ok(device.object() as usize)).unwrap();
+    // SAFETY: the object is a device of this library, whose function returns a text that is valid forever.
+    let mistake = unsafe { CStr::from_ptr((numbers.as_ref().mistake_of)(object as *mut c_void)) };
+    assert_eq!(mistake.to_str(), Ok("sound"));
 }
 
 #[test]
@@ -48,13 +56,13 @@ fn a_size_that_no_table_has_is_an_error() {
         does_not_load(
             &format!("size_{size}"),
             &format!(
-                "the table `dp_device_api` of the plug-in has a `struct_size` of {size}, which no table can have"
+                "the table `dp_device_api` of the plug-in has a `struct_size` of {size}, which no table can have: expected the size of the struct in bytes, as by `sizeof`"
             ),
         );
     }
     does_not_load(
         "queue_odd_event_api",
-        "the table `dp_event_api` of the plug-in has a `struct_size` of 9, which no table can have",
+        "the table `dp_event_api` of the plug-in has a `struct_size` of 9, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
     );
 }
 
