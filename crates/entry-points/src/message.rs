@@ -17,10 +17,18 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// A path, escaped for one line of a message. It is not cut: half of a path leads nowhere.
+/// A path, escaped for one line of a message. It is not cut: half of a path leads nowhere. On Windows the separator `\` stays
+/// as it is.
 #[must_use]
 pub fn shown_path(path: &Path) -> String {
-    path.to_string_lossy().chars().flat_map(char::escape_debug).collect()
+    let mut shown = String::new();
+    for c in path.to_string_lossy().chars() {
+        match c {
+            '\\' | '\'' if cfg!(windows) => shown.push(c),
+            _ => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
 }
 
 /// The text of a panic. A payload of any other type is leaked, since its `drop` could panic again.
@@ -50,5 +58,11 @@ mod tests {
     fn a_path_is_escaped_and_not_cut() {
         let long = format!("/opt/{}/lib\n.so", "x".repeat(100));
         assert_eq!(shown_path(Path::new(&long)), long.replace('\n', "\\n"));
+    }
+
+    #[test]
+    fn a_backslash_is_escaped_where_it_is_no_separator() {
+        let expected = if cfg!(windows) { r"C:\O'Neil\x.dll" } else { r"C:\\O\'Neil\\x.dll" };
+        assert_eq!(shown_path(Path::new(r"C:\O'Neil\x.dll")), expected);
     }
 }
