@@ -26,9 +26,10 @@ fn mapped() -> Vec<String> {
     Vec::new()
 }
 
-/// Any library of this process.
+/// Any library of this process, or its program where `mapped` knows none.
 fn real_library() -> std::path::PathBuf {
-    mapped().into_iter().find(|file| file.contains(".so")).unwrap_or_else(|| "/lib/libc.so".to_owned()).into()
+    let library = mapped().into_iter().find(|file| file.contains(".so")).map(Into::into);
+    library.unwrap_or_else(|| std::env::current_exe().unwrap())
 }
 
 #[test]

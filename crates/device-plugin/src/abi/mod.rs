@@ -7,7 +7,7 @@
 )]
 #![cfg_attr(not(feature = "load"), allow(dead_code, unused_imports, reason = "the loader uses the rest"))]
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod header;
 mod table;
 mod text;

@@ -41,14 +41,14 @@ macro_rules! abi {
             }
         })?
 
-        #[cfg(test)]
+        #[cfg(all(test, unix))]
         impl crate::abi::header::CType for $name {
             fn c_name() -> String {
                 $c_name.to_owned()
             }
         }
 
-        #[cfg(test)]
+        #[cfg(all(test, unix))]
         impl $name {
             pub(super) fn layout() -> crate::abi::header::Layout {
                 use crate::abi::header::{Field, Layout};
@@ -488,7 +488,7 @@ tables! {
 }
 
 /// The layouts of all types.
-#[cfg(test)]
+#[cfg(all(test, unix))]
 pub(super) fn layouts() -> Vec<crate::abi::header::Layout> {
     vec![
         Str::layout(),

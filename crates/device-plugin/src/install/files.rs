@@ -47,7 +47,7 @@ fn kind(of: FileType) -> &'static str {
 
 /// The absolute path without links. On Windows it has no prefix `\\?\` where it works without, as not every function that
 /// loads libraries takes one.
-pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     let path = path.canonicalize()?;
     #[cfg(windows)]
     if let Some(short) = path.to_str().and_then(without_prefix) {
@@ -56,12 +56,27 @@ pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// `C:\folder` for `\\?\C:\folder`. A path of 260 characters or more needs the prefix, and so do other kinds of paths.
+/// `C:\folder` for `\\?\C:\folder`. A path of 260 characters or more needs the prefix, so do other kinds of paths, and so do
+/// names that lead elsewhere without it.
 #[cfg(any(windows, test))]
 fn without_prefix(path: &str) -> Option<&str> {
     let short = path.strip_prefix(r"\\?\")?;
     let is_drive = matches!(short.as_bytes(), [b'A'..=b'Z' | b'a'..=b'z', b':', b'\\', ..]);
-    (is_drive && short.len() < 260).then_some(short)
+    (is_drive && short.len() < 260 && !short.split('\\').any(is_special)).then_some(short)
+}
+
+/// Whether Windows takes a name for another one: it cuts dots and spaces at the end, and has devices such as `nul` and `com1`,
+/// which are in every folder and may have any extension.
+#[cfg(any(windows, test))]
+fn is_special(name: &str) -> bool {
+    let stem = name.split(['.', ':']).next().unwrap_or(name).trim_end().to_ascii_lowercase();
+    let is_device = match stem.as_str() {
+        "con" | "prn" | "aux" | "nul" | "conin$" | "conout$" => true,
+        stem => ["com", "lpt"]
+            .iter()
+            .any(|port| stem.strip_prefix(port).is_some_and(|number| number.chars().count() == 1)),
+    };
+    is_device || name.ends_with(['.', ' '])
 }
 
 #[cfg(test)]
@@ -74,6 +89,13 @@ mod tests {
         let long = format!(r"\\?\C:\{}", "x".repeat(260));
         for other in [r"C:\app", r"\\?\UNC\server\share", r"\\?\Volume{0}\app", &long] {
             assert_eq!(without_prefix(other), None, "{other}");
+        }
+        for name in ["x.", "x. .", "x ", "nul", "Nul.txt", "COM1", "lpt\u{b2}.x.dll", "con .dll"] {
+            assert_eq!(without_prefix(&format!(r"\\?\C:\{name}\x.dll")), None, "{name}");
+        }
+        for name in ["x.dll", "nul_x", "com10", "com", "lpt12.dll", "console", ".nul"] {
+            let short = format!(r"C:\{name}\x.dll");
+            assert_eq!(without_prefix(&format!(r"\\?\{short}")), Some(&*short));
         }
     }
 }

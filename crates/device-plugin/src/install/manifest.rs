@@ -89,6 +89,13 @@ impl Manifest {
     /// Parses the text of the manifest `file`. It is `None` if it is for another group: several frameworks may have their
     /// plug-ins in one folder.
     pub(crate) fn parse(text: &[u8], file: &Path) -> Result<Option<Self>, String> {
+        if text.starts_with(b"\xff\xfe") {
+            return Err(
+                "it is UTF-16, as `>` writes in Windows PowerShell; expected JSON in UTF-8: write it by \
+                        `| Out-File -Encoding utf8`"
+                    .to_owned(),
+            );
+        }
         let text = str::from_utf8(text)
             .map_err(|error| format!("byte {} is not UTF-8; expected JSON in UTF-8", error.valid_up_to()))?;
         // Some editors put a byte order mark in front.
@@ -275,6 +282,15 @@ mod tests {
         assert_eq!(sound(json!({"library": absolute})).library(), Path::new(absolute));
     }
 
+    #[cfg(windows)]
+    #[test]
+    fn a_library_that_windows_completes_with_a_current_folder_or_drive_is_refused() {
+        for library in [r"C:x.dll", r"\x.dll", "/x.dll"] {
+            let error = parse(manifest(json!({"library": library}))).unwrap_err();
+            assert!(error.ends_with("; expected the path of a library"), "{error}");
+        }
+    }
+
     #[test]
     fn a_manifest_for_another_group_is_no_mistake_whatever_else_is_in_it() {
         for text in
@@ -384,6 +400,8 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         assert_eq!(parse(b"{\"a\xff\"}").unwrap_err(), "byte 3 is not UTF-8; expected JSON in UTF-8");
+        let utf_16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(parse(utf_16).unwrap_err().starts_with("it is UTF-16, as `>` writes in Windows PowerShell;"));
     }
 
     #[test]

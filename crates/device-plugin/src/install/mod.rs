@@ -22,6 +22,7 @@ pub(crate) use self::checked::Checked;
 pub(crate) use self::digest::show as show_digest;
 pub use self::error::InstallError;
 pub(crate) use self::examine::{Examined, examine, is_manifest, manifests, read_manifest};
+pub(crate) use self::files::canonical;
 pub use self::manifest::Manifest;
 pub(crate) use self::manifest::is_name;
 pub use self::plugins::Plugins;

@@ -239,10 +239,26 @@ mod tests {
         assert_eq!(report.searched(), "searched for backends in files: /no_such (does not exist)");
     }
 
-    #[cfg(unix)]
+    #[cfg(windows)]
+    #[test]
+    fn a_variable_has_folders_with_drives_between_semicolons() {
+        let value = |_: &str| Some(r#"C:\;relative;;\x;C:x;"C:\no;such""#.into());
+        let surroundings = Surroundings { rights: Rights::new(false), ..surroundings(value) };
+        let mut report = InstallReport::default();
+        assert_eq!(surroundings.search(&[Place::Variable("X".into())], &mut report), [Path::new(r"C:\")]);
+        let skipped: Vec<_> = report.skipped().iter().map(ToString::to_string).collect();
+        let expected = ["relative", r"\x", "C:x"]
+            .map(|folder| format!("`{folder}` in X is skipped: it is relative; expected an absolute path"));
+        assert_eq!(skipped, expected);
+        assert_eq!(report.searched(), r"searched for backends in files: C:\no;such (does not exist)");
+    }
+
     #[test]
     fn a_process_with_more_rights_than_its_user_ignores_the_variable() {
+        #[cfg(unix)]
         let rights = Rights::new(true, 1000, 0);
+        #[cfg(not(unix))]
+        let rights = Rights::new(true);
         let surroundings = Surroundings { rights, ..surroundings(|_| Some("/".into())) };
         let mut report = InstallReport::default();
         assert!(surroundings.search(&[Place::Variable("X".into())], &mut report).is_empty());

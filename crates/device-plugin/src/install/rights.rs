@@ -39,6 +39,11 @@ impl Rights {
     pub(super) fn of_process() -> Self {
         Self { elevated: is_elevated() }
     }
+
+    #[cfg(test)]
+    pub(super) fn new(elevated: bool) -> Self {
+        Self { elevated }
+    }
 }
 
 impl Rights {

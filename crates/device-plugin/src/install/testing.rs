@@ -76,9 +76,11 @@ pub(super) fn library(symbols: &[&str]) -> Vec<u8> {
         format!("#[unsafe(export_name = \"{symbol}\")] pub extern \"C\" fn f{at}() {{}}\n")
     });
     let source = folder.write("lib.rs", functions.collect::<String>());
-    let library = folder.path.join("library");
+    // Without a suffix, the linker of mingw adds `.exe`.
+    let library = folder.path.join(format!("library{}", std::env::consts::DLL_SUFFIX));
     let rustc = option_env!("RUSTC").unwrap_or("rustc");
-    let arguments = ["--edition=2024", "--crate-type=cdylib", "--crate-name=acme", "-o"];
+    // Without symbols at its end, a library of Windows is damaged wherever it is cut.
+    let arguments = ["--edition=2024", "--crate-type=cdylib", "--crate-name=acme", "-Cstrip=symbols", "-o"];
     let built = Command::new(rustc).args(arguments).arg(&library).arg(source).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     fs::read(library).unwrap()

@@ -269,7 +269,14 @@ fn cannot_open(file: &Path, error: impl Error + 'static) -> LoadFailure {
     let text = error.source().unwrap_or(&error).to_string();
     let file = file.display().to_string();
     let reason = text.strip_prefix(&file).map_or(&*text, |rest| rest.trim_start_matches(": "));
-    LoadFailure::new(format_args!("cannot open the library {file}: {reason}"))
+    // ERROR_MOD_NOT_FOUND, though the file itself is there.
+    let help = if cfg!(windows) && text.ends_with("(os error 126)") {
+        "; a DLL that it needs is neither beside it nor in System32, and no other folder is searched: \
+         `device-plugin check` lists those that it needs"
+    } else {
+        ""
+    };
+    LoadFailure::new(format_args!("cannot open the library {file}: {reason}{help}"))
 }
 
 fn without_symbol(file: &Path, name: &str, error: impl Error + 'static) -> LoadFailure {

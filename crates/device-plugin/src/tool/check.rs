@@ -8,7 +8,7 @@ use std::time::Duration;
 use entry_points::message::{shown, shown_path};
 
 use crate::abi;
-use crate::install::{Examined, Manifest, examine, is_manifest, manifests, read_manifest};
+use crate::install::{Examined, Manifest, canonical, examine, is_manifest, manifests, read_manifest};
 use crate::tool::arguments::{Check, How, Opening};
 use crate::tool::contents::{self, Contents};
 use crate::tool::page::{Level, Page, summary};
@@ -88,7 +88,7 @@ fn check_manifest(file: &Path, opening: Opening, done: &mut HashSet<PathBuf>) ->
     // What is wrong with its owner is found with the library.
     match read_manifest(file, true) {
         Ok(Some(manifest)) => {
-            let library = manifest.library().canonicalize().unwrap_or_else(|_| manifest.library().into());
+            let library = canonical(manifest.library()).unwrap_or_else(|_| manifest.library().into());
             done.insert(library).then(|| check_library(manifest.library(), Some(&manifest), opening))
         }
         Ok(None) => {
@@ -98,7 +98,7 @@ fn check_manifest(file: &Path, opening: Opening, done: &mut HashSet<PathBuf>) ->
         }
         Err(reason) => {
             let mut page = Page::new(shown_path(file));
-            let file = file.canonicalize().unwrap_or_else(|_| file.into());
+            let file = canonical(file).unwrap_or_else(|_| file.into());
             page.shared_problem(compare::skipped(&file, &reason));
             Some(page)
         }
@@ -180,7 +180,11 @@ fn show_contents(contents: &Contents, page: &mut Page) {
         page.find(
             Level::Note,
             format!("the library exports {count} that no program uses"),
-            "in C and C++, hide what is not marked for export: `-fvisibility=hidden`",
+            if cfg!(windows) {
+                "in C and C++, mark for export only what `device_plugin.h` does, and link without `--export-all-symbols`"
+            } else {
+                "in C and C++, hide what is not marked for export: `-fvisibility=hidden`"
+            },
         );
     }
     if let Some(export) = linkme.iter().find(|export| export.is_interposable) {

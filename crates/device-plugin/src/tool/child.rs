@@ -27,6 +27,8 @@ const DEVICES: usize = 16;
 ///
 /// If nothing reads them.
 pub(super) fn run(file: &Path, how: How) -> io::Result<u8> {
+    #[cfg(windows)]
+    crash_without_a_dialog();
     let mut steps = Steps(output()?);
     // SAFETY: the user of the command names the file as a library that keeps the rules, and the parent has found its symbol.
     match unsafe { Library::open(file) } {
@@ -111,6 +113,21 @@ impl Steps {
     }
 }
 
+/// Windows otherwise opens a dialog where the library crashes, or a DLL is missing, and waits until it is closed.
+#[cfg(windows)]
+fn crash_without_a_dialog() {
+    const SEM_FAILCRITICALERRORS: u32 = 1;
+    const SEM_NOGPFAULTERRORBOX: u32 = 2;
+
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        safe fn GetErrorMode() -> u32;
+        safe fn SetErrorMode(mode: u32) -> u32;
+    }
+
+    SetErrorMode(GetErrorMode() | SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX);
+}
+
 /// What was the standard output of this process. From now on, the library prints to the standard error.
 #[cfg(unix)]
 fn output() -> io::Result<File> {
@@ -124,6 +141,8 @@ fn output() -> io::Result<File> {
     Ok(output.into())
 }
 
+/// The standard output of this process. The library prints to it too: each C runtime in the process has its own copy of the
+/// handle, so it cannot be replaced for all.
 #[cfg(windows)]
 fn output() -> io::Result<File> {
     use std::os::windows::io::AsHandle;

@@ -7,7 +7,7 @@ use entry_points::message::{shown, shown_path};
 use serde_json::Value;
 
 use crate::abi;
-use crate::install::{Examined, Manifest, manifests, read_manifest, show_digest};
+use crate::install::{Examined, Manifest, canonical, manifests, read_manifest, show_digest};
 use crate::load::LibraryEntry;
 use crate::tool::arguments::Opening;
 use crate::tool::page::{Level, Page};
@@ -23,7 +23,7 @@ pub(super) fn manifests_of(
 ) -> Vec<Manifest> {
     let folder = library.parent().unwrap_or(library);
     let mut files = manifests(folder).unwrap_or_default();
-    let given = given.and_then(|given| given.canonicalize().ok());
+    let given = given.and_then(|given| canonical(given).ok());
     files.extend(given.clone().filter(|given| !files.contains(given)));
     let mut found = Vec::new();
     for file in files {
@@ -54,7 +54,7 @@ pub(super) fn skipped(manifest: &Path, reason: &str) -> String {
 
 /// Whether a path leads to a library, whose path is canonical.
 fn is(path: &Path, library: &Path) -> bool {
-    path.canonicalize().is_ok_and(|path| path == library)
+    canonical(path).is_ok_and(|path| path == library)
 }
 
 /// Whether a manifest that programs skip names a library, or cannot be read at all.

@@ -129,5 +129,9 @@ pub(super) fn command(
 fn quoted(path: &Path) -> String {
     let path = shown_path(path);
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:\\".contains(c);
-    if path.chars().all(is_plain) { path } else { format!("'{path}'") }
+    match path.chars().all(is_plain) {
+        true => path,
+        false if cfg!(windows) => format!("\"{path}\""),
+        false => format!("'{path}'"),
+    }
 }

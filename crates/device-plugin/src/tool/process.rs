@@ -90,13 +90,14 @@ fn watch(library: &Path, how: How, limit: Duration) -> io::Result<Seen> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let steps = child.stdout.take().map(|from| Heard::listen(from, keep_steps));
-    let printed = child.stderr.take().map(|from| Heard::listen(from, keep_start));
+    let (output, errors) = (child.stdout.take().map(Heard::listen), child.stderr.take().map(Heard::listen));
     let status = wait(&mut child, limit);
-    let mut seen = Seen { printed: printed.map(Heard::text).unwrap_or_default(), ..Seen::default() };
+    let [output, errors] =
+        [output.map(Heard::lines), errors.map(Heard::lines)].map(Option::unwrap_or_default);
+    let mut seen = Seen { printed: errors.printed + &output.printed, ..Seen::default() };
     let mut during = "the library was opened".to_owned();
     let mut is_complete = false;
-    for line in steps.map(Heard::text).unwrap_or_default().lines() {
+    for line in output.steps.lines() {
         let Ok(step) = serde_json::from_str::<Value>(line) else { continue };
         is_complete |= step["step"] == "end";
         if let Some(next) = seen.apply(&step) {
@@ -129,42 +130,49 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
 
 /// What a thread reads from a process, which waits when a pipe is full.
 struct Heard {
-    text: Arc<Mutex<String>>,
+    lines: Arc<Mutex<Lines>>,
     end: Receiver<()>,
 }
 
+/// What is kept of it.
+#[derive(Clone, Debug, Default)]
+struct Lines {
+    /// The steps, without what they begin with.
+    steps: String,
+    /// The start of all else.
+    printed: String,
+}
+
 impl Heard {
-    fn listen<R: Read + Send + 'static>(from: R, keep: fn(&[u8], &mut String)) -> Self {
-        let (text, (sender, end)) = (Arc::<Mutex<String>>::default(), mpsc::channel());
-        let kept = Arc::clone(&text);
+    fn listen<R: Read + Send + 'static>(from: R) -> Self {
+        let (lines, (sender, end)) = (Arc::<Mutex<Lines>>::default(), mpsc::channel());
+        let kept = Arc::clone(&lines);
         thread::spawn(move || {
             let (mut from, mut line) = (BufReader::new(from), Vec::new());
             while matches!(from.by_ref().take(KEPT).read_until(b'\n', &mut line), Ok(1..)) {
-                keep(&line, &mut kept.lock().unwrap_or_else(PoisonError::into_inner));
+                kept.lock().unwrap_or_else(PoisonError::into_inner).add(&line);
                 line.clear();
             }
             // Nothing receives it where the process has left the pipe to another one.
             let _ = sender.send(());
         });
-        Self { text, end }
+        Self { lines, end }
     }
 
     /// What has come, after the end of the process. Another process that the library has started may keep the pipe open.
-    fn text(self) -> String {
+    fn lines(self) -> Lines {
         let _ = self.end.recv_timeout(Duration::from_secs(2));
-        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn keep_steps(line: &[u8], steps: &mut String) {
-    if let Some(step) = line.strip_prefix(STEP.as_bytes()) {
-        *steps += &String::from_utf8_lossy(step);
-    }
-}
-
-fn keep_start(line: &[u8], start: &mut String) {
-    if (start.len() as u64) < KEPT {
-        *start += &String::from_utf8_lossy(line);
+impl Lines {
+    fn add(&mut self, line: &[u8]) {
+        match line.strip_prefix(STEP.as_bytes()) {
+            Some(step) => self.steps += &String::from_utf8_lossy(step),
+            None if (self.printed.len() as u64) < KEPT => self.printed += &String::from_utf8_lossy(line),
+            None => {}
+        }
     }
 }
 
