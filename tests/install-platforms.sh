@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the tests of tests/platforms.rs need, on Debian 12 as root: linkers, C compilers, Wine, node, and a
-# Rust with the sources of its standard library, from which the tests build it for each target. Where rustup can
-# add a target, `rustup target add` does as well, and the tests use that.
+# Installs what the tests of tests/platforms.rs and tests/windows_plugins.rs need, on Debian 12 as root: linkers, C
+# compilers, Wine, node, and a Rust with the sources of its standard library, from which the tests build it for each
+# target. Where rustup can add a target, `rustup target add` does as well, and the tests use that.
 #
 # It can be run again at any time, and then takes a second.
 set -eu

@@ -1,20 +1,14 @@
 //! The same small program on other targets and with other linkers.
 //!
-//! A tool that is not there is no failure: the test says `skipped`, what is missing, and passes. Name the platforms
-//! that have to be there, as in `DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,wasm32`, and it fails instead.
-//! `tests/install-platforms.sh` installs them on Debian 12, Miri only where rustup has it; `docs/platforms.md` has the results.
-//!
-//! The standard library of a target is that which rustup has added, or else it is built from Debian's sources with
-//! Debian's compiler.
+//! Without its tools a test is skipped: `tests/src/platform.rs` says more. `docs/platforms.md` has the results.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use std::env;
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use device_registry_tests::platform::{Needed, Toolchain, Windows, compile_c, is_there, needed};
 use device_registry_tests::{LIST, Project, artifacts, run};
 
 const BLOCK: [&str; 3] = ["alpha", "alpha_deep", "cpu"];
@@ -41,35 +35,6 @@ fn main_rs() -> String {
 fn reporting_main_rs() -> String {
     let report = "fn main() {\n    eprintln!(\"{}\", device_registry::backends().report());";
     main_rs().replace("fn main() {", report)
-}
-
-/// Why a test of this platform cannot run, or what it needs in order to run.
-type Needed<T> = Result<T, String>;
-
-/// Unwraps what the test needs. Without it, the test ends: skipped, or failed if the platform is required.
-#[track_caller]
-fn needed<T>(platform: &str, needed: Needed<T>) -> Option<T> {
-    let missing = match needed {
-        Ok(tools) => return Some(tools),
-        Err(missing) => missing,
-    };
-    let required = env::var("DEVICE_REGISTRY_REQUIRE_PLATFORMS").unwrap_or_default();
-    assert!(
-        !required.split(',').any(|name| name.trim() == platform),
-        "{platform} is required, and {missing}"
-    );
-    // `println!` would be captured, and shown only when a test fails.
-    let _ = writeln!(std::io::stderr(), "skipped: {missing}");
-    None
-}
-
-fn is_there(program: &str, package: &str) -> Needed<()> {
-    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if found {
-        Ok(())
-    } else {
-        Err(format!("{program} is not installed: install {package}, or run tests/install-platforms.sh"))
-    }
 }
 
 // ---------------------------------------------------------------------------------------------- other linkers
@@ -165,62 +130,6 @@ fn a_linker_that_drops_every_element_is_reported_and_inventory_helps() {
 
 // ---------------------------------------------------------------------------------------------- other targets
 
-/// How to build for a target: by the toolchain in use, or by Debian's, which builds the standard library first.
-enum Toolchain {
-    Rustup,
-    Debian,
-}
-
-const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
-
-impl Toolchain {
-    fn with(target: &str) -> Needed<Self> {
-        let folder = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
-        let folder = folder.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        if folder.is_ok_and(|folder| !folder.is_empty() && Path::new(&folder).is_dir()) {
-            return Ok(Self::Rustup);
-        }
-        let sources = Path::new("/usr/lib/rustlib/src/rust/library/Cargo.lock");
-        if Path::new(DEBIAN_RUSTC).exists() && sources.exists() {
-            return Ok(Self::Debian);
-        }
-        Err(format!(
-            "the standard library for {target} is not installed: `rustup target add {target}`, or run \
-             tests/install-platforms.sh"
-        ))
-    }
-
-    /// `cargo SUBCOMMAND --target TARGET`
-    fn cargo(&self, project: &Project, subcommand: &str, target: &str) -> Command {
-        let mut command = project.cargo([subcommand, "--quiet", "--target", target]);
-        if let Self::Debian = self {
-            command
-                .arg("-Zbuild-std=std,panic_abort")
-                .env("RUSTC", DEBIAN_RUSTC)
-                .env("RUSTC_BOOTSTRAP", "1")
-                .env("CARGO_TARGET_DIR", debian_artifacts());
-        }
-        command
-    }
-
-    fn artifacts(&self) -> PathBuf {
-        match self {
-            Self::Rustup => artifacts(),
-            Self::Debian => debian_artifacts(),
-        }
-    }
-}
-
-/// Another compiler, another target folder.
-fn debian_artifacts() -> PathBuf {
-    artifacts().with_file_name("target-debian")
-}
-
-#[track_caller]
-fn compile_c(compiler: &str, project: &Project, arguments: &[&str]) {
-    let _ = run(project.command(compiler).args(arguments)).success();
-}
-
 #[test]
 #[ignore = "slow, and needs a target: x86_64-unknown-linux-musl"]
 fn a_static_program_with_musl_has_its_backends() {
@@ -257,40 +166,16 @@ fn a_static_program_with_musl_has_its_backends() {
 #[test]
 #[ignore = "slow, and needs a target: x86_64-pc-windows-gnu, and Wine"]
 fn a_windows_program_by_mingw_has_what_blocks_registered() {
-    let target = "x86_64-pc-windows-gnu";
-    let tools = Toolchain::with(target).and_then(|toolchain| {
-        is_there("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64")?;
-        // Debian does not put it on the path.
-        let wine = ["wine64", "wine", "/usr/lib/wine/wine64"];
-        let wine = wine.into_iter().find(|wine| is_there(wine, "wine64").is_ok());
-        wine.map(|wine| (toolchain, wine)).ok_or_else(|| {
-            "Wine is not installed: install wine64, or run tests/install-platforms.sh".to_owned()
-        })
-    });
-    let Some((toolchain, wine)) = needed("windows-gnu", tools) else {
+    let Some(windows) = needed("windows-gnu", Windows::find()) else {
         return;
     };
     let beta_there = format!(
         "{ALPHA_AND_BARE}\n[target.'cfg(windows)'.dependencies]\n\
          device-beta = {{ path = \"@fixtures/device-beta\" }}\n"
     );
-    let project = Project::new(
-        "platform-windows-gnu",
-        &beta_there,
-        &[
-            ("src/main.rs", &reporting_main_rs()),
-            ("bcryptprimitives.c", include_str!("../platforms/bcryptprimitives.c")),
-        ],
-    );
-    let library = ["-shared", "-O2", "-o", "bcryptprimitives.dll", "bcryptprimitives.c", "-ladvapi32"];
-    compile_c("x86_64-w64-mingw32-gcc", &project, &library);
-    let mut command = toolchain.cargo(&project, "run", target);
-    command
-        .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", wine)
-        .env("WINEPREFIX", artifacts().with_file_name("wine"))
-        .env("WINEDEBUG", "-all")
-        .env("WINEPATH", project.folder());
-    let outcome = run(&mut command).success();
+    let project = Project::new("platform-windows-gnu", &beta_there, &[("src/main.rs", &reporting_main_rs())]);
+    windows.build(&project);
+    let outcome = run(&mut windows.command(&project, "platform-windows-gnu.exe")).success();
     assert_eq!(outcome.lines(), ["alpha", "alpha_deep", "beta", "cpu"]);
     // linkme sees nothing there (dtolnay/linkme#25), and that is said.
     outcome.shows("linkme sees nothing in this binary");
