@@ -35,7 +35,7 @@ const NOTES: usize = 8;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let report = Plugins::new()
 ///     .beside_program("backends") // the folder `backends` beside the executable
-///     .folder(if cfg!(windows) { r"C:\ProgramData\MyApp\backends" } else { "/usr/lib/myapp/backends" })
+///     .folder(if cfg!(windows) { r"C:\Program Files\MyApp\backends" } else { "/usr/lib/myapp/backends" })
 ///     .variable("MYAPP_BACKENDS") // folders that the user adds
 ///     .install()?;
 /// println!("{report}");
