@@ -39,11 +39,16 @@ fn a_read_that_fails(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
     for _ in 0..5 {
         fail_next_copy(context.device())?;
-        let read = accepted(stream.read(&buffer, 0..LEN))?;
-        let error = expect_failed(read.wait(), "a read that fails")?;
-        is_about(&error, context.device())?;
-        let reported = expect_failed(stream.synchronize(), "the stream of a read that failed")?;
-        is_about(&reported, context.device())?;
+        match stream.read(&buffer, 0..LEN) {
+            // The driver had finished the read before the call returned, which returns the error then.
+            Err(error) => is_about(&error, context.device())?,
+            Ok(read) => {
+                let error = expect_failed(read.wait(), "a read that fails")?;
+                is_about(&error, context.device())?;
+                let reported = expect_failed(stream.synchronize(), "the stream of a read that failed")?;
+                is_about(&reported, context.device())?;
+            }
+        }
         is_well(&stream, "after a read that failed")?;
         expect_bytes(&stream.read(&buffer, 0..LEN)?.wait()?, &[BEFORE; LEN], "the next read")?;
     }
