@@ -30,14 +30,18 @@
  *     message. So no error object changes hands. Without that call the program says that there is no message. Of two
  *     calls the last counts.
  *  3. Strings (dp_str) are UTF-8 with a length, and need no zero at the end. They are valid during the call that
- *     passes them. What a library returns in dp_plugin is valid forever.
+ *     passes them, and so is all else that a pointer leads to, such as spans and patterns: queued work keeps a copy.
+ *     Objects of the library, and bytes with an owner, are valid for longer. What a library returns in dp_plugin is
+ *     valid forever.
  *  4. Bytes (dp_host_bytes) that outlive a call have an owner. The side that has them calls `release(owner)` once, on
  *     any thread, when it no longer reads or writes them. Nothing else frees memory of the other side.
  *  5. Threads. Any function may be called from any thread, at the same time as others. Two exceptions: the program
  *     never calls two functions of one stream at once, except `flush`, `query`, `synchronize` and `native_handle`; and
  *     `close` and `reset` are called once at a time. The functions of the program (`finish`, `watch`, `report`, `log`,
  *     `panicked`, `release`) may be called from any thread too, and within any call of the library: `finish` within
- *     `read`, before it returns, and `report` within `open`.
+ *     `read`, before it returns, and `report` within `open`. Some run code that calls the library again: the waker of a
+ *     task, a logger, or `release` of the library's own host memory. So the library holds no lock that its functions
+ *     take, except in calls of `fail`, `watch` and the functions of dp_watch.
  *  6. Blocking. Functions of a device block until their work is done. Functions of a stream submit and return, except
  *     `synchronize`. `query` and `is_over` never wait.
  *  7. No function unwinds: no C++ exception and no longjmp leaves the library, and none enters it.
@@ -51,6 +55,11 @@
  * 11. Two operations at once on the same bytes, one of them writing, leave them unspecified, and do no more harm.
  * 12. In a child of fork() the program calls nothing of its parent's devices.
  * 13. An event may be used after its stream was destroyed.
+ * 14. Loss. A library reports a loss by the status DP_LOST or by dp_loss. The program then refuses every later call on
+ *     the device until `reset`, and gives up the work in its queues: it calls `free` for memory that such work uses,
+ *     and `destroy` for its streams and for events that they wait for. So the library stops the work before it reports
+ *     the loss, or keeps what the work uses. The bytes of queued writes and reads stay the library's (rule 4). Calls
+ *     that wait return. An error that another device has caused, such as a lost peer, is never DP_LOST.
  */
 #ifndef DEVICE_PLUGIN_H
 #define DEVICE_PLUGIN_H
@@ -80,7 +89,7 @@ enum {
     DP_OUT_OF_MEMORY = 1, /* the device does not have enough memory: `asked` and `free` of the failure */
     DP_UNSUPPORTED = 2,   /* the library or the device does not offer this */
     DP_UNAVAILABLE = 3,   /* the machine lacks something, such as a driver; it may come */
-    DP_LOST = 4,          /* the device is lost: every later call on it fails, until `reset` */
+    DP_LOST = 4,          /* the device is lost: rule 14 */
     DP_INVALID = 5,       /* the call is invalid */
     DP_OTHER = 6,         /* any other error */
     DP_DROPPED = 7,       /* only of dp_done: the work was dropped and will never be finished */
@@ -315,7 +324,8 @@ typedef struct dp_device_api {
     /* Writes an object for new memory to `*memory`. Lengths come from users, and may be anything up to PTRDIFF_MAX. */
     uint32_t (*allocate)(void *device, const dp_allocate_options *options, void **memory, const dp_report *report);
 
-    /* Frees memory that no work uses any longer. Also called after `close` and `reset`, or never. */
+    /* Frees memory that no work uses any longer, except after a loss: rule 14. Also called after `close` and `reset`,
+     * or never. */
     void (*free)(void *device, void *memory);
 
     uint32_t (*write)(void *device, const dp_span *destination, const void *source, const dp_report *report);
@@ -341,8 +351,9 @@ typedef struct dp_device_api {
     /* Prepares a lost device to be opened again. Other calls may still be under way. DP_OK is the end of this object. */
     uint32_t (*reset)(void *device, const dp_report *report);
 
-    /* The end of a device: gives its memory, threads and context back. No call is under way, and only `free`, `destroy`
-     * of streams and events, and `release` of host memory may follow. The device counts as closed after an error too. */
+    /* The end of a device: gives its memory, threads and context back. The work of its queues is done, and no call is
+     * under way, but queues of other devices may still copy from its memory. Only `free`, `destroy` of streams and
+     * events, and `release` of host memory may follow. The device counts as closed after an error too. */
     uint32_t (*close)(void *device, const dp_report *report);
 
     /* Fault injection, for tests. `has_faults` returns 1 if the device offers it; NULL: it does not. */
@@ -365,13 +376,16 @@ typedef struct dp_device_api {
  * `write`, `read`, `copy`, `record`, `query` and `synchronize` are required then.
  *
  * An error of a submitting function is a refusal: the queue continues as if there had been no call. A later failure is
- * the error of the events behind it, of `query` and of `synchronize`. The program keeps all memory that queued work
- * uses until an event behind it is over, or `query` or `synchronize` succeeds.
+ * the error of the events behind it, of `query` and of `synchronize`. These two return a failure once, when the work
+ * that was submitted before the call has ended. They do not return that of a read, which dp_done reports. The queue may
+ * skip work that was submitted before the report, or do it, and does what is submitted after it. The program keeps all
+ * memory that queued work uses until an event behind it is over, `query` or `synchronize` succeeds, or the device is
+ * lost.
  */
 typedef struct dp_stream_api {
     size_t struct_size;
 
-    /* No work is under way, or the device has ended. */
+    /* No work is under way, or the device is lost or has ended. Does not wait. */
     void (*destroy)(void *stream);
 
     /* Submits a copy from the host. The library owns `source` from the call on, even if it returns an error. It
@@ -392,7 +406,9 @@ typedef struct dp_stream_api {
     /* Writes an object for a new event to `*event`. It is done when all work that was submitted before it is done. */
     uint32_t (*record)(void *stream, const dp_event_options *options, void **event, const dp_report *report);
 
-    /* Makes later work wait for an event of a stream of this backend, perhaps of another device. */
+    /* Makes later work wait for an event of a stream of this backend, perhaps of another device. The event is recorded,
+     * and the program keeps it as it keeps memory. If it returns an error, the queue either fails as well and skips the
+     * later work, or does it. */
     uint32_t (*wait)(void *stream, void *event, const dp_report *report);
 
     /* A kernel has returned that may have submitted native work to the queue. */
@@ -415,6 +431,7 @@ typedef struct dp_stream_api {
 typedef struct dp_event_api {
     size_t struct_size;
 
+    /* The event may not be done yet. */
     void (*destroy)(void *event);
 
     /* Writes 1 to `*done` if the work before it is done. */
