@@ -28,7 +28,7 @@ core() {
     cargo "${cargo_args[@]}" test "${build_args[@]}" -p device-registry --lib --test races --test streams -- "$@"
 }
 
-# Runs the conformance suite on the backend in C, which alone is instrumented, by gcc: `c_backend SANITIZER LIBRARY`. It
+# Runs the conformance suite on the backends in C, which alone are instrumented, by gcc: `c_backend SANITIZER LIBRARY`. It
 # needs no nightly toolchain.
 c_backend() {
     local -x CFLAGS="-g -fsanitize=$1" DEVICE_PLUGIN_TESTS_PRELOAD
@@ -38,7 +38,7 @@ c_backend() {
         skipped "$1 sanitizer in C" "cc has no $2"
         return
     fi
-    step "$1 sanitizer: the backend in C"
+    step "$1 sanitizer: the backends in C"
     cargo test --quiet -p device-plugin-tests --test c_backend -- --quiet
 }
 
@@ -72,12 +72,12 @@ address() {
     step 'address and leak sanitizer: cpu, openreg, opencl'
     local -x LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
     backends
-    step 'address and leak sanitizer: the loader, with the backend in C'
+    step 'address and leak sanitizer: the loader, with the backends in C'
     cargo "${cargo_args[@]}" run "${build_args[@]}" -p device-registry-sanitizers --bin c_backend -- --quiet
 }
 
 thread() {
-    # The sanitizer does not see the locks of the program, but that of the backend orders all of its accesses.
+    # The sanitizer does not see the locks of the program, but those of the backends order all of their accesses.
     TSAN_OPTIONS=allocator_may_return_null=1:ignore_noninstrumented_modules=1 c_backend thread libtsan.so
     local library cargo_args=() build_args=(--quiet --target "$target" -Zbuild-std)
     local -x CARGO_TARGET_DIR=target/sanitizers/thread RUSTFLAGS=-Zsanitizer=thread

@@ -94,12 +94,12 @@ fn install() -> TempDir {
         env!("CARGO_PKG_VERSION")
     );
     fs::write(folder.path().join("openreg_file.plugin.json"), manifest).expect("there is room");
-    // The backend in C, with its manifest.
+    // The backends in C, with their manifests.
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/custom-backend/c/build.sh");
     let built = Command::new("sh").arg(script).arg(folder.path()).status();
     assert!(built.is_ok_and(|status| status.success()), "{script} fails");
     let report = Plugins::new().folder(folder.path()).install().expect("the folder is absolute");
-    assert_eq!(report.installed().len(), 2, "{report}");
+    assert_eq!(report.installed().len(), 3, "{report}");
     folder
 }
 

@@ -80,12 +80,12 @@ fn backends_in_files_are_used_as_the_readme_says() {
     copy(artifacts().join("debug/libdevice_mycpu_file.so"));
     copy(example().folder().join("device-mycpu-file/mycpu_file.plugin.json"));
 
-    for device in ["myc:0", "myc:1", "mycpu_file:0"] {
+    for device in ["myc:0", "myc:1", "mycqueue:1", "mycpu_file:0"] {
         let printed = cargo(&["run", "--", device, "--plugins", path]).success().stdout;
         assert_eq!(printed, format!("tensor([1, 2, 3], device='{device}')\n"));
     }
     let unknown = cargo(&["run", "--", "mygpu", "--plugins", path]).failure();
-    unknown.shows("custom-backend-plugins (2 manifests)");
+    unknown.shows("custom-backend-plugins (3 manifests)");
     cargo(&["run", "--", "myc"]).failure().shows("no backend called `myc` is linked");
 }
 

@@ -26,6 +26,7 @@ struct memory {
 
 /* One device. It is static, as a device is never destroyed (rule 8): the program may open, close and open it again. */
 static struct device {
+    int is_open;
     struct memory *first;
     uint64_t used;
 } devices[DEVICES];
@@ -38,22 +39,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define TEXT(literal) {literal, sizeof(literal) - 1}
 
-static int is(dp_str text, const char *expected) {
-    return text.len == strlen(expected) && memcmp(text.start, expected, text.len) == 0;
-}
-
 /* Reports an error and returns its status (rule 2). The program copies the message. */
 static uint32_t fail(const dp_report *report, uint32_t status, const char *message) {
     const dp_failure failure = {.struct_size = sizeof failure, .message = {message, strlen(message)}};
     report->fail(report->context, &failure);
     return status;
-}
-
-/* As `fail`. The program makes the message of the two numbers. */
-static uint32_t out_of_memory(const dp_report *report, uint64_t asked, uint64_t left) {
-    const dp_failure failure = {.struct_size = sizeof failure, .asked = asked, .free = left};
-    report->fail(report->context, &failure);
-    return DP_OUT_OF_MEMORY;
 }
 
 /* ---- The backend: which devices exist. Nothing here opens one. ---- */
@@ -77,13 +67,19 @@ static uint32_t properties(void *backend, size_t ordinal, void *context,
     return DP_OK;
 }
 
-/* The program has compared the ordinal with the count. */
+/* The program has compared the ordinal with the count. The device is open already if a manifest gives the backend a second
+ * name, which is in use too. */
 static uint32_t open_device(void *backend, size_t ordinal, const dp_loss *loss, void **device,
                             const dp_report *report) {
-    (void)backend, (void)report;
+    struct device *opened = &devices[ordinal];
+    (void)backend;
     (void)loss; /* This device is never lost. One that can be keeps a copy of `*loss`. */
-    *device = &devices[ordinal];
-    return DP_OK;
+    pthread_mutex_lock(&lock);
+    const int was_open = opened->is_open;
+    opened->is_open = 1;
+    pthread_mutex_unlock(&lock);
+    *device = opened;
+    return was_open ? fail(report, DP_OTHER, "the device is open already, under another name of the backend") : DP_OK;
 }
 
 /* ---- An open device ---- */
@@ -112,12 +108,13 @@ static uint32_t allocate(void *object, const dp_allocate_options *options, void 
         device->used += options->len;
     }
     pthread_mutex_unlock(&lock);
-    if (!bytes) {
-        free(made);
-        return out_of_memory(report, options->len, left);
-    }
     *memory = made;
-    return DP_OK;
+    if (bytes) return DP_OK;
+    free(made);
+    /* The program makes the message of the two numbers. */
+    const dp_failure failure = {.struct_size = sizeof failure, .asked = options->len, .free = left};
+    report->fail(report->context, &failure);
+    return DP_OUT_OF_MEMORY;
 }
 
 /* Also called for memory of a device that was closed since, and perhaps opened again. */
@@ -165,32 +162,6 @@ static uint32_t copy(void *device, const dp_span *source, const dp_span *destina
     return DP_OK;
 }
 
-/* From the other device, which may be closed. Without this function the program copies by way of the host. */
-static uint32_t copy_from_peer(void *device, const dp_span *source, const dp_span *destination,
-                               const dp_report *report) {
-    (void)device;
-    pthread_mutex_lock(&lock);
-    const int is_open = ((struct memory *)source->memory)->bytes != NULL;
-    if (is_open) memcpy(start_of(destination), start_of(source), source->len);
-    pthread_mutex_unlock(&lock);
-    return is_open ? DP_OK : fail(report, DP_INVALID, "the device of the source was closed");
-}
-
-/* Without this function the program writes the pattern. */
-static uint32_t fill(void *device, const dp_span *destination, const void *pattern, size_t pattern_len,
-                     const dp_report *report) {
-    (void)device, (void)report;
-    pthread_mutex_lock(&lock);
-    unsigned char *start = start_of(destination);
-    memcpy(start, pattern, pattern_len);
-    for (size_t done = pattern_len, more; done < destination->len; done += more) {
-        more = done < destination->len - done ? done : destination->len - done;
-        memcpy(start + done, start, more);
-    }
-    pthread_mutex_unlock(&lock);
-    return DP_OK;
-}
-
 /* Gives all memory back. The program frees the objects later, or never. */
 static uint32_t close_device(void *object, const dp_report *report) {
     struct device *device = object;
@@ -200,8 +171,7 @@ static uint32_t close_device(void *object, const dp_report *report) {
         free(each->bytes);
         each->bytes = NULL;
     }
-    device->first = NULL;
-    device->used = 0;
+    *device = (struct device){0};
     pthread_mutex_unlock(&lock);
     return DP_OK;
 }
@@ -209,7 +179,7 @@ static uint32_t close_device(void *object, const dp_report *report) {
 /* For kernels. The owner of a kind defines what its number is; this one is the address of the bytes. */
 static uint32_t memory_native_handle(void *device, void *memory, dp_str kind, uint64_t *handle) {
     (void)device;
-    if (!is(kind, "host.pointer")) return 0;
+    if (kind.len != strlen("host.pointer") || memcmp(kind.start, "host.pointer", kind.len) != 0) return 0;
     *handle = (uintptr_t)((struct memory *)memory)->bytes;
     return 1;
 }
@@ -223,7 +193,8 @@ static const dp_backend_api backend_api = {
     .open = open_device,
 };
 
-/* A function that is missing is NULL, and the program does without it. For streams it has a thread each. */
+/* A function that is missing is NULL, and the program does without it: it fills by writing, copies between devices by way of
+ * the host, and has a thread for each stream. */
 static const dp_device_api device_api = {
     .struct_size = sizeof device_api,
     .memory_info = memory_info,
@@ -232,8 +203,6 @@ static const dp_device_api device_api = {
     .write = write_bytes,
     .read = read_bytes,
     .copy = copy,
-    .fill = fill,
-    .copy_from_peer = copy_from_peer,
     .close = close_device,
     .memory_native_handle = memory_native_handle,
 };
@@ -259,7 +228,7 @@ static uint32_t set_megabytes(const dp_option *option, const dp_report *report) 
  * `entry` has, and only those that are set. */
 static uint32_t load(dp_str name, const dp_option *const *options, size_t option_count, dp_backend *backend,
                      const dp_report *report) {
-    if (!is(name, "myc")) return fail(report, DP_INVALID, "this library has the backend `myc` only");
+    (void)name; /* There is one. */
     if (option_count == 1 && set_megabytes(options[0], report) != DP_OK) return DP_INVALID;
     backend->backend_api = &backend_api;
     backend->device_api = &device_api;
@@ -271,7 +240,6 @@ static const dp_option_spec megabytes = {
     .name = TEXT("megabytes"),
     .description = TEXT("the memory of each device, in MiB"),
 };
-static const dp_option_spec *const options[] = {&megabytes};
 
 static const dp_entry entry = {
     .struct_size = sizeof entry,
@@ -279,17 +247,16 @@ static const dp_entry entry = {
     .name = TEXT("myc"),
     .package = TEXT("device-myc"),
     .version = TEXT("0.1.0"),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    .options = (const dp_option_spec *const[]){&megabytes},
+    .option_count = 1,
 };
-static const dp_entry *const entries[] = {&entry};
 
 static const dp_plugin plugin = {
     .struct_size = sizeof plugin,
     .major = DEVICE_PLUGIN_MAJOR,
     .minor = DEVICE_PLUGIN_MINOR,
-    .entries = entries,
-    .entry_count = sizeof entries / sizeof *entries,
+    .entries = (const dp_entry *const[]){&entry},
+    .entry_count = 1,
     .load = load,
 };
 

@@ -1,25 +1,27 @@
-//! The backend in C passes the conformance suite: built as its README says, against the header alone, and installed.
+//! The backends in C pass the conformance suite: built as their README says, against the header alone, and installed.
 //!
 //! Arguments are the suite's. Without any, the numbers of outcomes are compared too, so that no check is lost
 //! unnoticed. tests/sanitizers.sh sets `CFLAGS`, which go to the C compiler, and preloads a sanitizer's runtime.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::{env, fs};
 
 use device_conformance::{Suite, process};
 use device_plugin::Plugins;
 use device_registry::device;
 use tempfile::TempDir;
 
-/// How the backend is built, as its README says.
+/// How the backends are built, as their README says.
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/custom-backend/c/build.sh");
 
 /// The suite's table, a line for each device: passed, failed, expected to fail, unsupported, skipped. The unsupported
-/// checks need fault injection or pinned host memory.
-const OUTCOMES: [&str; 2] = ["myc:0 197 0 0 65 0", "myc:1 197 0 0 65 0"];
+/// checks need pinned host memory, and on `myc` fault injection. On `mycqueue` they need to know how much memory is free, and
+/// one needs a queue of the core's.
+const OUTCOMES: [&str; 4] =
+    ["myc:0 197 0 0 65 0", "myc:1 197 0 0 65 0", "mycqueue:0 252 0 0 10 0", "mycqueue:1 252 0 0 10 0"];
 
-/// The folder with the backend, for a child.
+/// The folder with the backends, for a child.
 const FOLDER: &str = "DEVICE_PLUGIN_TESTS_FOLDER";
 
 /// A library that is loaded before the child.
@@ -27,7 +29,7 @@ const PRELOAD: &str = "DEVICE_PLUGIN_TESTS_PRELOAD";
 
 fn main() -> ExitCode {
     if !cfg!(target_os = "linux") {
-        println!("skipped: the backend in C was built on Linux only");
+        println!("skipped: the backends in C were built on Linux only");
         return ExitCode::SUCCESS;
     }
     match env::var_os(FOLDER) {
@@ -46,10 +48,35 @@ fn build(folder: &Path) {
 }
 
 fn run_suite(folder: PathBuf) -> ExitCode {
-    let report = Plugins::new().folder(folder).install().expect("the folder is absolute");
-    assert_eq!(report.installed().len(), 1, "{report}");
+    let report = Plugins::new().folder(&folder).install().expect("the folder is absolute");
+    assert_eq!(report.installed().len(), 2, "{report}");
+    a_device_is_open_under_one_name(&folder);
     a_kernel_gets_the_address_of_memory();
-    Suite::new().backend("myc").run()
+    Suite::new().backend("myc").backend("mycqueue").run()
+}
+
+/// A manifest may give a backend a second name, and both are in use. They must not share a device that each of them closes.
+fn a_device_is_open_under_one_name(folder: &Path) {
+    for backend in ["myc", "mycqueue"] {
+        let second = TempDir::new().expect("there is room");
+        let manifest = format!(
+            r#"{{"manifest": 1, "group": "device.backends", "name": "{backend}_too", "entry": "{backend}",
+                "package": "device-{backend}", "version": "0.1.0", "library": "{}/lib{backend}.so",
+                "abi": {{"major": 0, "minor": 1}}}}"#,
+            folder.display()
+        );
+        let file = second.path().join(format!("{backend}_too.plugin.json"));
+        fs::write(file, manifest).expect("there is room");
+        Plugins::new().folder(second.path()).install().expect("the folder is absolute");
+        let [first, second] = [format!("{backend}:0"), format!("{backend}_too:0")].map(|name| device(&name));
+        let (first, second) = (first.expect("it is installed"), second.expect("it is installed"));
+        first.open().unwrap();
+        let error = second.open().expect_err("one device is open twice").to_string();
+        assert!(error.contains("the device is open already"), "{error}");
+        first.close().unwrap();
+        second.open().unwrap();
+        second.close().unwrap();
+    }
 }
 
 /// The suite knows no kind of native handles.
@@ -86,7 +113,8 @@ fn run_child(folder: &Path) -> ExitCode {
     print!("{printed}");
     eprint!("{errors}");
     let rows = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    let rows: Vec<_> = rows.filter(|row| row.starts_with("myc:")).collect();
+    let rows: Vec<_> =
+        rows.filter(|row| ["myc:", "mycqueue:"].iter().any(|name| row.starts_with(name))).collect();
     if !output.status.success() || rows != OUTCOMES {
         eprintln!("error: expected {OUTCOMES:?}, found {rows:?} ({})", output.status);
         return ExitCode::FAILURE;
