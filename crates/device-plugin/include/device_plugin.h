@@ -406,9 +406,8 @@ typedef struct dp_stream_api {
     /* Writes an object for a new event to `*event`. It is done when all work that was submitted before it is done. */
     uint32_t (*record)(void *stream, const dp_event_options *options, void **event, const dp_report *report);
 
-    /* Makes later work wait for an event of a stream of this backend, perhaps of another device. The event is recorded,
-     * and the program keeps it as it keeps memory. If it returns an error, the queue either fails as well and skips the
-     * later work, or does it. */
+    /* Makes later work wait for an event of a stream of this backend, perhaps of another device. The program keeps the
+     * event as it keeps memory. If the event returns an error, this queue may fail too: rule 14 says how. */
     uint32_t (*wait)(void *stream, void *event, const dp_report *report);
 
     /* A kernel has returned that may have submitted native work to the queue. */

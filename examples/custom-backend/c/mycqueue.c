@@ -17,7 +17,7 @@
 
 enum { DEVICES = 2 };
 
-/* How work has ended. The message is a literal, which nothing has to free. */
+/* The end of a piece of work. The message is a literal, which nothing has to free. */
 struct outcome {
     uint32_t status;
     const char *message;
@@ -29,7 +29,7 @@ static const struct outcome DONE = {DP_OK, ""};
 struct device {
     dp_loss loss;         /* a copy, which is valid forever */
     struct faults faults; /* for tests */
-    const char *why;      /* its work has ended; NULL before */
+    const char *why;      /* NULL while it works; then the reason why it has stopped */
     int is_closed;
 };
 
@@ -64,7 +64,7 @@ struct queue {
     uint64_t submitted, done; /* how many jobs; the number of a job is the count of those before it */
     struct outcome failure;   /* of a job. Those behind it are skipped for it, and their events return it. */
     uint64_t skipped_below;   /* the first job that is not skipped; UINT64_MAX until the program has the failure */
-    dp_watch read;            /* whether it has the failure of a read; `watch` is NULL if the job was another one */
+    dp_watch read;            /* whether it has the failure, if the job was a read; all NULL otherwise */
 };
 
 /* Guards all of these, for a moment at a time: `query` never waits (rule 6). No thread holds it while it calls code of the
@@ -116,7 +116,8 @@ static struct outcome lose(struct device *device, const char *why) {
     return lost;
 }
 
-/* The end by `close`, or by `reset` after a loss (rule 8). A driver's context ends here, and the memory that it has. */
+/* The end by `close`, or by `reset` after a loss (rule 8). A driver's context ends here, with its memory; myc.c shows what
+ * `free` does then. */
 static uint32_t end_device(void *object, const dp_report *report) {
     struct device *device = object;
     (void)report;
@@ -196,7 +197,7 @@ static struct outcome perform(struct device *device, const struct job *job) {
         while (!job->event->is_over && !device->why) pthread_cond_wait(&changed, &lock);
         if (device->why) {
             outcome = (struct outcome){DP_LOST, device->why};
-        } else if (job->event->outcome.status != DP_OK) { /* not its status: another device may be lost, and this is not */
+        } else if (job->event->outcome.status != DP_OK) { /* not its status: rule 14 */
             outcome = (struct outcome){DP_OTHER, "the work before an event that this queue waits for has failed"};
         }
         pthread_mutex_unlock(&lock);
@@ -224,7 +225,7 @@ static struct outcome perform(struct device *device, const struct job *job) {
 
 static void release_queue(struct queue *queue) { /* with the lock */
     if (--queue->holders > 0) return;
-    if (queue->read.watch) queue->read.release(queue->read.watch);
+    if (queue->read.release) queue->read.release(queue->read.watch);
     free(queue);
 }
 
@@ -288,11 +289,11 @@ static void destroy_stream(void *object) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The program has the failure. It did not have it when it submitted the work until now, which is skipped. */
+/* The program has the failure. Work that it submitted without knowing of that is skipped. */
 static void resume(struct queue *queue) {
     queue->skipped_below = queue->submitted;
-    if (queue->read.watch) queue->read.release(queue->read.watch);
-    queue->read.watch = NULL;
+    if (queue->read.release) queue->read.release(queue->read.watch);
+    queue->read = (dp_watch){0};
 }
 
 /* Submits a job. One that is refused gives back what it has, as the library owns it from the call on (rule 4). */
@@ -303,7 +304,7 @@ static uint32_t submit(void *stream, struct job job, const dp_report *report) {
     pthread_mutex_lock(&lock);
     if (queue->device->why) outcome = (struct outcome){DP_LOST, queue->device->why};
     if (outcome.status == DP_OK) {
-        if (queue->read.watch && queue->read.is_finished(queue->read.watch)) resume(queue);
+        if (queue->read.is_finished && queue->read.is_finished(queue->read.watch)) resume(queue);
         *queued = job;
         *queue->end = queued;
         queue->end = &queued->next;
@@ -364,7 +365,7 @@ static uint32_t wait_event(void *stream, void *object, const dp_report *report) 
 
 /* The failure of work that is done, once. That of a read is not returned here: `finish` has it. */
 static struct outcome take_failure(struct queue *queue) {
-    if (queue->skipped_below != UINT64_MAX || queue->read.watch) return DONE;
+    if (queue->skipped_below != UINT64_MAX || queue->read.release) return DONE;
     resume(queue);
     return queue->failure;
 }

@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use device_conformance::{Suite, process};
 use device_plugin::Plugins;
-use device_registry::device;
+use device_registry::{Fault, device};
 use tempfile::TempDir;
 
 /// How the backends are built, as their README says.
@@ -51,6 +51,7 @@ fn run_suite(folder: PathBuf) -> ExitCode {
     let report = Plugins::new().folder(&folder).install().expect("the folder is absolute");
     assert_eq!(report.installed().len(), 2, "{report}");
     a_device_is_open_under_one_name(&folder);
+    a_queue_that_waits_for_a_lost_peer_fails_without_a_loss();
     a_kernel_gets_the_address_of_memory();
     Suite::new().backend("myc").backend("mycqueue").run()
 }
@@ -77,6 +78,26 @@ fn a_device_is_open_under_one_name(folder: &Path) {
         second.open().unwrap();
         second.close().unwrap();
     }
+}
+
+/// The suite's checks of such waits hold the event back on the host, which then waits in the place of the queue.
+fn a_queue_that_waits_for_a_lost_peer_fails_without_a_loss() {
+    let [lost, peer] = ["mycqueue:0", "mycqueue:1"].map(|name| device(name).expect("it is installed"));
+    let (buffer, there) = (lost.allocate(4).unwrap(), peer.allocate(4).unwrap());
+    let (stream, waiting) = (lost.create_stream().unwrap(), peer.create_stream().unwrap());
+    there.write(0, &[3; 4]).unwrap();
+    lost.faults().unwrap().inject(Fault::Stall { nth: 1 }).unwrap();
+    stream.fill(&buffer, .., &[1]).unwrap();
+    waiting.wait_event(&stream.record().unwrap()).unwrap();
+    waiting.write(&there, 0, vec![4; 4]).unwrap();
+    lost.faults().unwrap().inject(Fault::Unplug).unwrap();
+    let error = waiting.synchronize().expect_err("the event has failed").to_string();
+    assert!(error.contains("the work before an event that this queue waits for has failed"), "{error}");
+    assert!(lost.is_lost() && !peer.is_lost());
+    let mut found = [0; 4];
+    there.read(0, &mut found).unwrap();
+    assert_eq!(found, [3; 4], "the work behind the wait was not skipped");
+    lost.reset().unwrap();
 }
 
 /// The suite knows no kind of native handles.
