@@ -419,6 +419,8 @@ typedef struct dp_stream_api {
     /* Writes 1 to `*done` if all work that was submitted before is done, and 0 if it is not, or if that is not known. */
     uint32_t (*query)(void *stream, uint32_t *done, const dp_report *report);
 
+    /* Waits until all work that was submitted before is done. It is done after an error too: the program then frees what
+     * it used. */
     uint32_t (*synchronize)(void *stream, const dp_report *report);
 
     /* As of a device: the queue itself, to which kernels submit native work. */

@@ -137,7 +137,8 @@ pub trait StreamDriver: Send + Sync {
     /// The error of work that failed; it becomes the stream's failure.
     fn query(&self) -> Result<bool, BackendError>;
 
-    /// Waits until all work that was submitted before the call is done. Blocks.
+    /// Waits until all work that was submitted before the call is done. Blocks. The work is done after an error too, as the
+    /// core then drops what it used.
     ///
     /// The core also calls it in [`Device::allocate`](crate::Device::allocate), when the device is full and work of this
     /// queue is the last user of some memory.
