@@ -135,6 +135,7 @@ impl PluginMemory {
     /// # Safety
     ///
     /// The pointer is from `into_raw`, and this is its last use.
+    #[inline]
     pub unsafe fn from_raw(pointer: *const ()) -> Self {
         // SAFETY: the caller promises that `Arc::into_raw` returned the pointer, and that it owns one reference.
         Self(unsafe { Arc::from_raw(pointer.cast()) })
@@ -151,6 +152,7 @@ impl PluginMemory {
     /// # Safety
     ///
     /// The pointer is from [`into_raw`](Self::into_raw), and the memory lives for as long as the result.
+    #[inline]
     pub unsafe fn span(pointer: *const (), offset: usize, len: usize) -> Option<ManuallyDrop<Span>> {
         // SAFETY: the caller promises that the memory lives, and this handle of it is never dropped.
         let memory = ManuallyDrop::new(unsafe { Self::from_raw(pointer) });

@@ -1,5 +1,6 @@
 //! Calling a plugin's code, so that a panic in it goes no further.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::message::panic_message;
@@ -22,8 +23,9 @@ use crate::message::panic_message;
 /// # Errors
 ///
 /// [`Panicked`], with the text of the panic.
+#[inline]
 pub fn isolate<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|payload| Panicked { message: panic_message(payload) })
+    catch_unwind(AssertUnwindSafe(call)).map_err(Panicked::new)
 }
 
 /// A plugin's code has panicked.
@@ -34,6 +36,11 @@ pub struct Panicked {
 }
 
 impl Panicked {
+    #[cold]
+    fn new(payload: Box<dyn Any + Send>) -> Self {
+        Self { message: panic_message(payload) }
+    }
+
     /// The text of the panic.
     #[must_use]
     pub fn message(&self) -> &str {

@@ -56,17 +56,18 @@ unsafe fn driver(device: Object) -> &'static dyn DeviceDriver {
 /// # Safety
 ///
 /// The pointer is valid, and its memory is of this library and not freed for as long as the result is used.
+#[inline]
 pub(crate) unsafe fn span(span: *const abi::Span) -> Result<ManuallyDrop<Span>, BackendError> {
     // SAFETY: the caller promises that the pointer is valid.
     let span = unsafe { span.read() };
     // SAFETY: `allocate` has returned the memory, which the caller promises to be there.
     let found = unsafe { PluginMemory::span(span.memory.cast_const().cast(), span.offset, span.len) };
-    found.ok_or_else(|| {
-        let (offset, len) = (span.offset, span.len);
-        BackendError::invalid(format_args!(
-            "{len} bytes from {offset} on do not lie in the memory, or are none"
-        ))
-    })
+    found.ok_or_else(|| outside(span.offset, span.len))
+}
+
+#[cold]
+fn outside(offset: usize, len: usize) -> BackendError {
+    BackendError::invalid(format_args!("{len} bytes from {offset} on do not lie in the memory, or are none"))
 }
 
 /// The pattern of a fill.

@@ -88,6 +88,7 @@ impl Span {
     }
 
     /// A range of an allocation that is all of its memory. The caller has checked the range, which is not empty.
+    #[inline]
     pub(crate) fn of_memory(allocation: Arc<Allocation>, range: Range<usize>) -> Self {
         debug_assert!(allocation.block.is_none() && !range.is_empty() && range.end <= allocation.len);
         Self { allocation, range }
@@ -124,6 +125,7 @@ impl Span {
 
     /// The memory that contains the bytes.
     #[must_use]
+    #[inline]
     pub fn memory(&self) -> &dyn Memory {
         self.allocation.memory.as_deref().expect("a span has bytes, and they live as long as it does")
     }
@@ -175,6 +177,7 @@ impl Span {
     /// The offset of the first byte in the memory. Not zero for a part of a buffer, nor for all of one where the core
     /// [divides](crate::backend::MemoryReuse::Divided) memory.
     #[must_use]
+    #[inline]
     pub fn offset(&self) -> usize {
         self.range.start
     }
@@ -182,6 +185,7 @@ impl Span {
     /// The number of bytes, which is never zero.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.range.len()
     }
