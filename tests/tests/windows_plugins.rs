@@ -108,16 +108,20 @@ fn backends_in_files_work_on_windows() {
     let [openreg, myc, threads] =
         ["openreg_file.dll", "myc.dll", "libwinpthread-1.dll"].map(|file| sound.join(file));
     fs::copy(on.windows.artifact("openreg_file.dll"), &openreg).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/custom-backend/c/myc.c");
-    on.compile(&source, &myc, &[]);
+    let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/custom-backend/c");
+    on.compile(&templates.join("myc.c"), &myc, &[]);
 
     a_dll_that_another_one_needs_lies_beside_it(&on, &myc, &threads);
     on.write_manifest(&openreg, "openreg");
-    let outcome = on.program(&sound, &["openreg:1", "myc:1", "cpu"]);
+    let mycqueue = sound.join("mycqueue.dll");
+    on.compile(&templates.join("mycqueue.c"), &mycqueue, &["-static"]);
+    on.write_manifest(&mycqueue, "mycqueue");
+    let outcome = on.program(&sound, &["openreg:1", "myc:1", "mycqueue:1", "cpu"]);
     let shown = |library: &Path| on_windows(library);
     outcome.shows(&format!("installed `openreg` (device-openreg 0.1.0 in {})\n", shown(&openreg)));
     outcome.shows(&format!("openreg:1 has [1, 2, 3], by {}\n", shown(&openreg)));
     outcome.shows(&format!("myc:1 has [1, 2, 3], by {}\n", shown(&myc)));
+    outcome.shows(&format!("mycqueue:1 has [1, 2, 3], by {}\n", shown(&mycqueue)));
     outcome.shows("cpu has [1, 2, 3], by no file\n");
     // Under Wine every program has the rights of an administrator.
     outcome.shows("MORE is skipped: this process has more rights than its user");
@@ -125,11 +129,11 @@ fn backends_in_files_work_on_windows() {
     // Long lines are broken between words.
     let page = on.tool("check", &sound).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.ends_with(" no problems found"), "{page}");
-    for name in ["openreg", "myc"] {
+    for name in ["openreg", "myc", "mycqueue"] {
         let manifest = shown(&sound.join(format!("{name}.plugin.json")));
         assert!(page.contains(&format!(" manifest {manifest}: `{name}` ")), "{page}");
     }
-    assert_eq!(page.matches(" exports device_plugin_v0 interface 0.1 entry ").count(), 2, "{page}");
+    assert_eq!(page.matches(" exports device_plugin_v0 interface 0.1 entry ").count(), 3, "{page}");
     assert!(page.contains(" devices 2 here: OpenReg, OpenReg "), "{page}");
 
     what_is_no_sound_library_is_the_error_of_its_backend(&on, &openreg);
@@ -213,7 +217,7 @@ fn their_first_devices_pass_the_conformance_suite(on: &OnWindows, folder: &Path)
         .env("FOLDER", on_windows(folder))
         .env("DEVICE_CONFORMANCE_TIME_LIMIT", "120");
     let outcome = run(&mut suite).success();
-    for device in ["myc:0", "openreg:0"] {
+    for device in ["myc:0", "mycqueue:0", "openreg:0"] {
         let row = outcome.lines().into_iter().find(|line| line.starts_with(device));
         let numbers: Vec<u32> =
             row.into_iter().flat_map(str::split_whitespace).skip(1).filter_map(|n| n.parse().ok()).collect();

@@ -39,9 +39,9 @@
  *     never calls two functions of one stream at once, except `flush`, `query`, `synchronize` and `native_handle`; and
  *     `close` and `reset` are called once at a time. The functions of the program (`finish`, `watch`, `report`, `log`,
  *     `panicked`, `release`) may be called from any thread too, and within any call of the library: `finish` within
- *     `read`, before it returns, and `report` within `open`. Some run code that calls the library again: the waker of a
- *     task, a logger, or `release` of the library's own host memory. So the library holds no lock that its functions
- *     take, except in calls of `fail`, `watch` and the functions of dp_watch.
+ *     `read`, before it returns, and `report` within `open`. `log` and `panicked` run code that may call any function
+ *     of the library. The others may call `release` of the library's own host memory, and nothing else of it. So the
+ *     library holds no lock that these take, except in calls of `fail`, `watch` and the functions of dp_watch.
  *  6. Blocking. Functions of a device block until their work is done. Functions of a stream submit and return, except
  *     `synchronize`. `query` and `is_over` never wait.
  *  7. No function unwinds: no C++ exception and no longjmp leaves the library, and none enters it.
@@ -351,8 +351,9 @@ typedef struct dp_device_api {
     /* Prepares a lost device to be opened again. Other calls may still be under way. DP_OK is the end of this object. */
     uint32_t (*reset)(void *device, const dp_report *report);
 
-    /* The end of a device: gives its memory, threads and context back. The work of its queues is done, and no call is
-     * under way, but queues of other devices may still copy from its memory. Only `free`, `destroy` of streams and
+    /* The end of a device: gives its threads and its context back, and its memory. The work of its queues is done, and no
+     * call is under way. But queues of other devices may still copy from its memory: a library with such copies gives it
+     * back when they are done, or in `free`. Only `free`, `destroy` of streams and
      * events, and `release` of host memory may follow. The device counts as closed after an error too. */
     uint32_t (*close)(void *device, const dp_report *report);
 
@@ -419,8 +420,8 @@ typedef struct dp_stream_api {
     /* Writes 1 to `*done` if all work that was submitted before is done, and 0 if it is not, or if that is not known. */
     uint32_t (*query)(void *stream, uint32_t *done, const dp_report *report);
 
-    /* Waits until all work that was submitted before is done. It is done after an error too: the program then frees what
-     * it used. */
+    /* Waits until all work that was submitted before is done. Also with an error it returns only then, unless the device
+     * is lost: before `close` it is called last, and what the work used is freed. */
     uint32_t (*synchronize)(void *stream, const dp_report *report);
 
     /* As of a device: the queue itself, to which kernels submit native work. */

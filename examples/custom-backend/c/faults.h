@@ -1,7 +1,7 @@
 /*
  * Fault injection, for tests: `has_faults`, `inject` and `clear_faults` of dp_device_api. With it the conformance suite
  * checks how a device fails and is lost. It fits any backend: call `faults_before` at the start of each operation, whether
- * it blocks or runs in a queue.
+ * it blocks or runs in a queue. Before its first #include, the file defines _POSIX_C_SOURCE as 200809L, for `nanosleep`.
  */
 #ifndef FAULTS_H
 #define FAULTS_H
@@ -26,7 +26,8 @@ static pthread_cond_t faults_changed = PTHREAD_COND_INITIALIZER;
 
 /* Injects a fault of any kind but DP_UNPLUG. Returns whether it can happen. */
 static int faults_inject(struct faults *faults, const dp_fault *fault) {
-    const int is_slow = fault->kind == DP_SLOW, counts = !is_slow && fault->kind <= DP_STALL && fault->nth > 0;
+    const int is_slow = fault->kind == DP_SLOW;
+    const int counts = !is_slow && fault->kind >= DP_FAIL_ALLOCATION && fault->kind <= DP_STALL && fault->nth > 0;
     pthread_mutex_lock(&faults_lock);
     if (is_slow) {
         faults->delay.tv_sec = (time_t)(fault->nanoseconds / 1000000000);

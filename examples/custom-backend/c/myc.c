@@ -57,12 +57,10 @@ static uint32_t device_count(void *backend, size_t *count, const dp_report *repo
 static uint32_t properties(void *backend, size_t ordinal, void *context,
                            void (*receive)(void *context, const dp_properties *properties), const dp_report *report) {
     (void)backend, (void)ordinal, (void)report;
-    const dp_properties found = {
-        .struct_size = sizeof found,
-        .name = TEXT("memory of the host, in C"),
-        .kind = DP_KIND_CPU,
-        .total_memory = total,
-    };
+    dp_properties found = {.struct_size = sizeof found, .name = TEXT("memory of the host, in C"), .kind = DP_KIND_CPU};
+    pthread_mutex_lock(&lock);
+    found.total_memory = total;
+    pthread_mutex_unlock(&lock);
     receive(context, &found); /* copies it */
     return DP_OK;
 }
@@ -78,8 +76,9 @@ static uint32_t open_device(void *backend, size_t ordinal, const dp_loss *loss, 
     const int was_open = opened->is_open;
     opened->is_open = 1;
     pthread_mutex_unlock(&lock);
+    if (was_open) return fail(report, DP_OTHER, "the device is open already, under another name of the backend");
     *device = opened;
-    return was_open ? fail(report, DP_OTHER, "the device is open already, under another name of the backend") : DP_OK;
+    return DP_OK;
 }
 
 /* ---- An open device ---- */
@@ -108,8 +107,10 @@ static uint32_t allocate(void *object, const dp_allocate_options *options, void 
         device->used += options->len;
     }
     pthread_mutex_unlock(&lock);
-    *memory = made;
-    if (bytes) return DP_OK;
+    if (bytes) {
+        *memory = made;
+        return DP_OK;
+    }
     free(made);
     /* The program makes the message of the two numbers. */
     const dp_failure failure = {.struct_size = sizeof failure, .asked = options->len, .free = left};
@@ -207,7 +208,7 @@ static const dp_device_api device_api = {
     .memory_native_handle = memory_native_handle,
 };
 
-/* Sets the memory of each device, before any is open. The message says what is wrong, who set it and what is expected. */
+/* Sets the memory of each device. The message of an error says what is wrong, who set it and what is expected. */
 static uint32_t set_megabytes(const dp_option *option, const dp_report *report) {
     static const dp_str program = TEXT("the program");
     const dp_str setter = option->variable.len ? option->variable : program;
@@ -219,8 +220,13 @@ static uint32_t set_megabytes(const dp_option *option, const dp_report *report) 
                  (int)(option->value.len < 40 ? option->value.len : 40), option->value.start, (int)setter.len, setter.start);
         return fail(report, DP_INVALID, message);
     }
-    total = (uint64_t)megabytes << 20;
-    return DP_OK;
+    /* `load` runs again for a second name of the backend, perhaps with devices open. */
+    int is_open = 0;
+    pthread_mutex_lock(&lock);
+    for (int at = 0; at < DEVICES; at++) is_open |= devices[at].is_open;
+    if (!is_open) total = (uint64_t)megabytes << 20;
+    pthread_mutex_unlock(&lock);
+    return is_open ? fail(report, DP_INVALID, "option megabytes comes too late: a device of this library is open") : DP_OK;
 }
 
 /* Runs when a device of this name is first used. Find the driver here, by `dlopen`, and start no device. If it is not

@@ -116,8 +116,8 @@ static struct outcome lose(struct device *device, const char *why) {
     return lost;
 }
 
-/* The end by `close`, or by `reset` after a loss (rule 8). A driver's context ends here, with its memory; myc.c shows what
- * `free` does then. */
+/* The end by `close`, or by `reset` after a loss (rule 8). A driver's context ends here. Its memory ends in `free`, as a queue
+ * of another device may still copy from it. Without `copy_from_peer` it can end here too, as in myc.c. */
 static uint32_t end_device(void *object, const dp_report *report) {
     struct device *device = object;
     (void)report;
@@ -347,8 +347,8 @@ static uint32_t record(void *stream, const dp_event_options *options, void **pla
     if (!event) return fail(report, DP_OTHER, "the host's memory is full");
     event->holders = 2;
     const uint32_t status = submit(stream, (struct job){.kind = RECORD, .event = event}, report);
-    if (status != DP_OK) release_event(event);
-    *place = event;
+    if (status == DP_OK) *place = event;
+    else release_event(event);
     return status;
 }
 
@@ -427,9 +427,16 @@ static uint32_t has_faults(void *device) {
 
 static uint32_t inject(void *object, const dp_fault *fault, const dp_report *report) {
     struct device *device = object;
-    if (fault->kind == DP_UNPLUG) lose(device, "by an injected fault");
-    else if (!faults_inject(&device->faults, fault)) return fail(report, DP_INVALID, "this fault never happens");
-    return DP_OK;
+    if (fault->kind == DP_UNPLUG) {
+        lose(device, "by an injected fault");
+        return DP_OK;
+    }
+    pthread_mutex_lock(&lock);
+    const char *why = device->why; /* A stall after the end of the device would never end. */
+    const int happens = !why && faults_inject(&device->faults, fault);
+    pthread_mutex_unlock(&lock);
+    if (why) return fail(report, DP_LOST, why);
+    return happens ? DP_OK : fail(report, DP_INVALID, "this fault never happens");
 }
 
 static void clear_faults(void *device) {

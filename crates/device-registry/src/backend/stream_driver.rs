@@ -137,8 +137,8 @@ pub trait StreamDriver: Send + Sync {
     /// The error of work that failed; it becomes the stream's failure.
     fn query(&self) -> Result<bool, BackendError>;
 
-    /// Waits until all work that was submitted before the call is done. Blocks. The work is done after an error too, as the
-    /// core then drops what it used.
+    /// Waits until all work that was submitted before the call is done. Blocks. Also with an error it returns only then, unless
+    /// the device is lost: the end of a device calls it last, and drops what the work used.
     ///
     /// The core also calls it in [`Device::allocate`](crate::Device::allocate), when the device is full and work of this
     /// queue is the last user of some memory.

@@ -40,7 +40,7 @@ fn a_read_that_fails(context: &Context) -> Result<(), Failure> {
     for _ in 0..5 {
         fail_next_copy(context.device())?;
         match stream.read(&buffer, 0..LEN) {
-            // The driver had finished the read before the call returned, which returns the error then.
+            // A driver may finish a read within the call, which then returns the error.
             Err(error) => is_about(&error, context.device())?,
             Ok(read) => {
                 let error = expect_failed(read.wait(), "a read that fails")?;

@@ -90,18 +90,22 @@ const KINDS: [(&str, Enqueue); 4] = [
     ("read", |stream, buffer, _| stream.read(buffer, 0..LEN).map(drop)),
 ];
 
+/// The error of a read that the driver has finished within the call, which then returns it. `None` if the work is queued.
+fn error_of_call(kind: &str, enqueued: Result<(), DeviceError>) -> Result<Option<DeviceError>, Failure> {
+    match enqueued {
+        Err(error) if kind == "read" => Ok(Some(error)),
+        enqueued => accepted(enqueued).map(|()| None),
+    }
+}
+
 fn told_by_synchronize(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
     let other = context.filled(&[2; LEN])?;
     for (kind, enqueue) in KINDS {
         fail_next_copy(context.device())?;
-        let error = match enqueue(&stream, &buffer, &other) {
-            // The driver had finished the read before the call returned, which returns the error then.
-            Err(error) if kind == "read" => error,
-            enqueued => {
-                accepted(enqueued)?;
-                expect_failed(stream.synchronize(), kind)?
-            }
+        let error = match error_of_call(kind, enqueue(&stream, &buffer, &other))? {
+            Some(error) => error,
+            None => expect_failed(stream.synchronize(), kind)?,
         };
         is_about(&error, context.device())?;
         is_well(&stream, kind)?;
@@ -116,18 +120,14 @@ fn told_by_query(context: &Context) -> Result<(), Failure> {
     let other = context.filled(&[2; LEN])?;
     for (kind, enqueue) in KINDS {
         fail_next_copy(context.device())?;
-        let error = match enqueue(&stream, &buffer, &other) {
-            // The driver had finished the read before the call returned, which returns the error then.
-            Err(error) if kind == "read" => error,
-            enqueued => {
-                accepted(enqueued)?;
-                loop {
-                    match stream.query() {
-                        Ok(false) => thread::sleep(Duration::from_micros(50)),
-                        other => break expect_failed(other, kind)?,
-                    }
+        let error = match error_of_call(kind, enqueue(&stream, &buffer, &other))? {
+            Some(error) => error,
+            None => loop {
+                match stream.query() {
+                    Ok(false) => thread::sleep(Duration::from_micros(50)),
+                    other => break expect_failed(other, kind)?,
                 }
-            }
+            },
         };
         is_about(&error, context.device())?;
         is_well(&stream, kind)?;
