@@ -11,7 +11,7 @@ use device_plugin::Plugins;
 use device_registry::registry::Switches;
 use device_registry::{DeviceError, backends, device};
 
-/// The tests of this file share one process, and whichever installs first reads the switches.
+/// The tests of this file share one process, and the first install reads the switches.
 fn turn_off_one() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -61,6 +61,28 @@ fn a_report_has_the_fields_of_its_rows_with_files_and_options() {
     assert_eq!(json_of(&GROUP), expected);
 }
 
+/// Runs again in a process of its own, which has the variable.
+#[cfg(not(any(miri, target_family = "wasm")))]
+#[test]
+fn an_option_names_the_variable_that_set_it() {
+    static GROUP: Group<u8> = Group::new("test.variable").switches("SERDE_PLUGIN");
+    static ONE: EntryPoint<u8> =
+        EntryPoint::with_options("one", |_| Ok(Box::new(1)), &[OptionSpec::new("n", "a number")]);
+    if std::env::var_os("SERDE_PLUGIN_OPTIONS").is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child
+            .args(["an_option_names_the_variable_that_set_it", "--exact"])
+            .env("SERDE_PLUGIN_OPTIONS", "one.n=5");
+        let output = child.output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("1 passed"), "{output:?}");
+        return;
+    }
+    GROUP.register(&ONE).unwrap();
+    let expected = json!([{"name": "n", "value": "5", "set_by": "SERDE_PLUGIN_OPTIONS"}]);
+    assert_eq!(json_of(&GROUP)["entries"][0]["options"], expected);
+}
+
 #[test]
 fn a_state_has_its_kind_and_what_belongs_to_it() {
     static GROUP: Group<u8> = Group::new("test.states").noun("number");

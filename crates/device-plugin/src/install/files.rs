@@ -72,9 +72,10 @@ fn is_special(name: &str) -> bool {
     let stem = name.split(['.', ':']).next().unwrap_or(name).trim_end().to_ascii_lowercase();
     let is_device = match stem.as_str() {
         "con" | "prn" | "aux" | "nul" | "conin$" | "conout$" => true,
-        stem => ["com", "lpt"]
-            .iter()
-            .any(|port| stem.strip_prefix(port).is_some_and(|number| number.chars().count() == 1)),
+        stem => ["com", "lpt"].iter().any(|port| {
+            let mut number = stem.strip_prefix(port).unwrap_or_default().chars();
+            matches!((number.next(), number.next()), (Some('0'..='9' | '\u{b9}' | '\u{b2}' | '\u{b3}'), None))
+        }),
     };
     is_device || name.ends_with(['.', ' '])
 }
@@ -93,7 +94,7 @@ mod tests {
         for name in ["x.", "x. .", "x ", "nul", "Nul.txt", "COM1", "lpt\u{b2}.x.dll", "con .dll"] {
             assert_eq!(without_prefix(&format!(r"\\?\C:\{name}\x.dll")), None, "{name}");
         }
-        for name in ["x.dll", "nul_x", "com10", "com", "lpt12.dll", "console", ".nul"] {
+        for name in ["x.dll", "nul_x", "com10", "com", "comp", "lpts.x", "lpt12.dll", "console", ".nul"] {
             let short = format!(r"C:\{name}\x.dll");
             assert_eq!(without_prefix(&format!(r"\\?\{short}")), Some(&*short));
         }

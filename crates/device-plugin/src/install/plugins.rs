@@ -1,6 +1,6 @@
 //! Where a program's plug-ins lie, and installing them.
 
-use std::env::consts::DLL_SUFFIX;
+use std::env::consts::DLL_EXTENSION;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -120,7 +120,9 @@ impl Plugins {
                 Err(error) => report.skip(shown_path(manifest.file()), error.to_string()),
             }
         }
-        report.states = states(&report.installed);
+        if !report.installed.is_empty() {
+            report.states = states(&report.installed);
+        }
         announce(&report);
         Ok(report)
     }
@@ -191,7 +193,12 @@ fn library_in(folder: &Path) -> Option<String> {
     let files = fs::read_dir(folder)
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-    files.filter(|name| name.ends_with(DLL_SUFFIX) && !name.starts_with('.')).min()
+    let is_library = |name: &String| {
+        let extension = Path::new(name).extension();
+        extension.is_some_and(|extension| extension.eq_ignore_ascii_case(DLL_EXTENSION))
+            && !name.starts_with('.')
+    };
+    files.filter(is_library).min()
 }
 
 /// Files with a dot in front are hidden: editors and file systems keep their own data in them.
@@ -282,13 +289,13 @@ mod tests {
     fn a_library_without_a_manifest_is_named() {
         let folder = Folder::new();
         for name in ["libz", "liby", ".libx"] {
-            folder.write(&format!("{name}{DLL_SUFFIX}"), "");
+            folder.write(&format!("{name}.{DLL_EXTENSION}"), "");
         }
         folder.write("liba.txt", "");
         let path = folder.path.display();
         let expected = format!(
-            "searched for backends in files: {path} (no manifests; `liby{DLL_SUFFIX}` needs one, which `device-plugin \
-             manifest` prints)"
+            "searched for backends in files: {path} (no manifests; if `liby.{DLL_EXTENSION}` is a backend, \
+             `device-plugin manifest` prints one)"
         );
         assert_eq!(read(&[&folder.path]).to_string(), expected);
         folder.write("x.plugin.json", manifest(json!({"group": "codec.decoders"})));

@@ -116,7 +116,7 @@ impl fmt::Display for Searched {
         match self {
             Self::Folder { path, library: Some(library), .. } => write!(
                 f,
-                "{} (no manifests; `{}` needs one, which `device-plugin manifest` prints)",
+                "{} (no manifests; if `{}` is a backend, `device-plugin manifest` prints one)",
                 shown_path(path),
                 shown(library)
             ),

@@ -94,7 +94,7 @@ impl Library {
             return Err(match reported {
                 Some(reported) => failure(abi::OTHER, Some(reported)),
                 None => LoadFailure::new(format_args!(
-                    "`{}` of the plug-in returned NULL, and gave no message",
+                    "`{}` of the plug-in returned NULL without a message",
                     abi::SYMBOL
                 )),
             });
