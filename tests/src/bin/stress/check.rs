@@ -112,7 +112,8 @@ impl Check<'_> {
     /// Finds for each report the work whose error it is: first for those of streams, as those of devices may be any
     /// stream's. (Where a failure may be that of several streams, devices report only when all streams have done so.)
     fn assign_reports(&mut self) {
-        self.candidates.sort_by_key(|candidate| candidate.enqueued.start);
+        // A call that took long may have enqueued its work at its end, so it comes behind those that ended before it.
+        self.candidates.sort_by_key(|candidate| candidate.enqueued.end);
         let mut reports = self.journal.reports.clone();
         // Of reports that overlap, the one that ends first has the fewest works to choose from.
         reports.sort_by_key(|(_, by, at)| (matches!(by, Reporter::Device(_)), at.end));
@@ -376,6 +377,15 @@ mod tests {
             }
             assert_eq!(wrong(&journal, RULES), "", "{ran}");
         }
+    }
+
+    #[test]
+    fn a_call_that_took_long_may_have_enqueued_its_work_after_a_report() {
+        let works = [(1, at(1, 10), true), (1, at(2, 3), true), (2, at(11, 12), false)];
+        let mut journal = journal(&works);
+        journal.report(identity(1), BY, at(4, 5));
+        journal.report(identity(1), BY, at(13, 14));
+        assert_eq!(wrong(&journal, RULES), "");
     }
 
     #[test]
