@@ -365,17 +365,24 @@ impl Queue {
         state.take_failure()?;
         let thread_is_done = state.finished == state.accepted;
         drop(state);
-        let Some(driver) = self.driver.as_deref().filter(|_| thread_is_done) else {
-            return Ok(thread_is_done);
-        };
-        let reached = lock(&self.in_flight).reached();
-        let done = self.device.call("query", |_| query(driver))?;
-        if done {
-            self.release(reached);
+        if !thread_is_done {
+            return Ok(false);
         }
-        // A driver may finish a completion with an error before it counts the read as done: look for it again.
-        self.take_failure()?;
-        Ok(done)
+        if let Some(driver) = self.driver.as_deref() {
+            let reached = lock(&self.in_flight).reached();
+            let done = self.device.call("query", |_| query(driver))?;
+            if done {
+                self.release(reached);
+            }
+            // A driver may finish a completion with an error before it counts the read as done: look for it again.
+            self.take_failure()?;
+            if !done {
+                return Ok(false);
+            }
+        }
+        // If the device was closed or lost and another thread got the failure, this call must not succeed.
+        self.device.check("query")?;
+        Ok(true)
     }
 
     /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes an unreported
