@@ -112,8 +112,9 @@ impl Check<'_> {
     /// Finds for each report the work whose error it is: first for those of streams, as those of devices may be any
     /// stream's. (Where a failure may be that of several streams, devices report only when all streams have done so.)
     fn assign_reports(&mut self) {
-        // A call that took long may have enqueued its work at its end, so it comes behind those that ended before it.
-        self.candidates.sort_by_key(|candidate| candidate.enqueued.end);
+        // A call that took long may have enqueued its work at its end, so it comes behind those that ended before it. But
+        // the work itself comes before the waits for an event behind it.
+        self.candidates.sort_by_key(|candidate| (candidate.is_wait, candidate.enqueued.end));
         let mut reports = self.journal.reports.clone();
         // Of reports that overlap, the one that ends first has the fewest works to choose from.
         reports.sort_by_key(|(_, by, at)| (matches!(by, Reporter::Device(_)), at.end));
@@ -306,6 +307,9 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
+    use device_registry::Event;
+    use device_registry::backend::BackendError;
+
     use super::*;
 
     const RULES: Rules = Rules { devices_ended: false, strict: false };
@@ -385,6 +389,24 @@ mod tests {
         let mut journal = journal(&works);
         journal.report(identity(1), BY, at(4, 5));
         journal.report(identity(1), BY, at(13, 14));
+        assert_eq!(wrong(&journal, RULES), "");
+    }
+
+    /// An event behind work that failed.
+    fn event_behind(identity: Identity) -> Event {
+        let stream = device_registry::device("cpu").unwrap().create_stream().unwrap();
+        stream.launch(&[], move |_| Err(BackendError::other(identity))).unwrap();
+        let event = stream.record().unwrap();
+        stream.synchronize().unwrap_err();
+        event
+    }
+
+    #[test]
+    fn a_failure_is_that_of_the_work_before_it_is_that_of_a_wait_for_it() {
+        let mut journal = journal(&[(1, at(1, 9), true)]);
+        let cause = Cause::Wait(event_behind(identity(1)));
+        journal.failing(Failing { stream: STREAM, device: 0, enqueued: at(3, 4), cause });
+        journal.report(identity(1), BY, at(10, 11));
         assert_eq!(wrong(&journal, RULES), "");
     }
 
