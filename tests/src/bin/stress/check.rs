@@ -86,12 +86,12 @@ impl Candidate {
             && first.reported.is_some_and(|report| self.enqueued.surely_before(report))
     }
 
-    /// Whether `self` may have been skipped for `first`.
-    fn may_be_skipped_for(&self, first: &Self) -> bool {
+    /// Whether `self` may have been skipped for `first`, which was reported then.
+    fn may_be_skipped_for(&self, first: &Self, reported: Option<Interval>) -> bool {
         first.stream == self.stream
             && !std::ptr::eq(first, self)
             && !self.enqueued.surely_before(first.enqueued)
-            && first.reported.is_some_and(|report| !report.surely_before(self.enqueued))
+            && reported.is_some_and(|report| !report.surely_before(self.enqueued))
     }
 }
 
@@ -112,9 +112,7 @@ impl Check<'_> {
     /// Finds for each report the work whose error it is: first for those of streams, as those of devices may be any
     /// stream's. (Where a failure may be that of several streams, devices report only when all streams have done so.)
     fn assign_reports(&mut self) {
-        // A call that took long may have enqueued its work at its end, so it comes behind those that ended before it. But
-        // the work itself comes before the waits for an event behind it.
-        self.candidates.sort_by_key(|candidate| (candidate.is_wait, candidate.enqueued.end));
+        self.candidates.sort_by_key(|candidate| candidate.enqueued.start);
         let mut reports = self.journal.reports.clone();
         // Of reports that overlap, the one that ends first has the fewest works to choose from.
         reports.sort_by_key(|(_, by, at)| (matches!(by, Reporter::Device(_)), at.end));
@@ -155,7 +153,14 @@ impl Check<'_> {
         let is_over = |candidate: &Candidate| {
             self.is_cleared_between(candidate, by, at) || self.has_more_run_between(candidate, at)
         };
-        let first = |is_it: &dyn Fn(&Candidate) -> bool| self.candidates.iter().position(is_it);
+        // A call that took long may have enqueued its work at its end, so it comes behind those that ended before it. But
+        // the work itself comes before the waits for an event behind it.
+        let first = |is_it: &dyn Fn(&Candidate) -> bool| {
+            let found = self.candidates.iter().enumerate().filter(|(_, candidate)| is_it(candidate));
+            found
+                .min_by_key(|(_, candidate)| (candidate.is_wait, candidate.enqueued.end))
+                .map(|(place, _)| place)
+        };
         first(&|candidate| known(candidate) && !is_over(candidate))
             .or_else(|| first(&|candidate| fits(candidate) && !is_over(candidate)))
             .or_else(|| first(&known))
@@ -218,17 +223,35 @@ impl Check<'_> {
         format!("the history of stream {stream:?}:{}", lines.collect::<String>())
     }
 
+    /// Waits for the same event at the same time. A report may be that of any of them.
+    fn twins<'b>(&'b self, first: &'b Candidate) -> impl Iterator<Item = &'b Candidate> {
+        self.candidates.iter().filter(|twin| {
+            twin.is_wait
+                && first.is_wait
+                && twin.stream == first.stream
+                && twin.identity == first.identity
+                && !twin.enqueued.surely_before(first.enqueued)
+                && !first.enqueued.surely_before(twin.enqueued)
+        })
+    }
+
     /// Looks for failures that were not reported.
     fn look_for_lost(&mut self, logged: &HashMap<Identity, usize>) {
-        for surely_ran in [true, false] {
+        // Skipped work at last: it may have been skipped for a failure that was only logged.
+        for ran in [Some(true), None, Some(false)] {
             for place in 0..self.candidates.len() {
                 let candidate = &self.candidates[place];
-                if candidate.reported.is_some() || (candidate.ran == Some(true)) != surely_ran {
+                if candidate.reported.is_some() || candidate.ran != ran {
                     continue;
                 }
                 let skipped = self.rules.devices_ended
-                    || self.candidates.iter().any(|first| candidate.may_be_skipped_for(first));
-                if !surely_ran && skipped {
+                    || self.candidates.iter().any(|first| {
+                        candidate.may_be_skipped_for(first, first.reported)
+                            || self
+                                .twins(first)
+                                .any(|twin| candidate.may_be_skipped_for(first, twin.reported))
+                    });
+                if ran != Some(true) && skipped {
                     self.verdict.skipped += u64::from(!candidate.is_wait);
                     continue;
                 }
@@ -408,6 +431,30 @@ mod tests {
         journal.failing(Failing { stream: STREAM, device: 0, enqueued: at(3, 4), cause });
         journal.report(identity(1), BY, at(10, 11));
         assert_eq!(wrong(&journal, RULES), "");
+    }
+
+    #[test]
+    fn of_waits_that_overlap_a_report_may_be_that_of_either() {
+        for [first, second] in [[at(1, 9), at(4, 5)], [at(4, 5), at(1, 9)]] {
+            let mut journal = journal(&[(2, at(2, 3), false)]);
+            let event = event_behind(identity(1));
+            for enqueued in [first, second] {
+                let cause = Cause::Wait(event.clone());
+                journal.failing(Failing { stream: STREAM, device: 0, enqueued, cause });
+            }
+            journal.report(identity(1), BY, at(10, 11));
+            assert_eq!(wrong(&journal, RULES), "");
+        }
+    }
+
+    #[test]
+    fn work_may_be_skipped_for_a_wait_whose_error_was_only_logged() {
+        let mut journal = journal(&[(2, at(2, 5), false)]);
+        let cause = Cause::Wait(event_behind(identity(1)));
+        journal.failing(Failing { stream: STREAM, device: 0, enqueued: at(3, 4), cause });
+        journal.dropped(STREAM);
+        let logged = HashMap::from([(identity(1), 1)]);
+        assert_eq!(journal.check(&logged, RULES).wrong, [""; 0]);
     }
 
     #[test]
