@@ -2,7 +2,8 @@
 //!
 //! A tool that is not there is no failure: the test says `skipped`, what is missing, and passes. Name the platforms
 //! that have to be there, as in `DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,wasm32`, and it fails instead.
-//! `tests/install-platforms.sh` installs them on Debian 12, Miri only where rustup has it.
+//! `tests/install-platforms.sh` installs them on Debian 12, Miri only where rustup has it, and `tests/processors.sh install`
+//! those of other processors.
 
 use std::env;
 use std::io::Write;
@@ -45,8 +46,14 @@ pub fn is_there(program: &str, package: &str) -> Needed<()> {
     if found {
         Ok(())
     } else {
-        Err(format!("{program} is not installed: install {package}, or run tests/install-platforms.sh"))
+        Err(format!("{program} is not installed: install {package}, or run {}", installer(program)))
     }
+}
+
+/// What installs a program, or the standard library for a target.
+fn installer(tool: &str) -> &'static str {
+    let is_for_a_processor = ["s390x", "i686", "aarch64", "riscv64"].iter().any(|name| tool.contains(name));
+    if is_for_a_processor { "`bash tests/processors.sh install`" } else { "tests/install-platforms.sh" }
 }
 
 /// Runs a C compiler, or a tool like one, in the folder of a project.
@@ -87,8 +94,8 @@ impl Toolchain {
             return Ok(Self::Debian);
         }
         Err(format!(
-            "the standard library for {target} is not installed: `rustup target add {target}`, or run \
-             tests/install-platforms.sh"
+            "the standard library for {target} is not installed: `rustup target add {target}`, or run {}",
+            installer(target)
         ))
     }
 

@@ -175,7 +175,7 @@ fn a_staticlib_with_autoload_in_a_module_that_c_does_not_call_reports_that_it_ha
     // An incremental build has one object file for each module, and C needs only the other one.
     let outcome = run_static(&project, DEBUG, false);
     assert_eq!(outcome.lines(), ["cpu"]);
-    outcome.shows("this program has no `autoload!` line");
+    outcome.shows("no `autoload!` line is found");
     outcome.shows("in a staticlib, in the module of a function that C calls");
 
     assert_eq!(run_static(&project, DEBUG, true).lines(), BLOCK_AND_BARE);
@@ -193,7 +193,7 @@ fn an_optimised_staticlib_with_autoload_in_a_module_that_c_does_not_call_is_neve
     let outcome = run_static(&project, RELEASE, false);
     if outcome.lines() != BLOCK {
         assert_eq!(outcome.lines(), ["cpu"]);
-        outcome.shows("this program has no `autoload!` line");
+        outcome.shows("no `autoload!` line is found");
     }
     assert_eq!(run_static(&project, RELEASE, true).lines(), BLOCK_AND_BARE);
 }
@@ -205,4 +205,65 @@ fn a_staticlib_with_fat_lto_has_everything_wherever_autoload_stands() {
     let build = ["build", "--release", "--config", "profile.release.lto=\"fat\""];
     // One object file holds the whole library.
     assert_eq!(run_static(&project, &build, false).lines(), BLOCK_AND_BARE);
+}
+
+/// A `staticlib` that depends on device-alpha through a library with an `autoload!` line, and through a facade that
+/// re-exports device-beta by name.
+#[track_caller]
+fn a_staticlib_has_the_backends_of_its_libraries(name: &'static str, build: &[&[&str]]) {
+    let manifest = r#"
+[lib]
+crate-type = ["staticlib"]
+
+[dependencies]
+device-registry = { path = "@crates/device-registry" }
+@name-bundle = { path = "bundle" }
+@name-facade = { path = "facade" }
+"#;
+    let library = |name: &str, backend: &str| {
+        format!(
+            "[package]\nname = \"{name}\"\nedition = \"2024\"\n\n[dependencies]\n\
+             device-registry = {{ path = \"@crates/device-registry\" }}\n\
+             {backend} = {{ path = \"@fixtures/{backend}\" }}\n"
+        )
+    };
+    let project = Project::new(
+        name,
+        manifest,
+        &[
+            ("bundle/Cargo.toml", &library("@name-bundle", "device-alpha")),
+            ("bundle/src/lib.rs", "device_registry::autoload!();\n"),
+            ("facade/Cargo.toml", &library("@name-facade", "device-beta")),
+            ("facade/src/lib.rs", "device_registry::autoload!();\npub use device_beta as beta;\n"),
+            ("src/lib.rs", &format!("device_registry::autoload!();\n{EXPORTED}")),
+            ("main.c", STATIC_MAIN),
+        ],
+    );
+    for build in build {
+        let outcome = run_static(&project, build, false);
+        assert_eq!(outcome.lines(), ["alpha", "alpha_deep", "beta", "cpu"], "{build:?}");
+    }
+}
+
+#[test]
+fn a_staticlib_has_the_backends_of_a_library_with_a_line_of_its_own() {
+    let units = |units: &'static str| ["build", "--config", units];
+    a_staticlib_has_the_backends_of_its_libraries(
+        "c-bundle",
+        &[DEBUG, &units("profile.dev.codegen-units=16")[..], &units("profile.dev.incremental=false")],
+    );
+}
+
+#[test]
+#[ignore = "slow: an optimised build of all dependencies"]
+fn an_optimised_staticlib_has_the_backends_of_a_library_with_a_line_of_its_own() {
+    let units = |units: &'static str| ["build", "--release", "--config", units];
+    a_staticlib_has_the_backends_of_its_libraries(
+        "c-bundle-release",
+        &[
+            RELEASE,
+            &units("profile.release.codegen-units=1")[..],
+            &units("profile.release.codegen-units=256"),
+        ],
+    );
 }

@@ -168,6 +168,13 @@ fn disabling_the_cpu_has_no_effect_and_says_so() {
 }
 
 #[test]
+fn a_misspelt_variable_is_a_note_in_the_report() {
+    let report = probe(&[("DISABEL", "steady")], &["report"]);
+    let note = "note: DEVICE_BACKEND_DISABEL has no effect; did you mean DEVICE_BACKEND_DISABLE?";
+    assert!(report.contains(note), "{report}");
+}
+
+#[test]
 fn listing_and_reporting_load_nothing() {
     let (out, err) = probe_both(NONE, &["list", "report"]);
     assert!(out.starts_with("absent aged cpu empty failing"), "{out}");

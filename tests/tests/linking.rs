@@ -201,6 +201,136 @@ fn two_programs_of_one_package_each_link_the_backends_that_they_name() {
     assert_eq!(with.lines(), ["alpha", "alpha_deep", "cpu"]);
     let without = cargo_run(&project, &["--bin", "link-two-programs-without"]);
     assert_eq!(without.lines(), ["cpu"]);
+
+    // A list that is short says why.
+    project.write(
+        "src/bin/link-two-programs-without.rs",
+        "fn main() { println!(\"{}\", device_registry::backends().report()) }\n",
+    );
+    let report = cargo_run(&project, &["--bin", "link-two-programs-without"]);
+    report.shows("note: no `autoload!` line is found");
+    report.shows("write `device_registry::autoload!();` once, in main.rs or lib.rs");
+}
+
+#[test]
+fn a_program_may_have_several_lines_in_one_module() {
+    // As it has if it follows the READMEs of two frameworks.
+    let main = format!("device_registry::autoload!();\n{}", main_rs());
+    let project = Project::new("link-two-lines", ALPHA, &[("src/main.rs", &main)]);
+    assert_eq!(cargo_run(&project, &[]).lines(), ["alpha", "alpha_deep", "cpu"]);
+    // Cargo says of no test that it is a program.
+    project.write(
+        "tests/two.rs",
+        "device_registry::autoload!();\ndevice_registry::autoload!();\n#[test] fn two() {}\n",
+    );
+    cargo_test(&project, &["--test", "two"], "two");
+}
+
+#[test]
+fn a_look_up_does_not_panic_if_linkme_cannot_read_the_lines() {
+    let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    // linkme refuses to read two slices of one name, as two builds of entry-points would have them.
+    let slice = format!("pub static ENTRY_POINTS_{major}_{minor}_AUTOLOADS: [u8];");
+    let report = "fn main() { eprintln!(\"{}\", device_registry::backends().report());";
+    let main = main_rs().replace("fn main() {", report);
+    let main = format!("#[linkme::distributed_slice]\n{slice}\n{main}");
+    let manifest = format!("{ALPHA}linkme = \"0.3\"\n");
+    let project = Project::new("link-two-slices", &manifest, &[("src/main.rs", &main)]);
+    let outcome = cargo_run(&project, &[]);
+    assert_eq!(outcome.lines(), ["alpha", "alpha_deep", "cpu"]);
+    outcome.shows("the `autoload!` lines cannot be read (");
+    outcome.shows("duplicate #[distributed_slice]");
+    assert!(!outcome.stderr.contains("no collector works"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_procedural_macro_crate_may_have_a_line() {
+    let manifest = "[lib]\nproc-macro = true\n\n[dependencies]\ndevice-registry = { path = \"@crates/device-registry\" }\n\
+                    device-alpha = { path = \"@fixtures/device-alpha\" }\n";
+    let project = Project::new(
+        "link-proc-macro",
+        manifest,
+        &[
+            (
+                "src/lib.rs",
+                "device_registry::autoload!();\n
+                /// The names, as a literal.
+                #[proc_macro]
+                pub fn names(_: proc_macro::TokenStream) -> proc_macro::TokenStream {
+                    let names: Vec<_> = device_registry::backends().names().collect();
+                    format!(\"{:?}\", names.join(\" \")).parse().unwrap()
+                }\n",
+            ),
+            (
+                "examples/link-proc-macro-names.rs",
+                "fn main() { println!(\"{}\", link_proc_macro::names!()) }\n",
+            ),
+        ],
+    );
+    assert_eq!(
+        cargo_run(&project, &["--example", "link-proc-macro-names"]).lines(),
+        ["alpha alpha_deep cpu"]
+    );
+}
+
+#[test]
+fn a_unit_test_of_a_framework_says_why_it_does_not_see_a_plugin_and_sees_its_own() {
+    let manifest = "[dependencies]\nentry-points = { path = \"@crates/entry-points\" }\n\n\
+                    [dev-dependencies]\n@name-plugin = { path = \"plugin\" }\n";
+    let library = r#"
+pub use entry_points::{EntryPoint, Group, autoload, entry_points};
+
+entry_points::group! {
+    pub static FILTERS: [EntryPoint<u8>];
+    pub fn filters() -> Group<u8> { Group::new("filters") }
+}
+
+entry_points! {
+    #[distributed_slice(FILTERS)]
+    static INVERT: EntryPoint<u8> = EntryPoint::new("invert", || Ok(Box::new(0)));
+}
+
+#[cfg(test)]
+mod tests {
+    entry_points::autoload!();
+
+    #[test]
+    fn sees_its_own() {
+        println!("{}", super::filters().report());
+        assert!(super::filters().load("invert").is_ok());
+        assert!(super::filters().load("blur").is_err());
+    }
+}
+"#;
+    let plugin = r#"
+link_unit_test::entry_points! {
+    #[distributed_slice(link_unit_test::FILTERS)]
+    static BLUR: link_unit_test::EntryPoint<u8> = link_unit_test::EntryPoint::new("blur", || Ok(Box::new(0)));
+}
+"#;
+    let test = "link_unit_test::autoload!();\n\n#[test]\nfn sees_the_plugin() {
+        assert!(link_unit_test::filters().load(\"blur\").is_ok());\n}\n";
+    let project = Project::new(
+        "link-unit-test",
+        manifest,
+        &[
+            (
+                "plugin/Cargo.toml",
+                "[package]\nname = \"@name-plugin\"\nedition = \"2024\"\n\n[dependencies]\nlink-unit-test = { path = \"..\" }\n",
+            ),
+            ("plugin/src/lib.rs", plugin),
+            ("src/lib.rs", library),
+            ("tests/integration.rs", test),
+        ],
+    );
+    let outcome = run(&mut project.cargo(["test", "--lib", "--", "--nocapture"])).success();
+    outcome.shows("test tests::sees_its_own ... ok");
+    outcome.shows(
+        "the entry points of link_unit_test_plugin were declared for another build of `link_unit_test`",
+    );
+    outcome.shows("this is a unit test of `link_unit_test`, and plugins depend on its ordinary build; put tests that need plugins into `tests/`");
+    assert!(!outcome.stderr.contains("panicked"), "linkme's slices were not read: {}", outcome.stderr);
+    cargo_test(&project, &["--test", "integration"], "sees_the_plugin");
 }
 
 #[test]

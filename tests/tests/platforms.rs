@@ -224,11 +224,21 @@ fn a_wasm_module_has_what_blocks_registered() {
             TEXT.len()
         }
     "#;
-    let manifest = format!("[lib]\ncrate-type = [\"cdylib\"]\n{ALPHA}");
+    // One more backend behind a library with a line of its own, to which no function of this one refers.
+    let bundled = "@name-bundle = { path = \"bundle\" }\n";
+    let manifest = format!("[lib]\ncrate-type = [\"cdylib\"]\n{ALPHA}{bundled}");
+    let bundle = "[package]\nname = \"@name-bundle\"\nedition = \"2024\"\n\n[dependencies]\n\
+                  device-registry = { path = \"@crates/device-registry\" }\n\
+                  device-beta = { path = \"@fixtures/device-beta\" }\n";
     let project = Project::new(
         "platform-wasm32",
         &manifest,
-        &[("src/lib.rs", library), ("run.mjs", include_str!("../platforms/run_wasm.mjs"))],
+        &[
+            ("bundle/Cargo.toml", bundle),
+            ("bundle/src/lib.rs", "device_registry::autoload!();\n"),
+            ("src/lib.rs", library),
+            ("run.mjs", include_str!("../platforms/run_wasm.mjs")),
+        ],
     );
     for profile in ["dev", "release"] {
         let mut command = toolchain.cargo(&project, "build", target);
@@ -240,7 +250,7 @@ fn a_wasm_module_has_what_blocks_registered() {
         let folder = if profile == "dev" { "debug" } else { profile };
         let module = toolchain.artifacts().join(target).join(folder).join("platform_wasm32.wasm");
         let outcome = run(project.command("node").arg("run.mjs").arg(module)).success();
-        assert_eq!(outcome.lines(), BLOCK, "{profile}");
+        assert_eq!(outcome.lines(), ["alpha", "alpha_deep", "beta", "cpu"], "{profile}");
     }
 }
 

@@ -94,17 +94,36 @@ fn a_backend_for_another_version_does_not_compile() {
     outcome.shows("there are multiple different versions of crate `entry_points` in the dependency graph");
 }
 
-#[test]
-fn two_versions_on_one_entry_points_are_reported() {
+#[track_caller]
+fn two_versions_are_reported(name: &'static str, cargo: &[&str]) {
     let mut other = other_version();
     edit(&mut other, "other/crates/device-registry/Cargo.toml", LINKS, "");
     let package = "entry-points = { path = \"crates/entry-points\", version = \"=0.9.0\" }";
     edit(&mut other, "other/Cargo.toml", package, "entry-points = { path = \"@crates/entry-points\" }");
-    let project = program_with_a_backend_for("versions-shared", other);
-    let outcome = build(&project).success();
-    // linkme knows both slices by one name, and reads neither; `autoload!` does not need them.
+    let project = program_with_a_backend_for(name, other);
+    let outcome = run(&mut project.cargo(cargo)).success();
+    // linkme knows both slices by one name, and panics if it reads one; `autoload!` does not need them.
     assert_eq!(outcome.lines(), ["alpha", "alpha_deep", "cpu"]);
+    let backend = format!("{}_backend", name.replace('-', "_"));
+    outcome.shows(&format!(
+        "the entry points of {backend} were declared for another build of `device_registry`"
+    ));
     outcome.shows("two versions of one framework are in this program; see `cargo tree -d`");
+    assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+}
+
+#[test]
+fn two_versions_on_one_entry_points_are_reported() {
+    two_versions_are_reported("versions-shared", &["run", "--quiet"]);
+}
+
+#[test]
+#[ignore = "slow: builds all dependencies anew"]
+fn two_versions_are_reported_where_a_panic_would_end_the_program() {
+    two_versions_are_reported(
+        "versions-abort",
+        &["run", "--quiet", "--config", "profile.dev.panic=\"abort\""],
+    );
 }
 
 #[test]

@@ -6,19 +6,27 @@ use std::collections::BTreeSet;
 
 use proc_macro::Span;
 
-use crate::rustc_args::{self, Externs};
+use crate::rustc_args::{self, Externs, Kind, Names, Reach};
 use crate::source::{Error, Output, Tokens};
-
-const NO_LIST: &str = "`autoload!` cannot find the dependencies of this target: the compiler shows no `--extern` \
-list; name the crates, as in `autoload!(only codec_a, codec_b);`, or write `extern crate codec_a as _;` for each";
 
 pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     let names = match choice(input)? {
-        Choice::Only(names) => names,
+        Choice::Only(names) => names.into_iter().map(|name| (name, Reach::Path)).collect(),
         Choice::AllBut(left_out) => match rustc_args::externs() {
-            Externs::Known(names) => names.difference(&left_out).cloned().collect(),
-            Externs::Ide => BTreeSet::new(),
-            Externs::Unknown => return Err(Error::new(Span::call_site(), NO_LIST)),
+            Externs::Known(mut names) => {
+                names.retain(|name, _| !left_out.contains(name));
+                names
+            }
+            Externs::Ide => Names::new(),
+            Externs::Unknown(why) => {
+                return Err(Error::new(
+                    Span::call_site(),
+                    format!(
+                        "`autoload!` cannot find the dependencies of this target: {why}; name the crates, as in \
+                         `autoload!(only codec_a, codec_b);`, or write `extern crate codec_a as _;` for each"
+                    ),
+                ));
+            }
         },
     };
     Ok(link(&names))
@@ -67,36 +75,60 @@ fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
     }
 }
 
-/// Links each crate and refers to its hidden constant, if it has one.
+/// Links each crate, and refers to the hidden constants at its root: `__ENTRY_POINTS`, which its `entry_points!` block
+/// leaves, and `__AUTOLOADED`, which an `autoload!` line of its own leaves. In a library this line leaves the second one
+/// too, so that the lines of a program are a tree with typed references.
 ///
-/// A macro cannot find out whether a crate has the constant, but name lookup can. If the crate exports it, the glob
+/// A macro cannot find out whether a crate has such a constant, but name lookup can. If the crate exports it, the glob
 /// import of the inner block finds it. Otherwise the lookup finds the empty constant of the outer block.
 ///
-/// The reference is an ordinary typed path, so it needs no linker section of the other crate. A crate that was built
-/// against another version of entry-points is a compile error.
-fn link(names: &BTreeSet<String>) -> Output {
+/// The reference is an ordinary typed path, so it needs no linker section of the other crate, and the linker cannot
+/// drop what it leads to. A crate that was built against another version of entry-points is a compile error.
+fn link(names: &Names) -> Output {
     let krate = Output::CRATE;
     let mut output = Output::default();
-    output.text("const _: () = {");
-    for name in names {
-        // Not `extern crate`, whose name for the crate would show in the user's error messages.
-        output.text(&format!("#[allow(unused_imports)] use ::r#{name} as _;"));
+    let kind = rustc_args::kind();
+    if kind == Kind::Library {
+        output.text(&format!(
+            "const _: () = {krate}::__private::assert_at_crate_root(
+                ::core::module_path!(),
+                \"in a library, `autoload!` must be at the root of the crate, where the lines of programs look for it\",
+            );
+            const _: ::core::option::Option<&'static {krate}::__private::Autoload> = crate::__AUTOLOADED;"
+        ));
+    }
+    // A program may have several lines in one module; only a library needs the constant, which has one name.
+    output.text(if kind == Kind::Final { "const _" } else { "#[doc(hidden)] pub const __AUTOLOADED" });
+    output.text(&format!(": ::core::option::Option<&'static {krate}::__private::Autoload> = {{"));
+    for (name, reach) in names {
+        match reach {
+            // Not `extern crate`, whose name for the crate would show in the user's error messages.
+            Reach::Path => output.text(&format!("use ::r#{name} as _;")),
+            Reach::ExternCrate => output.text(&format!("extern crate r#{name} as __linked_{name};")),
+        };
     }
     output.text(&format!(
-        "static AUTOLOADED: &[(&str, &[{krate}::__private::Registration])] = {{
-            #[allow(unused_imports)]
-            use {krate}::__private::nothing::__ENTRY_POINTS;
+        "static CRATES: &[{krate}::__private::Linked] = {{
+            use {krate}::__private::nothing::{{__AUTOLOADED, __ENTRY_POINTS}};
             &["
     ));
-    for name in names {
+    for (name, reach) in names {
+        let path = match reach {
+            Reach::Path => format!("::r#{name}"),
+            Reach::ExternCrate => format!("__linked_{name}"),
+        };
         output.text(&format!(
-            "({name:?}, {{ #[allow(unused_imports, clippy::wildcard_imports)] use ::r#{name}::*; __ENTRY_POINTS }}),"
+            "{{
+                use {path}::*;
+                {krate}::__private::Linked::new({name:?}, __ENTRY_POINTS, __AUTOLOADED)
+            }},"
         ));
     }
     output.text(&format!(
         "]
         }};
-        {krate}::__collect_autoload! {{ AUTOLOADED }}
+        {krate}::__collect_autoload! {{ CRATES }}
+        ::core::option::Option::Some(&AUTOLOAD)
         }};"
     ));
     output

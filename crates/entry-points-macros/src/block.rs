@@ -23,7 +23,12 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     }
     let krate = Output::CRATE;
     let mut output = Output::default();
-    output.text(&format!("const _: () = {krate}::__private::assert_at_crate_root(::core::module_path!());"));
+    output.text(&format!(
+        "const _: () = {krate}::__private::assert_at_crate_root(
+            ::core::module_path!(),
+            \"`entry_points!` must be at the root of the crate, where `autoload!` looks for it\",
+        );"
+    ));
     for element in &elements {
         emit_static(&mut output, element);
     }

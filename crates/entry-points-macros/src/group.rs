@@ -2,6 +2,7 @@
 
 use proc_macro::{Delimiter, TokenStream, TokenTree};
 
+use crate::rustc_args;
 use crate::source::{Error, Output, Tokens};
 
 pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
@@ -25,7 +26,10 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     let body = input.group(Delimiter::Brace, "the group, as `{ Group::new(\"name\") }`")?;
 
     let krate = Output::CRATE;
-    let unique = unique_name(&slice.to_string());
+    let name = unique_name(&slice.to_string());
+    // A unit test is another build of the crate than the one that plugins among its dev-dependencies use. With two slices of
+    // one name linkme would read neither.
+    let unique = if rustc_args::is_test() { format!("{name}_TEST") } else { name.clone() };
     let mut output = Output::default();
 
     // The aliases stay outside of the module below, where `super::` and `self::` in the user's types would be other
@@ -49,6 +53,11 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
         #[doc(hidden)] #[allow(non_camel_case_types, missing_docs)] pub enum {unique} {{}}
         impl {krate}::__private::Collected for {unique} {{
             type Plugin = super::{unique}_Plugin;
+            fn slice() -> {krate}::__private::SliceId {{
+                {krate}::__private::SliceId::of::<Self>(
+                    {name:?}, ::core::module_path!(), ::core::option_env!(\"CARGO_PKG_VERSION\"), ::core::cfg!(test),
+                )
+            }}
             fn group() -> &'static {krate}::Group<super::{unique}_Plugin> {{ super::"
     ));
     output.tokens(TokenTree::from(function.clone())).text("() } } }");
@@ -62,7 +71,10 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     output.text(&format!("> {{ static GROUP: {krate}::Group<")).tokens(plugin);
     output.text("> = ({").tokens(body);
     output.text(&format!(
-        "}}).collected(|| &{unique}::{unique}[..], ::core::any::TypeId::of::<{unique}::{unique}>); &GROUP }}"
+        "}}).collected(
+            || &{unique}::{unique}[..],
+            <{unique}::{unique} as {krate}::__private::Collected>::slice,
+        ); &GROUP }}"
     ));
     Ok(output)
 }
@@ -97,11 +109,12 @@ fn angle_brackets(input: &mut Tokens) -> Result<TokenStream, Error> {
     Err(input.unexpected(None, "`>`"))
 }
 
-/// A name for the slice that is unique in the whole program. It does not contain the version on purpose: with two
-/// versions of a framework in one program linkme panics, and the group is not silently split in two.
+/// A name for the slice that is unique in the whole program. It does not contain the version on purpose: two versions
+/// of a framework in one program are found by the equal names of their slices, and a group is not silently split in
+/// two.
 fn unique_name(slice: &str) -> String {
-    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
-    let krate = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
+    let krate = std::env::var("CARGO_CRATE_NAME").ok().or_else(rustc_args::crate_name).unwrap_or_default();
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| krate.clone());
     let package = package.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     let mut name = format!("ENTRY_POINTS_{package}");
     if krate != package {

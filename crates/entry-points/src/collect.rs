@@ -10,10 +10,11 @@
 //! An entry point that arrives in several ways is one entry point: its address identifies it.
 
 use std::any::{Any, TypeId};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::collect::diagnosis::{Findings, Status};
+use crate::collect::diagnosis::{Findings, Status, Stranger};
 use crate::entry_point::EntryPoint;
 use crate::error::and;
 use crate::group::Group;
@@ -71,6 +72,8 @@ mod no_linkme;
 pub trait Collected: 'static {
     type Plugin: ?Sized + Send + Sync + 'static;
 
+    fn slice() -> SliceId;
+
     fn group() -> &'static Group<Self::Plugin>;
 
     fn name() -> &'static str {
@@ -79,23 +82,49 @@ pub trait Collected: 'static {
 }
 
 // Not public API. Used by generated code.
+/// A distributed slice. In a program without mistakes, equal names are equal types.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct SliceId {
+    /// The name of its static, by which linkme identifies it.
+    name: &'static str,
+    module: &'static str,
+    version: Option<&'static str>,
+    /// Whether it is part of a unit test of its crate.
+    is_test: bool,
+    ty: TypeId,
+}
+
+impl SliceId {
+    // Not public API. Used by generated code.
+    pub const fn of<S: Collected>(
+        name: &'static str,
+        module: &'static str,
+        version: Option<&'static str>,
+        is_test: bool,
+    ) -> Self {
+        Self { name, module, version, is_test, ty: TypeId::of::<S>() }
+    }
+}
+
+// Not public API. Used by generated code.
 /// An entry point and its group, with the type of the plugin erased, so that one list holds those of all groups.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Registration {
-    slice: fn() -> TypeId,
+    slice: fn() -> SliceId,
     point: &'static (dyn Any + Send + Sync),
 }
 
 impl Registration {
     // Not public API. Used by generated code.
     pub const fn new<S: Collected>(point: &'static EntryPoint<S::Plugin>) -> Self {
-        Self { slice: TypeId::of::<S>, point }
+        Self { slice: S::slice, point }
     }
 
-    fn of_slice<P: ?Sized>(&self, slice: TypeId) -> Option<&'static EntryPoint<P>> {
+    fn of_slice<P: ?Sized>(&self, slice: SliceId) -> Option<&'static EntryPoint<P>> {
         // Equal slices have equal plugin types, so that the downcast succeeds.
-        ((self.slice)() == slice).then(|| self.point.downcast_ref())?
+        ((self.slice)().ty == slice.ty).then(|| self.point.downcast_ref())?
     }
 }
 
@@ -107,29 +136,52 @@ pub struct Autoload {
     /// The module of the line. `None` for the sentinel, which this crate submits to every collector to check that it
     /// works.
     module: Option<&'static str>,
-    crates: &'static [Listed],
+    crates: &'static [Linked],
 }
 
 impl Autoload {
     // Not public API. Used by generated code.
-    pub const fn new(module: &'static str, crates: &'static [Listed]) -> Self {
+    pub const fn new(module: &'static str, crates: &'static [Linked]) -> Self {
         Self { module: Some(module), crates }
     }
 
     const SENTINEL: Self = Self { module: None, crates: &[] };
 }
 
-/// A crate's name, as the calling crate knows it, and its entry points for all groups.
-type Listed = (&'static str, &'static [Registration]);
+// Not public API. Used by generated code.
+/// A crate that an `autoload!` line links.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Linked {
+    /// Its name, as the crate of the line knows it.
+    name: &'static str,
+    /// Its entry points for all groups.
+    points: &'static [Registration],
+    /// Its own line, if it has one. No collector need find that.
+    autoload: Option<&'static Autoload>,
+}
+
+impl Linked {
+    // Not public API. Used by generated code.
+    pub const fn new(
+        name: &'static str,
+        points: &'static [Registration],
+        autoload: Option<&'static Autoload>,
+    ) -> Self {
+        Self { name, points, autoload }
+    }
+}
 
 /// The line in words: its module, the crates that it links, and which of these have an `entry_points!` block.
 impl fmt::Display for Autoload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// A longer list is not readable.
         const MOST: usize = 16;
-        let offering = self.crates.iter().filter(|(_, points)| !points.is_empty());
-        let offering: Vec<String> = offering.map(|(name, _)| (*name).to_owned()).collect();
-        let linked: Vec<String> = self.crates.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let names = |crates: &mut dyn Iterator<Item = &Linked>| -> Vec<String> {
+            crates.map(|one| one.name.to_owned()).collect()
+        };
+        let offering = names(&mut self.crates.iter().filter(|one| !one.points.is_empty()));
+        let linked = names(&mut self.crates.iter());
         write!(f, "`autoload!` in module `{}` links ", self.module.unwrap_or_default())?;
         match linked.len() {
             0 => return f.write_str("no crate"),
@@ -154,22 +206,21 @@ pub enum Submission {
     Autoload(&'static Autoload),
 }
 
-// Not public API. The list that `autoload!` finds for a crate without an `entry_points!` block.
+// Not public API. The constants that `autoload!` finds for a crate without an `entry_points!` block, and for one without
+// an `autoload!` line.
 #[doc(hidden)]
 pub mod nothing {
     pub const __ENTRY_POINTS: &[super::Registration] = &[];
+    pub const __AUTOLOADED: Option<&super::Autoload> = None;
 }
 
 // Not public API. Used by generated code.
 #[doc(hidden)]
-pub const fn assert_at_crate_root(module_path: &str) {
+pub const fn assert_at_crate_root(module_path: &str, message: &str) {
     let path = module_path.as_bytes();
     let mut i = 0;
     while i < path.len() {
-        assert!(
-            path[i] != b':',
-            "`entry_points!` must be at the root of the crate, where `autoload!` looks for it"
-        );
+        assert!(path[i] != b':', "{}", message);
         i += 1;
     }
 }
@@ -197,10 +248,10 @@ macro_rules! __collect_registration {
     };
 }
 
-/// A group's slice, and the type that identifies it in registrations.
+/// A group's slice, and what identifies it in registrations.
 pub(crate) struct Source<P: ?Sized + 'static> {
     pub(crate) elements: fn() -> &'static [EntryPoint<P>],
-    pub(crate) slice: fn() -> TypeId,
+    pub(crate) slice: fn() -> SliceId,
 }
 
 impl<P: ?Sized> Clone for Source<P> {
@@ -213,43 +264,83 @@ impl<P: ?Sized> Copy for Source<P> {}
 
 /// All entry points of one group, each once, in no particular order.
 pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static EntryPoint<P>>, Findings) {
-    let mut autoloads: Vec<&'static Autoload> = by_linkme::autoloads().iter().collect();
+    let mut findings = Findings::default();
     let mut submitted = Vec::new();
+    let mut submitted_lines = Vec::new();
     for submission in by_inventory::submissions() {
         match submission {
-            Submission::Autoload(autoload) => autoloads.push(autoload),
-            Submission::EntryPoint(registration) => submitted.push(registration),
+            Submission::Autoload(line) => submitted_lines.push(*line),
+            Submission::EntryPoint(registration) => submitted.push(*registration),
         }
     }
-    let is_sentinel = |autoload: &&Autoload| autoload.module.is_none();
-    let linkme = Status::of(by_linkme::PRESENT, by_linkme::autoloads().iter().any(|one| is_sentinel(&one)));
-    let mut submitted_autoloads = by_inventory::submissions().filter_map(|submission| match submission {
-        Submission::Autoload(autoload) => Some(*autoload),
-        Submission::EntryPoint(_) => None,
-    });
-    let inventory = Status::of(by_inventory::PRESENT, submitted_autoloads.any(|one| is_sentinel(&one)));
+    // linkme panics if two slices in the binary have one name. The report shows it; a look-up must not panic.
+    let linkme_lines: Vec<&Autoload> = match catch_unwind(by_linkme::autoloads) {
+        Ok(lines) => lines.iter().collect(),
+        Err(panic) => {
+            findings.broken_lines = Some(panic_message(panic));
+            vec![&Autoload::SENTINEL]
+        }
+    };
+    findings.linkme = Status::of(by_linkme::PRESENT, &linkme_lines);
+    findings.inventory = Status::of(by_inventory::PRESENT, &submitted_lines);
+    findings.autoloads = all_lines(linkme_lines.iter().chain(&submitted_lines).copied());
 
-    let mut points: Vec<&'static EntryPoint<P>> = Vec::new();
-    let mut broken_slice = None;
-    if let Some(source) = source {
-        // linkme panics if two slices in the binary have one name. The report shows it; a look-up must not panic.
+    let Some(source) = source else { return (Vec::new(), findings) };
+    let slice = (source.slice)();
+    let by_linkme = all_lines(linkme_lines.into_iter());
+    findings.is_shared = findings.linkme == Status::Works && by_linkme.len() < findings.autoloads.len();
+    let listed = findings.autoloads.iter().flat_map(|line| line.crates);
+    let registrations = submitted.iter().chain(listed.clone().flat_map(|one| one.points));
+    let mut points: Vec<_> = registrations.filter_map(|one| one.of_slice(slice)).collect();
+    findings.stranger = stranger(slice, &submitted, listed);
+    // With a stranger, linkme would panic, and end a program with `panic = "abort"`. In a unit test of the framework it
+    // would not: `group!` gives that slice another name.
+    if findings.stranger.as_ref().is_none_or(|stranger| stranger.own.is_test != stranger.other.is_test) {
         match catch_unwind(AssertUnwindSafe(source.elements)) {
             Ok(elements) => points.extend(elements),
-            Err(panic) => broken_slice = Some(panic_message(panic)),
+            Err(panic) => findings.broken_slice = Some(panic_message(panic)),
         }
-        let slice = (source.slice)();
-        points.extend(submitted.iter().filter_map(|registration| registration.of_slice(slice)));
-        let listed = autoloads.iter().flat_map(|autoload| autoload.crates).flat_map(|(_, points)| *points);
-        points.extend(listed.filter_map(|registration| registration.of_slice(slice)));
     }
     let by_address = |point: &&'static EntryPoint<P>| std::ptr::from_ref::<EntryPoint<P>>(point).cast::<()>();
     points.sort_unstable_by_key(by_address);
     points.dedup_by_key(|point| by_address(point));
+    (points, findings)
+}
 
-    autoloads.retain(|autoload| autoload.module.is_some());
-    autoloads.sort_unstable_by_key(|autoload| (autoload.module, std::ptr::from_ref(*autoload)));
-    autoloads.dedup_by_key(|autoload| std::ptr::from_ref(*autoload));
-    (points, Findings { linkme, inventory, autoloads, broken_slice })
+/// These lines and those of the crates that they link, each once, sorted by module. Without the sentinel.
+fn all_lines(found: impl Iterator<Item = &'static Autoload>) -> Vec<&'static Autoload> {
+    let mut seen = BTreeSet::new();
+    let mut lines = Vec::new();
+    let mut pending: Vec<_> = found.filter(|line| line.module.is_some()).collect();
+    while let Some(line) = pending.pop() {
+        if seen.insert(std::ptr::from_ref(line)) {
+            lines.push(line);
+            pending.extend(line.crates.iter().filter_map(|one| one.autoload));
+        }
+    }
+    lines.sort_unstable_by_key(|line| (line.module, std::ptr::from_ref(*line)));
+    lines
+}
+
+/// Entry points that were declared for another slice with the name of this one.
+fn stranger<'a>(
+    slice: SliceId,
+    submitted: &[Registration],
+    listed: impl Iterator<Item = &'a Linked>,
+) -> Option<Stranger> {
+    let of_stranger = |one: &Registration| {
+        let other = (one.slice)();
+        (other.name == slice.name && other.ty != slice.ty).then_some(other)
+    };
+    let mut found = submitted.iter().find_map(of_stranger);
+    let mut crates = BTreeSet::new();
+    for one in listed {
+        if let Some(other) = one.points.iter().find_map(of_stranger) {
+            found = Some(other);
+            crates.insert(one.name.to_owned());
+        }
+    }
+    found.map(|other| Stranger { own: slice, other, crates: crates.into_iter().collect() })
 }
 
 #[cfg(test)]
@@ -263,33 +354,38 @@ mod tests {
         struct Slice;
         impl Collected for Slice {
             type Plugin = u8;
+            fn slice() -> SliceId {
+                SliceId::of::<Self>("SLICE", "test", None, true)
+            }
             fn group() -> &'static Group<u8> {
                 &GROUP
             }
         }
         static POINTS: [Registration; 1] = [Registration::new::<Slice>(&POINT)];
-        static SOME: Autoload = Autoload::new("app", &[("clap", &[]), ("codec_opus", &POINTS), ("log", &[])]);
+        const CLAP: Linked = Linked::new("clap", &[], None);
+        const LOG: Linked = Linked::new("log", &[], None);
+        const OPUS: Linked = Linked::new("codec_opus", &POINTS, None);
+        static SOME: Autoload = Autoload::new("app", &[CLAP, OPUS, LOG]);
         assert_eq!(
             SOME.to_string(),
             "`autoload!` in module `app` links clap, codec_opus and log, of which codec_opus has an `entry_points!` block"
         );
-        static NONE: Autoload = Autoload::new("app", &[("log", &[])]);
+        static NONE: Autoload = Autoload::new("app", &[LOG]);
         assert_eq!(
             NONE.to_string(),
             "`autoload!` in module `app` links log, which has no `entry_points!` block"
         );
-        static NONE_OF_TWO: Autoload = Autoload::new("app", &[("clap", &[]), ("log", &[])]);
+        static NONE_OF_TWO: Autoload = Autoload::new("app", &[CLAP, LOG]);
         assert_eq!(
             NONE_OF_TWO.to_string(),
             "`autoload!` in module `app` links clap and log, none of which has an `entry_points!` block"
         );
-        const LOG: Listed = ("log", &[]);
         static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
         assert!(MANY.to_string().starts_with("`autoload!` in module `app` links 17 crates,"), "{MANY}");
     }
 
     #[test]
-    fn cargo_toml_names_the_same_targets_without_linkme() {
+    fn cargo_toml_names_the_same_targets_with_linkme() {
         let without_spaces = |text: &str| text.split_whitespace().collect::<String>().replace(",)", ")");
         let code = include_str!("collect.rs").split("cfg_select! {").nth(1).expect("the block of collectors");
         let list = code.lines().skip_while(|line| line.trim() != "any(");
@@ -297,25 +393,63 @@ mod tests {
         let list = without_spaces(&(list + ")"));
         assert!(list.starts_with("any(target_family=\"wasm\",miri,"), "{list}");
         let manifest = without_spaces(include_str!("../Cargo.toml"));
-        for table in ["cfg(", "cfg(not("] {
-            assert_eq!(manifest.matches(&format!("[target.'{table}{list})")).count(), 1, "{table}{list}");
+        for table in [format!("[target.'cfg(not({list}))'"), format!("[target.'cfg({list})'")] {
+            assert_eq!(manifest.matches(&table).count(), 1, "{table}");
         }
     }
 
     #[test]
     fn the_collectors_of_this_binary_see_the_sentinel() {
         let (_, findings) = gather::<u8>(None);
-        assert!(
-            findings.linkme != Status::Blind && findings.inventory != Status::Blind,
-            "{:?} {:?}",
-            findings.linkme,
-            findings.inventory
-        );
-        assert!(
-            findings.linkme == Status::Works || findings.inventory == Status::Works,
-            "{:?} {:?}",
-            findings.linkme,
-            findings.inventory
-        );
+        assert_ne!((findings.linkme, findings.inventory), (Status::Absent, Status::Absent));
+        assert_ne!(findings.linkme, Status::Blind);
+        assert_ne!(findings.inventory, Status::Blind);
+    }
+
+    #[test]
+    fn a_line_leads_to_the_lines_of_the_crates_that_it_links() {
+        static INNER: Autoload = Autoload::new("bundle", &[]);
+        static OUTER: Autoload = Autoload::new("app", &[Linked::new("bundle", &[], Some(&INNER))]);
+        let modules = |found: &[&'static Autoload]| -> Vec<_> {
+            all_lines(found.iter().copied()).iter().filter_map(|line| line.module).collect()
+        };
+        assert_eq!(modules(&[&OUTER]), ["app", "bundle"]);
+        assert_eq!(modules(&[&INNER, &OUTER, &Autoload::SENTINEL, &INNER]), ["app", "bundle"]);
+    }
+
+    #[test]
+    fn entry_points_for_another_slice_of_the_same_name_are_found_in_lines_and_submissions() {
+        static GROUP: Group<u8> = Group::new("test.two");
+        static POINT: EntryPoint<u8> = EntryPoint::new("x", || Ok(Box::new(0)));
+        struct New;
+        struct Old;
+        impl Collected for New {
+            type Plugin = u8;
+            fn slice() -> SliceId {
+                SliceId::of::<Self>("ENTRY_POINTS_fw_X", "fw", Some("0.2.0"), false)
+            }
+            fn group() -> &'static Group<u8> {
+                &GROUP
+            }
+        }
+        impl Collected for Old {
+            type Plugin = u8;
+            fn slice() -> SliceId {
+                SliceId::of::<Self>("ENTRY_POINTS_fw_X", "fw", Some("0.1.0"), false)
+            }
+            fn group() -> &'static Group<u8> {
+                &GROUP
+            }
+        }
+        let (new, old) = (Registration::new::<New>(&POINT), Registration::new::<Old>(&POINT));
+        let found = |submitted: &[Registration], listed: &[Linked]| {
+            let stranger = stranger(New::slice(), submitted, listed.iter())?;
+            Some((stranger.other.version, stranger.crates.join(" ")))
+        };
+        assert_eq!(found(&[new], &[Linked::new("a", &[], None)]), None);
+        assert_eq!(found(&[new, old], &[]), Some((Some("0.1.0"), String::new())));
+        static BOTH: [Registration; 1] = [Registration::new::<Old>(&POINT)];
+        let listed = [Linked::new("blur", &BOTH, None), Linked::new("log", &[], None)];
+        assert_eq!(found(&[], &listed), Some((Some("0.1.0"), "blur".to_owned())));
     }
 }

@@ -206,10 +206,16 @@ impl UnknownName {
         self.autoloaded
     }
 
-    /// The entry points of the group and their states. Its notes say why an entry point may be missing.
+    /// The entry points of the group and their states. Its [`advice`](Report::advice) says why one may be missing.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// The report for a message, with the first 64 rows.
+    #[must_use]
+    pub fn table(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| self.report.fmt_rows(f, 64))
     }
 }
 
@@ -219,7 +225,7 @@ impl fmt::Display for UnknownName {
         if let Some(nearest) = self.nearest {
             write!(f, "; did you mean `{nearest}`?")?;
         }
-        write!(f, "\n{}", self.report)
+        write!(f, "\n{}", self.table())
     }
 }
 

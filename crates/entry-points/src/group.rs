@@ -1,12 +1,11 @@
 //! A named set of entry points for one interface.
 
-use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::assignments::Assignments;
 use crate::collect::diagnosis::Findings;
-use crate::collect::{self, Source};
+use crate::collect::{self, SliceId, Source};
 use crate::entry::Entry;
 use crate::entry_point::EntryPoint;
 use crate::error::{ConfigureError, LoadError, OptionError, RegisterError, UnknownName};
@@ -20,7 +19,7 @@ use crate::pattern::Pattern;
 use crate::report::{Report, Row};
 use crate::slot::Slot;
 use crate::state::State;
-use crate::switches::{Settings, Switches};
+use crate::switches::{self, Settings, Switches};
 use crate::sync::{AtomicBool, OnceLock, Ordering, Orphaned};
 use crate::verdict::{Candidate, Claim};
 use crate::versions::Versions;
@@ -89,8 +88,8 @@ pub struct Group<P: ?Sized + 'static> {
     source: Option<Source<P>>,
     /// The switches that `configure` set, in place of the environment's. Locked while the table is built.
     configured: Versions<Option<Switches>>,
-    /// What `add_note` has added.
-    notes: Versions<Vec<String>>,
+    /// What `add_note` has added, a version each.
+    notes: Versions<Option<String>>,
     table: OnceLock<Table<P>>,
     /// The table of a child of `fork`, if a thread of the parent was building its own.
     table_after_fork: OnceLock<Box<Table<P>>>,
@@ -107,7 +106,7 @@ struct Table<P: ?Sized + 'static> {
 }
 
 impl<P: ?Sized + Send + Sync + 'static> Table<P> {
-    /// The notes of a report. The error for an unknown name adds some advice to them.
+    /// The notes of a report: probable mistakes.
     fn notes(&self, group: &GroupName) -> Vec<String> {
         let mut points = Vec::new();
         for slot in self.index.sorted() {
@@ -152,7 +151,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             autoload_line: "entry_points::autoload!();",
             source: None,
             configured: Versions::new(None),
-            notes: Versions::new(Vec::new()),
+            notes: Versions::new(None),
             table: OnceLock::new(),
             table_after_fork: OnceLock::new(),
         }
@@ -200,7 +199,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     pub const fn collected(
         mut self,
         elements: fn() -> &'static [EntryPoint<P>],
-        slice: fn() -> TypeId,
+        slice: fn() -> SliceId,
     ) -> Self {
         self.source = Some(Source { elements, slice });
         self
@@ -293,7 +292,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         })
     }
 
-    /// Every entry point with its state, and notes on probable mistakes. Runs no plugin's code.
+    /// Every entry point with its state, notes on probable mistakes, and the reason why the list may be short. Runs no
+    /// plugin's code.
     #[must_use]
     pub fn report(&'static self) -> Report {
         let table = self.table();
@@ -306,8 +306,10 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             }
         }
         let mut notes = table.notes(&self.name);
-        notes.extend(self.notes.newest().iter().cloned());
-        Report { group: &self.name, rows, notes }
+        notes.extend(self.notes.iter().flatten().cloned());
+        // A private group collects nothing, so that no `autoload!` line would add a name.
+        let advice = self.source.and_then(|_| table.findings.advice(self.autoload_line));
+        Report { group: &self.name, rows, notes, advice }
     }
 }
 
@@ -363,10 +365,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         let note = note.into();
         // In a fork, another thread of the parent may have been adding one. A note is not worth an error.
         let Ok(notes) = self.notes.writer() else { return };
-        if !notes.newest().contains(&note) {
-            let mut more = notes.newest().clone();
-            more.push(note);
-            notes.add(more);
+        if !self.notes.iter().flatten().any(|other| *other == note) {
+            notes.add(Some(note));
         }
     }
 
@@ -475,13 +475,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     fn unknown_name(&'static self, asked: &str) -> Arc<UnknownName> {
         let nearest = nearest(asked, self.names());
-        let (asked, mut report) = (asked.to_owned(), self.report());
-        // A private group collects nothing, so that no `autoload!` line would add the name.
-        let findings = &self.table().findings;
-        if self.source.is_some() {
-            report.notes.extend(findings.advice(self.autoload_line));
-        }
-        let autoloaded = !findings.autoloads.is_empty();
+        let (asked, report) = (asked.to_owned(), self.report());
+        let autoloaded = !self.table().findings.autoloads.is_empty();
         Arc::new(UnknownName { asked, nearest, autoloaded, report })
     }
 
@@ -512,7 +507,15 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     fn new_table(&'static self) -> Table<P> {
         let settings = match (self.configured.newest(), self.switches) {
             (Some(switches), _) => Settings::from_code(switches),
-            (None, Some(prefix)) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
+            (None, Some(prefix)) => {
+                let mut settings = Settings::from_env(prefix, |variable| std::env::var_os(variable));
+                // Where there is no environment, as on wasm32-unknown-unknown, `vars_os` panics.
+                if cfg!(any(unix, windows, target_os = "wasi")) {
+                    let variables = std::env::vars_os().map(|(variable, _)| variable);
+                    settings.complaints.extend(switches::misspelt(prefix, variables));
+                }
+                settings
+            }
             (None, None) => Settings::from_code(&Switches::default()),
         };
         let assignments =

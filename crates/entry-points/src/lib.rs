@@ -84,14 +84,21 @@ pub use crate::switches::Switches;
 /// features, target tables, renames and dev-dependencies are taken into account.
 ///
 /// The macro also refers to the hidden constant that an [`entry_points!`] block leaves at the root of its crate, by an
-/// ordinary typed path. So it does not depend on the linker to keep the sections of another crate. A plugin that was
-/// built against another version of its framework is a compile error.
+/// ordinary typed path. So it does not depend on the linker to keep the sections of another crate. A plugin for another
+/// version of its framework is a compile error if entry-points is another version too, and otherwise a note in the report.
 ///
 /// **Every direct dependency is linked**, with or without entry points. `except` leaves one out, such as a crate with a
 /// `#[panic_handler]` or an allocator. It accepts a name that is not a dependency of this target, since another target
 /// may have it.
 ///
-/// A crate that re-exports two plugin crates by glob has two lists under one name. Re-export their items by name.
+/// # In a library
+///
+/// Only *direct* dependencies are linked. A library that brings its own plugins, or re-exports plugin crates, writes the
+/// line as well, once and at its root: the line of a program leads to those of the libraries that it links. Elsewhere in a
+/// library, and twice in one module, the line is a compile error.
+///
+/// A crate that re-exports two plugin crates by glob has two hidden constants under one name, and rustc warns about it.
+/// Re-export their items by name, and write the line.
 ///
 /// # By hand
 ///
@@ -111,7 +118,8 @@ pub use crate::switches::Switches;
 ///
 /// # Where to write it
 ///
-/// Anywhere that items are allowed. One line serves every group, whichever framework re-exports the macro.
+/// In a program, anywhere that items are allowed. One line serves every group, whichever framework re-exports the macro.
+/// Each program, test and example needs its own, or names a library of the package that has one (`use mylib as _;`).
 ///
 /// In a `staticlib` that a C linker links, write it in the same module as a function that C calls: a C linker takes an
 /// object file from the archive only if it needs one of its symbols. In an IDE the macro expands to nothing.
@@ -206,6 +214,8 @@ pub mod __private {
     pub use crate::collect::by_inventory::reexport::*;
     #[allow(unused_imports, unreachable_pub)]
     pub use crate::collect::by_linkme::reexport::*;
-    pub use crate::collect::{Autoload, Collected, Registration, Submission, assert_at_crate_root, nothing};
+    pub use crate::collect::{
+        Autoload, Collected, Linked, Registration, SliceId, Submission, assert_at_crate_root, nothing,
+    };
     pub use crate::entry_point::{Origin, with_origin};
 }

@@ -45,7 +45,8 @@ use crate::verdict::Claim;
 ///       "options": []
 ///     }
 ///   ],
-///   "notes": []
+///   "notes": [],
+///   "advice": null
 /// }
 /// ```
 ///
@@ -65,6 +66,7 @@ pub struct Report {
     pub(crate) group: &'static GroupName,
     pub(crate) rows: Vec<Row>,
     pub(crate) notes: Vec<String>,
+    pub(crate) advice: Option<String>,
 }
 
 /// One entry point in a [`Report`].
@@ -128,17 +130,25 @@ impl Report {
     }
 
     /// Probable mistakes, each with its remedy: a switch that matches nothing, an option that no entry point has, a
-    /// collector that does not work, a program without `autoload!`. Also what [`Group::add_note`](crate::Group::add_note) was given.
+    /// collector that does not work. Also what [`Group::add_note`](crate::Group::add_note) was given.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
-}
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Why an entry point may be missing from the rows: which crates `autoload!` links, or that the program has no such
+    /// line. Not a mistake in itself: a program may name its plugins by hand. `None` for a group that collects nothing, and
+    /// where no collector works, which is a note.
+    #[must_use]
+    pub fn advice(&self) -> Option<&str> {
+        self.advice.as_deref()
+    }
+
+    /// At most `most` rows, and how many there are more: for messages.
+    pub(crate) fn fmt_rows(&self, f: &mut fmt::Formatter<'_>, most: usize) -> fmt::Result {
+        let shown = &self.rows[..self.rows.len().min(most)];
         write!(f, "{}", self.group.count(self.rows.len()))?;
-        let cells = self.rows.iter().map(|row| {
+        let cells = shown.iter().map(|row| {
             let package = row.package.unwrap_or(&row.declared_at);
             [row.name, package, row.version.unwrap_or("-")]
         });
@@ -154,10 +164,10 @@ impl fmt::Display for Report {
             let state = state.join(" / ");
             write!(f, "\n  {name:a$}  {package:b$}  {version:c$}  {state}")
         };
-        if !self.rows.is_empty() {
+        if !shown.is_empty() {
             line(f, header, "state")?;
         }
-        for (cells, row) in cells.zip(&self.rows) {
+        for (cells, row) in cells.zip(shown) {
             let built_in = if row.built_in { "built in, " } else { "" };
             let state = match row.state {
                 State::Linked if row.built_in => "built in".to_owned(),
@@ -171,9 +181,16 @@ impl fmt::Display for Report {
             let file = row.file.map(|file| format!("; file: {}", shown_path(file)));
             line(f, cells, &format!("{state}{}{options}", file.unwrap_or_default()))?;
         }
-        for note in &self.notes {
-            write!(f, "\nnote: {note}")?;
+        match self.rows.len() - shown.len() {
+            0 => {}
+            more => write!(f, "\n  … and {more} more")?,
         }
-        Ok(())
+        self.notes.iter().chain(&self.advice).try_for_each(|note| write!(f, "\nnote: {note}"))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_rows(f, usize::MAX)
     }
 }

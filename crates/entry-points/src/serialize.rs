@@ -9,10 +9,11 @@ use crate::state::State;
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Report", 3)?;
+        let mut fields = serializer.serialize_struct("Report", 4)?;
         fields.serialize_field("group", self.group())?;
         fields.serialize_field("entries", self.rows())?;
         fields.serialize_field("notes", self.notes())?;
+        fields.serialize_field("advice", &self.advice())?;
         fields.end()
     }
 }

@@ -177,7 +177,10 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
                 let mut values = writer.newest().clone();
                 let origin = OptionOrigin::Program;
                 options::set(&mut values, OptionValue { name: option.into(), value: value.into(), origin });
-                writer.add(values);
+                // A loop that sets it before each retry adds no version.
+                if values != *writer.newest() {
+                    writer.add(values);
+                }
                 Ok(())
             }
             Stage::Loading { .. } => Err(OptionError::Loading { entry, option: spec.name() }),
@@ -424,6 +427,7 @@ mod tests {
 
     use super::*;
     use crate::failure::LoadFailure;
+    use crate::options::OptionSpec;
     use crate::sync::pass;
 
     #[test]
@@ -452,5 +456,18 @@ mod tests {
             assert_eq!(loads(Duration::from_nanos(1)), again, "{point:?}");
             assert_eq!(loads(Duration::ZERO), 0, "{point:?}");
         }
+    }
+
+    #[test]
+    fn setting_an_option_to_the_value_that_it_has_takes_no_memory() {
+        static GROUP: Group<u8> = Group::new("test.slot");
+        static POINT: EntryPoint<u8> =
+            EntryPoint::with_options("x", |_| Ok(Box::new(0)), &[OptionSpec::new("n", "a number")]);
+        GROUP.register(&POINT).unwrap();
+        for value in ["1", "1", "2", "2"] {
+            GROUP.set_option("x", "n", value).unwrap();
+        }
+        let slot = GROUP.get("x").unwrap().0;
+        assert_eq!(slot.options.iter().count(), 3, "none, one and two");
     }
 }

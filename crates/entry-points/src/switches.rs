@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use crate::entry_point::EntryPoint;
 use crate::message::shown;
+use crate::nearest::nearest;
 use crate::pattern::Pattern;
 use crate::verdict::Claim;
 
@@ -23,8 +24,8 @@ use crate::verdict::Claim;
 /// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. Case and
 /// surrounding space do not matter. An entry point that matches both lists is on, as in the Vulkan loader
 /// (`VK_LOADER_DRIVERS_SELECT`). `autoload` takes precedence over `select`. The built-in entry points of a group cannot
-/// be disabled. A fourth variable, `CODEC_DECODER_OPTIONS`, sets options of entry points: see
-/// [`Group::set_option`](crate::Group::set_option).
+/// be disabled. A misspelt variable, such as `CODEC_DECODER_SELEKT`, is a note in the report. Another variable,
+/// `CODEC_DECODER_OPTIONS`, sets options of entry points: see [`Group::set_option`](crate::Group::set_option).
 ///
 /// ```
 /// use entry_points::Switches;
@@ -171,6 +172,33 @@ impl<T> Switch<T> {
     }
 }
 
+/// The ends of a group's variables, in lower case.
+const VARIABLES: [&str; 5] = ["autoload", "disable", "installed", "options", "select"];
+
+/// Complaints about variables that are probably misspelt: they begin with the prefix, and almost end as one of the group
+/// does. Any other variable with the prefix may belong to the framework.
+pub(crate) fn misspelt(prefix: &str, variables: impl Iterator<Item = OsString>) -> Vec<String> {
+    // Windows does not distinguish the case of variables.
+    let is_read = |end: &str| {
+        VARIABLES.iter().any(|name| {
+            if cfg!(windows) { end.eq_ignore_ascii_case(name) } else { end == name.to_ascii_uppercase() }
+        })
+    };
+    let mut complaints: Vec<String> = variables
+        .filter_map(|variable| {
+            let variable = variable.into_string().ok()?;
+            let end = variable.get(prefix.len()..)?.strip_prefix('_')?;
+            if !variable[..prefix.len()].eq_ignore_ascii_case(prefix) || is_read(end) {
+                return None;
+            }
+            let meant = nearest(end, VARIABLES.into_iter())?.to_ascii_uppercase();
+            Some(format!("{} has no effect; did you mean {prefix}_{meant}?", shown(&variable)))
+        })
+        .collect();
+    complaints.sort_unstable();
+    complaints
+}
+
 fn patterns(list: String) -> Vec<Pattern> {
     list.split(',').map(Pattern::new).filter(|pattern| !pattern.text().is_empty()).collect()
 }
@@ -218,6 +246,27 @@ mod tests {
             assert_eq!(settings.off(&VORBIS, Claim::Linked), None);
             assert!(settings.complaints[0].contains(&format!("X_AUTOLOAD={value:?}")), "{settings:?}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_a_complaint_and_another_with_the_prefix_is_none() {
+        let misspelt = |name: &str| misspelt("IMG_FILTER", std::iter::once(name.into()));
+        for (name, meant) in [
+            ("IMG_FILTER_SELEKT", "SELECT"),
+            ("IMG_FILTER_DISABEL", "DISABLE"),
+            ("IMG_FILTER_OPTION", "OPTIONS"),
+            ("IMG_FILTER_AUTO_LOAD", "AUTOLOAD"),
+            ("IMG_FILTER_INSTALED", "INSTALLED"),
+        ] {
+            let expected = format!("{name} has no effect; did you mean IMG_FILTER_{meant}?");
+            assert_eq!(misspelt(name), [expected]);
+        }
+        for name in
+            ["IMG_FILTER_SELECT", "IMG_FILTER_OPTIONS", "IMG_FILTER_CACHE", "IMG_FILTERS_SELEKT", "IMG", ""]
+        {
+            assert_eq!(misspelt(name), [""; 0], "{name}");
+        }
+        assert_eq!(misspelt("img_filter_select").len(), usize::from(!cfg!(windows)));
     }
 
     #[test]

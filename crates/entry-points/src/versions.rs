@@ -37,12 +37,17 @@ impl<T> Versions<T> {
         Ok(Writer { versions: self, _adding: self.adding.lock()? })
     }
 
+    /// All versions, from the first one on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.versions().map(|version| &version.value)
+    }
+
     fn newest_version(&self) -> &Version<T> {
-        let mut version = &self.first;
-        while let Some(next) = version.next.get() {
-            version = next;
-        }
-        version
+        self.versions().last().unwrap_or(&self.first)
+    }
+
+    fn versions(&self) -> impl Iterator<Item = &Version<T>> {
+        std::iter::successors(Some(&self.first), |version| version.next.get().map(|next| &**next))
     }
 }
 

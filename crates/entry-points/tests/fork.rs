@@ -169,8 +169,9 @@ fn setting_options_never_hangs_in_a_child() {
     let set = || {
         // Options that were set are never freed.
         static COUNTER: AtomicUsize = AtomicUsize::new(0);
-        if COUNTER.fetch_add(1, Ordering::Relaxed) < 100 * CHILDREN.load(Ordering::Relaxed) {
-            GROUP.set_option("fails", "level", "1").unwrap();
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+        if count < 100 * CHILDREN.load(Ordering::Relaxed) {
+            GROUP.set_option("fails", "level", count.to_string()).unwrap();
         }
     };
     in_many_children(&[set], || {

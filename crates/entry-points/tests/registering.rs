@@ -15,6 +15,14 @@ entry_points::group! {
     }
 }
 
+entry_points::group! {
+    /// Letters, of which none is linked.
+    static LETTERS: [EntryPoint<char>];
+    fn letters() -> Group<char> {
+        Group::new("test.letters")
+    }
+}
+
 entry_points::entry_points! {
     #[distributed_slice(NUMBERS)]
     static ONE: EntryPoint<u32> = EntryPoint::new("one", || Ok(Box::new(1)));
@@ -207,4 +215,29 @@ fn one_name_registered_by_many_threads_has_one_owner() {
     });
     assert_eq!(won, 1);
     assert_eq!((group.len(), group.report().rows().len()), (1, 8));
+}
+
+#[test]
+fn a_report_says_why_its_list_may_be_short_as_the_error_for_an_unknown_name_does() {
+    let advice = "no `autoload!` line is found";
+    let report = letters().report();
+    assert!(report.advice().is_some_and(|text| text.starts_with(advice)), "{report}");
+    assert!(report.to_string().contains(&format!("\nnote: {advice}")), "{report}");
+    assert_eq!(report.notes(), [""; 0], "it is no mistake to name plugins by hand");
+    let error = letters().load("c").unwrap_err().to_string();
+    assert_eq!(error.matches(advice).count(), 1, "{error}");
+    // No line would add a name to a group that collects nothing.
+    assert_eq!(private().report().advice(), None);
+}
+
+#[test]
+fn the_error_for_an_unknown_name_shows_the_first_of_many_rows() {
+    let group = private();
+    for n in 0..1_000 {
+        group.register(point(format!("n{n:04}").leak(), "a")).unwrap();
+    }
+    let error = group.load("x").unwrap_err().to_string();
+    assert!(error.contains("n0063  a        1.0.0    linked\n  … and 936 more"), "{error}");
+    assert!(!error.contains("n0064"), "{error}");
+    assert!(group.report().to_string().contains("n0999"), "the report has all of them");
 }

@@ -57,6 +57,7 @@ fn a_report_has_the_fields_of_its_rows_with_files_and_options() {
             entry("parts", "numbers", "0.3.0", json!(null), json!({"kind": "linked"}), options),
         ],
         "notes": ["a \"note\""],
+        "advice": null,
     });
     assert_eq!(json_of(&GROUP), expected);
 }

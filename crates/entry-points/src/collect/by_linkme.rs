@@ -3,14 +3,17 @@
 use crate::collect::Autoload;
 
 /// Every `autoload!` line of the program. One slice serves all groups.
+///
+/// linkme identifies a slice by this name, and panics if two have it. With the version in it, two frameworks on two
+/// versions of this crate fit into one program, if each line leaves out the crates of the other.
 #[linkme::distributed_slice]
-pub static ENTRY_POINTS_AUTOLOADS: [Autoload];
+pub static ENTRY_POINTS_0_1_AUTOLOADS: [Autoload];
 
-#[linkme::distributed_slice(ENTRY_POINTS_AUTOLOADS)]
+#[linkme::distributed_slice(ENTRY_POINTS_0_1_AUTOLOADS)]
 static SENTINEL: Autoload = Autoload::SENTINEL;
 
 pub(crate) fn autoloads() -> &'static [Autoload] {
-    &ENTRY_POINTS_AUTOLOADS
+    &ENTRY_POINTS_0_1_AUTOLOADS
 }
 
 pub(crate) const PRESENT: bool = true;
@@ -41,6 +44,16 @@ macro_rules! __linked_static {
 // Not public API. Used by generated code.
 #[doc(hidden)]
 pub(crate) mod reexport {
-    pub use super::ENTRY_POINTS_AUTOLOADS as AUTOLOADS;
+    pub use super::ENTRY_POINTS_0_1_AUTOLOADS as AUTOLOADS;
     pub use linkme;
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_slice_of_lines_has_the_version_in_its_name() {
+        let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+        let name = format!("static ENTRY_POINTS_{major}_{minor}_AUTOLOADS: [Autoload];");
+        assert!(include_str!("by_linkme.rs").contains(&name), "{name}");
+    }
 }

@@ -1,11 +1,15 @@
 //! Which collectors work in this binary, and the advice to the user if one of them does not.
 
-use crate::collect::Autoload;
+use std::fmt;
+
+use crate::collect::{Autoload, SliceId};
+use crate::error::and;
 
 /// Whether a collector works in this binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Status {
     /// The collector is not part of this build.
+    #[default]
     Absent,
     /// The collector does not find even the sentinel of this crate.
     Blind,
@@ -14,10 +18,10 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    pub(super) fn of(present: bool, sees_sentinel: bool) -> Self {
+    pub(super) fn of(present: bool, lines: &[&Autoload]) -> Self {
         if !present {
             Self::Absent
-        } else if sees_sentinel {
+        } else if lines.iter().any(|line| line.module.is_none()) {
             Self::Works
         } else {
             Self::Blind
@@ -26,24 +30,75 @@ impl Status {
 }
 
 /// The results of collecting, apart from the entry points themselves.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Findings {
     pub(crate) linkme: Status,
     pub(crate) inventory: Status,
     /// The `autoload!` lines of the program, sorted by module.
     pub(crate) autoloads: Vec<&'static Autoload>,
+    /// Whether this crate is in another shared library than an `autoload!` line: linkme works, and only inventory finds it.
+    pub(crate) is_shared: bool,
+    /// Another build of the framework in this program.
+    pub(crate) stranger: Option<Stranger>,
+    /// The message of linkme's panic, if the lines could not be read.
+    pub(crate) broken_lines: Option<String>,
     /// The message of linkme's panic, if the group's slice could not be read.
     pub(crate) broken_slice: Option<String>,
+}
+
+/// Entry points for another build of the framework: its slice has the same name and is another type.
+#[derive(Clone, Debug)]
+pub(crate) struct Stranger {
+    pub(crate) own: SliceId,
+    pub(crate) other: SliceId,
+    /// The crates that declare them, as far as an `autoload!` line lists them.
+    pub(crate) crates: Vec<String>,
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (own, other) = (self.own, self.other);
+        let krate = own.module.split("::").next().unwrap_or_default();
+        match &self.crates[..] {
+            [] => f.write_str("entry points were")?,
+            crates => write!(f, "the entry points of {} were", and(crates))?,
+        }
+        write!(f, " declared for another build of `{krate}`, and are not in this group: ")?;
+        match (own.version, other.version) {
+            _ if own.is_test != other.is_test => write!(
+                f,
+                "this is a unit test of `{krate}`, and plugins depend on its ordinary build; put tests that need plugins \
+                 into `tests/`"
+            ),
+            (Some(one), Some(two)) if one != two => write!(
+                f,
+                "two versions of one framework are in this program; see `cargo tree -d` (this group is of {one}, and \
+                 they are for {two})"
+            ),
+            _ => write!(
+                f,
+                "this program has two builds of it, or two of its groups have one name for their slices (`{}` and \
+                 `{}`); see `cargo tree -d`",
+                own.module, other.module
+            ),
+        }
+    }
 }
 
 impl Findings {
     /// A message for each collector that does not work in this binary, with the remedy.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
+        let mut problems: Vec<String> = self.stranger.iter().map(ToString::to_string).collect();
         if let Some(panic) = &self.broken_slice {
             problems.push(format!(
                 "the group's slice cannot be read ({panic}): two versions of one framework are in this \
                  program; see `cargo tree -d`"
+            ));
+        }
+        if let Some(panic) = &self.broken_lines {
+            problems.push(format!(
+                "the `autoload!` lines cannot be read ({panic}): two builds of `entry-points` are in this program; see \
+                 `cargo tree -d`"
             ));
         }
         if self.is_blind() {
@@ -60,6 +115,13 @@ impl Findings {
                     .to_owned(),
             );
         }
+        if self.is_shared {
+            problems.push(
+                "`entry-points` is in another shared library than an `autoload!` line: entry points in an \
+                 `entry_points!` block are found, but those with only the attribute `#[distributed_slice]` may be lost"
+                    .to_owned(),
+            );
+        }
         problems
     }
 
@@ -69,13 +131,20 @@ impl Findings {
 
     /// Advice for a user who misses an entry point: which `autoload!` lines there are, or which line to write.
     pub(crate) fn advice(&self, autoload_line: &str) -> Option<String> {
+        let shared = match self.inventory {
+            Status::Works => "",
+            _ => {
+                "; where there is one, `entry-points` is in another shared library, as a dependency that is a `dylib` makes \
+                  it: turn on the feature `inventory`"
+            }
+        };
         match self.autoloads[..] {
-            // If no collector works, this crate cannot know whether the program has a line.
-            [] if self.is_blind() => None,
+            // Without a collector that works, this crate cannot know whether the program has a line.
+            [] if self.is_blind() || self.broken_lines.is_some() => None,
             [] => Some(format!(
-                "this program has no `autoload!` line, and rustc leaves out each dependency that no source line \
-                 names; write `{autoload_line}` once, in main.rs or lib.rs (in a staticlib, in the module of a \
-                 function that C calls: a C linker leaves out object files without references)"
+                "no `autoload!` line is found, and rustc leaves out each dependency that no source line names; write \
+                 `{autoload_line}` once, in main.rs or lib.rs (in a staticlib, in the module of a function that C \
+                 calls: a C linker leaves out object files without references){shared}"
             )),
             _ => Some(self.autoloads.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
         }
@@ -90,6 +159,9 @@ mod tests {
         linkme: Status::Works,
         inventory: Status::Absent,
         autoloads: Vec::new(),
+        is_shared: false,
+        stranger: None,
+        broken_lines: None,
         broken_slice: None,
     };
 
@@ -126,8 +198,55 @@ mod tests {
     }
 
     #[test]
+    fn a_line_in_another_shared_library_is_reported() {
+        let remedy = "turn on the feature `inventory`";
+        assert!(advice(&WORKING).ends_with(remedy), "{}", advice(&WORKING));
+        let both = Findings { inventory: Status::Works, ..WORKING };
+        assert!(!advice(&both).contains(remedy), "{}", advice(&both));
+        let dylib = Findings { autoloads: vec![&NOTHING], is_shared: true, ..both };
+        assert!(dylib.problems()[0].contains("in another shared library"), "{:?}", dylib.problems());
+    }
+
+    #[test]
+    fn another_build_of_the_framework_is_reported_with_the_cause() {
+        use crate::collect::Collected;
+        use crate::group::Group;
+
+        struct Slice;
+        impl Collected for Slice {
+            type Plugin = u8;
+            fn slice() -> SliceId {
+                SliceId::of::<Self>("ENTRY_POINTS_fw_X", "fw::x", Some("0.2.0"), false)
+            }
+            fn group() -> &'static Group<u8> {
+                static GROUP: Group<u8> = Group::new("fw.x");
+                &GROUP
+            }
+        }
+        let own = Slice::slice();
+        let message = |other, crates: &[&str]| {
+            let crates = crates.iter().map(|&name| name.to_owned()).collect();
+            Findings { stranger: Some(Stranger { own, other, crates }), ..WORKING }.problems().join("|")
+        };
+        let version = message(SliceId { version: Some("0.1.0"), ..own }, &["blur", "sharpen"]);
+        assert!(
+            version
+                .starts_with("the entry points of blur and sharpen were declared for another build of `fw`")
+        );
+        assert!(version.contains("two versions of one framework are in this program; see `cargo tree -d`"));
+        assert!(version.contains("of 0.2.0, and they are for 0.1.0"), "{version}");
+        let test = message(SliceId { is_test: true, ..own }, &["blur"]);
+        assert!(test.contains("put tests that need plugins into `tests/`"), "{test}");
+        let twice = message(SliceId { module: "fw::y", ..own }, &[]);
+        assert!(twice.contains("one name for their slices (`fw::x` and `fw::y`)"), "{twice}");
+    }
+
+    #[test]
     fn a_slice_that_cannot_be_read_is_reported() {
         let broken = Findings { broken_slice: Some("duplicate slice".to_owned()), ..WORKING };
         assert!(broken.problems()[0].contains("(duplicate slice)"), "{:?}", broken.problems());
+        let broken = Findings { broken_lines: Some("duplicate slice".to_owned()), ..WORKING };
+        assert!(broken.problems()[0].contains("two builds of `entry-points`"), "{:?}", broken.problems());
+        assert_eq!(advice(&broken), "", "there may be a line");
     }
 }
