@@ -1,6 +1,5 @@
 //! The cost of the first look-up, which reads the switches, evaluates the entries and builds the index.
 
-use std::any::TypeId;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use device_registry::backend::{Backend, BackendDescriptor};
 use device_registry::registry::Group;
 use device_registry_benches::never;
+use entry_points::__private::{Collected, SliceId};
 
 static POINTS: [BackendDescriptor; 8] = [
     BackendDescriptor::new("openreg", never).in_package("device-openreg", "0.1.0"),
@@ -23,10 +23,22 @@ static POINTS: [BackendDescriptor; 8] = [
 
 struct Points;
 
+impl Collected for Points {
+    type Plugin = dyn Backend;
+
+    fn slice() -> SliceId {
+        SliceId::of::<Self>("POINTS", module_path!(), None, false)
+    }
+
+    fn group() -> &'static Group<dyn Backend> {
+        new_group()
+    }
+}
+
 /// A new, unused group, as `group!` declares it.
 fn new_group() -> &'static Group<dyn Backend> {
     let group = Group::new("device.benches").switches("DEVICE_BENCHES");
-    Box::leak(Box::new(group.collected(|| &POINTS, TypeId::of::<Points>)))
+    Box::leak(Box::new(group.collected(|| &POINTS, Points::slice)))
 }
 
 fn first_use(criterion: &mut Criterion) {

@@ -15,7 +15,7 @@ const ROOT_LOCK: &str = include_str!("../../Cargo.lock");
 const BACKEND: &str = "device-mycpu = { path = \"../device-mycpu\" }\n";
 
 /// The backends whose sources are templates.
-const BACKENDS: [&str; 2] = ["mycpu", "myqueue"];
+const BACKENDS: [&str; 3] = ["mycpu", "myfence", "myqueue"];
 
 fn example() -> Project {
     Project::in_source_tree("custom-backend", EXAMPLE)
@@ -43,7 +43,7 @@ fn the_program_prints_a_tensor_on_the_device_that_its_argument_names() {
     assert_eq!(mycpu.stderr, "", "it builds without warnings");
     assert_eq!(cargo(&["run", "--", "mycpu:0"]).success().stdout, mycpu.stdout);
     assert_eq!(cargo(&["run", "--", "cpu"]).success().stdout, "tensor([1, 2, 3])\n");
-    for device in ["myqueue:0", "myqueue:1"] {
+    for device in ["myfence:1", "myqueue:0", "myqueue:1"] {
         let printed = cargo(&["run", "--", device]).success().stdout;
         assert_eq!(printed, format!("tensor([1, 2, 3], device='{device}')\n"));
     }
@@ -55,6 +55,7 @@ fn errors_for_wrong_devices_list_what_there_is() {
     assert_eq!((unknown.status.code(), &*unknown.stdout), (Some(1), ""));
     unknown.shows("error: no backend called `mygpu` is linked into this program");
     unknown.shows("mycpu    device-mycpu     0.1.0    linked");
+    unknown.shows("myfence  device-myfence   0.1.0    linked");
     unknown.shows("myqueue  device-myqueue   0.1.0    linked");
     cargo(&["run", "--", "mycpu:1"]).failure().shows("unknown device index 1: `mycpu` has 1 device");
     for arguments in [&["run"][..], &["run", "--", "cpu", "mycpu"]] {
@@ -94,7 +95,8 @@ fn its_own_tests_pass() {
     let outcome = cargo(&["test", "--", "--format", "pretty"]).success();
     outcome.shows("test it_has_one_device ... ok");
     outcome.shows("test a_panic_in_queued_work_is_an_error_and_the_stream_recovers ... ok");
-    for device in ["mycpu:0", "myqueue:0", "myqueue:1"] {
+    outcome.shows("test a_thousand_copies_with_an_event_each_are_few_submissions ... ok");
+    for device in ["mycpu:0", "myfence:0", "myfence:1", "myqueue:0", "myqueue:1"] {
         for test in [
             "memory::round_trip",
             "copies::copy_within_at_every_place",
@@ -144,7 +146,15 @@ fn the_links_of_the_guide_lead_to_files() {
     assert!(!links.is_empty());
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     for link in links {
-        assert!(docs.join(link).exists(), "`{link}` leads nowhere");
+        let (file, section) = link.split_once('#').unwrap_or((link, ""));
+        assert!(docs.join(file).exists(), "`{link}` leads nowhere");
+        if !section.is_empty() {
+            let page = fs::read_to_string(docs.join(file)).expect("it is a page");
+            let mut headings = page.lines().filter_map(|line| line.strip_prefix('#'));
+            let is_it =
+                |heading: &str| heading.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-") == section;
+            assert!(headings.any(is_it), "`{link}` leads to no section");
+        }
     }
 }
 
@@ -158,6 +168,12 @@ fn copy(name: &'static str, line: &str) -> Project {
         "device-mycpu/tests/conformance.rs",
         "device-mycpu-file/Cargo.toml",
         "device-mycpu-file/src/lib.rs",
+        "device-myfence/Cargo.toml",
+        "device-myfence/src/lib.rs",
+        "device-myfence/src/hardware.rs",
+        "device-myfence/src/memory.rs",
+        "device-myfence/src/stream.rs",
+        "device-myfence/tests/conformance.rs",
         "device-myqueue/Cargo.toml",
         "device-myqueue/src/lib.rs",
         "device-myqueue/src/event.rs",

@@ -6,7 +6,7 @@ use device_registry_tests::{Outcome, Project, run};
 
 /// Every lint that users are known to turn on, and those that the expansions would be likely to trip.
 const STRICT: &str = "
-#![forbid(unsafe_code)]
+#![forbid(clippy::wildcard_imports, unsafe_code, unused_imports)]
 #![deny(
     warnings,
     future_incompatible,
@@ -26,8 +26,7 @@ const STRICT: &str = "
     clippy::all,
     clippy::pedantic,
     clippy::absolute_paths,
-    clippy::undocumented_unsafe_blocks,
-    clippy::wildcard_imports
+    clippy::undocumented_unsafe_blocks
 )]
 ";
 

@@ -30,7 +30,7 @@ impl Backend for Cheap {
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(CheapDevice(&CALLS[ordinal])))
+        Ok(OpenedDevice::new(self, CheapDevice(&CALLS[ordinal])))
     }
 }
 

@@ -1,13 +1,17 @@
 //! Whether a backend can be tested on this machine.
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use device_registry::registry::{LoadError, State};
 use device_registry::{BackendErrorKind, Device, DeviceError, backends, device, device_count};
 
 /// Whether a backend can be tested on this machine.
-#[derive(Debug)]
-pub(crate) enum Availability {
-    /// Its devices, at least one.
-    Available(Vec<Device>),
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Availability<D = Device> {
+    /// Its devices. There may be none.
+    Available(Vec<D>),
     /// It found no driver or no hardware, or a switch disables it. That is no defect.
     Unavailable(String),
     /// It has a defect.
@@ -15,6 +19,32 @@ pub(crate) enum Availability {
 }
 
 impl Availability {
+    /// Like [`of`](Self::of), with the names of the devices. A backend that takes longer than `limit` is broken; the
+    /// thread that loads it keeps running.
+    pub(crate) fn within(limit: Duration, backend: &str) -> Availability<String> {
+        let (sender, found) = mpsc::channel();
+        let name = backend.to_owned();
+        let load = move || {
+            let found = match Self::of(&name) {
+                Self::Available(devices) => {
+                    Availability::Available(devices.iter().map(Device::to_string).collect())
+                }
+                Self::Unavailable(reason) => Availability::Unavailable(reason),
+                Self::Broken(message) => Availability::Broken(message),
+            };
+            // Fails if it took longer than the limit.
+            let _ = sender.send(found);
+        };
+        if let Err(error) = thread::Builder::new().name(format!("{backend} loads")).spawn(load) {
+            return Availability::Broken(format!("cannot start a thread that loads it: {error}"));
+        }
+        found.recv_timeout(limit).unwrap_or_else(|_| {
+            Availability::Broken(format!(
+                "loading it and counting its devices exceeded the time limit of {limit:?}"
+            ))
+        })
+    }
+
     /// Loads the backend and counts its devices. Opens none.
     pub(crate) fn of(backend: &str) -> Self {
         match backends().get(backend).map(|entry| entry.state()) {
@@ -25,7 +55,6 @@ impl Availability {
             Some(_) => {}
         }
         match devices(backend) {
-            Ok(devices) if devices.is_empty() => Self::Unavailable("it has no devices here".to_owned()),
             Ok(devices) => Self::Available(devices),
             Err(error) => match unavailable_reason(&error) {
                 Some(reason) => Self::Unavailable(reason),
@@ -51,6 +80,8 @@ pub(crate) fn unavailable_reason(error: &DeviceError) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use device_registry::backend::{
         Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice,
     };
@@ -78,6 +109,23 @@ mod tests {
         Ok(Box::new(Counts(count)))
     }
 
+    #[test]
+    fn a_load_that_hangs_ends_at_the_limit() {
+        // Other tests load it too, and need it to end.
+        static END: AtomicBool = AtomicBool::new(false);
+        static HANGS: BackendDescriptor = BackendDescriptor::new("load_hangs", || {
+            while !END.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(LoadFailure::unavailable("the test has ended"))
+        });
+        backends().register(&HANGS).unwrap();
+        let found = Availability::within(Duration::from_millis(50), "load_hangs");
+        END.store(true, Ordering::Relaxed);
+        let Availability::Broken(message) = found else { panic!("{found:?}") };
+        assert_eq!(message, "loading it and counting its devices exceeded the time limit of 50ms");
+    }
+
     static BACKENDS: [BackendDescriptor; 6] = [
         BackendDescriptor::new("has_two", || counts(Ok(2))),
         BackendDescriptor::new("has_none", || counts(Ok(0))),
@@ -96,6 +144,7 @@ mod tests {
     fn a_backend_with_devices_is_tested() {
         let Availability::Available(devices) = availability("has_two") else { panic!() };
         assert_eq!(devices.iter().map(Device::to_string).collect::<Vec<_>>(), ["has_two:0", "has_two:1"]);
+        assert!(matches!(availability("has_none"), Availability::Available(devices) if devices.is_empty()));
         assert!(
             matches!(availability("cpu"), Availability::Available(devices) if devices == [Device::cpu()])
         );
@@ -103,11 +152,7 @@ mod tests {
 
     #[test]
     fn a_missing_driver_is_unavailable_and_a_defect_is_broken() {
-        for (name, reason) in [
-            ("has_none", "no devices"),
-            ("no_driver", "looked for libgpu.so.1"),
-            ("no_permission", "no /dev/gpu"),
-        ] {
+        for (name, reason) in [("no_driver", "looked for libgpu.so.1"), ("no_permission", "no /dev/gpu")] {
             assert!(
                 matches!(availability(name), Availability::Unavailable(why) if why.contains(reason)),
                 "{name}"

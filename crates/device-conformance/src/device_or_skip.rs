@@ -30,9 +30,10 @@ pub fn device_or_skip(backend: &str) -> Option<Device> {
 
 fn first_device(backend: &str, required: &BTreeSet<String>) -> Option<Device> {
     let reason = match Availability::of(backend) {
-        Availability::Available(devices) => match devices[0].open() {
-            Ok(()) => return Some(devices[0]),
-            Err(error) => unavailable_reason(&error).unwrap_or_else(|| panic!("{error:?}")),
+        Availability::Available(devices) => match devices.first().map(|device| (device, device.open())) {
+            Some((&device, Ok(()))) => return Some(device),
+            Some((_, Err(error))) => unavailable_reason(&error).unwrap_or_else(|| panic!("{error:?}")),
+            None => "it has no devices here".to_owned(),
         },
         Availability::Unavailable(reason) => reason,
         Availability::Broken(reason) => panic!("{backend}: {reason}"),

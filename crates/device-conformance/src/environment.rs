@@ -8,6 +8,66 @@ use std::time::Duration;
 pub(crate) const REQUIRE: &str = "DEVICE_CONFORMANCE_REQUIRE";
 /// The time limit of each check, in seconds.
 pub(crate) const TIME_LIMIT: &str = "DEVICE_CONFORMANCE_TIME_LIMIT";
+/// Where the checks run: `shared`, `own` or `here`.
+pub(crate) const PROCESS: &str = "DEVICE_CONFORMANCE_PROCESS";
+/// Set in a process that another one of the suite has started to run checks.
+pub(crate) const WORKER: &str = "DEVICE_CONFORMANCE_WORKER";
+
+/// What a process is for that another one of the suite has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worker {
+    /// It runs checks at the same time.
+    Shared,
+    /// It runs one check, and reports each call into a driver.
+    Traced,
+}
+
+impl Worker {
+    /// The value of [`WORKER`].
+    pub(crate) fn value(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Traced => "traced",
+        }
+    }
+}
+
+/// Whether another process of the suite has started this one. A value that the suite never sets is an error: a process that
+/// takes itself for a worker runs no checks of its own accord.
+pub(crate) fn worker() -> Result<Option<Worker>, String> {
+    let Ok(value) = env::var(WORKER) else { return Ok(None) };
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let worker = [Worker::Shared, Worker::Traced].into_iter().find(|worker| worker.value() == value);
+    worker.map(Some).ok_or_else(|| {
+        format!(
+            "invalid {WORKER}: `{value}`\nhelp: unset it; the suite sets it for the processes that it starts"
+        )
+    })
+}
+
+/// In which process a check runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Processes {
+    /// All checks share one process, as long as it does not crash.
+    Shared,
+    /// Each check has a process of its own.
+    Own,
+    /// All checks run in the process that prints the report, as a debugger prefers it.
+    Here,
+}
+
+/// What `DEVICE_CONFORMANCE_PROCESS` chooses, if it is set. An invalid value is an error.
+pub(crate) fn processes() -> Result<Option<Processes>, String> {
+    match env::var(PROCESS).as_deref() {
+        Err(_) | Ok("") => Ok(None),
+        Ok("shared") => Ok(Some(Processes::Shared)),
+        Ok("own") => Ok(Some(Processes::Own)),
+        Ok("here") => Ok(Some(Processes::Here)),
+        Ok(other) => Err(format!("invalid {PROCESS}: expected `shared`, `own` or `here`, found `{other}`")),
+    }
+}
 
 /// The backends that `DEVICE_CONFORMANCE_REQUIRE` lists.
 pub(crate) fn required() -> BTreeSet<String> {

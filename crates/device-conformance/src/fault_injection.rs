@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Fault, Stream};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::checks::events::hold_back;
 use crate::context::all_devices;
 use crate::failure::{Failure, ensure};
 
@@ -26,7 +27,8 @@ pub(crate) fn require(device: Device) -> Result<(), Failure> {
 pub(crate) fn inject(device: Device, fault: Fault) -> Result<(), Failure> {
     match device.faults().and_then(|faults| faults.inject(fault)) {
         Err(error) if error.kind() == Some(BackendErrorKind::Unsupported) => {
-            Err(Failure::unsupported(format_args!("the device does not offer the fault {fault:?}")))
+            let message = format_args!("the device does not offer the fault {fault:?}: {error}");
+            Err(Failure::unsupported(message))
         }
         other => Ok(other?),
     }
@@ -129,12 +131,33 @@ pub(crate) fn expect_failed<T>(result: Result<T, DeviceError>, what: &str) -> Re
     Ok(error)
 }
 
-/// Enqueues a write that fails when the stream executes it. If the driver's queue refuses it on submission, the check is
-/// unsupported.
+/// Enqueues a write that fails when the stream executes it.
 #[track_caller]
 pub(crate) fn failing_write(stream: &Stream, buffer: &Buffer, byte: u8) -> Result<(), Failure> {
+    enqueue_failing(stream, || stream.write(buffer, 0, vec![byte; buffer.len()]))
+}
+
+/// Enqueues work that fails when the stream executes it.
+///
+/// A driver may refuse to submit the work in place of that. Then the stream's thread submits it, behind a host call, and the
+/// refusal is a failure of the stream.
+#[track_caller]
+pub(crate) fn enqueue_failing(
+    stream: &Stream,
+    enqueue: impl Fn() -> Result<(), DeviceError>,
+) -> Result<(), Failure> {
     fail_next_copy(stream.device())?;
-    accepted(stream.write(buffer, 0, vec![byte; buffer.len()]))
+    if enqueue().is_ok() {
+        return Ok(());
+    }
+    let release = hold_back(stream)?;
+    fail_next_copy(stream.device())?;
+    accepted(enqueue())?;
+    let event = stream.record()?;
+    drop(release);
+    // Otherwise the failure could be that of work that is enqueued elsewhere. The stream reports it later.
+    let _ = event.synchronize();
+    Ok(())
 }
 
 /// Makes the check unsupported if the driver refused to enqueue the work.

@@ -9,7 +9,11 @@ use std::thread;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
+use crate::environment::{REQUIRE, WORKER};
+
 const CHILD: &str = "DEVICE_CONFORMANCE_CHILD";
+
+const NOT_ELEVATED: &str = "this process is not elevated";
 
 /// Whether [`again`] or [`program`] started this process.
 #[must_use]
@@ -27,7 +31,7 @@ pub fn is_child() -> bool {
 #[must_use]
 pub fn program() -> Command {
     let mut command = Command::new(env::current_exe().expect("a test has a file"));
-    command.env(CHILD, "1").env("RUST_BACKTRACE", "0").env_remove(crate::environment::REQUIRE);
+    command.env(CHILD, "1").env("RUST_BACKTRACE", "0").env_remove(REQUIRE).env_remove(WORKER);
     command
 }
 
@@ -71,6 +75,84 @@ pub fn passes(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
     let output = again(test, prepare);
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test} ended with {}: {printed}", output.status);
+}
+
+/// Runs one test as [`again`] does, in a process that is [elevated](device_registry::backend::is_elevated): a copy of this
+/// program with the set-user-ID bit of root, started by the user 65534. `None` where that is impossible, after a line that
+/// says why.
+///
+/// # Panics
+///
+/// Whenever [`again`] panics, and if the copy cannot be written.
+#[cfg(unix)]
+#[track_caller]
+pub fn again_elevated(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Option<Output> {
+    use std::fs::{self, DirBuilder, Permissions};
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    use std::path::PathBuf;
+
+    /// A program with such a bit stays no longer than it is needed, and not after a panic.
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            if let Err(error) = fs::remove_dir_all(&self.0) {
+                eprintln!("remove {}, which has a program that is elevated: {error}", self.0.display());
+            }
+        }
+    }
+
+    /// The user, and the group, that starts it.
+    const NOBODY: u32 = 65534;
+
+    let folder = env::temp_dir().join(format!("device-conformance-{}-{test}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&folder).expect("it is not there yet");
+    let folder = Folder(folder);
+    if fs::metadata(&folder.0).expect("it is there").uid() != 0 {
+        println!("skipped: {test}: only root can make a program that is elevated for another user");
+        return None;
+    }
+    let copy = folder.0.join("elevated");
+    fs::copy(env::current_exe().expect("a test has a file"), &copy).expect("there is room");
+    // This group alone may start it: a test program writes any file that its arguments name.
+    for (path, mode) in [(&copy, 0o4750), (&folder.0, 0o710)] {
+        // First, because it removes the bit.
+        if let Err(error) = chown(path, None, Some(NOBODY)) {
+            println!("skipped: {test}: this process cannot give a file to the group {NOBODY}: {error}");
+            return None;
+        }
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is root's");
+    }
+    let mut command = Command::new(&copy);
+    command.env(CHILD, "1").env("RUST_BACKTRACE", "0").env_remove(REQUIRE).env_remove(WORKER);
+    prepare(&mut command).args([test, "--exact", "--nocapture"]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    let output = command.output();
+    drop(folder);
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: {test}: this process cannot start a program as the user {NOBODY}: {error}");
+            return None;
+        }
+    };
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("running 1 test"), "this program has no test `{test}`: {printed}");
+    if printed.contains(NOT_ELEVATED) {
+        println!("skipped: {test}: the folder of temporary files ignores the set-user-ID bit");
+        return None;
+    }
+    Some(output)
+}
+
+/// For the test that [`again_elevated`] runs: whether this process is elevated. Prints a line if it is not.
+#[must_use]
+pub fn is_elevated() -> bool {
+    let elevated = device_registry::backend::is_elevated();
+    if !elevated {
+        println!("{NOT_ELEVATED}");
+    }
+    elevated
 }
 
 /// The environment of a child: that of this process, without the variables that choose drivers on this machine.
@@ -242,6 +324,33 @@ mod tests {
         let mut set: Vec<_> = set.iter().map(|(name, value)| (&**name, &**value)).collect();
         set.sort_unstable();
         assert_eq!(set, expected);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_elevated_copy_is_for_one_group_and_does_not_outlive_a_panic() {
+        use std::os::unix::fs::MetadataExt;
+        use std::panic::AssertUnwindSafe;
+        use std::path::{Path, PathBuf};
+
+        let mut copy = None;
+        let started = || {
+            again_elevated("a_copy", |child| {
+                let of = |path: &Path| {
+                    let data = path.metadata().unwrap();
+                    (data.uid(), data.gid(), data.mode() & 0o7777)
+                };
+                let copy = copy.insert(PathBuf::from(child.get_program()));
+                assert_eq!(of(copy), (0, 65534, 0o4750));
+                assert_eq!(of(copy.parent().unwrap()), (0, 65534, 0o710));
+                assert!(child.get_envs().any(|variable| variable == (WORKER.as_ref(), None)));
+                panic!("on purpose")
+            })
+        };
+        let panic = catch_unwind(AssertUnwindSafe(started));
+        let Some(copy) = copy else { return assert!(panic.is_ok_and(|output| output.is_none())) };
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"on purpose"));
+        assert!(!copy.exists() && !copy.parent().unwrap().exists());
     }
 
     #[cfg(target_os = "linux")]

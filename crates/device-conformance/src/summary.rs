@@ -42,14 +42,17 @@ impl Summary {
             Verdict::Failed(_) => row.counts.failed += 1,
             Verdict::ExpectedFailure(_) => row.counts.expected += 1,
             Verdict::Unsupported(_) => row.counts.unsupported += 1,
+            Verdict::Skipped(reason) => {
+                row.counts.skipped += 1;
+                row.skipped = Some(reason.lines().next().unwrap_or("").to_owned());
+            }
         }
     }
 
-    /// Counts one check of a row, or its whole backend, as skipped.
-    pub(crate) fn skip(&mut self, name: &str, reason: &str) {
-        let Some(row) = self.row(name) else { return };
-        row.counts.skipped += 1;
-        row.skipped = Some(reason.lines().next().unwrap_or("").to_owned());
+    /// The rows all of whose `checks` ran to no effect: each is unsupported.
+    pub(crate) fn untested(&self, checks: usize) -> impl Iterator<Item = &str> {
+        let untested = self.rows.iter().filter(move |row| row.counts.unsupported == checks);
+        untested.map(|row| &*row.name)
     }
 
     fn row(&mut self, name: &str) -> Option<&mut Row> {
@@ -93,7 +96,7 @@ mod tests {
         summary.count("cpu", &Verdict::Unsupported("one device".to_owned()));
         summary.count("openreg:0", &Verdict::Failed("got 0x00".to_owned()));
         summary.count("openreg:0", &Verdict::ExpectedFailure("a bug".to_owned()));
-        summary.skip("acme", "no driver\nlooked for libacme.so.1");
+        summary.count("acme", &Verdict::Skipped("no driver\nlooked for libacme.so.1".to_owned()));
         assert_eq!(
             summary.to_string(),
             "\
@@ -103,5 +106,16 @@ openreg:0       0       1                  1            0        0
 acme            0       0                  0            0        1  no driver
 "
         );
+    }
+
+    #[test]
+    fn a_device_whose_checks_are_all_unsupported_is_untested() {
+        let mut summary = Summary::default();
+        for (name, unsupported) in [("acme:0", 3), ("acme:1", 2)] {
+            summary.add(name);
+            (0..unsupported).for_each(|_| summary.count(name, &Verdict::Unsupported("it is new".to_owned())));
+        }
+        summary.count("acme:1", &Verdict::Passed);
+        assert_eq!(summary.untested(3).collect::<Vec<_>>(), ["acme:0"]);
     }
 }

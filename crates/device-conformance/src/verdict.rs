@@ -10,6 +10,22 @@ pub(crate) enum Verdict {
     /// It failed, and the backend expects that.
     ExpectedFailure(String),
     Unsupported(String),
+    /// It did not run, or cannot be judged.
+    Skipped(String),
+}
+
+/// A verdict, and whether the check exceeded its time limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) verdict: Verdict,
+    /// Not set if the backend expects the check to fail.
+    pub(crate) exceeded: bool,
+}
+
+impl From<Verdict> for Judged {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, exceeded: false }
+    }
 }
 
 impl Verdict {

@@ -34,7 +34,10 @@ impl Backend for Cuda {
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(Driver::open(self.library, ordinal)?))
+        let opened = OpenedDevice::new(self, Driver::open(self.library, ordinal)?);
+        // SAFETY: device, memory and streams return the four kinds of the README only, each for the object that they own, which
+        // lives as long as they do.
+        Ok(unsafe { opened.with_native_handles() })
     }
 }
 

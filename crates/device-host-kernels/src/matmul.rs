@@ -69,7 +69,7 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
             let product = (out, Matrix::by_rows(0, n));
             multiply(sizes, (&a.elements, of_a), (&b.elements, of_b), product, has_bias, threads);
         };
-        if out.len() == m * n && m * n * k >= SPLIT {
+        if out.len() == m * n && (m * n).saturating_mul(k) >= SPLIT {
             on_all(|| one(0, out, Threads::All));
         } else if out.len() == m * n || out.len() < PARALLEL {
             out.chunks_mut(m * n).enumerate().for_each(|(batch, out)| one(batch, out, Threads::One));

@@ -37,7 +37,10 @@ impl Windows {
     fn reach(&self, axis: usize, window: usize, size: usize, windows: usize) -> Reach {
         match *self {
             Self::Adaptive => {
-                let (first, end) = (window * size / windows, ((window + 1) * size).div_ceil(windows));
+                // A product of two sizes may need more bits than a size has.
+                let [window, size, windows] = [window, size, windows].map(|size| size as u128);
+                let first = (window * size / windows) as usize;
+                let end = ((window + 1) * size).div_ceil(windows) as usize;
                 Reach { first, end, step: 1, count: end - first }
             }
             Self::Pool { pool, count_padding } => {
@@ -128,7 +131,9 @@ pub(crate) fn mean<E: Element<Compute: Real>>(
                     sum += image[y * sizes.image[1] + x].to_f64();
                 }
             }
-            out[window] = E::Compute::from_f64(sum / (rows.count as f64 * columns.count as f64));
+            // Without an element, of zeros in the padding or of nothing.
+            let count = rows.count as f64 * columns.count as f64;
+            out[window] = E::Compute::from_f64(if count > 0.0 { sum / count } else { 0.0 });
         });
     });
 }
@@ -181,9 +186,10 @@ pub(crate) fn max_places<E: Element<Compute: Number>, I: Element>(
 fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl FnMut(usize, usize, C)) {
     let windows = Windows::Pool { pool, count_padding: false };
     sizes.windows(windows, |window, rows, columns| {
-        // Of a window of padding alone, any element of the image.
-        let mut best =
-            rows.first.min(sizes.image[0] - 1) * sizes.image[1] + columns.first.min(sizes.image[1] - 1);
+        let (Some(top), Some(left)) = (rows.places().next(), columns.places().next()) else {
+            return found(window, 0, C::from_f64(f64::NEG_INFINITY));
+        };
+        let mut best = top * sizes.image[1] + left;
         for y in rows.places() {
             for x in columns.places() {
                 let place = y * sizes.image[1] + x;

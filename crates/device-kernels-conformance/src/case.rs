@@ -278,6 +278,10 @@ pub(crate) fn layout(draw: &mut Draw<'_>, shape: &[usize], kind: Kind) -> Layout
         if negative && !shape.contains(&0) {
             first += (size - 1) * stride;
         }
+        if mixed && shape[dim] == 1 && draw.one_in(3) {
+            // No step is made, so that it may be any number.
+            strides[dim] = draw.one_of(&[1 << 40, -(1 << 40), isize::MAX, isize::MIN]);
+        }
         stride = stride * size + if mixed || kind == Kind::Gaps { draw.below(3) } else { 0 };
     }
     Layout::strided(shape, &strides[..rank], first).expect("all places are behind the offset")

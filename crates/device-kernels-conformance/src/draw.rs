@@ -1,10 +1,23 @@
 //! Random choices that can be made smaller: a list of numbers, of which each choice takes one.
 
+use device_kernels::MAX_STEP;
+
 /// A list of numbers that choices are made from. A choice by zero is the simplest one, and so are all behind the end of the
 /// list. So a call becomes simpler as its numbers become smaller, which proptest makes them.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
     numbers: std::slice::Iter<'a, u32>,
+}
+
+/// One direction of a convolution or a pooling: its numbers, and the sizes of the images and of the output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) kernel: usize,
+    pub(crate) stride: usize,
+    pub(crate) padding: usize,
+    pub(crate) dilation: usize,
+    pub(crate) size: usize,
+    pub(crate) out: usize,
 }
 
 /// How many numbers a call is drawn from.
@@ -65,6 +78,42 @@ impl<'a> Draw<'a> {
             shape.push(self.within(1, 4));
         }
         shape
+    }
+
+    /// A number from 1 on that a convolution or a pooling can have: small, or next to the largest one of a type.
+    pub(crate) fn extreme(&mut self) -> usize {
+        let words = [1, 2, 3, (1 << 29) - 1, 1 << 29, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32];
+        let mut all: Vec<usize> = words.into_iter().filter_map(|word: u64| word.try_into().ok()).collect();
+        all.retain(|&number| number < MAX_STEP - 1);
+        all.extend([MAX_STEP - 1, MAX_STEP]);
+        self.one_of(&all)
+    }
+
+    /// One direction of windows of so many elements, whose numbers are extreme and whose images are small. Some have a last
+    /// window that ends behind the padding, if `is_pooling`.
+    pub(crate) fn extreme_line(&mut self, kernel: usize, is_pooling: bool) -> Line {
+        let size = self.within(1, 5);
+        let reach = |dilation: usize| {
+            let reach = (kernel - 1).checked_mul(dilation)?.checked_add(1)?;
+            (reach <= size + 2 * MAX_STEP).then_some(reach)
+        };
+        let dilation = self.extreme();
+        let (dilation, reach) = match reach(dilation) {
+            Some(reach) => (dilation, reach),
+            None => (1, kernel),
+        };
+        let least = reach.saturating_sub(size).div_ceil(2);
+        let most = if is_pooling { MAX_STEP.min(reach - 1) } else { MAX_STEP };
+        let padding = [least, (least + 1).min(most), self.extreme().clamp(least, most)];
+        let padding = self.one_of(&padding);
+        // At most four windows, of which one is near the image where the padding is large.
+        let steps = size + 2 * padding - reach;
+        let stride = [self.extreme(), padding.saturating_sub(self.below(3))];
+        let stride = self.one_of(&stride).max(steps.div_ceil(3)).max(1);
+        let more = steps.div_ceil(stride) + 1;
+        let counts = is_pooling && (more - 1) * stride < size + padding && self.one_in(2);
+        let out = if counts { more } else { steps / stride + 1 };
+        Line { kernel, stride, padding, dilation, size, out }
     }
 
     /// A source of many values.

@@ -12,7 +12,7 @@ pub const MAX_RANK: usize = 8;
 /// A shape, and where each element is: a stride for each dimension and an offset, all counted in elements.
 ///
 /// A stride of zero repeats elements, and a negative one goes backwards. A view of an array is another layout over the same
-/// buffer; it moves nothing.
+/// buffer; it moves nothing. A dimension of one element, or of none, has the stride zero, whatever the caller gives.
 ///
 /// ```
 /// use device_kernels::Layout;
@@ -22,7 +22,7 @@ pub const MAX_RANK: usize = 8;
 /// assert_eq!((transposed.shape(), transposed.strides()), (&[3, 2][..], &[1, 3][..]));
 ///
 /// let row = matrix.slice(0, 1, 1, 1)?;
-/// assert_eq!((row.shape(), row.offset()), (&[1, 3][..], 3));
+/// assert_eq!((row.shape(), row.strides(), row.offset()), (&[1, 3][..], &[0, 1][..], 3));
 /// # Ok::<(), device_kernels::LayoutError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +30,8 @@ pub struct Layout {
     rank: usize,
     /// Entries from `rank` on are zero.
     shape: [usize; MAX_RANK],
+    /// Zero where no step is made, so that each stride is the distance of two elements: arithmetic with strides and indices
+    /// stays within the array, and arrays whose elements are at the same places have equal strides.
     strides: [isize; MAX_RANK],
     offset: usize,
 }
@@ -125,7 +127,17 @@ impl Layout {
         let mut layout = Self { rank: shape.len(), shape: [0; MAX_RANK], strides: [0; MAX_RANK], offset };
         layout.shape[..shape.len()].copy_from_slice(shape);
         layout.strides[..shape.len()].copy_from_slice(strides);
-        layout
+        layout.without_unused_strides()
+    }
+
+    /// To be called after a dimension has become smaller.
+    fn without_unused_strides(mut self) -> Self {
+        for (size, stride) in self.shape.iter().zip(&mut self.strides) {
+            if *size <= 1 {
+                *stride = 0;
+            }
+        }
+        self
     }
 
     /// The number of dimensions.
@@ -140,7 +152,7 @@ impl Layout {
         &self.shape[..self.rank]
     }
 
-    /// The distance between neighbours in each dimension, in elements.
+    /// The distance between neighbours in each dimension, in elements. Zero where there is no neighbour.
     #[must_use]
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.rank]
@@ -191,15 +203,6 @@ impl Layout {
         }
         last.checked_add(1)?.checked_mul(LARGEST_ELEMENT)?;
         Some(usize::try_from(first).ok()?..usize::try_from(last).ok()? + 1)
-    }
-
-    /// Whether each element is where the one with the same index is in `other`.
-    pub(crate) fn has_places_of(&self, other: &Self) -> bool {
-        // The stride of a dimension of one element says nothing.
-        let strides = self.shape().iter().zip(self.strides().iter().zip(other.strides()));
-        self.shape() == other.shape()
-            && self.offset == other.offset
-            && strides.into_iter().all(|(&size, (one, other))| size <= 1 || one == other)
     }
 
     /// Whether two indices are known to be of one element: a stride is zero, or smaller than what it steps over.
@@ -274,10 +277,10 @@ impl Layout {
         self.shape[dim] = len;
         if self.len() > 0 {
             self.offset = self.offset.wrapping_add_signed(start as isize * self.strides[dim]);
-            // With one element or none, no step is made, and the product may not fit.
-            self.strides[dim] = if len > 1 { self.strides[dim] * step as isize } else { self.strides[dim] };
+            // With one element, no step is made, and the product may not fit.
+            self.strides[dim] = if len > 1 { self.strides[dim] * step as isize } else { 0 };
         }
-        Ok(self)
+        Ok(self.without_unused_strides())
     }
 
     /// The same array with the dimension `dim` in the opposite order.
@@ -290,8 +293,7 @@ impl Layout {
         if self.len() > 0 {
             let reach = (self.shape[dim] - 1) as isize * self.strides[dim];
             self.offset = self.offset.wrapping_add_signed(reach);
-            // Of one element, the stride may be any.
-            self.strides[dim] = self.strides[dim].wrapping_neg();
+            self.strides[dim] = -self.strides[dim];
         }
         Ok(self)
     }

@@ -16,7 +16,8 @@ pub use check::Problem;
 pub use dtype::DType;
 pub use layout::{Layout, LayoutError, MAX_RANK};
 pub use operator::{
-    Binary, Compare, Conv2d, Dims, Distribution, Extremum, Operator, Pool2d, Reduction, Unary, Update,
+    Binary, Compare, Conv2d, Dims, Distribution, Extremum, MAX_STEP, Operator, Pool2d, Reduction, Unary,
+    Update,
 };
 pub use run::{BufferProblem, Operand, Prepared, RunError, Sets, run};
 pub use scalar::Scalar;

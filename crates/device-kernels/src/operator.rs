@@ -11,8 +11,8 @@ use crate::DType;
 /// [`Scalar`](crate::Scalar). Unless an operator says otherwise, arrays of one call have one dtype.
 ///
 /// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives NaN, also for
-/// maximum and minimum, as in PyTorch, unless an operator says otherwise. Sums of `f16` and `bf16` are `f32` until the end, but for [`Update::Add`], which adds
-/// to elements in memory.
+/// maximum and minimum, as in PyTorch, unless an operator says otherwise; its sign is not specified. Sums of `f16` and
+/// `bf16` are `f32` until the end, but for [`Update::Add`], which adds to elements in memory.
 ///
 /// An index, or a place of [`MaxPool2dGrad`](Self::MaxPool2dGrad), that is out of range reads 0 and writes nothing, or is an
 /// error of the stream. A kernel never accesses memory outside of its arrays.
@@ -96,13 +96,15 @@ pub enum Operator {
     /// The gradient of a convolution by its weights, from the images and the gradient of the output.
     Conv2dWeightGrad(Conv2d),
     /// The largest element of each window of images `[n, c, h, w]`. A second output, of an index dtype, has the places of the
-    /// elements in their image: `y * w + x`. Of equal elements it is any, and of several NaN the last, as in PyTorch.
+    /// elements in their image: `y * w + x`. Of equal elements it is any, and of several NaN the last, as in PyTorch. A window
+    /// without any element of the images has the smallest number of the type, which is negative infinity for floats, and the
+    /// place 0.
     MaxPool2d(Pool2d),
     /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the places. Each place
     /// is in its window, as `MaxPool2d` writes it; of another one, the gradient may be missing.
     MaxPool2dGrad(Pool2d),
     /// The mean of each window of images `[n, c, h, w]`. The padding is counted as zeros if `count_padding`, and else left
-    /// out.
+    /// out. The mean of a window without any element of the images is 0, as in PyTorch.
     AvgPool2d {
         /// The windows.
         pool: Pool2d,
@@ -397,7 +399,13 @@ impl fmt::Display for Dims {
     }
 }
 
-/// The steps of a convolution. Arrays have the vertical value first.
+/// The largest number among the strides, paddings, dilations and windows of [`Conv2d`] and [`Pool2d`].
+///
+/// No array has a dimension that is larger. So the places that a kernel computes from sizes and options, also those in the
+/// padding and behind it, are below `isize::MAX`, and kernels do not have to look for overflows.
+pub const MAX_STEP: usize = isize::MAX as usize / 8;
+
+/// The steps of a convolution. Arrays have the vertical value first. No number is above [`MAX_STEP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conv2d {
     /// How far the weights move for each element of the output.
@@ -416,7 +424,7 @@ impl Default for Conv2d {
     }
 }
 
-/// The windows of a pooling. Arrays have the vertical value first.
+/// The windows of a pooling. Arrays have the vertical value first. No number is above [`MAX_STEP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pool2d {
     /// The size of a window.

@@ -313,7 +313,7 @@ fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(),
             let in_place = call.operator().is_elementwise()
                 && output.dtype.size() == other.dtype.size()
                 && output.buffer.offset() == other.buffer.offset()
-                && output.layout.has_places_of(&other.layout);
+                && output.layout == other.layout;
             if place != other_place && !apart && !in_place {
                 return Err(BufferProblem::Overlap {
                     output: output.bytes.clone(),

@@ -2,7 +2,7 @@
 
 use device_kernels::{
     Argument, Binary, Call, Compare, Conv2d, DType, Dims, Distribution, Extremum, Layout, LayoutError,
-    MAX_RANK, Operator, Pool2d, Problem, Reduction, Scalar, Unary, Update,
+    MAX_RANK, MAX_STEP, Operator, Pool2d, Problem, Reduction, Scalar, Unary, Update,
 };
 
 fn array(dtype: DType, shape: &[usize]) -> Argument {
@@ -321,13 +321,13 @@ fn options() {
             conv(Conv2d { stride: [0, 1], ..Conv2d::default() }),
             &[images, weights],
             &[out],
-            "expected numbers from 1 on as the stride, found [0, 1]",
+            "expected numbers from 1 to isize::MAX / 8 as the stride, found [0, 1]",
         ),
         (
             conv(Conv2d { dilation: [1, 0], ..Conv2d::default() }),
             &[images, weights],
             &[out],
-            "expected numbers from 1 on as the dilation, found [1, 0]",
+            "expected numbers from 1 to isize::MAX / 8 as the dilation, found [1, 0]",
         ),
         (
             conv(Conv2d { groups: 0, ..Conv2d::default() }),
@@ -342,13 +342,7 @@ fn options() {
             "expected a number that divides the channels as the number of groups, found 3",
         ),
         (
-            conv(Conv2d { padding: [usize::MAX, 0], ..Conv2d::default() }),
-            &[images, weights],
-            &[out],
-            "expected [n, c, h, w] that the weights fit into as the shape of the images, found [1, 4, 5, 5]",
-        ),
-        (
-            conv(Conv2d { dilation: [usize::MAX, 1], ..Conv2d::default() }),
+            conv(Conv2d { dilation: [MAX_STEP, 1], ..Conv2d::default() }),
             &[images, weights],
             &[out],
             "expected [n, c, h, w] that the weights fit into as the shape of the images, found [1, 4, 5, 5]",
@@ -357,7 +351,7 @@ fn options() {
             pool(Pool2d::new([0, 1])),
             &[images],
             &[images],
-            "expected numbers from 1 on as the window, found [0, 1]",
+            "expected numbers from 1 to isize::MAX / 8 as the window, found [0, 1]",
         ),
         (
             pool(Pool2d { padding: [1, 0], ..one }),
@@ -369,7 +363,7 @@ fn options() {
             pool(Pool2d { stride: [1, 0], ..one }),
             &[images],
             &[images],
-            "expected numbers from 1 on as the stride, found [1, 0]",
+            "expected numbers from 1 to isize::MAX / 8 as the stride, found [1, 0]",
         ),
         (
             uniform(1.0, 0.0),
@@ -426,6 +420,144 @@ fn options() {
             "expected an integer as the type of the output, found f32",
         ),
     ]);
+}
+
+/// The operators whose options are the numbers of a convolution or of windows, with arguments of one element each that fit
+/// steps of one.
+fn with_steps(
+    [stride, padding, dilation, kernel]: [[usize; 2]; 4],
+) -> Vec<(Operator, Vec<Argument>, Vec<Argument>)> {
+    let conv = Conv2d { stride, padding, dilation, groups: 1 };
+    let pool = Pool2d { kernel, stride, padding, dilation };
+    let (one, place) = (f32(&[1; 4]), i64(&[1; 4]));
+    let mut calls = Vec::new();
+    if kernel == [1, 1] {
+        for operator in
+            [Operator::Conv2d(conv), Operator::Conv2dInputGrad(conv), Operator::Conv2dWeightGrad(conv)]
+        {
+            calls.push((operator, vec![one, one], vec![one]));
+        }
+    }
+    calls.push((Operator::MaxPool2d(pool), vec![one], vec![one]));
+    calls.push((Operator::MaxPool2dGrad(pool), vec![one, place], vec![one]));
+    for count_padding in [false, true] {
+        calls.push((Operator::AvgPool2d { pool, count_padding }, vec![one], vec![one]));
+        calls.push((Operator::AvgPool2dGrad { pool, count_padding }, vec![one], vec![one]));
+    }
+    calls
+}
+
+#[test]
+fn numbers_of_convolutions_and_windows_that_no_array_has() {
+    const LARGEST: usize = isize::MAX as usize;
+    for (place, option) in ["stride", "padding", "dilation", "window"].into_iter().enumerate() {
+        for axis in [0, 1] {
+            for number in [MAX_STEP + 1, LARGEST, LARGEST + 1, usize::MAX - 1, usize::MAX] {
+                let mut steps = [[1, 1], [0, 0], [1, 1], [1, 1]];
+                steps[place][axis] = number;
+                for (operator, inputs, outputs) in with_steps(steps) {
+                    let error = Call::new(operator, &inputs, &outputs).unwrap_err();
+                    let Problem::Option { option: found, expected, .. } = error.problem() else {
+                        panic!("{error}");
+                    };
+                    assert_eq!(*found, option, "{error}");
+                    assert!(expected.ends_with("isize::MAX / 8"), "{error}");
+                }
+            }
+        }
+    }
+    // With one window, neither its stride nor its dilation makes a step.
+    for (operator, inputs, outputs) in with_steps([[MAX_STEP; 2], [0, 0], [MAX_STEP; 2], [1, 1]]) {
+        Call::new(operator, &inputs, &outputs).unwrap();
+    }
+}
+
+/// Of one direction, how many windows there are, or `None` if the numbers are none of a convolution or a pooling.
+fn windows(size: usize, [kernel, stride, padding, dilation]: [usize; 4], is_pooling: bool) -> Option<usize> {
+    let is_step = |number: usize| (1..=MAX_STEP).contains(&number);
+    if kernel == 0 || !is_step(stride) || !is_step(dilation) || padding > MAX_STEP {
+        return None;
+    }
+    let wide = |number: usize| number as u128;
+    let (reach, padded) = (wide(kernel - 1) * wide(dilation) + 1, wide(size) + 2 * wide(padding));
+    if is_pooling && (kernel > MAX_STEP || wide(padding) >= reach) {
+        return None;
+    }
+    let windows = padded.checked_sub(reach)? / wide(stride) + 1;
+    Some(usize::try_from(windows).expect("it is below four times the largest step"))
+}
+
+#[test]
+fn convolutions_and_poolings_of_any_numbers_are_right_or_refused() {
+    const SIZE: usize = 3;
+    const WORD: usize = i32::MAX as usize;
+    const HALF: usize = isize::MAX as usize;
+    let numbers = [0, 1, 2, 3, WORD, WORD + 1, MAX_STEP, MAX_STEP + 1, HALF, HALF + 1, usize::MAX];
+    let line = |size: usize| Layout::contiguous([1, 1, size, 1]).ok().map(|l| Argument::Array(DType::F32, l));
+    let images = line(SIZE).expect("it is small");
+    let (mut right, mut refused) = (0, 0);
+    for place in 0..numbers.len().pow(4) {
+        let number = |digit: u32| numbers[place / numbers.len().pow(digit) % numbers.len()];
+        let [kernel, stride, padding, dilation] = [0, 1, 2, 3].map(number);
+        for is_pooling in [false, true] {
+            let count = windows(SIZE, [kernel, stride, padding, dilation], is_pooling);
+            // There may be more windows, or weights, than an array can have.
+            let (Some(out), Some(weights)) =
+                (line(count.unwrap_or(1)), line(if is_pooling { 1 } else { kernel }))
+            else {
+                continue;
+            };
+            let [stride, padding, dilation] = [[stride, 1], [padding, 0], [dilation, 1]];
+            let conv = Conv2d { stride, padding, dilation, groups: 1 };
+            let pool = Pool2d { kernel: [kernel, 1], stride, padding, dilation };
+            let calls = match is_pooling {
+                true => [
+                    (Operator::MaxPool2d(pool), vec![images], out),
+                    (Operator::AvgPool2dGrad { pool, count_padding: true }, vec![out], images),
+                ],
+                false => [
+                    (Operator::Conv2d(conv), vec![images, weights], out),
+                    (Operator::Conv2dInputGrad(conv), vec![out, weights], images),
+                ],
+            };
+            for (operator, inputs, output) in calls {
+                match Call::new(operator, &inputs, &[output]) {
+                    Ok(call) => {
+                        assert!(count.is_some(), "{call}");
+                        right += 1;
+                    }
+                    Err(error) => {
+                        assert_eq!(count, None, "{error}");
+                        let problem = error.problem();
+                        let (is_option, is_shape) = (
+                            matches!(problem, Problem::Option { .. }),
+                            matches!(problem, Problem::Shape { .. }),
+                        );
+                        assert!(is_option || is_shape || matches!(problem, Problem::Empty { .. }), "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(right > 1000 && refused > 1000, "{right} calls are right, {refused} are refused");
+}
+
+#[test]
+fn a_dimension_of_one_element_has_no_stride() {
+    for stride in [1, -7, 1 << 40, isize::MIN, isize::MAX] {
+        let one = Layout::strided([1, 3, 1], [stride, 2, stride], 5).expect("no step is made");
+        assert_eq!(one.strides(), [0, 2, 0]);
+        assert_eq!(one, Layout::strided([1, 3, 1], [0, 2, 0], 5).unwrap());
+        assert_eq!(one.flip(0).unwrap(), one);
+        assert_eq!(one.transpose(0, 1).unwrap().strides(), [2, 0, 0]);
+        assert_eq!(one.broadcast_to([2, 1, 3, 1]).unwrap().strides(), [0, 0, 2, 0]);
+    }
+    let matrix = Layout::contiguous([4, 3]).unwrap();
+    assert_eq!(matrix.slice(0, 1, 1, 1).unwrap(), Layout::strided([1, 3], [9, 1], 3).unwrap());
+    assert_eq!(matrix.slice(0, 1, 0, 1).unwrap().strides(), [0, 1]);
+    assert_eq!(matrix.reshape([1, 12, 1]).unwrap().strides(), [0, 1, 0]);
+    assert_eq!(Layout::contiguous([2, 1, 0]).unwrap().strides(), [1, 0, 0]);
 }
 
 #[test]

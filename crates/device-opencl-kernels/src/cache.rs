@@ -68,9 +68,7 @@ impl Programs {
             return Ok(Arc::clone(open));
         }
         // The device was opened, perhaps again. Enqueued commands keep what they need of the old context.
-        // SAFETY: this set is for the backend `opencl`, which is device-opencl's, linked or in a file. One of another package
-        // takes the name only together with the handles: the README says so.
-        let open = Arc::new(unsafe { OpenClDevice::from_native(native) }?);
+        let open = Arc::new(OpenClDevice::from_native(native)?);
         state.reopen(&open);
         Ok(open)
     }

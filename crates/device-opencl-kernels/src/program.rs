@@ -2,8 +2,8 @@
 
 use std::ptr;
 
-use device_opencl::sys::{CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, cl_kernel, cl_program};
-use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClProgram};
+use device_opencl::sys::{cl_kernel, cl_program};
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions};
 use device_registry::backend::BackendError;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -45,7 +45,8 @@ impl Kernel {
     ) -> Result<(Self, Option<Vec<u8>>), BackendError> {
         let program = device.build(text, "-w")?;
         let kernel = Self::of(device, program.program())?;
-        Ok((kernel, binary(device, &program).ok().flatten()))
+        // Without a binary, the text is compiled again.
+        Ok((kernel, program.binary().ok().flatten()))
     }
 
     /// Makes the kernel from a binary, for a context of the device that has compiled it.
@@ -102,25 +103,6 @@ impl Arguments<'_> {
     pub(crate) fn kernel(&self) -> cl_kernel {
         self.kernel.kernel
     }
-}
-
-/// The program as a binary, if the driver has one. Without one, the text is compiled again.
-fn binary(device: &OpenClDevice, program: &OpenClProgram) -> Result<Option<Vec<u8>>, OpenClError> {
-    // The program has one device, and so one binary.
-    let size = program.info(CL_PROGRAM_BINARY_SIZES)?;
-    let size = size.try_into().map_or(0, usize::from_ne_bytes);
-    if size == 0 {
-        return Ok(None);
-    }
-    let mut binary = vec![0_u8; size];
-    let mut place = binary.as_mut_ptr();
-    let (cl, program, places) = (device.functions(), program.program(), (&raw mut place).cast());
-    // SAFETY: the program is valid and has one device. `place` is the one address to which its binary is written, and has
-    // space for it.
-    unsafe {
-        cl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, size_of_val(&place), places, ptr::null_mut())
-    }?;
-    Ok(Some(binary))
 }
 
 #[cfg(test)]

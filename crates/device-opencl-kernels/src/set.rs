@@ -62,7 +62,7 @@ impl KernelSet for OpenClKernels {
             plan = generate::plan(call, target).ok_or_else(unsupported)?;
         }
         // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their layouts only. The
-        // backend is `opencl`, whose handles are device-opencl's, linked or in a file: the README says what the set needs.
+        // launch has handles of device-opencl's kinds, and its backend has promised that they are what `handles` says.
         unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &device, &programs) }
     }
 }
@@ -76,7 +76,7 @@ fn traits(device: &OpenClDevice) -> Traits {
         Traits {
             doubles: has("cl_khr_fp64"),
             groups: number(&query(CL_DEVICE_TYPE)) & CL_DEVICE_TYPE_CPU == 0,
-            units: number(&query(CL_DEVICE_MAX_COMPUTE_UNITS)).clamp(1, 1 << 16) as usize,
+            units: number(&query(CL_DEVICE_MAX_COMPUTE_UNITS)).clamp(1, 1 << 16) as i64,
         }
     });
     match GROUPS.load(Ordering::Relaxed) {

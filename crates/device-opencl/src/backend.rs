@@ -2,12 +2,13 @@
 
 use std::sync::OnceLock;
 
-use device_registry::backend::{Backend, BackendError, DeviceProperties, OpenedDevice};
+use device_registry::backend::{Backend, BackendError, DeviceProperties, LossReporter, OpenedDevice};
 use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::device::Driver;
 use crate::error::OpenClError;
+use crate::faults::Faults;
 use crate::functions;
 use crate::functions::OpenClFunctions;
 use crate::properties::{self, Facts, Version};
@@ -28,6 +29,8 @@ pub(crate) struct OpenCl {
     devices: OnceLock<Vec<Found>>,
     /// Held while devices are listed: PoCL returns no devices to a thread whose query overlaps with another thread's first.
     listing: Mutex<()>,
+    /// Whether tests requested fault injection.
+    offers_faults: bool,
 }
 
 struct Platform(cl_platform_id);
@@ -54,9 +57,13 @@ unsafe impl Sync for Found {}
 
 impl OpenCl {
     /// The platforms are those of the loader that has the functions.
-    pub(crate) fn new(functions: &'static OpenClFunctions, platforms: Vec<cl_platform_id>) -> Self {
+    pub(crate) fn new(
+        functions: &'static OpenClFunctions,
+        platforms: Vec<cl_platform_id>,
+        offers_faults: bool,
+    ) -> Self {
         let platforms = platforms.into_iter().map(Platform).collect();
-        Self { functions, platforms, devices: OnceLock::new(), listing: Mutex::default() }
+        Self { functions, platforms, devices: OnceLock::new(), listing: Mutex::default(), offers_faults }
     }
 
     fn devices(&self) -> Result<&[Found], BackendError> {
@@ -169,6 +176,12 @@ impl Backend for OpenCl {
         }
         // SAFETY: the platform listed the device, which is no part of another; neither is ever freed.
         let context = unsafe { Context::new(self.functions, ordinal, found.platform, found.id.0) }?;
-        Ok(OpenedDevice::new(Driver::new(context, facts)))
+        let reporter = LossReporter::new();
+        let faults = if self.offers_faults { Faults::new(&reporter) } else { Faults::default() };
+        let opened =
+            OpenedDevice::new(self, Driver::new(context, facts, faults)).with_loss_reporter(reporter);
+        // SAFETY: device, memory and streams return the kinds of `handles` only, each for the object that they own, which
+        // lives as long as they do. A device of OpenCL is never freed.
+        Ok(unsafe { opened.with_native_handles() })
     }
 }

@@ -5,14 +5,16 @@
 //! before it are.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
 
 use device_registry::backend::{BackendError, CompletionWatch};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::error::OpenClError;
 use crate::event;
 use crate::handle::Handle;
+use crate::reads::QueuedRead;
 use crate::sys::CL_COMPLETE;
 
 #[derive(Default)]
@@ -41,8 +43,8 @@ struct Command {
     number: u64,
     /// The function that enqueued it, for its error.
     call: &'static str,
-    /// Of a read: its completion, which reports an error to the stream.
-    completion: Option<CompletionWatch>,
+    /// Of a read, whose completion reports an error to the stream.
+    read: Option<(Weak<QueuedRead>, CompletionWatch)>,
     /// Shared with the stream's event, if the command is the marker of one.
     event: Arc<Handle>,
 }
@@ -54,8 +56,8 @@ impl Commands {
     }
 
     /// Adds a read. Its completion reports its failure to the stream.
-    pub(crate) fn add_read(&self, event: Arc<Handle>, completion: CompletionWatch) {
-        self.lock().add("clEnqueueReadBuffer", event, Some(completion));
+    pub(crate) fn add_read(&self, event: Arc<Handle>, read: Weak<QueuedRead>, completion: CompletionWatch) {
+        self.lock().add("clEnqueueReadBuffer", event, Some((read, completion)));
     }
 
     /// Adds the marker of an event, which [removes](Self::forget) its number when it is dropped.
@@ -86,10 +88,17 @@ impl Commands {
 
     /// Notes that the queue was waited for, so that all commands up to this number are done. Returns the unreported failure.
     pub(crate) fn finish(&self, number: u64) -> Result<(), BackendError> {
-        let mut state = self.lock();
-        state.collect();
-        state.done = state.done.max(number);
-        state.report()
+        loop {
+            let mut state = self.lock();
+            state.collect();
+            // Each read ends on another thread, as that runs the wakers of tasks.
+            if state.failed_reads_have_ended() {
+                state.done = state.done.max(number);
+                return state.report();
+            }
+            drop(state);
+            thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// Whether all commands are done. Calls `mark` for a marker behind the last one, if its event is not known.
@@ -102,11 +111,11 @@ impl Commands {
         let last = state.pending.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
             let (number, event) = (state.submitted, mark()?);
-            state.pending.push_back(Command { number, call: "a marker", completion: None, event });
+            state.pending.push_back(Command { number, call: "a marker", read: None, event });
             state.collect();
         }
         state.report()?;
-        Ok(state.done >= state.submitted)
+        Ok(state.done >= state.submitted && state.failed_reads_have_ended())
     }
 
     /// The failure before the event of this number, whose marker is done.
@@ -122,12 +131,23 @@ impl Commands {
 }
 
 impl State {
-    fn add(&mut self, call: &'static str, event: Arc<Handle>, completion: Option<CompletionWatch>) -> u64 {
+    fn add(
+        &mut self,
+        call: &'static str,
+        event: Arc<Handle>,
+        read: Option<(Weak<QueuedRead>, CompletionWatch)>,
+    ) -> u64 {
         // Keeps the list short in a stream that no thread waits for.
         self.collect();
         self.submitted += 1;
-        self.pending.push_back(Command { number: self.submitted, call, completion, event });
+        self.pending.push_back(Command { number: self.submitted, call, read, event });
         self.submitted
+    }
+
+    /// Whether the completions of the reads that have failed are finished, so that the core has their failures.
+    fn failed_reads_have_ended(&mut self) -> bool {
+        self.read_failures.retain(|(_, completion)| !completion.is_finished());
+        self.read_failures.is_empty()
     }
 
     /// Removes the commands that are done.
@@ -137,10 +157,14 @@ impl State {
                 Ok(status) if status > CL_COMPLETE => return,
                 status => status.and_then(|status| event::outcome(oldest.call, status)),
             };
-            let Some(Command { number, completion, .. }) = self.pending.pop_front() else { return };
+            // A callback looks at the event, as long as there is one, so this drops it once the read has the failure.
+            let Some(Command { number, read, event: _event, .. }) = self.pending.pop_front() else { return };
             self.done = self.done.max(number);
-            if let Err(error) = outcome.map_err(OpenClError::own) {
-                self.fail(number, error, completion);
+            if let Err(error) = outcome {
+                if let Some(read) = read.as_ref().and_then(|(read, _)| read.upgrade()) {
+                    read.fail(error);
+                }
+                self.fail(number, error.own(), read.map(|(_, completion)| completion));
             }
         }
     }

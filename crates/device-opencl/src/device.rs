@@ -5,20 +5,22 @@ use std::ptr;
 use std::sync::Arc;
 
 use device_registry::backend::{
-    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FillPattern, HostBuffer,
-    Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FaultInjector, FaultPoint,
+    FillPattern, HostBuffer, Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
 };
 use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::error::OpenClError;
 use crate::event;
+use crate::faults::Faults;
 use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
 use crate::handles;
 use crate::memory::{DeviceRange, OpenClMemory, PinnedMemory, same_length};
 use crate::native::OpenClDevice;
 use crate::properties::Facts;
+use crate::reads;
 use crate::stream::Queue;
 use crate::sys::*;
 
@@ -43,13 +45,14 @@ pub(crate) struct Driver {
     idle: Mutex<Vec<Handle>>,
     /// The queue that maps pinned memory. `None` before the first allocation.
     mapping: Mutex<Option<Arc<Handle>>>,
+    faults: Faults,
 }
 
 impl Driver {
-    pub(crate) fn new(context: Context, facts: &Facts) -> Self {
+    pub(crate) fn new(context: Context, facts: &Facts, faults: Faults) -> Self {
         let native = Arc::new(OpenClDevice::new(context));
         let (idle, mapping) = Default::default();
-        Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping }
+        Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping, faults }
     }
 
     fn device(&self) -> Result<Arc<OpenClDevice>, BackendError> {
@@ -151,6 +154,14 @@ impl Driver {
         }
     }
 
+    /// Releases what the device has. The context is released with the last stream, event or memory of it.
+    fn release(&self) {
+        self.native.lock().take();
+        let (idle, mapping) = (std::mem::take(&mut *self.idle.lock()), self.mapping.lock().take());
+        drop((idle, mapping));
+        reads::release_events();
+    }
+
     /// The flag that says where memory lies.
     fn placement(&self) -> cl_mem_flags {
         match self.facts.properties.kind {
@@ -187,6 +198,7 @@ impl DeviceDriver for Driver {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let len = options.len;
+        self.faults.before(FaultPoint::Allocate { len })?;
         let native = self.device()?;
         // Before the memory: an error of the queue is not one of the allocation.
         let queue = self.idle_queue()?;
@@ -212,6 +224,7 @@ impl DeviceDriver for Driver {
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
+        self.faults.before(FaultPoint::Write)?;
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
         // SAFETY: a span lies inside its buffer, `source` has the same length, and both live until `block` returns. The call
@@ -225,6 +238,7 @@ impl DeviceDriver for Driver {
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        self.faults.before(FaultPoint::Read)?;
         let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
         // SAFETY: a span lies inside its buffer, `destination` has the same length, and is borrowed for writing until `block`
@@ -238,6 +252,7 @@ impl DeviceDriver for Driver {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
+        self.faults.before(FaultPoint::Copy)?;
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         same_length(from.len, to.len)?;
         // SAFETY: spans lie inside their buffers and live until `block` returns, the lengths are equal, and the core passes no
@@ -260,6 +275,7 @@ impl DeviceDriver for Driver {
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
+        self.faults.before(FaultPoint::Fill)?;
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
         // SAFETY: a span lies inside its buffer and lives until `block` returns. The core passes whole patterns only, and the
@@ -274,7 +290,7 @@ impl DeviceDriver for Driver {
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let queue = self.queue(options.priority)?;
-        Ok(Box::new(Queue::new(queue, self.device()?.shared_context())))
+        Ok(Box::new(Queue::new(queue, self.device()?.shared_context(), &self.faults)))
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
@@ -289,16 +305,18 @@ impl DeviceDriver for Driver {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        // The next open makes a new context that shares nothing with this one, or fails if the device is not back. This
-        // context is not released: other threads may be in calls that use it.
+        // The next open makes a new context that shares nothing with this one, or fails if the device is not back. Calls of
+        // other threads keep what they use.
+        self.release();
         Ok(())
     }
 
     fn close(&self) -> Result<(), BackendError> {
-        self.idle.lock().clear();
-        self.mapping.lock().take();
-        // The context is released with the last stream, event or memory of it.
-        self.native.lock().take();
+        self.release();
         Ok(())
+    }
+
+    fn faults(&self) -> Option<&dyn FaultInjector> {
+        self.faults.injector()
     }
 }

@@ -168,6 +168,8 @@ functions! {
         user_data: *mut c_void,
     );
     fn clReleaseEvent(event: cl_event);
+    // OpenCL 1.1.
+    fn clSetUserEventStatus(event: cl_event, execution_status: cl_int);
     fn clFlush(command_queue: cl_command_queue);
     fn clFinish(command_queue: cl_command_queue);
     fn clEnqueueReadBuffer(
@@ -274,6 +276,8 @@ functions! {
         size: usize,
         host_ptr: *mut c_void,
     ) -> cl_mem;
+    // OpenCL 1.1.
+    fn clCreateUserEvent(context: cl_context) -> cl_event;
     fn clCreateProgramWithSource(
         context: cl_context,
         count: cl_uint,

@@ -14,8 +14,9 @@
 //! object for longer, retain it by its function of OpenCL; [`OpenClDevice::from_native`](crate::OpenClDevice::from_native)
 //! does so for the context.
 //!
-//! The functions here are safe, as a handle does nothing by itself. A call of OpenCL with it is the caller's unsafe code,
-//! which trusts that the device's backend means by these kinds what the table says.
+//! The functions here are safe, as a handle does nothing by itself. A call of OpenCL with it is the caller's unsafe code. It
+//! may rely on the table: a backend returns handles of these kinds only after it has promised that they are such objects, by
+//! [`OpenedDevice::with_native_handles`](device_registry::backend::OpenedDevice::with_native_handles), which is unsafe.
 
 use std::ffi::c_void;
 use std::ptr;

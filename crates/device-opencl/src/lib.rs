@@ -16,6 +16,8 @@ mod device;
 mod error;
 #[cfg(feature = "backend")]
 mod event;
+#[cfg(feature = "backend")]
+mod faults;
 mod functions;
 mod handle;
 pub mod handles;
@@ -27,11 +29,13 @@ mod program;
 #[cfg(feature = "backend")]
 mod properties;
 #[cfg(feature = "backend")]
+mod reads;
+#[cfg(feature = "backend")]
 mod stream;
 pub mod sys;
 
 #[cfg(feature = "backend")]
-use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, FaultCounter, LoadFailure, Options};
 
 pub use crate::error::OpenClError;
 pub use crate::functions::OpenClFunctions;
@@ -46,11 +50,13 @@ pub use crate::program::OpenClProgram;
 device_registry::backend::entry_points! {
     /// The backend `opencl`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
-    pub static OPENCL: BackendDescriptor = BackendDescriptor::new("opencl", load);
+    pub static OPENCL: BackendDescriptor =
+        BackendDescriptor::with_options("opencl", load, &[FaultCounter::OPTION]);
 }
 
 #[cfg(feature = "backend")]
-fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
+    let offers_faults = FaultCounter::is_requested(options)?;
     let functions = OpenClFunctions::open()?;
-    Ok(Box::new(backend::OpenCl::new(functions, library::platforms(functions)?)))
+    Ok(Box::new(backend::OpenCl::new(functions, library::platforms(functions)?, offers_faults)))
 }

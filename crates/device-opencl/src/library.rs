@@ -2,9 +2,10 @@
 
 use std::env;
 use std::error::Error;
+use std::ffi::{OsStr, OsString};
 use std::sync::OnceLock;
 
-use device_registry::backend::LoadFailure;
+use device_registry::backend::{ElevatedProcess, LoadFailure, path_variable};
 use libloading::Library;
 
 use crate::functions::{OpenClFunctions, list};
@@ -14,7 +15,9 @@ use crate::sys::{CL_PLATFORM_NOT_FOUND_KHR, cl_platform_id};
 const PATHS: &str = "OPENCL_DYLIB_PATH";
 const UNSET: &str = "unset it, or name a loader";
 /// Where the loaders of Linux look for drivers, in place of `/etc/OpenCL/vendors`: that of ocl-icd, and that of Khronos.
-const VENDORS: [&str; 2] = ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"];
+const VENDORS: [&str; 3] = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES"];
+/// The libraries that loaders open besides drivers, and a driver's folder of compiled code.
+const LAYERS: [&str; 3] = ["OPENCL_LAYERS", "OPENCL_LAYER_PATH", "POCL_CACHE_DIR"];
 
 /// The system's loader.
 const LIBRARY: &str = if cfg!(windows) {
@@ -46,10 +49,17 @@ impl OpenClFunctions {
         if let Some(functions) = FUNCTIONS.get() {
             return Ok(functions);
         }
-        let library = match open_named()? {
-            Some(library) => library,
+        check_environment(path_variable)?;
+        let paths = path_variable(PATHS);
+        let ignored = paths.as_ref().err().map(|elevated| format!("{PATHS} is ignored: {elevated}"));
+        ignored.iter().for_each(|ignored| log::warn!("{ignored}"));
+        let ignored = ignored.map_or_else(String::new, |ignored| format!("; {ignored}"));
+        let paths = paths.unwrap_or(None);
+        let library = match &paths {
+            Some(paths) => open_named(paths)?,
             None => open_library(LIBRARY).map_err(|error| {
-                let reason = format!("no OpenCL loader: `{LIBRARY}` does not open ({error}); {INSTALL}");
+                let reason =
+                    format!("no OpenCL loader: `{LIBRARY}` does not open ({error}); {INSTALL}{ignored}");
                 LoadFailure::unavailable(reason)
             })?,
         };
@@ -60,16 +70,27 @@ impl OpenClFunctions {
         let mut reason = String::from(
             "the library that was opened is not an OpenCL loader: it does not have the function `clGetPlatformIDs`",
         );
-        if let Some(paths) = env::var_os(PATHS) {
+        if let Some(paths) = paths {
             reason += &format!("; {PATHS} is set to `{}`; {UNSET}", paths.display());
         }
-        Err(LoadFailure::unavailable(reason))
+        Err(LoadFailure::unavailable(reason + &ignored))
     }
 }
 
-/// The first library of the variable that opens; `None` if the variable is not set.
-fn open_named() -> Result<Option<Library>, LoadFailure> {
-    let Some(paths) = env::var_os(PATHS) else { return Ok(None) };
+/// Refuses variables that loaders and drivers obey in an elevated process as well: ocl-icd does.
+fn check_environment(
+    variable: impl Fn(&str) -> Result<Option<OsString>, ElevatedProcess>,
+) -> Result<(), LoadFailure> {
+    for name in VENDORS.into_iter().chain(LAYERS) {
+        variable(name).map_err(|elevated| {
+            LoadFailure::unavailable(format!("OpenCL is not used while {name} is set: {elevated}; unset it"))
+        })?;
+    }
+    Ok(())
+}
+
+/// The first library of the variable that opens.
+fn open_named(paths: &OsStr) -> Result<Library, LoadFailure> {
     let Some(paths) = paths.to_str() else {
         let reason = format!("no OpenCL loader: {PATHS} is set to a value that is not UTF-8; {UNSET}");
         return Err(LoadFailure::unavailable(reason));
@@ -83,7 +104,7 @@ fn open_named() -> Result<Option<Library>, LoadFailure> {
     let mut reason = format!("no OpenCL loader: {PATHS} is set, and none of its libraries opens");
     for path in paths.split(';') {
         match open_library(path) {
-            Ok(library) => return Ok(Some(library)),
+            Ok(library) => return Ok(library),
             Err(error) => reason += &format!("; `{path}`: {error}"),
         }
     }
@@ -93,7 +114,7 @@ fn open_named() -> Result<Option<Library>, LoadFailure> {
 /// Opens a library. The error is the system's text.
 fn open_library(name: &str) -> Result<Library, String> {
     // SAFETY: opening a library runs its initialisers. Those of a loader make no demands of the program, and a library that a
-    // user names runs because the user says so, as one of `LD_PRELOAD` does.
+    // user names runs because the user says so, as one of `LD_PRELOAD` does. Neither does in an elevated process.
     let opened = unsafe { Library::new(name) };
     opened.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
@@ -116,4 +137,23 @@ fn no_platform() -> String {
         }
     }
     reason + "; install your GPU's driver, or pocl-opencl-icd (Debian) or pocl (Fedora) for the processor"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_elevated_process_opens_no_loader_that_would_obey_its_user() {
+        check_environment(|_| Ok(Some("/x".into()))).unwrap();
+        for refused in VENDORS.into_iter().chain(LAYERS) {
+            let variable = |name: &str| if name == refused { Err(ElevatedProcess) } else { Ok(None) };
+            let failure = check_environment(variable).unwrap_err();
+            let expected = format!(
+                "OpenCL is not used while {refused} is set: this process has more rights than its user, whose environment \
+                 must not name code; unset it"
+            );
+            assert!(failure.is_unavailable() && failure.to_string() == expected, "{failure}");
+        }
+    }
 }

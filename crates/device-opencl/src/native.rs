@@ -38,8 +38,7 @@ impl OpenClDevice {
     ///
     /// let source = "kernel void nothing() {}";
     /// let program = device_registry::device("opencl")?.with_native(|native| {
-    ///     // SAFETY: this program has its `opencl` from device-opencl, linked or in a file.
-    ///     unsafe { OpenClDevice::from_native(native) }?.build(source, "")
+    ///     OpenClDevice::from_native(native)?.build(source, "")
     /// })?;
     /// # drop(program);
     /// # Ok::<(), device_registry::DeviceError>(())
@@ -49,15 +48,11 @@ impl OpenClDevice {
     ///
     /// [`BackendError::unsupported`] if the device is of another backend, [`BackendError::unavailable`] if there is no loader
     /// of OpenCL, or the error of the loader.
-    ///
-    /// # Safety
-    ///
-    /// The backend of the device means by `opencl.cl_context` and `opencl.cl_device_id` what [`handles`] says. That of this
-    /// crate does, linked or from a file.
-    pub unsafe fn from_native(native: NativeDevice<'_>) -> Result<Self, BackendError> {
+    pub fn from_native(native: NativeDevice<'_>) -> Result<Self, BackendError> {
         let (context, device) = (handles::context(native)?, handles::device_id(native)?);
         let functions = OpenClFunctions::open().map_err(BackendError::unavailable)?;
-        // SAFETY: the caller promises what the handles are, and the device stays open while `native` exists.
+        // SAFETY: the device's backend has promised that its handles of these kinds are what `handles` says, and the device
+        // stays open while `native` exists.
         unsafe { Context::retain(functions, context, device) }.map(|context| Self(Arc::new(context)))
     }
 

@@ -9,7 +9,10 @@ use crate::context::Context;
 use crate::error::OpenClError;
 use crate::functions::value;
 use crate::handle::Handle;
-use crate::sys::{CL_BUILD_PROGRAM_FAILURE, CL_PROGRAM_BUILD_LOG, cl_program, cl_program_info};
+use crate::sys::{
+    CL_BUILD_PROGRAM_FAILURE, CL_INVALID_VALUE, CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES,
+    CL_PROGRAM_BUILD_LOG, cl_program, cl_program_info,
+};
 
 /// A program that was [compiled](crate::OpenClDevice::build) for a device.
 ///
@@ -44,14 +47,44 @@ impl OpenClProgram {
     ///
     /// # Errors
     ///
-    /// If the driver does not know the answer.
+    /// If the driver does not know the answer. `CL_INVALID_VALUE` too for `CL_PROGRAM_BINARIES`, which is
+    /// [`binary`](Self::binary), and for values that are not in OpenCL 3.0: drivers take what such a query finds in its place
+    /// for addresses to which they write.
     pub fn info(&self, what: cl_program_info) -> Result<Vec<u8>, OpenClError> {
+        const FIRST: cl_program_info = 0x1160;
+        const LAST: cl_program_info = 0x116b;
+        if !(FIRST..=LAST).contains(&what) || what == CL_PROGRAM_BINARIES {
+            return Err(OpenClError::new("clGetProgramInfo", CL_INVALID_VALUE));
+        }
         let functions = self.0.functions();
-        // SAFETY: `self` owns the program, and `value` passes a place together with its size. The place holds zeros, and so no
-        // address to which a driver would write binaries.
+        // SAFETY: `self` owns the program, and `value` passes a place together with its size. The answer of each value that is
+        // left is written to that place alone.
         value(|size, place, written| unsafe {
             functions.clGetProgramInfo(self.program(), what, size, place, written)
         })
+    }
+
+    /// The compiled program, which `clCreateProgramWithBinary` takes for the same device. `None` if the driver does not have
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// The status of `clGetProgramInfo`.
+    pub fn binary(&self) -> Result<Option<Vec<u8>>, OpenClError> {
+        // The program has one device, and so one binary.
+        let size = self.info(CL_PROGRAM_BINARY_SIZES)?;
+        let size = size.try_into().map_or(0, usize::from_ne_bytes);
+        if size == 0 {
+            return Ok(None);
+        }
+        let mut binary = vec![0_u8; size];
+        let mut place = binary.as_mut_ptr();
+        let (functions, program) = (self.0.functions(), self.program());
+        let (size, places, none) = (size_of_val(&place), (&raw mut place).cast(), ptr::null_mut());
+        // SAFETY: `self` owns the program, which has one device. `place` is the one address to which its binary is written, and
+        // has as many bytes as the driver said.
+        unsafe { functions.clGetProgramInfo(program, CL_PROGRAM_BINARIES, size, places, none) }?;
+        Ok(Some(binary))
     }
 
     /// The program, from which kernels are made. It is valid for as long as `self`.

@@ -2,23 +2,25 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
 use device_registry::backend::{
-    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
+    BackendError, Completion, EventDriver, EventOptions, FaultPoint, FillPattern, HostBuffer, Span,
+    StreamDriver,
 };
 
 use crate::commands::Commands;
 use crate::context::Context;
 use crate::error::OpenClError;
-use crate::event::{self, OpenClEvent};
+use crate::event::OpenClEvent;
+use crate::faults::{Faults, WaitList};
 use crate::functions::OpenClFunctions;
 use crate::handle::Handle;
 use crate::handles;
 use crate::memory::{DeviceRange, same_length};
 use crate::native::OpenClStream;
+use crate::reads::{self, QueuedRead};
 use crate::sys::*;
 
 /// The driver's side of a stream.
@@ -26,12 +28,18 @@ pub(crate) struct Queue {
     native: Arc<OpenClStream>,
     context: Arc<Context>,
     commands: Arc<Commands>,
+    faults: Faults,
 }
 
 impl Queue {
-    pub(crate) fn new(queue: Handle, context: &Arc<Context>) -> Self {
+    pub(crate) fn new(queue: Handle, context: &Arc<Context>, faults: &Faults) -> Self {
         let native = Arc::new(OpenClStream::new(queue));
-        Self { native, context: Arc::clone(context), commands: Arc::default() }
+        Self { native, context: Arc::clone(context), commands: Arc::default(), faults: faults.clone() }
+    }
+
+    /// What the command of an operation waits for.
+    fn before(&self, operation: FaultPoint) -> Result<WaitList, BackendError> {
+        self.faults.before_command(operation, &self.context)
     }
 
     fn command_queue(&self) -> cl_command_queue {
@@ -80,13 +88,14 @@ impl StreamDriver for Queue {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
         let (queue, bytes) = (self.command_queue(), source.as_ptr().cast());
+        let waits = self.before(FaultPoint::Write)?;
         // SAFETY: a span lies inside its buffer, and `source` has the same length. The core alone calls this, and keeps both
         // until an event behind the command is done. The bytes of a shared `HostBuffer` do not change. The call writes the
         // command's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueWriteBuffer", len, |cl, event| {
-                let none = ptr::null();
-                cl.clEnqueueWriteBuffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, 0, none, event)
+                let (count, list) = (waits.len(), waits.start());
+                cl.clEnqueueWriteBuffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, count, list, event)
             })?;
         }
         Ok(())
@@ -100,41 +109,33 @@ impl StreamDriver for Queue {
     ) -> Result<(), BackendError> {
         let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
+        reads::start_thread()?;
         let finished = completion.watch();
-        let mut pending = Box::new(PendingRead { destination, completion });
-        let (queue, bytes) = (self.command_queue(), pending.destination.as_mut_ptr().cast());
+        let mut destination = destination;
+        let (queue, bytes) = (self.command_queue(), destination.as_mut_ptr().cast());
+        let waits = self.before(FaultPoint::Read)?;
         // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the memory. The bytes
         // of a `HostBuffer` stay where they are when it is moved, and are freed only when the command is done. The call writes
         // the command's event to the place, with one reference.
         let read = unsafe {
             Handle::event_of(self.context.functions(), |cl, event| {
-                let none = ptr::null();
-                cl.clEnqueueReadBuffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, 0, none, event)
+                let (count, list) = (waits.len(), waits.start());
+                cl.clEnqueueReadBuffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, count, list, event)
             })
         };
         // After a refusal nothing is enqueued. The completion is dropped, and the caller gets the error.
-        let event = read.map_err(|error| error.own_of(len))?;
-        let pending = Box::into_raw(pending);
-        let (functions, done) = (event.functions(), Some(PendingRead::done as _));
-        // SAFETY: `event` is valid, and the callback owns what `pending` points to.
-        let called_back =
-            unsafe { functions.clSetEventCallback(event.get(), CL_COMPLETE, done, pending.cast()) };
-        if let Err(error) = called_back {
-            // Without a callback this waits for the command. If it cannot, the bytes are leaked.
-            if event::wait("clEnqueueReadBuffer", &event).is_ok() {
-                // SAFETY: `into_raw` made the pointer above, and the refused callback does not have it.
-                drop(unsafe { Box::from_raw(pending) });
-            }
-            return Err(error.own());
-        }
+        let event = Arc::new(read.map_err(|error| error.own_of(len))?);
+        let read = QueuedRead::begin(&event, destination, completion).map_err(OpenClError::own)?;
         // The completion reports a failure to the stream; this reports it to the events behind the read.
-        self.commands.add_read(Arc::new(event), finished);
-        Ok(())
+        self.commands.add_read(event, read, finished);
+        // The device works while the program does something else.
+        self.flush()
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         same_length(from.len, to.len)?;
+        let waits = self.before(FaultPoint::Copy)?;
         // SAFETY: spans lie inside their buffers, and the lengths are equal. The core passes no ranges that overlap, and keeps
         // the memory until an event behind the command is done. The call writes the command's event to the place, with one
         // reference.
@@ -147,8 +148,8 @@ impl StreamDriver for Queue {
                     from.offset,
                     to.offset,
                     to.len,
-                    0,
-                    ptr::null(),
+                    waits.len(),
+                    waits.start(),
                     event,
                 )
             })?;
@@ -160,13 +161,15 @@ impl StreamDriver for Queue {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
         let start: *const c_void = pattern.as_ptr().cast();
+        let waits = self.before(FaultPoint::Fill)?;
         // SAFETY: a span lies inside its buffer. The core passes whole patterns only, and keeps the memory until an event
         // behind the command is done; the call copies the pattern. The call writes the command's event to the place, with one
         // reference.
         unsafe {
             let (queue, size) = (self.command_queue(), pattern.len());
             self.add("clEnqueueFillBuffer", len, |cl, event| {
-                cl.clEnqueueFillBuffer(queue, to, start, size, offset, len, 0, ptr::null(), event)
+                let (count, list) = (waits.len(), waits.start());
+                cl.clEnqueueFillBuffer(queue, to, start, size, offset, len, count, list, event)
             })?;
         }
         Ok(())
@@ -176,7 +179,10 @@ impl StreamDriver for Queue {
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         let marker = Arc::new(self.mark()?);
         let number = self.commands.add_event(Arc::clone(&marker));
-        Ok(Box::new(OpenClEvent::new(marker, number, &self.commands, &self.context)))
+        let event = OpenClEvent::new(marker, number, &self.commands, &self.context);
+        // The device works while the program does something else.
+        self.flush()?;
+        Ok(Box::new(event))
     }
 
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
@@ -217,27 +223,5 @@ impl StreamDriver for Queue {
         // SAFETY: `self` owns the queue.
         unsafe { self.context.functions().clFinish(self.command_queue()) }.map_err(OpenClError::own)?;
         self.commands.finish(number)
-    }
-}
-
-/// A read in the queue. Its callback owns it.
-struct PendingRead {
-    destination: HostBuffer,
-    completion: Completion,
-}
-
-impl PendingRead {
-    /// OpenCL calls this once, on any thread, when the command is done or has failed. It does not call OpenCL.
-    unsafe extern "system" fn done(_event: cl_event, status: cl_int, pending: *mut c_void) {
-        // SAFETY: `into_raw` made the pointer from a box, and this call alone gets it.
-        let Self { destination, completion } = *unsafe { Box::from_raw(pending.cast::<Self>()) };
-        let result = if status < CL_COMPLETE {
-            // A device that has failed may still write to the bytes. And pinned memory must not be freed on this thread.
-            mem::forget(destination);
-            Err(OpenClError::new("clEnqueueReadBuffer", status).own())
-        } else {
-            Ok(destination)
-        };
-        completion.finish(result);
     }
 }

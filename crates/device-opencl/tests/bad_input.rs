@@ -27,12 +27,18 @@ use crate::child::CHILD;
 
 device_registry::autoload!();
 
+/// How many bytes of addresses the process has.
+#[cfg(target_os = "linux")]
+fn addresses() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    pages * 4096
+}
+
 /// Lets the process have so many more bytes of addresses than it has.
 #[cfg(target_os = "linux")]
 fn allow_no_more_than(bytes: u64) {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
-    let most = pages * 4096 + bytes;
+    let most = addresses() + bytes;
     let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
     // SAFETY: the limit is one, and lives as long as the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
@@ -288,13 +294,13 @@ fn an_event_says_the_same_whatever_fails_and_is_told_later() {
 }
 
 #[test]
-fn an_event_behind_a_read_that_failed_says_so_before_the_read_does() {
-    if !standin::is_here("an_event_behind_a_read_that_failed_says_so_before_the_read_does") {
+fn an_event_behind_a_read_that_failed_says_so_before_opencl_calls_back() {
+    if !standin::is_here("an_event_behind_a_read_that_failed_says_so_before_opencl_calls_back") {
         return;
     }
     let device = device("opencl").unwrap();
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
-    standin::order("delays", "clSetEventCallback:500");
+    standin::order("holds", "clSetEventCallback");
     standin::order("fails", "clEnqueueReadBuffer:-9999");
     let read = stream.read(&buffer, ..).unwrap();
     let event = stream.record().unwrap();
@@ -305,6 +311,74 @@ fn an_event_behind_a_read_that_failed_says_so_before_the_read_does() {
     stream.synchronize().unwrap();
     assert!(event.query().is_err());
     stream.record().unwrap().synchronize().unwrap();
+    standin::order("holds", "");
+}
+
+#[test]
+fn a_read_that_failed_ends_although_opencl_never_calls_back() {
+    if !standin::is_here("a_read_that_failed_ends_although_opencl_never_calls_back") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    standin::order("holds", "clSetEventCallback");
+    standin::order("fails", "clEnqueueReadBuffer:-9999");
+    let error = stream.read(&buffer, ..).unwrap().wait().unwrap_err();
+    assert!(error.to_string().contains("clEnqueueReadBuffer: UNKNOWN_ERROR (-9999)"), "{error}");
+    assert!(stream.synchronize().is_err());
+    standin::order("fails", "");
+    standin::order("holds", "");
+    assert!(stream.read(&buffer, ..).unwrap().wait().is_ok());
+}
+
+#[test]
+fn a_read_that_failed_is_no_success_where_opencl_calls_back_when_its_event_is_released() {
+    const NAME: &str = "a_read_that_failed_is_no_success_where_opencl_calls_back_when_its_event_is_released";
+    if !standin::is_here(NAME) {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    standin::order("releases", "clSetEventCallback");
+    standin::order("fails", "clEnqueueReadBuffer:-9999");
+    let read = stream.read(&buffer, ..).unwrap();
+    // Finds the failure before the thread looks.
+    let _ = stream.query();
+    let error = read.wait().unwrap_err();
+    assert!(error.to_string().contains("clEnqueueReadBuffer: UNKNOWN_ERROR (-9999)"), "{error}");
+}
+
+/// Calls a function while this process has too few addresses for the stack of a thread.
+#[cfg(target_os = "linux")]
+fn without_new_threads<R>(call: impl FnOnce() -> R) -> R {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the place is one for a limit, and lives as long as the call.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut before) }, 0);
+    let set = |limit: &libc::rlimit| {
+        // SAFETY: the limit is one, and lives as long as the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, limit) }, 0);
+    };
+    set(&libc::rlimit { rlim_cur: addresses() + (1 << 20), ..before });
+    let result = call();
+    set(&before);
+    result
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_is_refused_where_no_thread_can_look_for_its_failure() {
+    if !standin::is_here("a_read_is_refused_where_no_thread_can_look_for_its_failure") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    let error = without_new_threads(|| stream.read(&buffer, ..).map(drop)).unwrap_err();
+    assert!(
+        format!("{error:?}").contains("the thread that looks for failed reads does not start"),
+        "{error:?}"
+    );
+    stream.synchronize().unwrap();
+    assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), [0; 4]);
 }
 
 #[test]

@@ -223,8 +223,7 @@ fn a_kernel_on_native_handles_runs_and_keeps_its_context_after_a_close() {
     }
     let Some(device) = device_conformance::device_or_skip("opencl") else { return };
     let opened = device.with_native(|native| {
-        // SAFETY: the backend is that of this crate.
-        let opened = unsafe { OpenClDevice::from_native(native) }?;
+        let opened = OpenClDevice::from_native(native)?;
         assert_eq!(
             (opened.context(), opened.device_id()),
             (handles::context(native)?, handles::device_id(native)?)
@@ -340,4 +339,22 @@ fn what_a_device_says_of_itself_has_its_own_size() {
     let name = String::from_utf8_lossy(&name).trim_matches(['\0', ' ']).to_owned();
     assert_eq!(name, device.properties().unwrap().name);
     assert_eq!(error, OpenClError::new("clGetDeviceInfo", CL_INVALID_VALUE));
+}
+
+#[test]
+fn a_program_gives_its_binary_and_refuses_queries_that_write_through_addresses() {
+    const CL_PROGRAM_DEBUG_INFO_INTEL: cl_program_info = 0x4100;
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let asked = device.with_driver(|device: &OpenClDevice| {
+        let program = device.build(SCALE, "")?;
+        for what in [CL_PROGRAM_BINARIES, CL_PROGRAM_DEBUG_INFO_INTEL] {
+            let error = program.info(what).unwrap_err();
+            assert_eq!(error, OpenClError::new("clGetProgramInfo", CL_INVALID_VALUE));
+        }
+        Ok((program.info(CL_PROGRAM_BINARY_SIZES)?, program.binary()?))
+    });
+    let (size, binary) = asked.unwrap();
+    let binary = binary.expect("PoCL and the drivers of GPUs have binaries");
+    assert_eq!(size, binary.len().to_ne_bytes());
+    assert!(binary.iter().any(|&byte| byte != 0));
 }

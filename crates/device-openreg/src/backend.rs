@@ -61,8 +61,14 @@ impl Backend for OpenReg {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let device = self.device(ordinal)?;
         let reporter = device.loss_reporter();
-        Ok(OpenedDevice::new(device).with_loss_reporter(reporter))
+        Ok(with_handles(OpenedDevice::new(self, device).with_loss_reporter(reporter)))
     }
+}
+
+#[allow(unsafe_code)]
+fn with_handles(opened: OpenedDevice) -> OpenedDevice {
+    // SAFETY: the only kind is `openreg.address`, of memory. It is the address at which that memory lies until it is dropped.
+    unsafe { opened.with_native_handles() }
 }
 
 /// The ordinal and the backend's name, as a UUID of version 8, which RFC 9562 leaves to the implementation. The ordinal

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use device_conformance::process;
 use device_conformance::testing::error_kind;
 use device_openreg::{OpenRegMemory, locate};
-use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Fault, device};
+use device_registry::{BackendErrorKind, Buffer, CallWatch, Device, DeviceError, Fault, device};
 
 use crate::child::CHILD;
 
@@ -145,8 +145,15 @@ fn a_stalled_operation_continues_when_the_faults_are_cleared() {
             device.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 1 })).unwrap();
         }
         let (sender, allocated) = mpsc::channel();
+        const PAUSE: Duration = Duration::from_millis(100);
+        let watch = CallWatch::start();
         thread::spawn(move || sender.send(error_kind(device.allocate(1))));
-        assert!(allocated.recv_timeout(Duration::from_millis(100)).is_err(), "it stalls");
+        // Not before the thread is in its call: this one would be the first.
+        let stalls =
+            || watch.calls().iter().any(|call| call.call == "allocate" && call.since.elapsed() > PAUSE);
+        while !stalls() {
+            assert!(allocated.recv_timeout(Duration::from_millis(10)).is_err(), "it stalls");
+        }
         assert_eq!(error_kind(device.allocate(1)), None, "others do not");
         device.faults().and_then(|faults| faults.clear()).unwrap();
         assert_eq!(allocated.recv_timeout(Duration::from_secs(60)), Ok(None));

@@ -12,12 +12,12 @@
  * WHAT THE PROGRAM CHECKS
  *
  * The program has checked every argument before it calls the library. Ranges lie inside their memory, begin and end at
- * multiples of `copy_alignment` (or end where the memory ends), are never empty, and have matching lengths. Source and
+ * multiples of `copy_alignment` (or end where the memory ends: rule D2), are never empty, and have matching lengths. Source and
  * destination of a copy do not overlap; they may be parts of one memory. A fill begins and ends at multiples of its
  * pattern, of 1, 2, 4, 8 or 16 bytes. Every memory belongs to the device that gets it, except the source of
  * `copy_from_peer`, which belongs to another device of the same backend. An ordinal is below the count.
  *
- * RULES
+ * RULES OF THE INTERFACE
  *
  *  1. Tables. A struct that begins with `struct_size` may grow at its end. Its writer sets `struct_size` to the size
  *     that the writer knows. A reader takes no more than that, and zero for the rest. So zero means the default, and a
@@ -29,10 +29,12 @@
  *     returns an error, it calls `report->fail(report->context, &failure)` once, on the same thread, which copies the
  *     message. So no error object changes hands. Without that call the program says that there is no message. Of two
  *     calls the last counts.
- *  3. Strings (dp_str) are UTF-8 with a length, and need no zero at the end. They are valid during the call that
- *     passes them, and so is all else that a pointer leads to, such as spans and patterns: queued work keeps a copy.
- *     Objects of the library, and bytes with an owner, are valid for longer. What a library returns in dp_plugin is
- *     valid forever.
+ *  3. Strings (dp_str) are UTF-8 with a length of at most 65536 bytes, and need no zero at the end. The program reads
+ *     no longer one, and escapes control characters. Strings are valid during the call that passes them, and so is all
+ *     else that a pointer leads to, such as spans and patterns: queued work keeps a copy. Objects of the library, and
+ *     bytes with an owner, are valid for longer. A call that makes a device, memory, a stream or an event and returns
+ *     DP_OK has written an object that is not NULL. (The place is NULL before the call.) The object in dp_backend may
+ *     be NULL. What a library returns in dp_plugin is valid forever.
  *  4. Bytes (dp_host_bytes) that outlive a call have an owner. The side that has them calls `release(owner)` once, on
  *     any thread, when it no longer reads or writes them. Nothing else frees memory of the other side.
  *  5. Threads. Any function may be called from any thread, at the same time as others. Two exceptions: the program
@@ -45,21 +47,94 @@
  *  6. Blocking. Functions of a device block until their work is done. Functions of a stream submit and return, except
  *     `synchronize`. `query` and `is_over` never wait.
  *  7. No function unwinds: no C++ exception and no longjmp leaves the library, and none enters it.
- *  8. The library stays loaded until the process ends. A device that was opened is never destroyed. Its end is
- *     `close`, or a `reset` that returns DP_OK, after which there is no `close`. After that come only `free`,
- *     `destroy` of its streams and events, and `release` of its host memory, or they never come. At exit nothing is
- *     called, and threads of the program may be inside of the library while its static destructors run: these must not
- *     free what the functions use.
- *  9. After a failure of an operation, its destination has unspecified bytes, and nothing else has.
- * 10. New memory is initialised, with unspecified content. It must not have bytes of other processes.
- * 11. Two operations at once on the same bytes, one of them writing, leave them unspecified, and do no more harm.
- * 12. In a child of fork() the program calls nothing of its parent's devices.
- * 13. An event may be used after its stream was destroyed.
- * 14. Loss. A library reports a loss by the status DP_LOST or by dp_loss. The program then refuses every later call on
- *     the device until `reset`, and gives up the work in its queues: it calls `free` for memory that such work uses,
- *     and `destroy` for its streams and for events that they wait for. So the library stops the work before it reports
- *     the loss, or keeps what the work uses. The bytes of queued writes and reads stay the library's (rule 4). Calls
- *     that wait return. An error that another device has caused, such as a lost peer, is never DP_LOST.
+ *  8. The library stays loaded until the process ends. A device that was opened is never destroyed (D20, D21). At exit
+ *     nothing is called, and threads of the program may be inside of the library while its static destructors run:
+ *     these must not free what the functions use.
+ *
+ * RULES OF DRIVERS
+ *
+ * One text with the rules of drivers in Rust. A test compares the two.
+ *
+ * Memory
+ *
+ *  D1. New memory is initialised, with unspecified content. It has no bytes of other processes.
+ *  D2. Alignment. `copy_alignment` is for copies and fills alike. Where the device needs more for a fill, by its
+ *      pattern or by its range, the library returns DP_UNSUPPORTED, and the program writes and copies instead. A
+ *      range that reaches the end of its buffer may have any length: the bytes up to the next multiple belong to no
+ *      other buffer.
+ *  D3. Addresses. Where a native handle of memory is an address, it is a multiple of 16, unless the owner of the kind
+ *      documents another number.
+ *  D4. Parts. With DP_REUSE_DIVIDED the program gives out parts of what the library allocates, at multiples of the
+ *      declared alignment. That suits addresses, and interfaces that bind a buffer with an offset: declare what the
+ *      interface requires of the offset, and at least D3. Small buffers then share an allocation of the library, so
+ *      that a limit on their number is seldom reached.
+ *  D5. Failures. A failed operation leaves its destination unspecified, and nothing else.
+ *  D6. Races. Two operations at once on the same bytes, one of them writing, leave them unspecified, and do no more
+ *      harm.
+ *
+ * Streams
+ *
+ *  D7. Order. A stream runs its work in the order of submission. The program never calls two of its functions at
+ *      once, except `flush`, `query`, `synchronize` and `native_handle`, which may run at the same time as any other
+ *      call. `destroy` of a stream is the last call: no other runs then, or comes later.
+ *  D8. Refusals. An error of a function that submits is a refusal: the stream continues as if there had been no call.
+ *  D9. Flush. A library may gather work until `flush`. The program calls that before it waits for work or looks at
+ *      it. A query counts, so a program that polls an event or a stream sees it done without any other call.
+ * D10. What work uses stays alive and in place: memory, events, and the bytes of writes and reads. The program keeps
+ *      memory and events until an event behind the work is over, a query of the stream says that all is done, or
+ *      `synchronize` succeeds.
+ * D11. Waits. `synchronize` returns when all work that was submitted before it has ended, also with an error, unless
+ *      the device is lost. A query never waits.
+ * D12. Failed work. `query` and `synchronize` return a failure at least once. Events that are recorded behind the
+ *      work, and before that report, return it every time. Work behind it may be skipped or done until the report,
+ *      and is done after it.
+ * D13. Events. An event is done when all work that was submitted before it is done. It may outlive its stream.
+ *      `elapsed_since` returns DP_INVALID if the start was reached later than the event itself.
+ * D14. Waiting for events. `wait` gets an event whose stream was flushed after it was recorded. So two streams never
+ *      wait for work that is not submitted, not even in one queue of the hardware.
+ * D15. Reads. The library finishes the completion of each read once, on any thread. It may do so before the stream
+ *      counts the read as done, or later than `synchronize` returns. When it refuses a read, it finishes the read
+ *      with DP_DROPPED and releases the destination, in any order; the error of the call says why. The destination
+ *      has the length of the source. Finishing a read with bytes of another length is an error of the read.
+ * D16. Events behind a failed read. An event fails if an earlier read of its stream fails that was not finished when
+ *      the event was *recorded*. Once the read is finished, the program has its error: it fails new events itself
+ *      until the error is reported, and the library fails none for it. `watch` says whether the read is finished.
+ * D17. `destroy` of a stream. The program destroys a stream when it knows that all of its work is done, or after a
+ *      loss. So without a loss no work is under way or gathered. `destroy` waits for nothing but work that ends by
+ *      itself. A thread of the stream belongs to the library. It may end after `destroy`, and a reset or a close ends
+ *      those that are left.
+ *
+ * The end of a device
+ *
+ * D18. Loss. A library reports a loss by DP_LOST from any call, or by dp_loss. From then on the program calls only
+ *      `reset`, `clear_faults`, `destroy`, `free` and `release`, and not `close`. Calls that wait in the library
+ *      return. An error that another device has caused, such as a lost peer, is no loss.
+ * D19. Work at a loss. What is gathered and not submitted is never submitted. What runs may run on: a loss frees
+ *      nothing that unfinished work of a stream uses. The program destroys the stream first, and then frees the
+ *      memory and destroys the events. In `destroy` of the stream the library ends that work: it discards what is not
+ *      submitted, and stops or waits for what runs. What the library cannot end, it keeps alive itself. The bytes of
+ *      writes and reads that were not done are freed by the library alone, or never.
+ * D20. Reset and close. A reset follows a loss, and other calls may still be under way. A close comes without a loss,
+ *      when the work of the device's own streams is done and no call is under way. Streams of another device may
+ *      still copy from its memory. After either, only `destroy`, `free` and `release` come, of streams, events and
+ *      memory that programs still hold. They come when a program drops its handle, in a later call for any device, or
+ *      never, but not while the library itself uses another device within a call of the program. They may run at the
+ *      same time as the reset or the close, on another thread.
+ * D21. Open again. The program opens a device again only after a reset that succeeded or a close. The new one has an
+ *      object of its own. The old one is never freed, so keep little in it.
+ * D22. Processes. At exit nothing is called. In a child of `fork` the program uses no backend that the parent has
+ *      used: no device of it is called, opened or counted.
+ *
+ * Lists, errors and faults
+ *
+ * D23. The number of devices may grow, or be counted once and stay. An ordinal names the same device until the
+ *      process ends.
+ * D24. Messages are in lower case without a full stop, and do not repeat the kind of the error, which the program
+ *      prints before them. The text of a system or of a library below this one is a cause, as it is.
+ * D25. Faults. An *operation* is an allocation, or a write, read, copy or fill, when it runs. Events, queries,
+ *      kernels and host memory are none. A fault of copies counts all operations but allocations. Numbers count from
+ *      1, and 0 is DP_INVALID. A new fault replaces an earlier one of its kind. One that the library does not have is
+ *      DP_UNSUPPORTED.
  */
 #ifndef DEVICE_PLUGIN_H
 #define DEVICE_PLUGIN_H
@@ -89,7 +164,7 @@ enum {
     DP_OUT_OF_MEMORY = 1, /* the device does not have enough memory: `asked` and `free` of the failure */
     DP_UNSUPPORTED = 2,   /* the library or the device does not offer this */
     DP_UNAVAILABLE = 3,   /* the machine lacks something, such as a driver; it may come */
-    DP_LOST = 4,          /* the device is lost: rule 14 */
+    DP_LOST = 4,          /* the device is lost: rules D18 and D19 */
     DP_INVALID = 5,       /* the call is invalid */
     DP_OTHER = 6,         /* any other error */
     DP_DROPPED = 7,       /* only of dp_done: the work was dropped and will never be finished */
@@ -102,7 +177,7 @@ typedef struct dp_str {
     size_t len;
 } dp_str;
 
-/* The text of an error. In lower case, without a full stop. With DP_OUT_OF_MEMORY it may be empty: the numbers are
+/* The text of an error: rule D24. With DP_OUT_OF_MEMORY it may be empty: the numbers are
  * the text. */
 typedef struct dp_failure {
     size_t struct_size;
@@ -150,14 +225,15 @@ typedef struct dp_watch {
  *   DP_OK       `bytes` has the destination of the read, filled, which goes back and is not released by the library; or
  *               other bytes of the library of this length, which the program releases. `failure` is NULL.
  *   DP_DROPPED  the work will never be done. `bytes` and `failure` are NULL. A library that refuses a read by returning
- *               an error finishes it so.
+ *               an error finishes it so, and releases the destination before or after that.
  *   an error    `failure` has the message (or is NULL), and `bytes` is NULL. The library calls `release` of the
  *               destination when the device no longer writes there.
  *
- * `finish` does not wait for work, and may be called where the library may not call its driver. Events that are
- * recorded behind a failed read return its error, as long as the read is not finished. If it is finished, the program
- * has the error and fails later events itself: `watch`, which is called before `finish`, is for libraries that have to
- * tell the two apart.
+ * `finish` does not wait for work, and may be called where the library may not call its driver. Rule D16 says which events
+ * fail for a read. `watch`, which is called before `finish`, gives a flag to look at in `record`:
+ *
+ *   if (stream->failed_read && !stream->failed_read->watch.is_finished(stream->failed_read->watch.watch))
+ *       event->failure = stream->failed_read->failure;
  */
 typedef struct dp_done {
     void *context;
@@ -199,7 +275,7 @@ enum {
     DP_REUSE_NEVER = 0,   /* each allocation and each free reaches the library */
     DP_REUSE_EXACT = 1,   /* memory serves allocations of the same length */
     DP_REUSE_ROUNDED = 2, /* lengths are rounded up, by an eighth or 512 bytes at most */
-    DP_REUSE_DIVIDED = 3  /* several buffers at once, at multiples of `memory_reuse_alignment`: for pointers */
+    DP_REUSE_DIVIDED = 3  /* several buffers at once, at multiples of `memory_reuse_alignment`: rule D4 */
 };
 
 /* Facts about a device that do not change while the program runs. A zero is an unknown value, or the default. */
@@ -243,7 +319,7 @@ typedef struct dp_event_options {
     uint32_t reserved;
 } dp_event_options;
 
-/* Faults that a test injects into a device: dp_device_api.inject. Numbers count from 1, the next one. */
+/* Faults that a test injects into a device: dp_device_api.inject, and rule D25. Numbers count from 1, the next one. */
 enum {
     DP_FAIL_ALLOCATION = 1, /* the nth allocation fails with DP_OUT_OF_MEMORY, once */
     DP_FAIL_COPY = 2,       /* the nth write, read, copy or fill fails, once */
@@ -303,9 +379,7 @@ typedef struct dp_backend_api {
     uint32_t (*properties)(void *backend, size_t ordinal, void *context,
                            void (*receive)(void *context, const dp_properties *properties), const dp_report *report);
 
-    /* Opens a device, and writes an object that only the library understands to `*device`. The program has one
-     * device open for each ordinal at a time, as far as it calls this itself. Return an error, or another object, if
-     * one is open. */
+    /* Opens a device, and writes a new object, which only the library understands, to `*device`: rule D21. */
     uint32_t (*open)(void *backend, size_t ordinal, const dp_loss *loss, void **device, const dp_report *report);
 } dp_backend_api;
 
@@ -324,8 +398,8 @@ typedef struct dp_device_api {
     /* Writes an object for new memory to `*memory`. Lengths come from users, and may be anything up to PTRDIFF_MAX. */
     uint32_t (*allocate)(void *device, const dp_allocate_options *options, void **memory, const dp_report *report);
 
-    /* Frees memory that no work uses any longer, except after a loss: rule 14. Also called after `close` and `reset`,
-     * or never. */
+    /* Frees memory that no work uses any longer, or whose streams are destroyed: rule D19. Also called after `close` and
+     * `reset`, or never. */
     void (*free)(void *device, void *memory);
 
     uint32_t (*write)(void *device, const dp_span *destination, const void *source, const dp_report *report);
@@ -364,7 +438,8 @@ typedef struct dp_device_api {
 
     /* Native handles, for kernels. The kind is a name that its owner defines, such as "opencl.cl_mem". Writes the
      * handle and returns 1, or returns 0 if there is none of this kind. It is valid while the memory or the device
-     * is. */
+     * is. Kernels pass it to the interface of its owner: return only what the owner's documentation says it is, of this
+     * very object. */
     uint32_t (*native_handle)(void *device, dp_str kind, uint64_t *handle);
     uint32_t (*memory_native_handle)(void *device, void *memory, dp_str kind, uint64_t *handle);
 
@@ -376,17 +451,12 @@ typedef struct dp_device_api {
  * Functions of a queue, which runs work in order. A library whose `create_stream` makes queues has them; `destroy`,
  * `write`, `read`, `copy`, `record`, `query` and `synchronize` are required then.
  *
- * An error of a submitting function is a refusal: the queue continues as if there had been no call. A later failure is
- * the error of the events behind it, of `query` and of `synchronize`. These two return a failure once, when the work
- * that was submitted before the call has ended. They do not return that of a read, which dp_done reports. The queue may
- * skip work that was submitted before the report, or do it, and does what is submitted after it. The program keeps all
- * memory that queued work uses until an event behind it is over, `query` or `synchronize` succeeds, or the device is
- * lost.
+ * Rules D7 to D17 are about these. `query` and `synchronize` do not return the failure of a read, which dp_done reports.
  */
 typedef struct dp_stream_api {
     size_t struct_size;
 
-    /* No work is under way, or the device is lost or has ended. Does not wait. */
+    /* The last call: rules D7 and D17. */
     void (*destroy)(void *stream);
 
     /* Submits a copy from the host. The library owns `source` from the call on, even if it returns an error. It
@@ -408,13 +478,16 @@ typedef struct dp_stream_api {
     uint32_t (*record)(void *stream, const dp_event_options *options, void **event, const dp_report *report);
 
     /* Makes later work wait for an event of a stream of this backend, perhaps of another device. The program keeps the
-     * event as it keeps memory. If the event returns an error, this queue may fail too: rule 14 says how. */
+     * event as it keeps memory. If the event returns an error, this queue may fail too: rule D18 says how. */
     uint32_t (*wait)(void *stream, void *event, const dp_report *report);
 
     /* A kernel has returned that may have submitted native work to the queue. */
     void (*launched)(void *stream);
 
-    /* Ensures that submitted work begins without further calls. */
+    /* Ensures that submitted work begins without further calls. A library may gather work and events until then. The
+     * program calls it before `query`, `synchronize` and `destroy`; between `record` and the first function of the event
+     * or the first `wait` for it; and between `read` and a thread's wait for the bytes. One call is for all that came
+     * before it. After a loss it is not called, and the library never submits what it has gathered. */
     uint32_t (*flush)(void *stream, const dp_report *report);
 
     /* Writes 1 to `*done` if all work that was submitted before is done, and 0 if it is not, or if that is not known. */
@@ -445,7 +518,8 @@ typedef struct dp_event_api {
 
     uint32_t (*synchronize)(void *event, const dp_report *report);
 
-    /* The time since `start`, a timed event of the same device. Both are done. */
+    /* The time since `start`, a timed event of the same device. Both are done. If `start` was reached later than this
+     * event: DP_INVALID. */
     uint32_t (*elapsed_since)(void *event, void *start, uint64_t *nanoseconds, const dp_report *report);
 } dp_event_api;
 

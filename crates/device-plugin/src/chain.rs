@@ -28,9 +28,13 @@ pub(crate) fn chain(messages: &[impl AsRef<str>]) -> Option<Box<dyn Error + Send
     messages.iter().rfold(None, link).map(|cause| cause as _)
 }
 
+/// The most messages of one error that cross the border. A `source` that leads back to itself has no end.
+pub(crate) const LONGEST: usize = 64;
+
 /// The messages of an error and of its causes.
 pub(crate) fn texts(error: &(dyn Error + 'static)) -> Vec<String> {
-    std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string).collect()
+    let chain = std::iter::successors(Some(error), |&error| error.source());
+    chain.take(LONGEST).map(ToString::to_string).collect()
 }
 
 #[derive(Debug)]
@@ -48,5 +52,30 @@ impl fmt::Display for Cause {
 impl Error for Cause {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Endless;
+
+    impl fmt::Display for Endless {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("again")
+        }
+    }
+
+    impl Error for Endless {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(self)
+        }
+    }
+
+    #[test]
+    fn a_chain_that_leads_back_to_itself_is_cut() {
+        assert_eq!(texts(&Endless), vec!["again"; LONGEST]);
     }
 }

@@ -25,7 +25,7 @@ impl Backend for Cpu {
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(CpuDevice))
+        Ok(OpenedDevice::new(self, CpuDevice))
     }
 }
 

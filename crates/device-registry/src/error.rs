@@ -223,7 +223,7 @@ impl fmt::Display for DeviceError {
             Self::Syntax(error) => error.fmt(f),
             Self::UnknownBackend(unknown) => {
                 fmt_unknown_line(unknown, f)?;
-                write!(f, "\n{}", unknown.report())?;
+                write!(f, "\n{}", unknown.table())?;
                 // The guess would mislead after a likely typing error, or where the crate may be present and unlinked.
                 if unknown.nearest().is_none() && unknown.is_autoloaded() {
                     fmt_crate_hint(unknown, f)
@@ -398,14 +398,14 @@ impl fmt::Display for NoneAvailable {
             match cause {
                 DeviceError::UnknownBackend(unknown) => {
                     fmt_unknown_line(unknown, f)?;
-                    table = Some(unknown.report());
+                    table = Some(unknown.table());
                 }
                 other => f.write_str(&other.to_string().replace('\n', "\n    "))?,
             }
         }
         // One table serves all unknown names: it lists the same backends for each.
         match table {
-            Some(report) => write!(f, "\n{report}"),
+            Some(table) => write!(f, "\n{table}"),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Fault injection: making a device fail, for tests of how a program reacts.
 
-use crate::backend::{BackendError, DeviceDriver, Fault, FaultInjector};
+use crate::backend::Fault;
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::table;
@@ -28,7 +28,7 @@ impl Device {
     /// injection, or why it cannot be opened.
     pub fn faults(self) -> Result<Faults, DeviceError> {
         let device = self.resolve();
-        table::open(device)?.call_although_lost("inject a fault", |driver| injector(driver).map(drop))?;
+        table::open(device)?.check_faults()?;
         Ok(Faults(device))
     }
 }
@@ -42,12 +42,15 @@ impl Faults {
 
     /// Injects a fault. Faults of different kinds add up; of one kind, the last one counts.
     ///
+    /// Until the faults are [cleared](Self::clear), each allocation of the program is one of the driver's: the device gives
+    /// out no freed memory again, and an allocation that fails is not tried again. So a fault is counted as the program calls.
+    ///
     /// # Errors
     ///
     /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) for a fault that the device does
     /// not support, or why the device cannot be used.
     pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
-        table::open(self.0)?.call("inject a fault", |driver| injector(driver)?.inject(fault))
+        table::open(self.0)?.inject(fault)
     }
 
     /// Removes all faults; work that stalls continues. A device that is lost stays lost: see
@@ -57,13 +60,6 @@ impl Faults {
     ///
     /// If the device cannot be used.
     pub fn clear(self) -> Result<(), DeviceError> {
-        table::open(self.0)?.call_although_lost("clear faults", |driver| {
-            injector(driver)?.clear();
-            Ok(())
-        })
+        table::open(self.0)?.clear_faults()
     }
-}
-
-fn injector(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {
-    driver.faults().ok_or_else(|| BackendError::unsupported("fault injection"))
 }

@@ -94,8 +94,9 @@ pub use crate::faults::Faults;
 pub use crate::lifecycle::close_all;
 pub use crate::parse::device;
 pub use crate::pending::Pending;
-pub use crate::runtime::call_watch::{CallWatch, DriverCall};
+pub use crate::runtime::call_watch::{CallStep, CallWatch, DriverCall};
 pub use crate::runtime::statistics::MemoryStatistics;
+pub use crate::runtime::validation::take_validation_reports;
 pub use crate::stream::Stream;
 
 /// Groups of entry points and their reports: what is linked into the program, in which state, and how it was registered.

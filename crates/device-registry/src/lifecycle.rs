@@ -179,9 +179,7 @@ impl Device {
         code: impl FnOnce(NativeDevice<'_>) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
         let open = table::open(self)?;
-        open.call("native code", |driver| {
-            device_use::forbid(|| code(NativeDevice::new(open.device(), driver)))
-        })
+        open.call("native code", |driver| device_use::forbid(|| code(NativeDevice::new(open, driver))))
     }
 
     /// The device's handle of a [kind](crate::backend::DeviceDriver::native_handle), such as `cuda.CUcontext`. Opens the
@@ -196,7 +194,7 @@ impl Device {
     /// kind, or why the device cannot be used.
     pub fn native_handle(self, kind: &str) -> Result<u64, DeviceError> {
         let open = table::open(self)?;
-        open.call("native handle", |driver| NativeDevice::new(open.device(), driver).handle(kind))
+        open.call("native handle", |driver| NativeDevice::new(open, driver).handle(kind))
     }
 }
 

@@ -17,8 +17,8 @@ use shuttle::thread;
 
 use crate::backend::{
     AllocateOptions, BackendError, Block, Completion, CompletionWatch, DeviceDriver, DeviceProperties,
-    EventDriver, EventOptions, HostBuffer, Memory, MemoryInfo, MemoryReuse, Progress, Span, StreamDriver,
-    StreamOptions, StreamOrder,
+    EventDriver, EventOptions, HostBuffer, Memory, MemoryInfo, MemoryReuse, Parts, Progress, Span,
+    StreamDriver, StreamOptions, StreamOrder,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -50,6 +50,8 @@ struct Seen {
     /// The sources of queued writes, until the queue is synchronized.
     sources: Mutex<Vec<Weak<HostBuffer>>>,
     closed: Mutex<bool>,
+    /// How many events were recorded, and how many of them before the last flush.
+    recorded: Mutex<(u64, u64)>,
 }
 
 impl Seen {
@@ -68,6 +70,10 @@ struct Driver(Arc<Seen>);
 struct Bytes;
 
 impl Memory for Bytes {}
+
+fn parts(driver: Box<dyn DeviceDriver>) -> Parts {
+    Parts { driver, loss_reporter: None, has_native_handles: false }
+}
 
 impl DeviceDriver for Driver {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
@@ -121,11 +127,15 @@ impl StreamDriver for Driver {
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         self.0.note("queue record");
         let failed = lock(&self.0.failed).iter().any(|read| !read.is_finished());
-        Ok(Box::new(Recorded { failed }))
+        let mut recorded = lock(&self.0.recorded);
+        recorded.0 += 1;
+        Ok(Box::new(Recorded { failed, number: recorded.0, seen: Arc::clone(&self.0) }))
     }
 
     fn flush(&self) -> Result<(), BackendError> {
         self.0.note("queue flush");
+        let mut recorded = lock(&self.0.recorded);
+        recorded.1 = recorded.0;
         Ok(())
     }
 
@@ -145,6 +155,8 @@ impl StreamDriver for Driver {
 /// An event whose work has ended.
 struct Recorded {
     failed: bool,
+    number: u64,
+    seen: Arc<Seen>,
 }
 
 impl EventDriver for Recorded {
@@ -153,6 +165,7 @@ impl EventDriver for Recorded {
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
+        assert!(lock(&self.seen.recorded).1 >= self.number, "it was not flushed");
         if self.failed { Err(BackendError::other("the read failed")) } else { Ok(()) }
     }
 
@@ -165,7 +178,7 @@ impl EventDriver for Recorded {
 fn device() -> (&'static OpenDevice, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let driver = Box::new(Driver(Arc::clone(&seen)));
-    let device = OpenDevice::new(Device::cpu(), driver, DeviceProperties::new("model"));
+    let device = OpenDevice::new(Device::cpu(), parts(driver), DeviceProperties::new("model"));
     (Box::leak(Box::new(device)), seen)
 }
 
@@ -342,6 +355,27 @@ fn a_read_wakes_the_thread_that_waits_for_it() {
         let waits = thread::spawn(move || read.wait().map(drop));
         seen.read().expect("it was accepted").finish(Ok(HostBuffer::from(vec![7])));
         waits.join().unwrap().unwrap();
+        queue.close();
+    });
+}
+
+#[test]
+fn an_event_is_flushed_before_a_thread_looks_at_it_whatever_others_record_and_flush() {
+    explore(|| {
+        let (device, seen) = device();
+        let queue = driven(device, &seen);
+        let event = Point::queued(device, false);
+        queue.accept(Operation::Record { event: Arc::clone(&event), options: EventOptions::new() }).unwrap();
+        let other = {
+            let (queue, event) = (Arc::clone(&queue), Arc::clone(&event));
+            thread::spawn(move || {
+                record(&queue).unwrap();
+                event.query().unwrap();
+            })
+        };
+        event.query().unwrap();
+        record(&queue).unwrap();
+        other.join().unwrap();
         queue.close();
     });
 }
@@ -531,7 +565,7 @@ fn memory_of_a_stream_is_free_when_its_work_is_done() {
         let driver = Box::new(Driver(Arc::clone(&seen)));
         let properties = DeviceProperties::new("model").with_memory_reuse(MemoryReuse::Rounded);
         let device: &'static OpenDevice =
-            Box::leak(Box::new(OpenDevice::new(Device::cpu(), driver, properties)));
+            Box::leak(Box::new(OpenDevice::new(Device::cpu(), parts(driver), properties)));
         let queue = driven(device, &seen);
         let write = |queue: &Arc<Queue>| {
             let allocation = device.allocate(1, queue.progress()).unwrap();

@@ -43,7 +43,7 @@ impl Pending {
     /// the process that enqueued the work, where `wait` returns an error at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.0.is_known()
+        self.0.is_ready()
     }
 
     /// Waits for the work and returns its result. Blocks.
@@ -92,7 +92,7 @@ impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
             .field("device", &self.0.device().device())
-            .field("is_ready", &self.is_ready())
+            .field("is_ready", &self.0.is_known())
             .finish_non_exhaustive()
     }
 }

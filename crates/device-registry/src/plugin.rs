@@ -11,7 +11,8 @@ use entry_points::{LoadFailure, OptionOrigin};
 
 use crate::backend::{
     Allocation, Backend, BackendDescriptor, BackendError, Block, Completion, DeviceDriver, FillPattern,
-    Finish, HostBuffer, LossReporter, Memory, OpenedDevice, Owner, Span, StreamOrder, Watched, backends,
+    Finish, HostBuffer, LossReporter, Memory, OpenedDevice, Owner, Parts, Span, StreamOrder, Watched,
+    backends,
 };
 use crate::device::Device;
 use crate::registry::Switches;
@@ -44,30 +45,38 @@ pub fn load(
 pub struct PluginDevice {
     device: Device,
     driver: Box<dyn DeviceDriver>,
+    has_native_handles: bool,
     report_loss: Box<dyn Fn(BackendError) + Send + Sync>,
     process: Process,
 }
 
 impl PluginDevice {
-    /// Takes over an opened device of the backend `name`, which [`load`] has registered, and reports its loss by a function.
+    /// Takes over a device that `backend` has opened, which [`load`] has registered by its name, and reports its loss by a
+    /// function.
+    ///
+    /// # Errors
+    ///
+    /// If another backend has opened the device.
     ///
     /// # Panics
     ///
     /// Panics if there is no such backend.
     pub fn new(
         name: &str,
+        backend: &dyn Backend,
         ordinal: usize,
         opened: OpenedDevice,
         report_loss: impl Fn(BackendError) + Send + Sync + 'static,
-    ) -> &'static Self {
-        let (driver, loss_reporter) = opened.into_driver();
+    ) -> Result<&'static Self, BackendError> {
+        let Parts { driver, loss_reporter, has_native_handles } = opened.into_parts(backend)?;
         let entry = backends().get(name).expect("`load` has registered the backend");
         let device = Device::of_backend(entry, u16::try_from(ordinal).ok());
         let report_loss = Box::new(report_loss);
+        let process = Process::current();
         let this: &'static Self =
-            Box::leak(Box::new(Self { device, driver, report_loss, process: Process::current() }));
+            Box::leak(Box::new(Self { device, driver, has_native_handles, report_loss, process }));
         loss_reporter.iter().for_each(|reporter: &LossReporter| reporter.connect(this));
-        this
+        Ok(this)
     }
 
     /// The driver.
@@ -79,6 +88,11 @@ impl PluginDevice {
         &*self.driver
     }
 
+    /// Whether the backend has declared native handles that are numbers.
+    pub fn has_native_handles(&self) -> bool {
+        self.has_native_handles
+    }
+
     /// Takes over memory that the driver has allocated, and drops it with the last span of it.
     pub fn own(&'static self, memory: Arc<dyn Memory>, len: usize) -> PluginMemory {
         PluginMemory(Arc::new(Allocation::new(self, memory, len, None, None)))
@@ -88,6 +102,10 @@ impl PluginDevice {
 impl Owner for PluginDevice {
     fn device(&self) -> Device {
         self.device
+    }
+
+    fn has_native_handles(&self) -> bool {
+        self.has_native_handles
     }
 
     fn free(
@@ -143,7 +161,8 @@ impl PluginMemory {
 
     /// The native handle of a kind, if the driver has one.
     pub fn native_handle(&self, kind: &str) -> Option<u64> {
-        Span::new(&self.0, 0..self.0.len)?.memory().native_handle(kind)
+        let span = Span::new(&self.0, 0..self.0.len).filter(|_| self.0.has_native_handles())?;
+        span.memory().native_handle(kind)
     }
 
     /// A range of the memory behind a pointer; `None` if it is empty or does not lie inside. The memory is not counted for it,

@@ -175,7 +175,7 @@ impl Backend for Fake {
             }
             device_of(needed).open().map_err(|error| BackendError::other(&error).with_source(error))?;
         }
-        Ok(OpenedDevice::new(FakeDevice { backend: self.name }))
+        Ok(OpenedDevice::new(self, FakeDevice { backend: self.name }))
     }
 }
 

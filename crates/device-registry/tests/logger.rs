@@ -42,7 +42,7 @@ impl Backend for Holds {
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(Self))
+        Ok(OpenedDevice::new(self, Self))
     }
 }
 

@@ -7,10 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use device_registry::backend::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, HostMemory,
-    LoadFailure, LossReporter, Memory, MemoryInfo, MemoryReuse, OpenedDevice, Span,
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, FaultCounter,
+    FaultInjector, FaultPoint, HostMemory, LoadFailure, LossReporter, Memory, MemoryInfo, MemoryReuse,
+    OpenedDevice, Span,
 };
-use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, MemoryStatistics, backends, device};
+use device_registry::{
+    BackendErrorKind, Buffer, Device, DeviceError, Fault, MemoryStatistics, backends, device,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -50,7 +53,8 @@ impl Backend for Caching {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let reporter = LossReporter::new();
         *REPORTER[ordinal].lock().unwrap() = Some(reporter.clone());
-        Ok(OpenedDevice::new(CachingDevice(&COUNTS[ordinal])).with_loss_reporter(reporter))
+        let driver = CachingDevice(&COUNTS[ordinal], FaultCounter::new());
+        Ok(OpenedDevice::new(self, driver).with_loss_reporter(reporter))
     }
 }
 
@@ -66,7 +70,7 @@ static GATE: Mutex<()> = Mutex::new(());
 
 static HOLDS: Mutex<Vec<Arc<dyn Memory>>> = Mutex::new(Vec::new());
 
-struct CachingDevice(&'static Counts);
+struct CachingDevice(&'static Counts, FaultCounter);
 
 struct Counted {
     bytes: HostMemory,
@@ -93,6 +97,7 @@ impl DeviceDriver for CachingDevice {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let (counts, len) = (self.0, options.len);
+        self.1.before(FaultPoint::Allocate { len })?;
         let free = CAPACITY - counts.in_use.load(Ordering::SeqCst);
         if len > free {
             return Err(BackendError::out_of_memory(len as u64, Some(free as u64)));
@@ -127,6 +132,10 @@ impl DeviceDriver for CachingDevice {
 
     fn reset(&self) -> Result<(), BackendError> {
         Ok(())
+    }
+
+    fn faults(&self) -> Option<&dyn FaultInjector> {
+        Some(&self.1)
     }
 }
 
@@ -360,4 +369,48 @@ fn a_variable_turns_it_off_and_another_value_is_an_error() {
     assert!(passed, "{printed}");
     let (passed, printed) = run("never");
     assert!(!passed && printed.contains("invalid DEVICE_MEMORY_REUSE"), "{printed}");
+}
+
+#[test]
+fn while_faults_are_injected_each_allocation_is_one_of_the_drivers() {
+    let (device, counts) = caching(12);
+    let faults = device.faults().unwrap();
+    drop(device.allocate(40 * MIB).unwrap());
+    assert_eq!(counts.calls(), (1, 0));
+    faults.inject(Fault::FailAllocation { nth: 2 }).unwrap();
+    assert_eq!(counts.calls(), (1, 1), "freed memory would leave too little for the driver");
+    let kept = device.allocate(40 * MIB).unwrap();
+    let error = device.allocate(5000).unwrap_err();
+    assert_eq!(error.kind(), Some(BackendErrorKind::OutOfMemory { asked: 5000, free: None }));
+    assert!(error.to_string().contains("injected"), "{error}");
+    drop(kept);
+    drop(device.allocate(5000).unwrap());
+    drop(device.allocate(5000).unwrap());
+    assert_eq!((counts.calls(), statistics(device).live), ((4, 4), 0));
+    faults.clear().unwrap();
+    drop(device.allocate(5000).unwrap());
+    drop(device.allocate(5000).unwrap());
+    assert_eq!(counts.calls(), (5, 4), "it is given out again");
+}
+
+#[test]
+fn memory_that_is_freed_while_faults_are_injected_goes_back_to_the_driver() {
+    let (device, counts) = caching(15);
+    let faults = device.faults().unwrap();
+    let buffer = device.allocate(40 * MIB).unwrap();
+    faults.inject(Fault::FailAllocation { nth: 100 }).unwrap();
+    drop(buffer);
+    assert_eq!(counts.calls(), (1, 1));
+    drop(device.allocate(40 * MIB).expect("the device is empty"));
+    faults.clear().unwrap();
+}
+
+#[test]
+fn a_fault_that_is_refused_changes_no_allocation() {
+    let (device, counts) = caching(14);
+    let fault = Fault::FailAllocation { nth: 0 };
+    assert_eq!(device.faults().unwrap().inject(fault).unwrap_err().kind(), Some(BackendErrorKind::Invalid));
+    drop(device.allocate(5000).unwrap());
+    drop(device.allocate(5000).unwrap());
+    assert_eq!(counts.calls(), (1, 0), "it is given out again");
 }

@@ -118,7 +118,7 @@ impl Backend for Pressure {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let reporter = LossReporter::new();
         *tank(ordinal).reporter.lock().unwrap() = Some(reporter.clone());
-        Ok(OpenedDevice::new(PressureDevice(tank(ordinal))).with_loss_reporter(reporter))
+        Ok(OpenedDevice::new(self, PressureDevice(tank(ordinal))).with_loss_reporter(reporter))
     }
 }
 
@@ -522,7 +522,7 @@ impl Backend for Layered {
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(Self))
+        Ok(OpenedDevice::new(self, Self))
     }
 }
 

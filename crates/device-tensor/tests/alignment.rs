@@ -34,7 +34,7 @@ impl Backend for Blocks {
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(BlocksDevice { ordinal }))
+        Ok(OpenedDevice::new(self, BlocksDevice { ordinal }))
     }
 }
 

@@ -28,7 +28,7 @@ impl Backend for Sink {
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(Self))
+        Ok(OpenedDevice::new(self, Self))
     }
 }
 

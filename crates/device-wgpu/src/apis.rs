@@ -4,7 +4,7 @@ use std::env;
 use std::fmt::Write;
 
 use crate::ready::ready;
-use device_registry::backend::LoadFailure;
+use device_registry::backend::{LoadFailure, path_variable};
 use wgpu::{Backends, Instance, InstanceDescriptor, InstanceFlags};
 
 /// wgpu's own variable.
@@ -74,6 +74,12 @@ impl Apis {
         if Instance::enabled_backend_features().is_empty() {
             return None;
         }
+        for name in DRIVERS {
+            // Vulkan's loader ignores them there, without a word.
+            if let Err(elevated) = path_variable(name) {
+                log::warn!("{name} is ignored: {elevated}");
+            }
+        }
         let mut descriptor = InstanceDescriptor::new_without_display_handle();
         descriptor.backends = self.searched;
         // The default of a debug build turns the interfaces' validation layers on as well. This flag alone keeps an indirect
@@ -98,9 +104,11 @@ impl Apis {
                 let _ = write!(why, "; Vulkan's loader cannot be opened ({missing})");
             }
             for name in DRIVERS {
-                if let Some(value) = env::var_os(name) {
-                    let _ = write!(why, "; {name} is `{}`", value.to_string_lossy());
-                }
+                let _ = match path_variable(name) {
+                    Ok(Some(value)) => write!(why, "; {name} is `{}`", value.to_string_lossy()),
+                    Ok(None) => Ok(()),
+                    Err(elevated) => write!(why, "; {name} is ignored: {elevated}"),
+                };
             }
         }
         why + what_to_install()

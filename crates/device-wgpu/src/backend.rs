@@ -1,17 +1,20 @@
 //! The backend: which devices there are, in which order, and how one is opened.
 
-use device_registry::backend::{Backend, BackendError, DeviceProperties, OpenedDevice};
+use device_registry::backend::{Backend, BackendError, DeviceProperties, LossReporter, OpenedDevice};
 
 use crate::device::Driver;
+use crate::faults::Faults;
 use crate::properties::{self, Facts};
 
 pub(crate) struct Wgpu {
     instance: wgpu::Instance,
     devices: Vec<(wgpu::Adapter, Facts)>,
+    /// Whether tests requested fault injection.
+    offers_faults: bool,
 }
 
 impl Wgpu {
-    pub(crate) fn new(instance: wgpu::Instance, adapters: Vec<wgpu::Adapter>) -> Self {
+    pub(crate) fn new(instance: wgpu::Instance, adapters: Vec<wgpu::Adapter>, offers_faults: bool) -> Self {
         let mut devices: Vec<_> = adapters
             .into_iter()
             .map(|adapter| {
@@ -20,7 +23,7 @@ impl Wgpu {
             })
             .collect();
         devices.sort_by_key(|(_, facts)| facts.order());
-        Self { instance, devices }
+        Self { instance, devices, offers_faults }
     }
 }
 
@@ -38,6 +41,9 @@ impl Backend for Wgpu {
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let (adapter, _) = &self.devices[ordinal];
-        Ok(OpenedDevice::new(Driver::open(&self.instance, adapter, ordinal)?))
+        let reporter = LossReporter::new();
+        let faults = if self.offers_faults { Faults::new(&reporter) } else { Faults::default() };
+        let driver = Driver::open(&self.instance, adapter, ordinal, faults)?;
+        Ok(OpenedDevice::new(self, driver).with_loss_reporter(reporter))
     }
 }

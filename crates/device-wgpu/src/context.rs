@@ -11,6 +11,7 @@ use wgpu::{
 };
 
 use crate::error;
+use crate::faults::Faults;
 use crate::loss::Loss;
 use crate::mapping::Mapping;
 use crate::ready::ready;
@@ -45,12 +46,17 @@ pub(crate) struct Context {
     /// The buffer that copies within one buffer go through. All streams share it, which is safe in the order of one queue.
     pub(crate) between: Mutex<Option<wgpu::Buffer>>,
     pub(crate) loss: Arc<Loss>,
+    pub(crate) faults: Faults,
     /// Whether another library computes on the device.
     shared: AtomicBool,
 }
 
 impl Context {
-    pub(crate) fn open(instance: &wgpu::Instance, adapter: &wgpu::Adapter) -> Result<Self, BackendError> {
+    pub(crate) fn open(
+        instance: &wgpu::Instance,
+        adapter: &wgpu::Adapter,
+        faults: &Faults,
+    ) -> Result<Self, BackendError> {
         let descriptor = DeviceDescriptor {
             label: Some("device-wgpu"),
             required_features: adapter.features() & (TIMESTAMPS | FOR_KERNELS),
@@ -68,7 +74,17 @@ impl Context {
         device.on_uncaptured_error(Arc::new(|error| log::error!("wgpu: {error}")));
         let (staging, between) = Default::default();
         let (instance, adapter) = (instance.clone(), adapter.clone());
-        Ok(Self { instance, adapter, device, queue, staging, between, loss, shared: AtomicBool::new(false) })
+        Ok(Self {
+            instance,
+            adapter,
+            device,
+            queue,
+            staging,
+            between,
+            loss,
+            faults: faults.clone(),
+            shared: AtomicBool::new(false),
+        })
     }
 
     /// From now on another library computes on the device.

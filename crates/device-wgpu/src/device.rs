@@ -4,26 +4,31 @@ use std::any::Any;
 use std::sync::Arc;
 
 use device_registry::backend::{
-    AllocateOptions, BackendError, DeviceDriver, FillPattern, Memory, MemoryInfo, Span, StreamDriver,
-    StreamOptions,
+    AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, Memory, MemoryInfo, ReadThread,
+    ReadThreads, Span, StreamDriver, StreamOptions,
 };
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::context::Context;
+use crate::faults::Faults;
 use crate::memory::WgpuMemory;
 use crate::native::WgpuDevice;
-use crate::reads::Reads;
 use crate::stream::Queue;
 
 /// The driver of an open device.
-pub(crate) struct Driver(Mutex<Option<Open>>);
+pub(crate) struct Driver {
+    open: Mutex<Option<Open>>,
+    faults: Faults,
+}
 
 /// The parts of an open device, until it is closed or reset.
 #[derive(Clone)]
 struct Open {
     /// What programs and kernels get.
     native: Arc<WgpuDevice>,
-    reads: Arc<Reads>,
+    threads: Arc<ReadThreads>,
+    /// Finishes the reads of all streams. They are submitted to one queue, so it finishes them in that order.
+    reads: Arc<ReadThread>,
 }
 
 impl Driver {
@@ -31,14 +36,16 @@ impl Driver {
         instance: &wgpu::Instance,
         adapter: &wgpu::Adapter,
         ordinal: usize,
+        faults: Faults,
     ) -> Result<Self, BackendError> {
-        let context = Arc::new(Context::open(instance, adapter)?);
-        let reads = Arc::new(Reads::new(&context, &format!("wgpu:{ordinal}"))?);
-        Ok(Self(Mutex::new(Some(Open { native: Arc::new(WgpuDevice::new(context)), reads }))))
+        let context = Arc::new(Context::open(instance, adapter, &faults)?);
+        let threads = Arc::new(ReadThreads::new(format_args!("wgpu:{ordinal}")));
+        let (native, reads) = (Arc::new(WgpuDevice::new(context)), Arc::new(threads.start()?));
+        Ok(Self { open: Mutex::new(Some(Open { native, threads, reads })), faults })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        self.0.lock()
+        self.open.lock()
     }
 
     fn get(&self) -> Result<Open, BackendError> {
@@ -54,7 +61,7 @@ impl Driver {
     /// Takes everything out, ends the thread that finishes reads, and frees the kept staging buffers.
     fn end(&self) -> Option<Open> {
         let open = self.lock().take()?;
-        open.reads.close();
+        open.threads.close();
         open.native.context().staging.clear();
         Some(open)
     }
@@ -96,7 +103,7 @@ impl DeviceDriver for Driver {
 
     /// Streams share one queue, which has no priorities.
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        let Open { native, reads } = self.get()?;
+        let Open { native, reads, .. } = self.get()?;
         native.context().check()?;
         Ok(Box::new(Queue::new(native.context(), &reads)))
     }
@@ -119,5 +126,9 @@ impl DeviceDriver for Driver {
             let _ = context.poll_loss();
         }
         Ok(())
+    }
+
+    fn faults(&self) -> Option<&dyn FaultInjector> {
+        self.faults.injector()
     }
 }

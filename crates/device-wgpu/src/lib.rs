@@ -6,19 +6,19 @@ mod context;
 mod device;
 mod error;
 mod event;
+mod faults;
 mod loss;
 mod mapping;
 mod memory;
 mod native;
 mod properties;
-mod reads;
 mod ready;
 mod staging;
 mod stream;
 mod submission;
 mod transfer;
 
-use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, FaultCounter, LoadFailure, Options};
 
 /// The crate of all native handles.
 pub use wgpu;
@@ -29,12 +29,14 @@ pub use crate::native::{WgpuDevice, WgpuStream};
 device_registry::backend::entry_points! {
     /// The backend `wgpu`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
-    pub static WGPU: BackendDescriptor = BackendDescriptor::new("wgpu", load);
+    pub static WGPU: BackendDescriptor =
+        BackendDescriptor::with_options("wgpu", load, &[FaultCounter::OPTION]);
 }
 
-fn load() -> Result<Box<dyn Backend>, LoadFailure> {
+fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
+    let offers_faults = FaultCounter::is_requested(options)?;
     let chosen = apis::Apis::from_env()?;
     let (instance, adapters) =
         chosen.adapters().ok_or_else(|| LoadFailure::unavailable(chosen.why_there_is_none()))?;
-    Ok(Box::new(backend::Wgpu::new(instance, adapters)))
+    Ok(Box::new(backend::Wgpu::new(instance, adapters, offers_faults)))
 }

@@ -136,6 +136,8 @@ impl WgpuStream {
     /// [`BackendError::invalid`] if wgpu's validation refuses the commands, of which none runs then.
     /// [`BackendError::lost`] if the device is known to be lost.
     pub fn submit(&self, commands: impl IntoIterator<Item = CommandBuffer>) -> Result<(), BackendError> {
+        // Before the lock: the caller's iterator may submit to this stream itself.
+        let commands: Vec<_> = commands.into_iter().collect();
         let mut last = self.last();
         *last = Some(self.context.submit(commands)?);
         Ok(())

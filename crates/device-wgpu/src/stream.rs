@@ -4,25 +4,25 @@ use std::any::Any;
 use std::sync::Arc;
 
 use device_registry::backend::{
-    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
+    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, ReadThread, Span,
+    StreamDriver,
 };
 use parking_lot::MutexGuard;
 
 use crate::context::Context;
 use crate::event::WgpuEvent;
 use crate::native::WgpuStream;
-use crate::reads::{PendingRead, Reads};
 use crate::submission::Submission;
 
 /// The driver's side of a stream.
 pub(crate) struct Queue {
     context: Arc<Context>,
-    reads: Arc<Reads>,
+    reads: Arc<ReadThread>,
     native: Arc<WgpuStream>,
 }
 
 impl Queue {
-    pub(crate) fn new(context: &Arc<Context>, reads: &Arc<Reads>) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, reads: &Arc<ReadThread>) -> Self {
         let native = Arc::new(WgpuStream::new(context));
         Self { context: Arc::clone(context), reads: Arc::clone(reads), native }
     }
@@ -50,12 +50,18 @@ impl StreamDriver for Queue {
     fn read(
         &self,
         source: &Span,
-        destination: HostBuffer,
+        mut destination: HostBuffer,
         completion: Completion,
     ) -> Result<(), BackendError> {
         let staged = self.context.begin_read_of(source)?;
         *self.last() = Some(Arc::clone(staged.submission()));
-        self.reads.add(PendingRead { staged, destination, completion })
+        let context = Arc::clone(&self.context);
+        // Only this closure writes to the destination, so it can be dropped after a failure.
+        self.reads.finish(completion, move || {
+            context.finish_read(staged, &mut destination)?;
+            Ok(destination)
+        });
+        Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use device_registry::backend::{BackendError, FillPattern, Span};
+use device_registry::backend::{BackendError, FaultPoint, FillPattern, Span};
 use wgpu::{BufferDescriptor, BufferUsages, CommandEncoder, MapMode};
 
 use crate::context::Context;
@@ -43,6 +43,7 @@ impl Context {
 
     /// Memory for `len` bytes.
     pub(crate) fn allocate(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
+        self.before(FaultPoint::Allocate { len })?;
         let size = whole_words(len);
         let descriptor = BufferDescriptor { label: None, size, usage: USES, mapped_at_creation: false };
         // On a destroyed device `create_buffer` succeeds, and the buffer cannot be used. The poll also frees memory that
@@ -53,6 +54,7 @@ impl Context {
 
     /// Writes bytes. It copies them before it returns.
     pub(crate) fn write(&self, destination: &Span, bytes: &[u8]) -> Result<Arc<Submission>, BackendError> {
+        self.before(FaultPoint::Write)?;
         let to = DeviceRange::of(destination)?;
         let mut last = Err(BackendError::invalid("expected bytes to write, found none"));
         for (number, piece) in bytes.chunks(PIECE).enumerate() {
@@ -92,6 +94,7 @@ impl Context {
 
     /// Begins to read all of `source`.
     pub(crate) fn begin_read_of(&self, source: &Span) -> Result<StagedRead, BackendError> {
+        self.before(FaultPoint::Read)?;
         self.begin_read(DeviceRange::of(source)?, source.len())
     }
 
@@ -106,6 +109,7 @@ impl Context {
 
     /// Reads, with the device up to two pieces ahead of the host.
     pub(crate) fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
+        self.before(FaultPoint::Read)?;
         let from = DeviceRange::of(source)?;
         let mut ahead = VecDeque::new();
         for (number, piece) in destination.chunks_mut(PIECE).enumerate() {
@@ -121,6 +125,7 @@ impl Context {
     }
 
     pub(crate) fn copy(&self, source: &Span, destination: &Span) -> Result<Arc<Submission>, BackendError> {
+        self.before(FaultPoint::Copy)?;
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         if from.buffer != to.buffer {
             return self.encode(|encoder| copy(encoder, from, to));
@@ -142,6 +147,7 @@ impl Context {
         destination: &Span,
         pattern: &FillPattern,
     ) -> Result<Arc<Submission>, BackendError> {
+        self.before(FaultPoint::Fill)?;
         let to = DeviceRange::of(destination)?;
         if pattern.as_bytes() == [0] {
             return self.encode(|encoder| encoder.clear_buffer(to.buffer, to.offset, Some(to.len)));

@@ -1,5 +1,7 @@
 //! Kernels through the native handles.
 
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use device_registry::backend::{BackendError, BackendErrorKind, EventOptions, Launch, Span};
@@ -248,6 +250,32 @@ fn commands_that_wgpu_refuses_are_not_submitted_and_harm_nobody() {
     assert_eq!(kind, BackendErrorKind::Invalid, "{message}");
     assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), 21_u32.to_ne_bytes());
     stream.synchronize().unwrap();
+}
+
+#[test]
+fn commands_may_come_from_an_iterator_that_submits_to_the_same_stream() {
+    let Some((device, stream)) = stream() else { return };
+    let buffer = numbers(device, &[10]);
+    let (done, is_done) = channel();
+    let kernel = move |launch: &Launch<'_>| {
+        let (device, stream): (&WgpuDevice, &WgpuStream) = (launch.driver_as()?, launch.stream_as()?);
+        let [Some(span)] = launch.spans() else { return Err(BackendError::invalid("one buffer")) };
+        let pipeline = pipeline(device, DOUBLE)?;
+        let (earlier, later) = (commands(device, &pipeline, span)?, commands(device, &pipeline, span)?);
+        let commands = std::iter::once_with(|| {
+            stream.submit([earlier]).unwrap();
+            later
+        });
+        let submitted = stream.submit(commands);
+        done.send(()).unwrap();
+        submitted
+    };
+    let enqueues = thread::spawn(move || {
+        stream.launch(&[&buffer], kernel).unwrap();
+        stream.read(&buffer, ..).unwrap().wait().unwrap()
+    });
+    is_done.recv_timeout(Duration::from_secs(60)).expect("it waits for itself");
+    assert_eq!(*enqueues.join().unwrap(), 40_u32.to_ne_bytes());
 }
 
 #[test]

@@ -24,7 +24,7 @@ struct memory {
     size_t len;
 };
 
-/* One device. It is static, as a device is never destroyed (rule 8): the program may open, close and open it again. */
+/* One device. It is static, as a device is never destroyed (rule D21): the program may open, close and open it again. */
 static struct device {
     int is_open;
     struct memory *first;
@@ -32,7 +32,7 @@ static struct device {
 } devices[DEVICES];
 
 /*
- * Any thread may call any function at any time (rule 5), and two copies may race for the same bytes (rule 11). In C
+ * Any thread may call any function at any time (rule 5), and two copies may race for the same bytes (rule D6). In C
  * that is undefined behaviour, so one lock is held while bytes are copied too. Where a driver copies, it needs none.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -98,7 +98,7 @@ static uint32_t allocate(void *object, const dp_allocate_options *options, void 
     pthread_mutex_lock(&lock);
     const uint64_t left = total - device->used;
     struct memory *made = options->len <= left ? malloc(sizeof *made) : NULL;
-    /* New memory is initialised (rule 10), so it is not from `malloc`. */
+    /* New memory is initialised (rule D1), so it is not from `malloc`. */
     unsigned char *bytes = made ? calloc(1, options->len) : NULL;
     if (bytes) {
         *made = (struct memory){NULL, device->first, bytes, options->len};

@@ -25,7 +25,7 @@ struct outcome {
 
 static const struct outcome DONE = {DP_OK, ""};
 
-/* An open device. It is never destroyed (rule 8), and opening it again makes another one. */
+/* An open device. It is never destroyed (rule D21), and opening it again makes another one. */
 struct device {
     dp_loss loss;         /* a copy, which is valid forever */
     struct faults faults; /* for tests */
@@ -36,7 +36,7 @@ struct device {
 static struct device *devices[DEVICES]; /* the last one that was opened, of each ordinal */
 
 /* A point in a queue. Besides the program, each job that records it or waits for it holds it: it may outlive its queue (rule
- * 13), and the program may destroy it before it is over. Once it is over it does not change. */
+ * D13), and the program may destroy it before it is over. Once it is over it does not change. */
 struct event {
     unsigned holders;
     int is_over;
@@ -72,7 +72,7 @@ struct queue {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* STAND-IN for the hardware's way to memory: held while bytes are copied, as two copies may race (rule 11). A thread takes it
+/* STAND-IN for the hardware's way to memory: held while bytes are copied, as two copies may race (rule D6). A thread takes it
  * before `lock`, and both to end a device: then no work touches memory any longer. */
 static pthread_mutex_t bus = PTHREAD_MUTEX_INITIALIZER;
 
@@ -107,7 +107,7 @@ static void stop(struct device *device, const char *why) {
 }
 
 /* The driver says that the device is lost: by the status of a call, or on a thread of its own. The work stops before the
- * report, as the program frees the memory then (rule 14). */
+ * report, and so before the program destroys the queues and frees what the work uses (rule D19). */
 static struct outcome lose(struct device *device, const char *why) {
     const struct outcome lost = {DP_LOST, why};
     const dp_failure failure = failure_of(lost);
@@ -116,7 +116,7 @@ static struct outcome lose(struct device *device, const char *why) {
     return lost;
 }
 
-/* The end by `close`, or by `reset` after a loss (rule 8). A driver's context ends here. Its memory ends in `free`, as a queue
+/* The end by `close`, or by `reset` after a loss (rule D20). A driver's context ends here. Its memory ends in `free`, as a queue
  * of another device may still copy from it. Without `copy_from_peer` it can end here too, as in myc.c. */
 static uint32_t end_device(void *object, const dp_report *report) {
     struct device *device = object;
@@ -139,14 +139,14 @@ static uint32_t allocate(void *object, const dp_allocate_options *options, void 
     struct device *device = object;
     const enum faults_effect effect = faults_before(&device->faults, 1);
     if (effect == FAULTS_LOSE) return report_outcome(report, lose(device, "by an injected fault"));
-    *memory = effect == FAULTS_FAIL ? NULL : calloc(1, options->len); /* initialised (rule 10) */
+    *memory = effect == FAULTS_FAIL ? NULL : calloc(1, options->len); /* initialised (rule D1) */
     if (*memory) return DP_OK;
     const dp_failure failure = {.struct_size = sizeof failure, .asked = options->len, .free = DP_UNKNOWN};
     report->fail(report->context, &failure);
     return DP_OUT_OF_MEMORY;
 }
 
-/* The program keeps memory until the work that uses it is over or the device is lost, so this waits for nothing (rule 14). */
+/* The program keeps memory until the work that uses it is over or its queue is destroyed: this waits for nothing (rule D19). */
 static void free_memory(void *device, void *memory) {
     (void)device;
     free(memory);
@@ -197,7 +197,7 @@ static struct outcome perform(struct device *device, const struct job *job) {
         while (!job->event->is_over && !device->why) pthread_cond_wait(&changed, &lock);
         if (device->why) {
             outcome = (struct outcome){DP_LOST, device->why};
-        } else if (job->event->outcome.status != DP_OK) { /* not its status: rule 14 */
+        } else if (job->event->outcome.status != DP_OK) { /* not its status: rule D18 */
             outcome = (struct outcome){DP_OTHER, "the work before an event that this queue waits for has failed"};
         }
         pthread_mutex_unlock(&lock);

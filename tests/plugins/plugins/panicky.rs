@@ -87,7 +87,8 @@ impl Backend for Panicky {
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
         self.at("open");
-        Ok(OpenedDevice::new(*self))
+        // SAFETY: there is no kind.
+        Ok(unsafe { OpenedDevice::new(self, *self).with_native_handles() })
     }
 }
 

@@ -30,8 +30,7 @@ fn installed(name: &str) -> Device {
 fn scale(program: &device_opencl::OpenClProgram, launch: &Launch<'_>, by: i32) -> Result<(), BackendError> {
     let span = launch.spans()[0].as_ref().expect("the buffer is not empty");
     let (buffer, queue) = (handles::buffer(span)?, handles::command_queue(launch)?);
-    // SAFETY: the backend is device-opencl's, whose kinds are these, and it keeps the context.
-    let device = unsafe { OpenClDevice::from_native(launch.native_device()) }?;
+    let device = OpenClDevice::from_native(launch.native_device())?;
     let cl = device.functions();
     let (offset, items) = ((span.offset() / 4) as u64, span.len() / 4);
     let (none, no_event) = (ptr::null(), ptr::null_mut());
@@ -56,10 +55,7 @@ fn a_kernel_of_opencl_runs_on_the_backend_from_a_file() {
         return eprintln!("skipped: {error}");
     }
     let program = opencl
-        .with_native(|native| {
-            // SAFETY: the backend is device-opencl's, whose kinds are these.
-            unsafe { OpenClDevice::from_native(native) }?.build(SCALE, "")
-        })
+        .with_native(|native| OpenClDevice::from_native(native)?.build(SCALE, ""))
         .expect("it compiles");
     let stream = opencl.create_stream().expect("it has streams");
     let buffer = opencl.allocate(64).expect("there is room");

@@ -91,7 +91,7 @@ impl Backend for Steady {
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(SteadyDevice))
+        Ok(OpenedDevice::new(self, SteadyDevice))
     }
 }
 

@@ -80,6 +80,8 @@ fn used(context: &Context) -> Result<Held, Failure> {
     // The device keeps its default stream, and has to end it.
     context.device().default_stream()?.fill(&buffer, .., &[2])?;
     context.device().default_stream()?.synchronize()?;
+    // The driver has the bytes of the host until it has done the work.
+    stream.write(&buffer, 0, vec![3; LEN])?;
     stream.fill(&buffer, .., &[7])?;
     let event = if context.properties().timed_events {
         stream.record_with(&EventOptions::new().timed())?
@@ -94,6 +96,8 @@ fn used(context: &Context) -> Result<Held, Failure> {
     let bytes = stream.read_into(&buffer, 0, bytes)?.wait()?;
     expect_bytes(&bytes, &vec![7; LEN], "filled bytes")?;
     event.synchronize()?;
+    // After a loss, bytes of the host that work may still use are never freed.
+    stream.synchronize()?;
     Ok(Held { _stream: stream, _buffer: buffer, _event: event, _bytes: bytes })
 }
 

@@ -28,6 +28,13 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .exclusive(),
     check!(
+        events::asked_while_few_copies_last,
+        "the query of an event returns that it is done after a few long copies before it, and not before the last of them"
+    )
+    .exclusive(),
+    check!(events::a_query_does_not_wait, "a query of an event returns while long work before it lasts")
+        .exclusive(),
+    check!(
         events::waited_for_while_work_lasts,
         "an event that is synchronized waits for long work before it to its end"
     )
@@ -132,6 +139,18 @@ fn asked_while_work_lasts(context: &Context) -> Result<(), Failure> {
         .expect_waits("an event that is done by its query", |stream| until_done(&stream.record()?))
 }
 
+fn asked_while_few_copies_last(context: &Context) -> Result<(), Failure> {
+    LastingWork::of_few_copies(context)?
+        .expect_waits("an event that is done by its query", |stream| until_done(&stream.record()?))
+}
+
+fn a_query_does_not_wait(context: &Context) -> Result<(), Failure> {
+    LastingWork::new(context)?.expect_does_not_wait("the query of an event", |stream| {
+        let event = stream.record()?;
+        Ok(move || event.query().map(drop).map_err(Failure::from))
+    })
+}
+
 fn waited_for_while_work_lasts(context: &Context) -> Result<(), Failure> {
     LastingWork::new(context)?
         .expect_waits("a synchronize of an event to return", |stream| Ok(stream.record()?.synchronize()?))
@@ -147,7 +166,7 @@ fn of_an_idle_stream(context: &Context) -> Result<(), Failure> {
 }
 
 /// Blocks a stream with a host call, until the returned sender is dropped.
-pub(super) fn hold_back(stream: &Stream) -> Result<mpsc::Sender<()>, Failure> {
+pub(crate) fn hold_back(stream: &Stream) -> Result<mpsc::Sender<()>, Failure> {
     let (release, released) = mpsc::channel::<()>();
     stream.host_call(move || {
         let _ = released.recv();

@@ -47,6 +47,12 @@ pub(super) const CHECKS: &[Check] = &[
         "a stream refuses work on buffers of a peer with an error that names both devices, and continues"
     )
     .needs(&[Need::Peer]),
+    check!(
+        foreign::a_source_that_is_closed,
+        "a close of a device while a peer copies from it changes no bytes that the peer gets, and both still work"
+    )
+    .needs(&[Need::Peer])
+    .leaves_failures(),
     check!(foreign::dropping_for_a_peer, "memory is freed on its own device, whichever device was used last")
         .needs(&[Need::Peer]),
 ];
@@ -247,4 +253,26 @@ fn a_stream_refuses_them(context: &Context) -> Result<(), Failure> {
     expect_content(&there, &bytes(2, LEN), "a peer's buffer that a stream of this device refused")?;
     let read = stream.read(&here, 0..LEN)?.wait()?;
     expect_bytes(&read, &bytes(1, LEN), "by a stream that refused buffers of a peer")
+}
+
+fn a_source_that_is_closed(context: &Context) -> Result<(), Failure> {
+    const LEN: usize = 2 << 20;
+    let (peer, expected) = (context.peer()?, bytes(9, LEN));
+    for _ in 0..3 {
+        let (source, stream) = (context.filled(&expected)?, peer.create_stream()?);
+        let copies: Vec<_> = (0..12).map(|_| peer.allocate(LEN)).collect::<Result<_, _>>()?;
+        for copy in &copies {
+            stream.copy(&source, 0..LEN, copy, 0)?;
+        }
+        context.device().close()?;
+        // Copies that had not begun may be errors.
+        if stream.synchronize().is_ok() {
+            for copy in &copies {
+                expect_content(copy, &expected, "copied from a device that was closed meanwhile")?;
+            }
+        }
+        let there = filled(peer, &expected)?;
+        expect_content(&there, &expected, "on a peer of a device that was closed")?;
+    }
+    expect_content(&context.filled(&expected)?, &expected, "on a device that was closed")
 }

@@ -31,36 +31,44 @@ impl LastingWork {
     /// Finds out how many copies last, and of which length. The check is unsupported if the device is too fast, or does
     /// its work while it is enqueued.
     pub(super) fn new(context: &Context) -> Result<Self, Failure> {
+        Self::of_at_most(context, 8192, LASTS)
+    }
+
+    /// So few copies that a driver which gathers work submits them together.
+    pub(super) fn of_few_copies(context: &Context) -> Result<Self, Failure> {
+        Self::of_at_most(context, 24, LASTS / 4)
+    }
+
+    fn of_at_most(context: &Context, most: usize, lasts: Duration) -> Result<Self, Failure> {
         const FEW: usize = 4;
-        const MANY: usize = 512;
-        const MOST: usize = 8192;
+        let many = if most < 512 { FEW } else { 512 };
         let pair = |len| Ok::<_, Failure>([context.allocate(len)?, context.allocate(len)?]);
         let (mut len, longest) = (1 << 20, longest(context)?);
         let mut work = Self { stream: context.stream()?, pair: pair(len)?, copies: FEW };
         loop {
             let begun = Instant::now();
             let (enqueuing, mut lasted) = work.measure()?;
-            if lasted >= LASTS {
+            if lasted >= lasts {
                 // The first time, the device may have prepared its memory.
                 lasted = work.measure()?.1;
             }
-            if lasted >= LASTS {
+            if lasted >= lasts {
                 return Ok(work);
             }
-            if begun.elapsed() > context.limit() / 20 || work.copies >= MOST {
+            if begun.elapsed() > context.limit() / 20 || work.copies >= most {
                 return Err(Failure::unsupported(format_args!(
                     "the device is too fast, or works while work is enqueued: {} copies of {len} bytes lasted \
-                     {lasted:?} after that, and the check needs {LASTS:?}",
+                     {lasted:?} after that, and the check needs {lasts:?}",
                     work.copies
                 )));
             }
             // A queue that is full blocks: more copies do not last longer then, and longer ones do.
-            if (enqueuing >= lasted || work.copies >= MANY) && len * 2 <= longest {
+            if (enqueuing >= lasted || work.copies >= many) && len * 2 <= longest {
                 len *= 2;
                 work.pair = pair(len)?;
                 work.copies = (work.copies / 2).max(FEW);
             } else {
-                work.copies *= 2;
+                work.copies = (work.copies * 2).min(most);
             }
         }
     }
@@ -85,6 +93,24 @@ impl LastingWork {
         let until = begun.elapsed();
         self.stream.synchronize()?;
         Ok(Waited { until, rest: begun.elapsed() - until })
+    }
+
+    /// Enqueues the work and makes a call. Expects that it takes no longer than the work that is left then.
+    pub(super) fn expect_does_not_wait<C: FnOnce() -> Result<(), Failure>>(
+        &self,
+        what: &str,
+        prepare: impl Fn(&Stream) -> Result<C, Failure>,
+    ) -> Result<(), Failure> {
+        let mut calls = Vec::new();
+        for _ in 0..ATTEMPTS {
+            self.enqueue()?;
+            let Waited { until, rest } = self.time(prepare(&self.stream)?)?;
+            if until <= rest {
+                return Ok(());
+            }
+            calls.push(format!("it took {until:.1?}, and {rest:.1?} of work were left"));
+        }
+        Err(Failure::new(format_args!("expected {what} not to wait for work, got that {}", calls.join("; "))))
     }
 
     /// Enqueues the work and waits. Expects that no more than a quarter of the work is left then.

@@ -5,7 +5,7 @@ use device_registry::{Buffer, Device, DeviceError};
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, bytes, content, expect_content};
+use crate::context::{Context, bytes, content, expect_bytes, expect_content};
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -59,6 +59,10 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .needs(&[Need::FreeMemory])
     .exclusive(),
+    check!(
+        memory::a_read_stays_in_its_destination,
+        "a read writes to its destination on the host, and not beside it"
+    ),
 ];
 
 /// Lengths around all powers of two up to a limit, and a few others.
@@ -304,4 +308,18 @@ fn failed_allocations_do_not_leak(context: &Context) -> Result<(), Failure> {
     expect_no_leak(context, 1 << 20, || {
         (0..1000).try_for_each(|_| out_of_memory(context.device(), 1 << 60).map(drop))
     })
+}
+
+fn a_read_stays_in_its_destination(context: &Context) -> Result<(), Failure> {
+    const MARGIN: usize = 64;
+    for len in [1, 7, 64, 1000, 4096, 65_537] {
+        let expected = bytes(3, len);
+        let buffer = context.filled(&expected)?;
+        let mut host = vec![0xC5; MARGIN + len + MARGIN];
+        buffer.read(0, &mut host[MARGIN..MARGIN + len])?;
+        expect_bytes(&host[MARGIN..MARGIN + len], &expected, "bytes that were read")?;
+        expect_bytes(&host[..MARGIN], &[0xC5; MARGIN], "the host's bytes before those that were read")?;
+        expect_bytes(&host[MARGIN + len..], &[0xC5; MARGIN], "the host's bytes behind those that were read")?;
+    }
+    Ok(())
 }

@@ -67,6 +67,8 @@ pub(super) fn reads_as_others(message: &str) -> Result<(), Failure> {
     ensure!(!message.trim().is_empty(), "the message is empty");
     ensure!(message.trim() == message, "the message has spaces around it: {message:?}");
     ensure!(!message.contains(char::is_control), "the message is not one line of text: {message:?}");
+    // As the loader of backends in files says it.
+    ensure!(!message.contains("without a message"), "the library gives no text of its own: {message:?}");
     ensure!(!message.ends_with('.'), "the message ends with a full stop: {message:?}");
     let mut letters = message.chars();
     let capital =

@@ -6,7 +6,7 @@ mod copies;
 mod drops;
 mod enumeration;
 mod errors;
-mod events;
+pub(crate) mod events;
 mod fill;
 mod foreign;
 mod host_calls;

@@ -83,6 +83,7 @@ pub(super) const CHECKS: &[Check] = &[
         "query returns that all work is done after long work, and not in the middle of it"
     )
     .exclusive(),
+    check!(streams::a_query_does_not_wait, "a query of a stream returns while long work lasts").exclusive(),
     check!(
         streams::the_device_waits_for_all_streams,
         "after a device is synchronized, blocking calls see what all of its streams wrote"
@@ -422,6 +423,13 @@ fn asked_while_work_lasts(context: &Context) -> Result<(), Failure> {
             std::thread::sleep(Duration::from_micros(50));
         }
         Ok(())
+    })
+}
+
+fn a_query_does_not_wait(context: &Context) -> Result<(), Failure> {
+    LastingWork::new(context)?.expect_does_not_wait("the query of a stream", |stream| {
+        let stream = stream.clone();
+        Ok(move || stream.query().map(drop).map_err(Failure::from))
     })
 }
 

@@ -1,5 +1,6 @@
 //! A device offers what it declares, and returns an error of kind `Unsupported` for everything else.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use device_registry::{BackendErrorKind, DeviceError, EventOptions, Fault};
@@ -34,6 +35,10 @@ pub(super) const CHECKS: &[Check] = &[
         "errors of kind `Unsupported` name the missing feature, in the common style"
     )
     .leaves_failures(),
+    check!(
+        unsupported::unknown_native_handles,
+        "a device, its memory and its streams have no native handle of an unknown kind"
+    ),
     check!(
         unsupported::asking_harms_nothing,
         "a device still works after an unsupported call, and returns the same error again"
@@ -85,6 +90,30 @@ fn pinned_memory_is_memory(context: &Context) -> Result<(), Failure> {
     }
     for host in &held {
         expect_bytes(host, &bytes(host.len() as u8, host.len()), "pinned memory beside other pinned memory")?;
+    }
+    Ok(())
+}
+
+fn unknown_native_handles(context: &Context) -> Result<(), Failure> {
+    let (buffer, stream) = (context.allocate(64)?, context.stream()?);
+    for kind in ["", ".", "conformance", "conformance.nothing", "opencl.cl_mem ", "CUDA.CUdeviceptr"] {
+        unsupported(
+            context.device().native_handle(kind),
+            &format!("a device's handle of the kind {kind:?}"),
+        )?;
+        let of_memory = buffer.span().map(|span| span.native_handle(kind));
+        if let Some(Ok(handle)) = of_memory {
+            return Err(Failure::new(format_args!("memory has the handle {handle} of the kind {kind:?}")));
+        }
+        let (sender, found) = mpsc::channel();
+        stream.launch(&[], move |launch| {
+            let _ = sender.send(launch.native_stream(kind));
+            Ok(())
+        })?;
+        stream.synchronize()?;
+        if let Ok(Ok(handle)) = found.recv() {
+            return Err(Failure::new(format_args!("a stream has the handle {handle} of the kind {kind:?}")));
+        }
     }
     Ok(())
 }

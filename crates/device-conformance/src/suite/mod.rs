@@ -2,20 +2,31 @@
 
 mod device_under_test;
 mod hangs;
+mod host;
 mod plan;
+mod trials;
+mod wire;
+mod worker;
+mod workers;
 
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device_registry::take_validation_reports;
 use libtest_mimic::{Arguments, FormatSetting};
 use parking_lot::Mutex;
 
+use self::host::Host;
 use self::plan::Plan;
-use crate::check::DEFAULT_TIME_LIMIT;
-use crate::environment;
+use self::workers::Workers;
+use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
+use crate::environment::{self, Processes};
 use crate::expectations::Expectation;
+use crate::outcome::Outcome;
 use crate::programs::Settings;
+use crate::subprocess;
 use crate::summary::Summary;
 
 /// Tests every device of every linked backend. A shorthand for [`Suite::new`] and [`Suite::run`].
@@ -42,7 +53,7 @@ pub fn run() -> ExitCode {
 ///
 /// A pattern is the name of a check, `memory::round_trip`, or a device and a check, `acme:1::memory::round_trip`. In
 /// it, `*` stands for any text. A pattern that matches no check is an error.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "it tests nothing before `run` is called"]
 pub struct Suite {
     /// If empty, every linked backend.
@@ -50,7 +61,10 @@ pub struct Suite {
     unsupported: Vec<Expectation>,
     expected_failures: Vec<Expectation>,
     time_limit: Duration,
+    after_each: Option<AfterEach>,
 }
+
+type AfterEach = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl Default for Suite {
     fn default() -> Self {
@@ -66,6 +80,7 @@ impl Suite {
             unsupported: Vec::new(),
             expected_failures: Vec::new(),
             time_limit: DEFAULT_TIME_LIMIT,
+            after_each: None,
         }
     }
 
@@ -97,40 +112,94 @@ impl Suite {
         self
     }
 
+    /// Calls a function after each check, in the process of the check. An error of it fails the check, with the error as
+    /// its message.
+    ///
+    /// A driver with a validation layer returns what the layer has reported since the last call. Checks run at the same
+    /// time, so a report may be of another one: `--test-threads 1` tells them apart.
+    pub fn after_each(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.after_each = Some(Arc::new(check));
+        self
+    }
+
     /// Runs the suite as a test program, with the program's arguments, and prints a table at the end.
     ///
+    /// The checks run in a process that this one starts: this program once more, with the same arguments. So `main` runs
+    /// in both, and must not print before this call.
+    ///
     /// The exit code is a failure if any test that the filters select fails. Whatever the filters select, it is also a
-    /// failure if a backend that `DEVICE_CONFORMANCE_REQUIRE` lists cannot be tested, or if a pattern matches no check.
+    /// failure if a backend that `DEVICE_CONFORMANCE_REQUIRE` lists cannot be tested, if a pattern matches no check, if
+    /// there is nothing to test, or if a process of the checks ends by itself. But a crash while a backend is loaded fails
+    /// the test `<backend>::devices` alone, like any other error of that backend, and a filter may not select it.
     #[must_use = "return it from `main`, or failures are lost"]
-    pub fn run(mut self) -> ExitCode {
-        let arguments = Arguments::from_args();
-        match environment::time_limit() {
-            Ok(limit) => self.time_limit = limit.unwrap_or(self.time_limit),
-            Err(message) => {
-                eprintln!("error: {message}");
-                return ExitCode::FAILURE;
-            }
-        }
-        if let Err(message) = Settings::from_env() {
+    pub fn run(self) -> ExitCode {
+        self.try_run().unwrap_or_else(|message| {
             eprintln!("error: {message}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
+        })
+    }
+
+    fn try_run(mut self) -> Result<ExitCode, String> {
+        let processes = environment::processes()?.unwrap_or(Processes::Shared);
+        self.time_limit = environment::time_limit()?.unwrap_or(self.time_limit);
+        Settings::from_env()?;
+        let suite = Arc::new(self);
+        if let Some(worker) = environment::worker()? {
+            return worker::serve(&suite, worker).map(|()| ExitCode::SUCCESS);
         }
+        let arguments = Arguments::from_args();
+        let host = Arc::new(match processes {
+            // A check runs this program once more for itself: that is its own process.
+            Processes::Here => Host::here(&suite),
+            Processes::Shared | Processes::Own if subprocess::is_one() => Host::here(&suite),
+            Processes::Shared => Host::Workers(Workers::new(&suite, false)),
+            Processes::Own => Host::Workers(Workers::new(&suite, true)),
+        });
         let summary = Arc::new(Mutex::new(Summary::default()));
-        let Plan { trials, problems } = Plan::new(self, &environment::required(), &summary);
+        let Plan { trials, mut problems } = Plan::new(&suite, &host, &environment::required(), &summary);
         let conclusion = libtest_mimic::run(&arguments, trials);
+        problems.extend(host.end());
         if arguments.list {
-            return ExitCode::SUCCESS;
+            return Ok(ExitCode::SUCCESS);
         }
+        let summary = summary.lock();
         if arguments.format != Some(FormatSetting::Json) {
-            println!("{}", summary.lock());
+            println!("{summary}");
         }
+        problems.extend(
+            summary
+                .untested(checks().count())
+                .map(|device| format!("all checks are unsupported on `{device}`, so nothing was tested")),
+        );
         for problem in &problems {
             eprintln!("error: {problem}");
         }
-        if problems.is_empty() { conclusion.exit_code() } else { ExitCode::from(101) }
+        Ok(if problems.is_empty() { conclusion.exit_code() } else { ExitCode::from(101) })
+    }
+
+    /// The outcome of a check, after the function of [`after_each`](Self::after_each) and the reports of the core's own
+    /// validating layer.
+    fn after(&self, check: &Check, outcome: Outcome) -> Outcome {
+        let mut messages = take_validation_reports();
+        messages.extend(self.after_each.as_ref().and_then(|after_each| after_each().err()));
+        if messages.is_empty() {
+            return outcome;
+        }
+        let after = format!("after it: {}", messages.join("; "));
+        match outcome {
+            Outcome::Failed(message) => Outcome::Failed(format!("{message}\nand {after}")),
+            Outcome::Passed | Outcome::Unsupported(_) => check.failed(&after),
+        }
     }
 }
 
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+impl fmt::Debug for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Suite")
+            .field("backends", &self.backends)
+            .field("unsupported", &self.unsupported)
+            .field("expected_failures", &self.expected_failures)
+            .field("time_limit", &self.time_limit)
+            .finish_non_exhaustive()
+    }
 }

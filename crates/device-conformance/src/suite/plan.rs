@@ -3,19 +3,25 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use device_registry::{Device, backends};
-use libtest_mimic::{Completion, Trial};
+use device_registry::backends;
+use libtest_mimic::Trial;
 use parking_lot::Mutex;
 
-use super::device_under_test::DeviceUnderTest;
-use super::hangs::Hangs;
-use super::{Suite, one_line};
+use super::Suite;
+use super::host::Host;
+use super::trials::DeviceTrials;
 use crate::availability::Availability;
 use crate::check::checks;
 use crate::environment::REQUIRE;
 use crate::expectations::Expectation;
 use crate::summary::Summary;
 use crate::verdict::Verdict;
+
+/// A driver that forgets to write its count looks like this, and a suite that tests nothing is not green.
+const NO_DEVICES: &str = "it counts 0 devices, so there is nothing to test\n\
+     help: a backend that finds no driver or no hardware returns `unavailable` with the reason, from `load` or \
+     `device_count`, and is then skipped; where a machine has no devices, `DEVICE_BACKEND_DISABLE` takes the backend out \
+     of the run";
 
 /// The tests of a run, and what is wrong with the run as a whole.
 pub(super) struct Plan {
@@ -25,19 +31,24 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Loads each backend and counts its devices. Adds a row for each device to the summary.
-    pub(super) fn new(suite: Suite, required: &BTreeSet<String>, summary: &Arc<Mutex<Summary>>) -> Self {
-        let suite = Arc::new(suite);
+    pub(super) fn new(
+        suite: &Arc<Suite>,
+        host: &Arc<Host>,
+        required: &BTreeSet<String>,
+        summary: &Arc<Mutex<Summary>>,
+    ) -> Self {
         let mut plan = Self { trials: Vec::new(), problems: Vec::new() };
         let (mut devices, mut unavailable) = (Vec::new(), Vec::new());
         for name in suite.backend_names(required) {
             let is_required = required.contains(&name);
-            match Availability::of(&name) {
+            match host.load(&name) {
+                Availability::Available(found) if found.is_empty() => {
+                    plan.fail_backend(&name, NO_DEVICES.to_owned(), is_required, summary);
+                }
                 Availability::Available(found) => {
-                    let hangs = Arc::new(Hangs::default());
-                    for &device in &found {
+                    for device in &found {
                         summary.lock().add(device);
-                        let device = DeviceUnderTest::new(device, is_required, &suite, summary, &hangs);
-                        let device = Arc::new(device);
+                        let device = Arc::new(DeviceTrials::new(&name, device, suite, host, summary));
                         plan.trials.extend(checks().map(|check| device.trial(check)));
                     }
                     devices.extend(found);
@@ -59,16 +70,20 @@ impl Plan {
                 }
             }
         }
+        if plan.trials.is_empty() {
+            plan.problems
+                .push("no backend is linked into this program, so there is nothing to test".to_owned());
+        }
         plan.problems.extend(suite.unmatched_patterns(&devices, &unavailable));
         plan
     }
 
     /// Adds an ignored test in place of the checks of a backend.
     fn skip_backend(&mut self, name: &str, reason: String, summary: &Mutex<Summary>) {
+        let verdict = Verdict::Skipped(reason);
         summary.lock().add(name);
-        summary.lock().skip(name, &reason);
-        let ignored = move || Ok(Completion::ignored_with(one_line(&reason)));
-        self.trials.push(Trial::ignorable_test(format!("{name}::devices"), ignored));
+        summary.lock().count(name, &verdict);
+        self.trials.push(Trial::ignorable_test(format!("{name}::devices"), || verdict.completion()));
     }
 
     /// Adds a failing test in place of the checks of a backend. A required backend also fails the run, because a filter
@@ -85,12 +100,12 @@ impl Plan {
 
 impl Suite {
     /// An error for each pattern that matches no check, such as one with a typing error.
-    fn unmatched_patterns(&self, devices: &[Device], unavailable: &[String]) -> impl Iterator<Item = String> {
+    fn unmatched_patterns(&self, devices: &[String], unavailable: &[String]) -> impl Iterator<Item = String> {
         let is_matched = move |expectation: &&Expectation| {
-            let matches = |device| checks().any(|check| expectation.matches(device, check.name()));
+            let matches = |device: &str| checks().any(|check| expectation.matches(device, check.name()));
             // The devices of an unavailable backend are unknown.
-            devices.iter().any(|&device| matches(device))
-                || matches(Device::cpu())
+            devices.iter().any(|device| matches(device))
+                || matches("cpu")
                 || unavailable.iter().any(|backend| expectation.names_backend(backend))
         };
         let all = self.unsupported.iter().chain(&self.expected_failures);
@@ -118,8 +133,9 @@ mod tests {
     use crate::environment::names;
 
     fn planned(suite: Suite, required: &str) -> (Vec<String>, Vec<String>, String) {
-        let summary = Arc::default();
-        let Plan { trials, problems } = Plan::new(suite, &names(required), &summary);
+        let (suite, summary) = (Arc::new(suite), Arc::default());
+        let host = Arc::new(Host::here(&suite));
+        let Plan { trials, problems } = Plan::new(&suite, &host, &names(required), &summary);
         let shown = summary.lock().to_string();
         (trials.iter().map(|trial| trial.name().to_owned()).collect(), problems, shown)
     }

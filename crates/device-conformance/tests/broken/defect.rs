@@ -180,6 +180,8 @@ defects! {
     CopiesOnTheNextRead,
     /// A copy between memory that touches is refused as one that overlaps.
     NeighboursOverlap,
+    /// A blocking read writes a byte behind its destination.
+    ReadsWriteTooFar,
     /// What is read is zero afterwards.
     ReadsDestroy,
     /// Zeros are not written.
@@ -281,6 +283,10 @@ defects! {
     ReadsAreDropped,
     /// A read gets the bytes of the one before.
     ReadsGetTheBytesBefore,
+    /// A query of a stream waits for its work.
+    StreamQueriesWait,
+    /// Bytes of the host are kept after they were written.
+    SourcesAreKept,
 
     // Events.
 
@@ -294,6 +300,12 @@ defects! {
     EventsAreDoneAfterAWhile,
     /// Synchronizing an event returns after five milliseconds.
     EventsAreWaitedForAWhile,
+    /// A query of an event returns that it is done when all but the last 32 pieces of work before it are done.
+    EventsAreABatchEarly,
+    /// A query of an event waits for it.
+    EventQueriesWait,
+    /// Events behind failed work are done without an error.
+    EventsForgetFailures,
     /// A query of an event never returns that it is done.
     EventsAreNeverDone,
     /// A query of an event returns whether its stream is idle.
@@ -341,6 +353,8 @@ defects! {
     FaultsAreNotCleared,
     /// Every second call, the device does not offer fault injection.
     FaultsComeAndGo,
+    /// The message of an injected fault is that of a host which got none.
+    FaultsSayNothing,
     /// The messages of injected faults are sentences.
     FaultsShout,
     /// An allocation with an injected failure returns an error of kind `Other`.
@@ -395,6 +409,8 @@ defects! {
     CloseLeavesAThread,
     /// A close leaves a file open.
     CloseLeavesAFile,
+    /// The memory of a device that is closed is wiped, while peers copy from it.
+    CloseWipesItsMemory,
     /// The memory of a device that is closed is kept.
     CloseKeepsTheMemory,
     /// The memory of a device that was reset is kept.
@@ -414,6 +430,12 @@ defects! {
     PinnedMemoryIsNotDeclared,
     /// Times of events are declared, and there are none.
     TimesAreDeclaredOnly,
+    /// A device has a native handle of every kind.
+    DevicesHaveEveryHandle,
+    /// Memory has a native handle of every kind.
+    MemoryHasEveryHandle,
+    /// A stream has a native handle of every kind.
+    StreamsHaveEveryHandle,
     /// An unsupported call returns an error of kind `Other`.
     UnsupportedIsAnyError,
     /// The message of an unsupported call is a sentence.

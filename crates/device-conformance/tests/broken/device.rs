@@ -67,6 +67,10 @@ impl TwinDevice {
 }
 
 impl DeviceDriver for TwinDevice {
+    fn native_handle(&self, _kind: &str) -> Option<u64> {
+        wrong(DevicesHaveEveryHandle).then_some(7)
+    }
+
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.faults.check()?;
         if self.twin.all { Ok(misallocate::memory_info(&*self.pool()?)) } else { Ok(MemoryInfo::unknown()) }
@@ -89,7 +93,9 @@ impl DeviceDriver for TwinDevice {
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
         self.blocks()?;
         self.begin_on(source)?;
-        transfer::read(&Place::of(source)?, destination)
+        transfer::read(&Place::of(source)?, destination)?;
+        wrongly::read_too_far(destination);
+        Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
@@ -152,6 +158,9 @@ impl DeviceDriver for TwinDevice {
 
     fn close(&self) -> Result<(), BackendError> {
         misallocate::close()?;
+        if wrong(CloseWipesItsMemory) {
+            self.pool()?.bytes.write(0..64 << 20)?.fill(0);
+        }
         if !wrong(CloseKeepsTheMemory) {
             *self.pool.lock() = None;
         }

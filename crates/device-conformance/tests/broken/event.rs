@@ -80,6 +80,9 @@ impl TwinEvent {
 
 impl EventDriver for TwinEvent {
     fn query(&self) -> Result<bool, BackendError> {
+        if wrong(EventQueriesWait) {
+            return self.point.synchronize().map(|_| true);
+        }
         match self.record.query() {
             Some(done) => Ok(done),
             None => self.point.query(),

@@ -168,6 +168,9 @@ fn failure(operation: Operation) -> BackendError {
             BackendError::new(kind, format_args!("A fault refused {len} bytes."))
         }
         Operation::Allocate(len) => BackendError::out_of_memory(len as u64, None),
+        Operation::Copy if wrong(FaultsSayNothing) => {
+            BackendError::other("the plug-in reported DP_OTHER without a message")
+        }
         Operation::Copy if wrong(FaultsShout) => BackendError::other("It failed by an injected fault!\n"),
         Operation::Copy => BackendError::other("it failed by an injected fault"),
     }

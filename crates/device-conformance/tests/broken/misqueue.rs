@@ -115,6 +115,7 @@ impl Queue {
             device: self.device,
             stream_made: self.made,
             made: Instant::now(),
+            behind: self.progress.submitted(),
             while_idle: self.progress.is_idle().then(|| self.progress.submitted() + 1),
             _one_of: Arc::clone(&self.events),
         };
@@ -142,6 +143,8 @@ pub(crate) struct Record {
     device: usize,
     stream_made: Instant,
     made: Instant,
+    /// The number of pieces of work before it.
+    behind: u64,
     /// The number of pieces of work in the stream at the time, if all were done.
     while_idle: Option<u64>,
     _one_of: Arc<()>,
@@ -154,6 +157,8 @@ impl Record {
             Some(true)
         } else if wrong(EventsAreDoneAfterAWhile) {
             (self.made.elapsed() >= A_WHILE).then_some(true)
+        } else if wrong(EventsAreABatchEarly) {
+            (self.progress.done() + 32 >= self.behind).then_some(true)
         } else if wrong(EventsAreNeverDone) {
             Some(false)
         } else if wrong(EventsAreDoneWithTheirStream) {

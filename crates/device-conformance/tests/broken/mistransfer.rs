@@ -82,6 +82,14 @@ fn by_scratch(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Writes behind the destination of a read.
+pub(crate) fn read_too_far(destination: &mut [u8]) {
+    if wrong(ReadsWriteTooFar) {
+        // SAFETY: none: this is the defect. The check has bytes of its own there.
+        unsafe { destination.as_mut_ptr().add(destination.len()).write(0) };
+    }
+}
+
 /// A copy that is delayed until the next read.
 static DEFERRED: Mutex<Option<(Place, Place)>> = Mutex::new(None);
 

@@ -69,6 +69,11 @@ impl Progress {
         self.state().submitted
     }
 
+    /// The number of pieces of work that are done.
+    pub(crate) fn done(&self) -> u64 {
+        self.state().done
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.done == state.submitted

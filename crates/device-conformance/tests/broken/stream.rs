@@ -87,7 +87,14 @@ impl TwinStream {
 }
 
 impl StreamDriver for TwinStream {
+    fn native_handle(&self, _kind: &str) -> Option<u64> {
+        wrong(StreamsHaveEveryHandle).then_some(7)
+    }
+
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+        if wrong(SourcesAreKept) {
+            mem::forget(Arc::clone(source));
+        }
         let (destination, source) = (Place::of(destination)?, Arc::downgrade(source));
         self.operate(move || match source.upgrade() {
             Some(source) => transfer::write(&destination, &source),
@@ -149,6 +156,7 @@ impl StreamDriver for TwinStream {
         let (point, faults) = (event.point(), Arc::clone(&self.faults));
         self.submit(Box::new(move |before| {
             if before.is_ok() || !wrong(SkippedWorkIsForgotten) {
+                let before = if wrong(EventsForgetFailures) { Ok(()) } else { before };
                 point.reach(before.and_then(|()| faults.check()));
             }
             Outcome::Done
@@ -180,14 +188,14 @@ impl StreamDriver for TwinStream {
     }
 
     fn query(&self) -> Result<bool, BackendError> {
-        // The core does not flush before a query.
-        self.send()?;
         self.faults.check()?;
+        if wrong(StreamQueriesWait) {
+            self.progress.synchronize()?;
+        }
         Ok(self.progress.query()? && !wrong(StreamsAreNeverDone) || self.queue.query())
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        self.send()?;
         self.faults.check()?;
         if wrong(SynchronizeDoesNotWait) { Ok(()) } else { self.progress.synchronize() }
     }

@@ -10,13 +10,13 @@ mod functions;
 mod memory;
 mod stream;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, OsString, c_char, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUstreamCaptureMode, CUuuid};
-use device_registry::backend::{BackendError, DeviceUuid, LoadFailure};
+use device_registry::backend::{BackendError, DeviceUuid, ElevatedProcess, LoadFailure, path_variable};
 
 use crate::error::CudaError;
 
@@ -37,12 +37,36 @@ pub(crate) struct Library(&'static Functions);
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
+/// Variables of the driver's that name a library, which it opens when it starts, and folders.
+const PATHS: [&str; 5] = [
+    "CUDA_INJECTION64_PATH",
+    "CUDA_INJECTION32_PATH",
+    "CUDA_CACHE_PATH",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_LOG_DIRECTORY",
+];
+
+/// Refuses these variables in an elevated process, since the driver does not say that it ignores them there.
+fn check_environment(
+    variable: impl Fn(&str) -> Result<Option<OsString>, ElevatedProcess>,
+) -> Result<(), LoadFailure> {
+    for name in PATHS {
+        variable(name).map_err(|elevated| {
+            LoadFailure::unavailable(format_args!(
+                "CUDA is not used while {name} is set: {elevated}; unset it"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
 impl Library {
     /// Opens the library, if it is not open yet, and looks all functions up. Calls none of them.
     pub(crate) fn open() -> Result<Self, LoadFailure> {
         if let Some(functions) = FUNCTIONS.get() {
             return Ok(Self(functions));
         }
+        check_environment(path_variable)?;
         // SAFETY: this opens and closes the library. Its initialisers and finalisers are the NVIDIA driver's own and make
         // no demands of the program.
         if !unsafe { sys::is_culib_present() } {

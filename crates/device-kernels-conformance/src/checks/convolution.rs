@@ -56,6 +56,13 @@ pub(super) fn checks() -> Vec<Check> {
         let proves = format!("convolutions and their gradients are right with the option {name} alone");
         checks.push(Check::random(format!("conv::{name}"), proves, kinds.into()));
     }
+    let extreme =
+        WAYS.map(|(way, _)| drawn(move |case: &mut Case, draw: &mut Draw<'_>| extreme(case, draw, way)));
+    checks.push(Check::random(
+        "conv::extreme_options",
+        "strides, paddings and dilations may be as large as the vocabulary allows",
+        extreme.into(),
+    ));
     checks.push(Check::fixed(
         "conv::larger",
         "images of more elements than a group of threads has are complete",
@@ -135,6 +142,23 @@ fn call(
             case.step(Operator::Conv2dWeightGrad(conv), inputs, [out]);
         }
     }
+}
+
+fn extreme(case: &mut Case, draw: &mut Draw<'_>, way: Way) {
+    let lines = [0, 1].map(|_| {
+        let kernel = draw.within(1, 3);
+        draw.extreme_line(kernel, false)
+    });
+    let conv = Conv2d {
+        stride: lines.map(|line| line.stride),
+        padding: lines.map(|line| line.padding),
+        dilation: lines.map(|line| line.dilation),
+        groups: 1,
+    };
+    let (images, maps) = ([draw.within(1, 2), draw.within(1, 2)], draw.within(1, 2));
+    let weights = [maps, images[1], lines[0].kernel, lines[1].kernel];
+    let images = [images[0], images[1], lines[0].size, lines[1].size];
+    call(case, draw, way, DType::F32, conv, images, weights, false, Kind::Any, Domain::Integers);
 }
 
 fn larger() -> Vec<Case> {

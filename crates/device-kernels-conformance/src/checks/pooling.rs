@@ -21,7 +21,7 @@ pub(super) fn checks() -> Vec<Check> {
         "each window has its largest element, and a NaN if it has one",
         &NUMBERS,
         |dtype, case, draw| {
-            max(case, draw, dtype, None);
+            max(case, draw, dtype, None, windows);
         },
     );
     random(
@@ -30,7 +30,7 @@ pub(super) fn checks() -> Vec<Check> {
         &NUMBERS,
         |dtype, case, draw| {
             let index = draw.one_of(&INDICES);
-            max(case, draw, dtype, Some(index));
+            max(case, draw, dtype, Some(index), windows);
         },
     );
     random(
@@ -38,7 +38,7 @@ pub(super) fn checks() -> Vec<Check> {
         "the gradient of a maximum goes to its place, and is 0 elsewhere",
         &FLOATS,
         |dtype, case, draw| {
-            max_grad(case, draw, dtype, false);
+            max_grad(case, draw, dtype, false, windows);
         },
     );
     random(
@@ -46,7 +46,7 @@ pub(super) fn checks() -> Vec<Check> {
         "a place outside of the image gets no gradient, or is an error of the stream",
         &FLOATS,
         |dtype, case, draw| {
-            max_grad(case, draw, dtype, true);
+            max_grad(case, draw, dtype, true, windows);
             case.may_fail = true;
         },
     );
@@ -55,7 +55,7 @@ pub(super) fn checks() -> Vec<Check> {
         "a mean that does not count the padding divides by the elements in the image",
         &FLOATS,
         |dtype, case, draw| {
-            mean(case, draw, dtype, false, false);
+            mean(case, draw, dtype, false, false, windows);
         },
     );
     random(
@@ -63,7 +63,7 @@ pub(super) fn checks() -> Vec<Check> {
         "a mean that counts the padding divides by all elements up to its end",
         &FLOATS,
         |dtype, case, draw| {
-            mean(case, draw, dtype, true, false);
+            mean(case, draw, dtype, true, false, windows);
         },
     );
     random(
@@ -72,7 +72,7 @@ pub(super) fn checks() -> Vec<Check> {
         &FLOATS,
         |dtype, case, draw| {
             let count_padding = draw.one_in(2);
-            mean(case, draw, dtype, count_padding, true);
+            mean(case, draw, dtype, count_padding, true, windows);
         },
     );
     random(
@@ -91,11 +91,74 @@ pub(super) fn checks() -> Vec<Check> {
             adaptive(case, draw, dtype, true);
         },
     );
+    let mut extreme: Vec<Drawn> = vec![
+        drawn(|case, draw| max(case, draw, DType::F32, None, extreme_windows)),
+        drawn(|case, draw| max(case, draw, DType::F32, Some(DType::I32), extreme_windows)),
+        drawn(|case, draw| max_grad(case, draw, DType::F32, false, extreme_windows)),
+    ];
+    for (count_padding, grad) in [(false, false), (false, true), (true, false), (true, true)] {
+        extreme.push(drawn(move |case, draw| {
+            mean(case, draw, DType::F32, count_padding, grad, extreme_windows);
+        }));
+    }
+    checks.push(Check::random(
+        "pool::extreme_options",
+        "windows, strides, paddings and dilations may be as large as the vocabulary allows",
+        extreme,
+    ));
+    checks.push(Check::fixed(
+        "pool::windows_of_padding",
+        "a window without any element of the images has the mean 0, and the smallest number as its largest",
+        windows_of_padding,
+    ));
     checks
 }
 
-/// Windows, the shape of images that they fit in, and that of the result. Some results have a last window that ends behind
-/// the padding.
+/// Draws windows, the shape of images that they fit in, and that of the result.
+type Windows = fn(&mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]);
+
+fn extreme_windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
+    let lines = [0, 1].map(|_| {
+        let kernel = draw.extreme();
+        draw.extreme_line(kernel, true)
+    });
+    let pool = Pool2d {
+        kernel: lines.map(|line| line.kernel),
+        stride: lines.map(|line| line.stride),
+        padding: lines.map(|line| line.padding),
+        dilation: lines.map(|line| line.dilation),
+    };
+    let [n, c] = [draw.within(1, 2), draw.within(1, 3)];
+    (pool, [n, c, lines[0].size, lines[1].size], [n, c, lines[0].out, lines[1].out])
+}
+
+/// Windows whose elements are at both sides of an image.
+fn windows_of_padding() -> Vec<Case> {
+    let pool = Pool2d { kernel: [1, 2], stride: [1, 1], padding: [0, 1], dilation: [1, 2] };
+    let shape = [1, 2, 3, 1];
+    let mut cases = Vec::new();
+    let mut add = |operator: Operator, dtype: DType, outputs: &[DType]| {
+        let mut case = Case::default();
+        let input = case.values(dtype, &shape, &[1.0, 2.0, 3.0]);
+        let mut draw = Draw::new(&[]);
+        let outputs: Vec<_> =
+            outputs.iter().map(|&dtype| case.output(&mut draw, dtype, &shape, Kind::Plain)).collect();
+        case.step(operator, [input.into()], outputs);
+        cases.push(case);
+    };
+    for dtype in FLOATS {
+        for count_padding in [false, true] {
+            add(Operator::AvgPool2d { pool, count_padding }, dtype, &[dtype]);
+            add(Operator::AvgPool2dGrad { pool, count_padding }, dtype, &[dtype]);
+        }
+    }
+    for dtype in NUMBERS {
+        add(Operator::MaxPool2d(pool), dtype, &[dtype, DType::I32]);
+    }
+    cases
+}
+
+/// Small windows. Some results have a last window that ends behind the padding.
 fn windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
     let mut two = |low: usize, high: usize| [draw.within(low, high), draw.within(low, high)];
     let (kernel, stride, dilation) = (two(1, 3), two(1, 3), two(1, 2));
@@ -115,7 +178,7 @@ fn windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
     (pool, images, out)
 }
 
-fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>) {
+fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>, windows: Windows) {
     let (pool, images, out) = windows(draw);
     let input = case.array(draw, dtype, &images, Kind::Any, Domain::Few);
     if dtype.is_float() && draw.one_in(3) {
@@ -132,7 +195,7 @@ fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>
     case.step(Operator::MaxPool2d(pool), [input.into()], outputs);
 }
 
-fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool) {
+fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool, windows: Windows) {
     // Each window has elements, of which one can be the largest.
     let (pool, images, out, windows) = loop {
         let (pool, images, out) = windows(draw);
@@ -164,7 +227,14 @@ fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool) {
     case.step(Operator::MaxPool2dGrad(pool), [grad.into(), at.into()], [out]);
 }
 
-fn mean(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, count_padding: bool, grad: bool) {
+fn mean(
+    case: &mut Case,
+    draw: &mut Draw<'_>,
+    dtype: DType,
+    count_padding: bool,
+    grad: bool,
+    windows: Windows,
+) {
     let (pool, images, out) = windows(draw);
     let (from, to) = if grad { (out, images) } else { (images, out) };
     let domain = draw.one_of(&[Domain::Integers, Domain::Small]);
@@ -193,6 +263,6 @@ fn adaptive(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, grad: bool) {
 pub(super) fn probe() -> Drawn {
     drawn(|case, draw| {
         let count_padding = draw.one_in(2);
-        mean(case, draw, DType::F32, count_padding, false);
+        mean(case, draw, DType::F32, count_padding, false, windows);
     })
 }

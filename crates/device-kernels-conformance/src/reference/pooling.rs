@@ -3,18 +3,22 @@
 use device_kernels::Pool2d;
 
 use super::{Array, for_each_index};
-use crate::element::{Value, roundoff};
+use crate::element::{Value, range, roundoff};
 use crate::expect::Expect;
 use crate::tolerance::{self, Terms, computed_in};
 
-/// The elements of a window in one direction, and how many there are with the padding.
+/// The elements of a window in one direction, and how many there are with the padding. A window may be far larger than the
+/// images, so that nothing here runs over all of it.
 fn window(pool: Pool2d, axis: usize, at: usize, size: usize) -> (Vec<usize>, usize) {
-    let padding = pool.padding[axis];
+    let (padding, dilation) = (pool.padding[axis], pool.dilation[axis]);
     // Counted from the start of the padding.
-    let all = (0..pool.kernel[axis]).map(|step| at * pool.stride[axis] + step * pool.dilation[axis]);
-    let counted: Vec<usize> = all.filter(|&place| place < size + 2 * padding).collect();
-    let inside = counted.iter().filter_map(|place| place.checked_sub(padding)).filter(|&place| place < size);
-    (inside.collect(), counted.len())
+    let start = at * pool.stride[axis];
+    let is_inside = |place: &usize| {
+        let distance = (place + padding).checked_sub(start);
+        distance.is_some_and(|distance| distance % dilation == 0 && distance / dilation < pool.kernel[axis])
+    };
+    let counted = (size + 2 * padding).saturating_sub(start).div_ceil(dilation).min(pool.kernel[axis]);
+    ((0..size).filter(is_inside).collect(), counted)
 }
 
 /// The places `(y, x)` of a window that are in the image, and the number that the mean divides by.
@@ -23,22 +27,23 @@ pub(crate) fn places(
     count_padding: bool,
     at: &[usize],
     image: &[usize],
-) -> (Vec<(usize, usize)>, usize) {
+) -> (Vec<(usize, usize)>, f64) {
     let (rows, counted_rows) = window(pool, 0, at[2], image[2]);
     let (columns, counted_columns) = window(pool, 1, at[3], image[3]);
     let places: Vec<_> = rows.iter().flat_map(|&y| columns.iter().map(move |&x| (y, x))).collect();
-    let divisor = if count_padding { counted_rows * counted_columns } else { places.len() };
+    let divisor =
+        if count_padding { counted_rows as f64 * counted_columns as f64 } else { places.len() as f64 };
     (places, divisor)
 }
 
 /// The places of an adaptive window.
-fn adaptive(at: &[usize], image: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, usize) {
+fn adaptive(at: &[usize], image: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, f64) {
     let range = |axis: usize| {
         let (size, windows) = (image[axis], out[axis]);
         at[axis] * size / windows..((at[axis] + 1) * size).div_ceil(windows)
     };
     let places: Vec<_> = range(2).flat_map(|y| range(3).map(move |x| (y, x))).collect();
-    let divisor = places.len();
+    let divisor = places.len() as f64;
     (places, divisor)
 }
 
@@ -56,8 +61,12 @@ pub(super) fn max_pool(pool: Pool2d, input: &Array, out: &[usize]) -> [Vec<Expec
         let best = elements.iter().copied().reduce(|best, one| if more(one.0, best.0) { one } else { best });
         let Some((best, first)) = best else {
             // There is only padding in the window.
-            largest.push(Expect::Anything);
-            wheres.push(Expect::Anything);
+            let smallest = match input.is_float() {
+                true => Value::Float(f64::NEG_INFINITY),
+                false => Value::Int(range(input.dtype).0),
+            };
+            largest.push(Expect::value(smallest));
+            wheres.push(Expect::Exactly(Value::Int(0)));
             return;
         };
         largest.push(Expect::value(best));
@@ -92,7 +101,7 @@ pub(super) enum Windows {
 }
 
 impl Windows {
-    fn at(self, at: &[usize], image: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, usize) {
+    fn at(self, at: &[usize], image: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, f64) {
         match self {
             Self::Fixed(pool, count_padding) => places(pool, count_padding, at, image),
             Self::Adaptive => adaptive(at, image, out),
@@ -107,9 +116,8 @@ pub(super) fn mean(windows: Windows, input: &Array, out: &[usize]) -> Vec<Expect
         let mut terms = Terms::NONE;
         places.iter().for_each(|&(y, x)| terms.add(input.at(&[at[0], at[1], y, x]).as_f64()));
         if places.is_empty() {
-            return expected.push(Expect::Anything);
+            return expected.push(Expect::Near(0.0, 0.0));
         }
-        let divisor = divisor as f64;
         expected.push(Expect::Near(terms.sum / divisor, tolerance::mean(input.dtype, &terms, divisor)));
     });
     expected
@@ -122,7 +130,7 @@ pub(super) fn mean_grad(windows: Windows, grad: &Array, out: &Array) -> Vec<Expe
         for (y, x) in places {
             let place = [at[0], at[1], y, x];
             let place = place.iter().zip(&out.shape).fold(0, |place, (index, size)| place * size + index);
-            terms[place].add(grad.at(at).as_f64() / divisor as f64);
+            terms[place].add(grad.at(at).as_f64() / divisor);
         }
     });
     // Each quotient has an error of its own, of three units at most.
@@ -165,6 +173,28 @@ mod tests {
         assert_eq!(likely(&mean(Windows::Fixed(POOL, true), &images, &[1, 1, 1, 3]))[2], 4.0);
         let grad = mean_grad(Windows::Fixed(POOL, true), &row(&[3.0, 6.0]), &images);
         assert_eq!(likely(&grad), [1.0, 3.0, 2.0, 2.0]);
+    }
+
+    #[test]
+    fn a_window_of_padding_alone_has_the_mean_zero_and_the_smallest_number() {
+        // Its elements are at both sides of the image.
+        let pool = Pool2d { kernel: [1, 2], stride: [1, 1], padding: [0, 1], dilation: [1, 2] };
+        let (image, out) = (row(&[5.0]), [1, 1, 1, 1]);
+        for count_padding in [false, true] {
+            assert_eq!(likely(&mean(Windows::Fixed(pool, count_padding), &image, &out)), [0.0]);
+            assert_eq!(likely(&mean_grad(Windows::Fixed(pool, count_padding), &row(&[3.0]), &image)), [0.0]);
+        }
+        let [largest, places] = max_pool(pool, &image, &out);
+        assert_eq!((likely(&largest), likely(&places)), (vec![f64::NEG_INFINITY], vec![0.0]));
+    }
+
+    #[test]
+    fn a_window_of_any_size_is_counted() {
+        let far = 1 << 40;
+        let pool = Pool2d { kernel: [1, 2 * far], stride: [1, 3 * far], padding: [0, far], dilation: [1, 1] };
+        assert_eq!(window(pool, 1, 0, 3), (vec![0, 1, 2], 2 * far));
+        let pool = Pool2d { dilation: [1, 2], ..pool };
+        assert_eq!(window(pool, 1, 0, 3), (vec![0, 2], far + 2));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device_kernels::{
-    Argument, Binary, Call, Compare, Conv2d, DType, Extremum, KernelSet, Operator, Reduction, Scalar, Unary,
-    Update,
+    Argument, Binary, Call, Compare, Conv2d, DType, Extremum, KernelSet, Operator, Pool2d, Reduction, Scalar,
+    Unary, Update,
 };
 use device_kernels_conformance::element::{self, Value};
 use device_kernels_conformance::expect::Expect;
@@ -296,7 +296,22 @@ impl Set {
             Wrong::ConvIgnoresPadding => Conv2d { padding: [0, 0], ..conv },
             Wrong::ConvIgnoresGroups => Conv2d { groups: 1, ..conv },
             Wrong::ConvSwapsStrides => Conv2d { stride: [conv.stride[1], conv.stride[0]], ..conv },
+            Wrong::ShortOptions => Conv2d {
+                stride: short(conv.stride, 1),
+                padding: short(conv.padding, 0),
+                dilation: short(conv.dilation, 1),
+                ..conv
+            },
             _ => conv,
+        };
+        let pool = |pool: Pool2d| match wrong {
+            Wrong::ShortOptions => Pool2d {
+                kernel: short(pool.kernel, 1),
+                stride: short(pool.stride, 1),
+                padding: short(pool.padding, 0),
+                dilation: short(pool.dilation, 1),
+            },
+            _ => pool,
         };
         match operator {
             Operator::Conv2d(options) => {
@@ -327,8 +342,16 @@ impl Set {
             Operator::Scatter { dim, .. } if wrong == Wrong::ScatterOverwrites => {
                 Operator::Scatter { dim, update: Update::Replace }
             }
+            Operator::MaxPool2d(options) => Operator::MaxPool2d(pool(options)),
+            Operator::MaxPool2dGrad(options) => Operator::MaxPool2dGrad(pool(options)),
             Operator::AvgPool2d { pool, count_padding } if wrong == Wrong::PoolCountsPadding => {
                 Operator::AvgPool2d { pool, count_padding: !count_padding }
+            }
+            Operator::AvgPool2d { pool: options, count_padding } => {
+                Operator::AvgPool2d { pool: pool(options), count_padding }
+            }
+            Operator::AvgPool2dGrad { pool: options, count_padding } => {
+                Operator::AvgPool2dGrad { pool: pool(options), count_padding }
             }
             Operator::Random { distribution, seed, offset } => {
                 let (seed, offset) = match wrong {
@@ -530,6 +553,31 @@ impl Set {
                     results[0].fill(Some(Value::Float(f64::NAN)));
                 }
             }
+            (
+                Some(wrong @ (Wrong::MeanOfNothing | Wrong::MaxOfPadding)),
+                Operator::AvgPool2d { pool, .. } | Operator::MaxPool2d(pool),
+                [Input::Array(array)],
+            ) => {
+                let of_mean = matches!(operator, Operator::AvgPool2d { .. });
+                let instead = match (wrong, of_mean) {
+                    (Wrong::MeanOfNothing, true) => Value::Float(f64::NAN),
+                    (Wrong::MaxOfPadding, false) => element::convert(Value::Int(0), dtype),
+                    _ => return,
+                };
+                // Of ones, only windows without elements have another mean.
+                let ones = Array {
+                    dtype: DType::F64,
+                    values: vec![Value::Float(1.0); array.values.len()],
+                    ..array.clone()
+                };
+                let mean = Operator::AvgPool2d { pool, count_padding: false };
+                let means = &reference::expected(mean, &[Input::Array(ones)], outputs)[0];
+                for (result, mean) in results[0].iter_mut().zip(means) {
+                    if mean.likely() == Some(Value::Float(0.0)) {
+                        *result = Some(instead);
+                    }
+                }
+            }
             (Some(Wrong::RandomRestarts), Operator::Random { .. }, _) => {
                 for at in 256..results[0].len() {
                     results[0][at] = results[0][at % 256];
@@ -552,6 +600,11 @@ fn clamp(indices: &mut Array, size: usize) {
     for value in &mut indices.values {
         *value = Value::Int(value.as_int().clamp(0, size as i128 - 1));
     }
+}
+
+/// The lowest 31 bits, and at least so much.
+fn short(numbers: [usize; 2], least: usize) -> [usize; 2] {
+    numbers.map(|number| (number & i32::MAX as usize).max(least))
 }
 
 /// The dilation, padding and stride of the first call, if they give an output of the same size.

@@ -125,6 +125,12 @@ wrongs! {
     ConvSwapsStrides,
     /// A convolution without bias.
     ConvIgnoresBias,
+    /// Numbers of convolutions and poolings have 31 bits.
+    ShortOptions,
+    /// A mean of no elements is NaN.
+    MeanOfNothing,
+    /// The padding counts as zeros where the largest is looked for.
+    MaxOfPadding,
     /// A mean counts the padding if it must not, and does not if it must.
     PoolCountsPadding,
     /// Places count from the start of their window.

@@ -1,8 +1,10 @@
 //! Images: convolutions and poolings.
 
+use std::ops::RangeInclusive;
+
 use super::Problem;
 use super::arguments::{Array, Class};
-use crate::{Conv2d, Pool2d};
+use crate::{Conv2d, MAX_STEP, Pool2d};
 
 /// Checks the images, the weights and the output of a convolution.
 pub(super) fn convolution(conv: Conv2d, arrays: [(&'static str, Array<'_>); 3]) -> Result<(), Problem> {
@@ -12,8 +14,7 @@ pub(super) fn convolution(conv: Conv2d, arrays: [(&'static str, Array<'_>); 3]) 
     for (argument, array) in arrays {
         array.same_dtype(argument, input.dtype)?;
     }
-    positive("stride", conv.stride)?;
-    positive("dilation", conv.dilation)?;
+    steps(conv.stride, conv.padding, conv.dilation)?;
     let &[maps, depth, ..] = weights.layout.shape() else {
         return weights.expect_if(false, of_weights, "[out, in / groups, kh, kw]");
     };
@@ -50,8 +51,7 @@ pub(super) fn windows(
     let &[_, _, out_height, out_width] = out.image(of_out)? else { unreachable!("it has four") };
     out.same_dtype(of_out, input.dtype)?;
     positive("window", pool.kernel)?;
-    positive("stride", pool.stride)?;
-    positive("dilation", pool.dilation)?;
+    steps(pool.stride, pool.padding, pool.dilation)?;
     for (axis, (size, found)) in [(height, out_height), (width, out_width)].into_iter().enumerate() {
         let reach = (pool.kernel[axis] - 1).saturating_mul(pool.dilation[axis]).saturating_add(1);
         let padding = pool.padding[axis];
@@ -94,10 +94,25 @@ pub(super) fn adaptive(
     out.same(of_out, input.dtype, &[images, channels, height, width])
 }
 
+/// Checks the numbers that convolutions and poolings have in common.
+fn steps(stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2]) -> Result<(), Problem> {
+    positive("stride", stride)?;
+    positive("dilation", dilation)?;
+    within("padding", padding, 0..=MAX_STEP, "numbers up to isize::MAX / 8")
+}
+
 fn positive(option: &'static str, values: [usize; 2]) -> Result<(), Problem> {
-    let found = || format!("{values:?}");
-    if values.contains(&0) {
-        return Err(Problem::Option { option, expected: "numbers from 1 on", found: found() });
+    within(option, values, 1..=MAX_STEP, "numbers from 1 to isize::MAX / 8")
+}
+
+fn within(
+    option: &'static str,
+    values: [usize; 2],
+    range: RangeInclusive<usize>,
+    expected: &'static str,
+) -> Result<(), Problem> {
+    if values.iter().all(|value| range.contains(value)) {
+        return Ok(());
     }
-    Ok(())
+    Err(Problem::Option { option, expected, found: format!("{values:?}") })
 }

@@ -48,49 +48,42 @@ pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Tar
         Function::ImageGradient => ([out, second, first], [2, 1, 0]),
         Function::WeightGradient => ([first, out, second], [0, 2, 1]),
     };
-    let size = |layout: &Layout, dim: usize| layout.shape()[dim] as i64;
-    let groups = options.groups as i64;
-    let pair = |[y, x]: [usize; 2]| [y as i64, x as i64];
-    let ([sy, sx], [py, px], [dy, dx]) =
-        (pair(options.stride), pair(options.padding), pair(options.dilation));
-    let count = out.len();
-    let cm = bias.map_or(0, |bias| bias.strides()[0] as i64);
+    let options = Options::new(options)?;
+    let ([of_images, of_weights, of_maps], count) =
+        ([shape(&images)?, shape(&weights)?, shape(&maps)?], out.len());
+    let [number, _, height, width] = of_images;
+    let [_, depth, kernel_height, kernel_width] = of_weights;
+    let [_, all_maps, out_height, out_width] = of_maps;
     let mut indices: SmallVec<[i64; 24]> = smallvec![
-        count as i64,
-        size(&images, 0),
-        size(&maps, 1),
-        size(&maps, 2),
-        size(&maps, 3),
-        size(&weights, 1),
-        size(&images, 2),
-        size(&images, 3),
-        size(&weights, 2),
-        size(&weights, 3),
-        size(&maps, 1) / groups,
-        sy,
-        sx,
-        py,
-        px,
-        dy,
-        dx,
-        cm
+        super::index(count)?,
+        number,
+        all_maps,
+        out_height,
+        out_width,
+        depth,
+        height,
+        width,
+        kernel_height,
+        kernel_width,
+        all_maps / options.groups
     ];
-    indices.extend(out.shape().iter().map(|&size| size as i64));
+    indices.extend(options.steps());
+    indices.push(bias.map_or(Some(0), |bias| super::index(bias.strides()[0]))?);
+    indices.extend(shape(&out)?);
     for layout in [&images, &weights, &maps] {
-        indices.extend(layout.strides().iter().map(|&stride| stride as i64));
+        indices.extend(strides(layout)?);
     }
     // The arrays are parameters as images, weights, maps and bias, whatever their order in the call.
     let of_call = |array: usize| match array {
         2 if bias.is_some() => Place::Array(3),
         array => Place::Array(array),
     };
-    let mut arrays: SmallVec<[(Place, i64); 4]> = order
-        .iter()
-        .zip([&images, &weights, &maps])
-        .map(|(&array, layout)| (of_call(array), layout.offset() as i64))
-        .collect();
+    let mut arrays = SmallVec::<[(Place, i64); 4]>::new();
+    for (array, layout) in order.into_iter().zip([&images, &weights, &maps]) {
+        arrays.push((of_call(array), super::index(layout.offset())?));
+    }
     if let Some(bias) = &bias {
-        arrays.push((Place::Array(2), bias.offset() as i64));
+        arrays.push((Place::Array(2), super::index(bias.offset())?));
     }
     let element = element(dtype)?;
     let mut parts = Parts { function, element, options, images, weights, maps, bias, arrays, target };
@@ -104,11 +97,44 @@ pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Tar
     Some(Plan::from(Step { recipe, arrays, values: SmallVec::new(), indices, items, group }))
 }
 
+fn shape(layout: &Layout) -> Option<[i64; 4]> {
+    super::indices(<[usize; 4]>::try_from(layout.shape()).ok()?)
+}
+
+fn strides(layout: &Layout) -> Option<[i64; 4]> {
+    super::indices(<[isize; 4]>::try_from(layout.strides()).ok()?)
+}
+
+/// The options as kernels have them.
+#[derive(Clone, Copy)]
+struct Options {
+    stride: [i64; 2],
+    padding: [i64; 2],
+    dilation: [i64; 2],
+    groups: i64,
+}
+
+impl Options {
+    fn new(Conv2d { stride, padding, dilation, groups }: Conv2d) -> Option<Self> {
+        Some(Self {
+            stride: super::indices(stride)?,
+            padding: super::indices(padding)?,
+            dilation: super::indices(dilation)?,
+            groups: super::index(groups)?,
+        })
+    }
+
+    /// The parameters `sy, sx, py, px, dy, dx`.
+    fn steps(&self) -> impl Iterator<Item = i64> + use<> {
+        [self.stride, self.padding, self.dilation].into_iter().flatten()
+    }
+}
+
 /// A convolution that is to be planned. The arrays are images, weights, maps and bias.
 struct Parts {
     function: Function,
     element: Element,
-    options: Conv2d,
+    options: Options,
     images: Layout,
     weights: Layout,
     maps: Layout,
@@ -132,11 +158,13 @@ const WINDOWS: i64 = 1 << 24;
 
 /// Whether the last two dimensions are one, and its stride.
 fn plane(layout: &Layout) -> Option<i64> {
-    let (shape, strides) = (layout.shape(), layout.strides());
-    match (shape[2], shape[3]) {
-        (1, _) => Some(strides[3] as i64),
-        (_, 1) => Some(strides[2] as i64),
-        _ => (strides[2] == strides[3] * shape[3] as isize).then_some(strides[3] as i64),
+    let ([.., height, width], [.., outer, row, column]) = (shape(layout)?, strides(layout)?);
+    match (height, width) {
+        // Of one element, any stride will do: that of the next dimension makes one line of both.
+        (1, 1) => Some(outer),
+        (1, _) => Some(column),
+        (_, 1) => Some(row),
+        _ => (row == column * width).then_some(column),
     }
 }
 
@@ -146,15 +174,11 @@ impl Parts {
         if self.target.traits.groups {
             return None;
         }
-        let shape =
-            |layout: &Layout| <[usize; 4]>::try_from(layout.shape()).ok().map(|s| s.map(|s| s as i64));
-        let strides =
-            |layout: &Layout| <[isize; 4]>::try_from(layout.strides()).ok().map(|s| s.map(|s| s as i64));
         let ([images, _, ih, iw], [_, depth, kh, kw], [_, all_maps, oh, ow]) =
             (shape(&self.images)?, shape(&self.weights)?, shape(&self.maps)?);
         let (of_images, of_weights, of_maps) =
             (strides(&self.images)?, strides(&self.weights)?, strides(&self.maps)?);
-        let groups = self.options.groups as i64;
+        let groups = self.options.groups;
         let each = all_maps / groups;
         let (kernel, out) = (kh * kw, oh * ow);
         // Of each group and image: rows, columns and sum; the matrix that is packed as it is: its array, the stride of its
@@ -188,7 +212,7 @@ impl Parts {
                 let sum = Depth { k: sizes[2], inner: out, across: step, jump: of_maps[0] - out * step };
                 (left, along, depth_of_sum, left_group) = (map, of_maps[1], sum, each * of_maps[1]);
                 let step = plane(&self.weights)?;
-                if of_weights[1] != kernel * step {
+                if depth > 1 && of_weights[1] != kernel * step {
                     return None;
                 }
                 (written, out_strides, out_group) = (weight, [of_weights[0], step], each * of_weights[0]);
@@ -198,18 +222,19 @@ impl Parts {
         let [m, n, k] = sizes;
         let number = self.element.number().unsigned();
         let columns = matmul::panel_columns(number);
-        let of_one = matmul::count(n, columns) * columns * k * groups;
+        // It may be too large to be counted, as there may be strides of zero.
+        let of_one = super::index(super::product([matmul::count(n, columns), columns, k, groups])?)?;
         // The gradient of weights has all images in its sum.
         let (runs, all) = if self.function == Function::WeightGradient { (1, 1) } else { (images, images) };
-        if m < 4 || n < 8 || m * n * k < 1 << 13 || of_one > WINDOWS * 4 {
+        if m < 4 || n < 8 || of_one > WINDOWS * 4 || m.saturating_mul(n * k) < 1 << 13 {
             return None;
         }
         let at_once = (WINDOWS / of_one).clamp(1, runs);
         let mut plan = Plan::default();
         let panel = matmul::ROWS;
-        let of_left = matmul::count(m, panel) * panel * k;
-        plan.scratch.push((of_left * groups) as usize * number.size());
-        plan.scratch.push((of_one * at_once) as usize * number.size());
+        let of_left = super::index(super::product([matmul::count(m, panel), panel, k])?)?;
+        plan.scratch.push(super::product([of_left, groups])?.checked_mul(number.size())?);
+        plan.scratch.push(super::product([of_one, at_once])?.checked_mul(number.size())?);
         let dim = |size: i64, strides: [i64; 4]| Dim { size, strides };
         let space = |dims: &[Dim]| Space {
             dims: dims.iter().filter(|dim| dim.size > 1).copied().collect(),
@@ -219,33 +244,36 @@ impl Parts {
         let batch = space(&[dim(groups, [left_group, of_left, 0, 0])]);
         let pack = Pack { element: self.element, panel, batch: batch.rank(), neighbours: along == 1, wide };
         let arrays = [self.arrays[left], (Place::Scratch(0), 0)];
-        plan.steps.push(pack.step([m, along], depth_of_sum, arrays, &batch));
+        plan.steps.push(pack.step([m, along], depth_of_sum, arrays, &batch)?);
         let of_source = [of_images, of_weights, of_maps][source];
         let of_written = [of_images, of_weights, of_maps][written];
         let mut first = 0;
         while first < all {
             let count = at_once.min(all - first);
             let (place, offset) = self.arrays[source];
-            let pair = |[y, x]: [usize; 2]| [y as i64, x as i64];
-            let [stride, padding, dilation] =
-                [self.options.stride, self.options.padding, self.options.dilation].map(pair);
             let mut indices: SmallVec<[i64; 24]> =
                 smallvec![n, k, groups, if source == map { each } else { depth }, oh, ow, ih, iw, kh, kw];
-            indices.extend([stride, padding, dilation].concat());
+            indices.extend(self.options.steps());
             indices.extend(of_source);
-            let neighbours = self.function == Function::Images && stride[1] == 1 && of_source[3] == 1;
+            let neighbours =
+                self.function == Function::Images && self.options.stride[1] == 1 && of_source[3] == 1;
             let recipe = Windows { function: self.function, element: self.element, neighbours, wide };
-            let items = [matmul::count(n, columns), matmul::count(k, matmul::CHUNK), count * groups];
+            let [panels, chunks] = [matmul::count(n, columns), matmul::count(k, matmul::CHUNK)];
+            let items =
+                [super::product([panels])?, super::product([chunks])?, super::product([count, groups])?];
             plan.steps.push(Step {
                 recipe: super::Recipe::Windows(recipe),
                 arrays: smallvec![(place, offset + first * of_source[0]), (Place::Scratch(1), 0)],
                 values: SmallVec::new(),
                 indices,
-                items: items.map(|items| items as usize),
+                items,
                 group: [1; 3],
             });
             let of_group = of_one / groups;
-            let bias = self.bias.as_ref().map(|bias| bias.strides()[0] as i64);
+            let bias = match &self.bias {
+                Some(bias) => Some(super::index(bias.strides()[0])?),
+                None => None,
+            };
             let batch = space(&[
                 dim(count, [0, of_one, of_written[0], 0]),
                 dim(groups, [of_left, of_group, out_group, bias.unwrap_or(0) * each]),
@@ -265,7 +293,7 @@ impl Parts {
                 batch,
                 wide,
             };
-            plan.steps.push(product.step(arrays));
+            plan.steps.push(product.step(arrays)?);
             first += count;
         }
         Some(plan)
@@ -302,7 +330,7 @@ impl Windows {
         };
         let inside = match self.function {
             Function::ImageGradient => {
-                "ty >= 0 && tx >= 0 && y * sy == ty && x * sx == tx && y < oh && x < ow"
+                "ty >= 0 && tx >= 0 && y * sy == ty && x * sx == tx && y >= 0 && y < oh && x >= 0 && x < ow"
             }
             _ => "y >= 0 && x >= 0 && y < ih && x < iw",
         };
@@ -414,10 +442,10 @@ impl Recipe {
         {t} near = 0;
         for (Index ky = 0; ky < kh; ky++) {{
             const Index ty = j2 + py - ky * dy, y = ty / sy;
-            if (ty < 0 || y * sy != ty || y >= oh) continue;
+            if (ty < 0 || y * sy != ty || y < 0 || y >= oh) continue;
             for (Index kx = 0; kx < kw; kx++) {{
                 const Index tx = j3 + px - kx * dx, x = tx / sx;
-                if (tx >= 0 && x * sx == tx && x < ow) near += {} * {};
+                if (tx >= 0 && x * sx == tx && x >= 0 && x < ow) near += {} * {};
             }}
         }}
         total += near;
@@ -472,6 +500,32 @@ mod tests {
         let traits = Traits { doubles: true, groups, units: 2 };
         let plan = crate::generate::plan(&call, Target { traits, wide: false }).unwrap();
         plan.steps.into_iter().map(|step| step.recipe).collect()
+    }
+
+    /// The kernels of a gradient by weights `[8, 1, size, size]` of so many images, which repeat one element.
+    fn steps_of_weight_gradient(images: usize, size: usize) -> Vec<Recipe> {
+        let array = |shape: [usize; 4]| {
+            Argument::Array(DType::F32, Layout::contiguous([1; 4]).unwrap().broadcast_to(shape).unwrap())
+        };
+        let arguments = [array([images, 1, size + 7, size + 7]), array([images, 8, 8, 8])];
+        let out = [Argument::Array(DType::F32, Layout::contiguous([8, 1, size, size]).unwrap())];
+        let call = Call::new(Operator::Conv2dWeightGrad(Conv2d::default()), &arguments, &out).unwrap();
+        let traits = Traits { doubles: true, groups: false, units: 2 };
+        let plan = crate::generate::plan(&call, Target { traits, wide: false }).unwrap();
+        plan.steps.into_iter().map(|step| step.recipe).collect()
+    }
+
+    #[test]
+    fn a_gradient_of_one_channel_is_a_product_of_matrices() {
+        let steps = steps_of_weight_gradient(4, 5);
+        assert!(matches!(&steps[..], [Recipe::Pack(_), Recipe::Windows(_), Recipe::Packed(_)]), "{steps:?}");
+    }
+
+    #[test]
+    fn windows_that_are_too_many_to_be_counted_are_not_packed() {
+        // 2^64 elements, whose number overflows to 0.
+        let steps = steps_of_weight_gradient(1 << 50, 16);
+        assert!(matches!(&steps[..], [Recipe::Convolution(_)]), "{steps:?}");
     }
 
     #[test]

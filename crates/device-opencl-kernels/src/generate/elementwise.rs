@@ -94,18 +94,20 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     }
     arrays.push((out_layout.strides(), out_layout.offset()));
     let count = arrays.len();
-    let space = Space::new(out_layout.shape(), &arrays).sort(count - 1).merge();
+    let space = Space::new(out_layout.shape(), &arrays)?.sort(count - 1).merge();
     let (rank, len) = (space.rank(), space.len());
     let every: SmallVec<[usize; 4]> = (0..count).collect();
     let inner = space.dims.last();
     let line =
         rank == 0 || (rank == 1 && inner.is_some_and(|dim| dim.strides[..count].iter().all(|&s| s == 1)));
     let mut indices = SmallVec::new();
+    let whole = super::product([len])?;
     let ((items, group), form) = if line {
         indices.push(len);
-        (super::line(len as usize, target.traits), Form::Line)
+        (super::line(whole, target.traits), Form::Line)
     } else if let Some(inner) = inner.filter(|inner| inner.size >= ROW && len / inner.size < MOST_ROWS) {
         let rows = len / inner.size;
+        let items = [super::product([inner.size])?, super::product([rows])?];
         indices.extend([inner.size, rows]);
         indices.extend(space.indices(&every));
         let step = |stride: &i64| match stride {
@@ -120,19 +122,19 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         });
         let extent = match across {
             true => {
-                let square = |size: i64| (size as usize).next_multiple_of(SQUARE);
-                ([square(inner.size), square(rows), 1], [SQUARE, SQUARE, 1])
+                let [columns, rows] = items.map(|items| items.next_multiple_of(SQUARE));
+                ([columns, rows, 1], [SQUARE, SQUARE, 1])
             }
             false => {
-                let ([items, ..], group) = super::line(inner.size as usize, target.traits);
-                ([items, rows as usize, 1], group)
+                let ([columns, ..], group) = super::line(items[0], target.traits);
+                ([columns, items[1], 1], group)
             }
         };
         (extent, Form::Rows { rank, steps })
     } else {
         indices.push(len);
         indices.extend(space.indices(&every));
-        (super::line(len as usize, target.traits), Form::Strided { rank })
+        (super::line(whole, target.traits), Form::Strided { rank })
     };
     let recipe = Recipe { function, inputs, output, form, wide: target.wide };
     recipe.expression()?;

@@ -61,16 +61,16 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         strides[index] = smallvec![0; shape.len()];
         strides[index][dim] = step;
     }
-    let step = std::mem::replace(&mut strides[indexed][dim], 0) as i64;
-    let size = layouts[indexed].shape()[dim] as i64;
+    let step = super::index(std::mem::replace(&mut strides[indexed][dim], 0))?;
+    let size = super::index(layouts[indexed].shape()[dim])?;
     let (mut along, mut steps) = (1, [0, 0]);
     if form == Form::Add {
-        along = std::mem::replace(&mut shape[dim], 1) as i64;
-        steps = [strides[0][dim] as i64, strides[1][dim] as i64];
+        along = super::index(std::mem::replace(&mut shape[dim], 1))?;
+        steps = super::indices([strides[0][dim], strides[1][dim]])?;
     }
     let views: SmallVec<[(&[isize], usize); 3]> =
         strides.iter().zip(layouts).map(|(strides, layout)| (&strides[..], layout.offset())).collect();
-    let space = Space::new(&shape, &views).sort(shaped).merge();
+    let space = Space::new(&shape, &views)?.sort(shaped).merge();
     let of = element(dtype)?;
     let recipe = Recipe {
         form,
@@ -81,7 +81,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     };
     let mut indices: SmallVec<[i64; 24]> = smallvec![space.len(), size, step, along, steps[0], steps[1]];
     indices.extend(space.indices(&[0, 1, 2]));
-    let (items, group) = super::line(space.len() as usize, target.traits);
+    let (items, group) = super::line(super::product([space.len()])?, target.traits);
     Some(Plan::from(Step {
         recipe: super::Recipe::Indexing(recipe),
         arrays: (0..3).map(|array| (Place::Array(array), space.offsets[array])).collect(),

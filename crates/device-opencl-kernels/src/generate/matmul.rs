@@ -106,19 +106,16 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let views: SmallVec<[(&[isize], usize); 4]> =
         arrays.iter().map(|layout| (layout.strides(), layout.offset())).collect();
     let rank = out.rank() - 2;
-    let mut batch = Space::new(&out.shape()[..rank], &views).merge();
-    let last = |array: usize| [rank, rank + 1].map(|dim| views[array].0[dim] as i64);
-    let mut sizes = Sizes {
-        m: out.shape()[rank] as i64,
-        n: out.shape()[rank + 1] as i64,
-        k: a.shape()[rank + 1] as i64,
-        a: last(A),
-        b: last(B),
-        out: last(OUT),
-        bias: last(BIAS),
-    };
+    let mut batch = Space::new(&out.shape()[..rank], &views)?.merge();
+    let last = |array: usize| super::indices([rank, rank + 1].map(|dim| views[array].0[dim]));
+    let [m, n, k] = super::indices([out.shape()[rank], out.shape()[rank + 1], a.shape()[rank + 1]])?;
+    let mut sizes = Sizes { m, n, k, a: last(A)?, b: last(B)?, out: last(OUT)?, bias: last(BIAS)? };
     // Matrices that are multiplied with the same one are one matrix, if their rows go on evenly.
     while let Some(dim) = batch.dims.last() {
+        if sizes.m == 1 {
+            // Of one row, which has no stride of its own.
+            (sizes.a[0], sizes.out[0], sizes.bias[0]) = (dim.strides[A], dim.strides[OUT], dim.strides[BIAS]);
+        }
         let even = |array: usize, row: i64| dim.strides[array] == row * sizes.m;
         if dim.strides[B] != 0
             || !(even(A, sizes.a[0]) && even(OUT, sizes.out[0]) && even(BIAS, sizes.bias[0]))
@@ -130,11 +127,11 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     }
     let Sizes { m, n, k, .. } = sizes;
     let product = Product { element: element(dtype)?, has_bias: bias.is_some(), sizes, batch, target };
-    Some(match target.traits.groups {
-        _ if m * n * k <= 16 * 16 * 16 || m < 4 || n < 8 => product.simple(),
+    match target.traits.groups {
+        _ if m < 4 || n < 8 || (m * n).saturating_mul(k) <= 16 * 16 * 16 => product.simple(),
         true => product.tiled(),
         false => product.packed(),
-    })
+    }
 }
 
 impl Product {
@@ -170,7 +167,7 @@ impl Product {
         Step { recipe, arrays, values: SmallVec::new(), indices, items, group }
     }
 
-    fn simple(&self) -> Plan {
+    fn simple(&self) -> Option<Plan> {
         let Sizes { m, n, a, b, .. } = self.sizes;
         let recipe = super::Recipe::Simple(Simple {
             element: self.element,
@@ -179,11 +176,12 @@ impl Product {
             rows: a[1] == 1 && b[0] == 1,
             wide: self.target.wide,
         });
-        let ([items, ..], group) = super::heavy_line((m * n) as usize, self.target.traits);
-        self.step(recipe, [items, self.batch.len() as usize, 1], group).into()
+        let ([items, ..], group) = super::heavy_line(super::product([m, n])?, self.target.traits);
+        let items = [items, super::product([self.batch.len()])?, 1];
+        Some(self.step(recipe, items, group).into())
     }
 
-    fn tiled(&self) -> Plan {
+    fn tiled(&self) -> Option<Plan> {
         let Sizes { m, n, a, b, .. } = self.sizes;
         let recipe = super::Recipe::Tiled(Tiled {
             element: self.element,
@@ -192,12 +190,12 @@ impl Product {
             along: [a[1] == 1, b[0] == 1],
             wide: self.target.wide,
         });
-        let tiles = |size: i64| ((size + TILE - 1) / TILE * SIDE) as usize;
-        let items = [tiles(n), tiles(m), self.batch.len() as usize];
-        self.step(recipe, items, [SIDE as usize, SIDE as usize, 1]).into()
+        let tiles = |size: i64| super::product([count(size, TILE), SIDE]);
+        let items = [tiles(n)?, tiles(m)?, super::product([self.batch.len()])?];
+        Some(self.step(recipe, items, [SIDE as usize, SIDE as usize, 1]).into())
     }
 
-    fn packed(&self) -> Plan {
+    fn packed(&self) -> Option<Plan> {
         let Sizes { m, n, k, a, b, out, bias } = self.sizes;
         let columns = 2 * lanes(self.number());
         let mut plan = Plan::default();
@@ -207,17 +205,17 @@ impl Product {
             let panels = count(size, panel);
             // A matrix of several products is packed once.
             let mut own = Space { dims: SmallVec::new(), offsets: [0; 4] };
-            let mut stride = panels * panel * k;
+            let mut stride = super::index(super::product([panels, panel, k])?)?;
             for dim in batch.dims.iter_mut().rev() {
                 let packed = if dim.strides[array] == 0 { 0 } else { stride };
                 if packed != 0 {
                     own.dims.insert(0, Dim { size: dim.size, strides: [dim.strides[array], packed, 0, 0] });
-                    stride *= dim.size;
+                    stride = stride.checked_mul(dim.size)?;
                 }
                 dim.strides[array] = packed;
             }
             let scratch = Place::Scratch(plan.scratch.len());
-            plan.scratch.push(stride as usize * self.number().size());
+            plan.scratch.push(super::product([stride])?.checked_mul(self.number().size())?);
             let recipe = Pack {
                 element: self.element,
                 panel,
@@ -227,7 +225,7 @@ impl Product {
             };
             let from = (Place::Array(array), self.batch.offsets[array]);
             let depth = Depth { k, inner: k, across, jump: 0 };
-            plan.steps.push(recipe.step([size, along], depth, [from, (scratch, 0)], &own));
+            plan.steps.push(recipe.step([size, along], depth, [from, (scratch, 0)], &own)?);
         }
         let mut arrays = self.arrays();
         arrays[A] = (Place::Scratch(0), 0);
@@ -240,8 +238,8 @@ impl Product {
             batch,
             wide: self.target.wide,
         };
-        plan.steps.push(product.step(arrays));
-        plan
+        plan.steps.push(product.step(arrays)?);
+        Some(plan)
     }
 }
 
@@ -271,14 +269,14 @@ pub(super) struct OfPanels {
 
 impl OfPanels {
     /// The arrays are A, B, the output and the bias.
-    pub(super) fn step(self, arrays: SmallVec<[(Place, i64); 4]>) -> Step {
+    pub(super) fn step(self, arrays: SmallVec<[(Place, i64); 4]>) -> Option<Step> {
         let ([m, n, k], [om, on]) = (self.sizes, self.out);
         let columns = panel_columns(self.element.number().unsigned());
         let mut indices: SmallVec<[i64; 24]> = smallvec![m, n, k, 0, 0, 0, 0, om, on];
         indices.extend(self.bias.unwrap_or_default());
         indices.extend(self.batch.indices(&[A, B, OUT, BIAS]));
-        let items =
-            [count(n, columns), count(m, ROWS * PANELS), self.batch.len()].map(|items| items as usize);
+        let [columns, rows, batch] = [count(n, columns), count(m, ROWS * PANELS), self.batch.len()];
+        let items = [super::product([columns])?, super::product([rows])?, super::product([batch])?];
         let recipe = super::Recipe::Packed(Packed {
             element: self.element,
             bias: self.bias.is_some(),
@@ -286,7 +284,7 @@ impl OfPanels {
             neighbours: on == 1,
             wide: self.wide,
         });
-        Step { recipe, arrays, values: SmallVec::new(), indices, items, group: [1; 3] }
+        Some(Step { recipe, arrays, values: SmallVec::new(), indices, items, group: [1; 3] })
     }
 }
 
@@ -481,19 +479,20 @@ impl Pack {
         Depth { k, inner, across, jump }: Depth,
         arrays: [(Place, i64); 2],
         batch: &Space,
-    ) -> Step {
+    ) -> Option<Step> {
         let mut indices: SmallVec<[i64; 24]> = smallvec![rows, k, along, across, inner, jump];
         indices.extend(batch.indices(&[0, 1]));
-        let items = [count(rows, self.panel), count(k, CHUNK), batch.len()].map(|items| items as usize);
+        let [panels, chunks, batch] = [count(rows, self.panel), count(k, CHUNK), batch.len()];
+        let items = [super::product([panels])?, super::product([chunks])?, super::product([batch])?];
         let recipe = super::Recipe::Pack(self);
-        Step {
+        Some(Step {
             recipe,
             arrays: arrays.into_iter().collect(),
             values: SmallVec::new(),
             indices,
             items,
             group: [1; 3],
-        }
+        })
     }
 
     pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
@@ -607,5 +606,43 @@ impl Packed {
             b1 = dialect.load_vector(lanes as usize, "p1", &format!("y + {lanes}")),
         );
         dialect.program(&parameters, &body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device_kernels::{DType, Layout, Operator};
+
+    use super::*;
+    use crate::generate::{Recipe, Traits};
+
+    fn plan(a: Layout, b: Layout, out: &[usize], groups: bool) -> Plan {
+        let array = |layout| Argument::Array(DType::F32, layout);
+        let out = [array(Layout::contiguous(out).unwrap())];
+        let call = Call::new(Operator::MatMul, &[array(a), array(b)], &out).unwrap();
+        let traits = Traits { doubles: true, groups, units: 2 };
+        crate::generate::plan(&call, Target { traits, wide: true }).unwrap()
+    }
+
+    #[test]
+    fn rows_that_are_multiplied_with_the_same_matrix_are_one_matrix() {
+        let (rows, matrix) =
+            (Layout::contiguous([64, 1, 32]).unwrap(), Layout::contiguous([32, 64]).unwrap());
+        let plan = plan(rows, matrix, &[64, 1, 64], true);
+        let [Step { recipe: Recipe::Tiled(recipe), .. }] = &plan.steps[..] else { panic!("{plan:?}") };
+        assert_eq!(recipe.batch, 0);
+    }
+
+    #[test]
+    fn sums_that_are_too_long_to_be_counted_have_a_plan() {
+        // 2^63 products, of elements that are repeated.
+        let one = Layout::contiguous([1, 1]).unwrap();
+        let (a, b) = (one.broadcast_to([16, 1 << 55]).unwrap(), one.broadcast_to([1 << 55, 16]).unwrap());
+        for groups in [false, true] {
+            let plan = plan(a, b, &[16, 16], groups);
+            assert!(!matches!(&plan.steps[..], [Step { recipe: Recipe::Simple(_), .. }]), "{plan:?}");
+            // The memory of panels is that of all elements, which no device has.
+            assert!(plan.scratch.iter().all(|&size| size >= 8 << 55), "{plan:?}");
+        }
     }
 }

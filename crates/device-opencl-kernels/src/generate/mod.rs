@@ -28,7 +28,7 @@ pub(crate) struct Traits {
     /// Whether items of a group run side by side, as those of a GPU do. Otherwise each item is a loop that is vectorised.
     pub(crate) groups: bool,
     /// How many groups run at once.
-    pub(crate) units: usize,
+    pub(crate) units: i64,
 }
 
 /// What a text is generated from. Equal recipes have one text.
@@ -136,6 +136,26 @@ impl From<Step> for Plan {
     fn from(step: Step) -> Self {
         Self { scratch: SmallVec::new(), steps: smallvec![step] }
     }
+}
+
+/// A size, a stride, an offset or an option as kernels have it. `None` if it does not fit: there is no kernel for it.
+pub(crate) fn index(number: impl TryInto<i64>) -> Option<i64> {
+    number.try_into().ok()
+}
+
+/// Several of them.
+pub(crate) fn indices<const N: usize, T: TryInto<i64>>(numbers: [T; N]) -> Option<[i64; N]> {
+    let mut indices = [0; N];
+    for (index, number) in indices.iter_mut().zip(numbers) {
+        *index = self::index(number)?;
+    }
+    Some(indices)
+}
+
+/// How many items or elements a product of sizes is. `None` if it overflows: arrays with strides of zero may have more
+/// elements than any memory.
+pub(crate) fn product<const N: usize>(sizes: [i64; N]) -> Option<usize> {
+    sizes.into_iter().try_fold(1, |product: usize, size| product.checked_mul(size.try_into().ok()?))
 }
 
 /// So many items in one direction, in groups of a size that fits. There are few sizes, as some compilers translate a

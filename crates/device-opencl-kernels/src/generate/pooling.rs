@@ -57,13 +57,22 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         Function::MaxGradient | Function::MeanGradient { .. } | Function::AdaptiveGradient
     );
     let (images, windows) = if gradient { (&out, &input) } else { (&input, &out) };
-    let size = |layout: &Layout, dim: usize| layout.shape()[dim] as i64;
-    let mut indices: SmallVec<[i64; 24]> =
-        smallvec![out.len() as i64, size(images, 2), size(images, 3), size(windows, 2), size(windows, 3)];
-    for [y, x] in [pool.kernel, pool.stride, pool.padding, pool.dilation] {
-        indices.extend([y as i64, x as i64]);
+    let mut indices: SmallVec<[i64; 24]> = smallvec![super::index(out.len())?];
+    for layout in [images, windows] {
+        indices.extend(super::indices([layout.shape()[2], layout.shape()[3]])?);
     }
-    indices.extend(out.shape().iter().map(|&size| size as i64));
+    if matches!(function, Function::Adaptive | Function::AdaptiveGradient) {
+        // The places of windows are computed by products of both sizes.
+        let &[_, height, width, out_height, out_width] = &indices[..] else { return None };
+        super::index(super::product([height + 1, out_height + 1])?)?;
+        super::index(super::product([width + 1, out_width + 1])?)?;
+    }
+    for option in [pool.kernel, pool.stride, pool.padding, pool.dilation] {
+        indices.extend(super::indices(option)?);
+    }
+    for &size in out.shape() {
+        indices.push(super::index(size)?);
+    }
     // The arrays are parameters as input, output and places.
     let mut arrays: SmallVec<[(Place, i64); 4]> = SmallVec::new();
     let of_out = if function == Function::MaxGradient { 2 } else { 1 };
@@ -72,8 +81,10 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         [(0, Some(&input)), (of_out, Some(&out)), (of_places, places.as_ref().map(|(_, layout)| layout))];
     for (array, layout) in all {
         let Some(layout) = layout else { continue };
-        arrays.push((Place::Array(array), layout.offset() as i64));
-        indices.extend(layout.strides().iter().map(|&stride| stride as i64));
+        arrays.push((Place::Array(array), super::index(layout.offset())?));
+        for &stride in layout.strides() {
+            indices.push(super::index(stride)?);
+        }
     }
     let places = match places {
         Some((dtype, _)) => Some(element(dtype)?),
@@ -88,12 +99,12 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
 /// Statements that run `inner` for each element of the window `(j2, j3)` that is in the image, at `y` and `x`.
 fn of_window(inner: &str) -> String {
     format!(
-        "    for (Index ky = 0; ky < kh; ky++) {{
-        const Index y = j2 * sy - py + ky * dy;
-        if (y < 0 || y >= ih) continue;
-        for (Index kx = 0; kx < kw; kx++) {{
-            const Index x = j3 * sx - px + kx * dx;
-            if (x < 0 || x >= iw) continue;
+        "    const Index top = j2 * sy - py, left = j3 * sx - px;
+    const Index bottom = min(kh, steps_before(ih, top, dy)), right = min(kw, steps_before(iw, left, dx));
+    for (Index ky = steps_before(0, top, dy); ky < bottom; ky++) {{
+        const Index y = top + ky * dy;
+        for (Index kx = steps_before(0, left, dx); kx < right; kx++) {{
+            const Index x = left + kx * dx;
 {inner}        }}
     }}
 "
@@ -103,28 +114,27 @@ fn of_window(inner: &str) -> String {
 /// Statements that run `inner` for each window `(y, x)` that the element `(j2, j3)` of the image is in.
 fn of_element(inner: &str) -> String {
     format!(
-        "    for (Index ky = 0; ky < kh; ky++) {{
-        const Index ty = j2 + py - ky * dy, y = ty / sy;
-        if (ty < 0 || y * sy != ty || y >= oh) continue;
-        for (Index kx = 0; kx < kw; kx++) {{
-            const Index tx = j3 + px - kx * dx, x = tx / sx;
-            if (tx < 0 || x * sx != tx || x >= ow) continue;
+        "    const Index ty = j2 + py, tx = j3 + px;
+    const Index bottom = min(oh, ty / sy + 1), right = min(ow, tx / sx + 1);
+    for (Index y = steps_before(ty - (kh - 1) * dy, 0, sy); y < bottom; y++) {{
+        if ((ty - y * sy) % dy != 0) continue;
+        for (Index x = steps_before(tx - (kw - 1) * dx, 0, sx); x < right; x++) {{
+            if ((tx - x * sx) % dx != 0) continue;
 {inner}        }}
     }}
 "
     )
 }
 
-/// How many elements of a window count in one direction: from its first place on, up to the end of the padding, or in the
-/// image only.
-const COUNTS: &str = "\
+/// How many of the places `first`, `first + step` and on are before `end`. And how many elements of a window count in one
+/// direction: those from `low` on and before `high`. Neither is a loop, as a window may be far larger than its image.
+const STEPS: &str = "\
+Index steps_before(Index end, Index first, Index step) {
+    return first < end ? (end - first + step - 1) / step : 0;
+}
 Index counted(Index first, Index kernel_size, Index dilation, Index low, Index high) {
-    Index count = 0;
-    for (Index k = 0; k < kernel_size; k++) {
-        const Index place = first + k * dilation;
-        if (place >= low && place < high) count++;
-    }
-    return count;
+    const Index end = min(kernel_size, steps_before(high, first, dilation));
+    return max(end - steps_before(low, first, dilation), (Index)0);
 }
 ";
 
@@ -142,9 +152,8 @@ impl Recipe {
         let every: Vec<usize> = (0..arrays.len()).collect();
         let strides = space::names("", 4, &every);
         let functions = match self.function {
-            Function::Mean { .. } | Function::MeanGradient { .. } => COUNTS,
             Function::Adaptive | Function::AdaptiveGradient => ADAPTIVE,
-            _ => "",
+            _ => STEPS,
         };
         let parameters = Parameters {
             arrays,
@@ -167,7 +176,7 @@ impl Recipe {
                 false => format!("counted({window} * {s} - {p}, {k}, {d}, {low}, {size})"),
             };
             let (y, x) = (one(y, "sy", "py", "kh", "dy", high[0]), one(x, "sx", "px", "kw", "dx", high[1]));
-            format!("($T)({y} * {x})")
+            format!("(($T){y} * ($T){x})")
         };
 
         let mut body =

@@ -69,10 +69,10 @@ pub(crate) fn plan(
         _ => return None,
     };
     let strides: [(&[isize], usize); 1] = [(layout.strides(), layout.offset())];
-    let space = Space::new(layout.shape(), &strides).merge();
+    let space = Space::new(layout.shape(), &strides)?.merge();
     let mut indices: SmallVec<[i64; 24]> = smallvec![space.len()];
     indices.extend(space.indices(&[0]));
-    let (items, group) = super::line(space.len() as usize, target.traits);
+    let (items, group) = super::line(super::product([space.len()])?, target.traits);
     Some(Plan::from(Step {
         recipe: super::Recipe::Random(Recipe { form, output, rank: space.rank(), wide: target.wide }),
         arrays: smallvec![(Place::Array(0), space.offsets[0])],

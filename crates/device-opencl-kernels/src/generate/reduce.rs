@@ -61,15 +61,15 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
         let shape: SmallVec<[usize; 8]> = (layout.shape().iter().enumerate())
             .map(|(dim, &size)| if dims.contains(dim) == reduced { size } else { 1 })
             .collect();
-        Space::new(&shape, &arrays).sort(0)
+        Some(Space::new(&shape, &arrays)?.sort(0))
     };
-    let (mut kept, mut reduced) = (only(false).merge(), only(true));
+    let (mut kept, mut reduced) = (only(false)?.merge(), only(true)?);
     for dim in &mut reduced.dims {
         dim.strides[1] = 0;
     }
     reduced = reduced.merge();
     // Reversed dimensions have moved the offsets; those of reduced dimensions do not count for the output.
-    let layout_offset = layout.offset() as i64;
+    let layout_offset = super::index(layout.offset())?;
     let mut from = (Place::Array(0), kept.offsets[0] + reduced.offsets[0] - layout_offset);
     let to = (Place::Array(1), kept.offsets[1]);
     let total = reduced.len();
@@ -91,7 +91,7 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
         let place = if last {
             to
         } else {
-            plan.scratch.push((outputs * parts) as usize * input.number().size());
+            plan.scratch.push(super::product([outputs, parts])?.checked_mul(input.number().size())?);
             (Place::Scratch(plan.scratch.len() - 1), 0)
         };
         let recipe = Recipe {
@@ -116,8 +116,8 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
         let values =
             if recipe.divide { smallvec![input.number().value(total as f64)] } else { SmallVec::new() };
         let (items, group) = match form {
-            Form::Group => ([(count * GROUP) as usize, 1, 1], [GROUP as usize, 1, 1]),
-            _ => super::heavy_line(count as usize, target.traits),
+            Form::Group => ([super::product([count, GROUP])?, 1, 1], [GROUP as usize, 1, 1]),
+            _ => super::heavy_line(super::product([count])?, target.traits),
         };
         let recipe = super::Recipe::Reduce(recipe);
         plan.steps.push(Step { recipe, arrays: smallvec![from, place], values, indices, items, group });
@@ -135,7 +135,7 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
 
 /// How many elements one item or group reduces.
 fn part(form: Form, outputs: i64, len: i64, target: Target) -> i64 {
-    let units = target.traits.units as i64;
+    let units = target.traits.units;
     let (wanted, smallest, largest) = match form {
         Form::Group => (units * 8, GROUP * 16, GROUP * BLOCK),
         Form::Row => (units * 4, 4096, LANES * BLOCK * BLOCK),
@@ -151,7 +151,7 @@ fn form(kept: &Space, reduced: &Space, target: Target) -> Form {
     if target.traits.groups {
         // Neighbouring items read neighbouring elements if each has an output of its own.
         let neighbours = step(outer) != 0 && step(outer) < step(inner);
-        let enough = kept.len() >= target.traits.units as i64 * 256;
+        let enough = kept.len() >= target.traits.units * 256;
         return if reduced.len() < 64 || (neighbours && enough) { Form::Plain } else { Form::Group };
     }
     match (inner, outer) {

@@ -40,15 +40,14 @@ pub(crate) fn plan(call: &Call, function: Function, dim: usize, target: Target) 
     let &[(out, out_layout)] = call.outputs() else { return None };
     let (dtype, layout) = call.inputs().first()?.array()?;
     let mut shape: SmallVec<[usize; 8]> = layout.shape().into();
-    let len = std::mem::replace(&mut shape[dim], 1) as i64;
+    let len = super::index(std::mem::replace(&mut shape[dim], 1))?;
     let arrays: [(&[isize], usize); 2] =
         [(layout.strides(), layout.offset()), (out_layout.strides(), out_layout.offset())];
-    let kept = Space::new(&shape, &arrays).sort(0).merge();
-    let steps = [layout.strides()[dim] as i64, out_layout.strides()[dim] as i64];
+    let kept = Space::new(&shape, &arrays)?.sort(0).merge();
+    let steps = super::indices([layout.strides()[dim], out_layout.strides()[dim]])?;
     let rows = kept.len();
     // A group for a row: where rows are long, or too few for an item each.
-    let group =
-        target.traits.groups && (len >= 1024 || (len >= 64 && rows < target.traits.units as i64 * 256));
+    let group = target.traits.groups && (len >= 1024 || (len >= 64 && rows < target.traits.units * 256));
     let written = !matches!(function, Function::Arg(_));
     let recipe = Recipe {
         function,
@@ -62,8 +61,8 @@ pub(crate) fn plan(call: &Call, function: Function, dim: usize, target: Target) 
     let mut indices: SmallVec<[i64; 24]> = smallvec![rows, len, steps[0], steps[1]];
     indices.extend(kept.indices(&[0, 1]));
     let (items, group) = match group {
-        true => ([(rows * GROUP) as usize, 1, 1], [GROUP as usize, 1, 1]),
-        false => super::heavy_line(rows as usize, target.traits),
+        true => ([super::product([rows, GROUP])?, 1, 1], [GROUP as usize, 1, 1]),
+        false => super::heavy_line(super::product([rows])?, target.traits),
     };
     Some(Plan::from(Step {
         recipe: super::Recipe::Rows(recipe),

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use smallvec::SmallVec;
 
+use super::index;
+
 /// The most arrays that one loop has.
 pub(crate) const ARRAYS: usize = 4;
 
@@ -24,19 +26,19 @@ pub(crate) struct Space {
 
 impl Space {
     /// The dimensions of `shape`, with the strides and the offset of each array.
-    pub(crate) fn new(shape: &[usize], arrays: &[(&[isize], usize)]) -> Self {
+    pub(crate) fn new(shape: &[usize], arrays: &[(&[isize], usize)]) -> Option<Self> {
         let dims = shape.iter().enumerate().filter(|(_, size)| **size != 1).map(|(dim, &size)| {
             let mut strides = [0; ARRAYS];
             for (stride, (of_array, _)) in strides.iter_mut().zip(arrays) {
-                *stride = of_array[dim] as i64;
+                *stride = index(of_array[dim])?;
             }
-            Dim { size: size as i64, strides }
+            Some(Dim { size: index(size)?, strides })
         });
         let mut offsets = [0; ARRAYS];
         for (offset, (_, of_array)) in offsets.iter_mut().zip(arrays) {
-            *offset = *of_array as i64;
+            *offset = index(*of_array)?;
         }
-        Self { dims: dims.collect(), offsets }
+        Some(Self { dims: dims.collect::<Option<_>>()?, offsets })
     }
 
     /// Brings the dimensions into the order of an array, the smallest stride last, with its strides positive. It is for
@@ -125,23 +127,23 @@ mod tests {
 
     #[test]
     fn neighbours_that_all_arrays_step_over_evenly_become_one_dimension() {
-        let space = Space::new(&[2, 3, 1, 4], &[(&[12, 4, 9, 1], 5), (&[24, 8, 0, 2], 0)]).merge();
+        let space = Space::new(&[2, 3, 1, 4], &[(&[12, 4, 9, 1], 5), (&[24, 8, 0, 2], 0)]).unwrap().merge();
         assert_eq!(dims(&space), [(24, 1, 2)]);
-        let broadcast = Space::new(&[2, 3, 4], &[(&[12, 4, 1], 0), (&[0, 4, 1], 0)]).merge();
+        let broadcast = Space::new(&[2, 3, 4], &[(&[12, 4, 1], 0), (&[0, 4, 1], 0)]).unwrap().merge();
         assert_eq!(dims(&broadcast), [(2, 12, 0), (12, 1, 1)]);
     }
 
     #[test]
     fn sorting_turns_a_reversed_transposed_array_into_a_line() {
         // Array 1 is [3, 2] with strides [-1, 3] from place 2 on, and array 0 the same.
-        let space = Space::new(&[3, 2], &[(&[-1, 3], 2), (&[-1, 3], 2)]).sort(1).merge();
+        let space = Space::new(&[3, 2], &[(&[-1, 3], 2), (&[-1, 3], 2)]).unwrap().sort(1).merge();
         assert_eq!(dims(&space), [(6, 1, 1)]);
         assert_eq!(space.offsets[..2], [0, 0]);
     }
 
     #[test]
     fn an_array_of_one_element_has_no_dimension() {
-        let space = Space::new(&[1, 1], &[(&[7, 7], 3)]).merge();
+        let space = Space::new(&[1, 1], &[(&[7, 7], 3)]).unwrap().merge();
         assert_eq!((space.rank(), space.len(), space.offsets[0]), (0, 1, 3));
     }
 }

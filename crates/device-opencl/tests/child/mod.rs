@@ -3,5 +3,4 @@
 use device_conformance::process::Environment;
 
 /// Without the machine's variables that choose an OpenCL.
-pub(crate) const CHILD: Environment =
-    Environment::without(&["OPENCL_DYLIB_PATH", "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"]);
+pub(crate) const CHILD: Environment = Environment::without(&["OPENCL_*", "OCL_ICD_*", "POCL_CACHE_DIR"]);

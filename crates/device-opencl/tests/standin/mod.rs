@@ -79,16 +79,22 @@ fn library_without(without: &str) -> PathBuf {
 }
 
 fn compile(without: &str) -> PathBuf {
+    let name = format!("{}standin{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME")).join(without);
-    std::fs::create_dir_all(&folder).expect("the folder can be made");
-    let library = folder.join(format!("{}standin{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
+    // The same tests may run in another process at the same time: each compiles in a folder of its own.
+    let own = folder.join(std::process::id().to_string());
+    std::fs::create_dir_all(&own).expect("the folder can be made");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/opencl.rs");
     let compiled = Command::new("rustc")
         .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=standin", "-O"])
         .args(["--cfg", &format!("without=\"{without}\""), "-o"])
-        .args([&library, &source])
+        .args([&own.join(&name), &source])
         .status()
         .expect("rustc is there, as this was compiled by it");
     assert!(compiled.success(), "the stand-in does not compile");
+    let library = folder.join(&name);
+    std::fs::rename(own.join(name), &library).expect("the library can be moved");
+    // A folder that is left does no harm.
+    let _ = std::fs::remove_dir_all(own);
     library
 }

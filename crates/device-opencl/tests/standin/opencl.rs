@@ -12,6 +12,9 @@
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
 //! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread, one
 //!   after another; the call of another command waits for them. For `clSetEventCallback`, how much later it calls back.
+//! - `holds`, `clSetEventCallback`: no event calls back until the order is taken back.
+//! - `releases`, `clSetEventCallback`: an event calls back, on a thread and with the status of a success, while its first
+//!   reference is released.
 //! - `unavailable`: no device can be used now.
 //! - `queues`, `0`: what their queues can do, 2 being times.
 //! - `reports`: a context reports something when it is made.
@@ -34,6 +37,9 @@ type Info = unsafe extern "system" fn(*const c_char, *const c_void, usize, *mut 
 type Callback = unsafe extern "system" fn(*mut c_void, i32, *mut c_void);
 
 const INVALID_VALUE: i32 = -30;
+
+/// The callbacks of events, by their addresses, each with its data, that are called when the event is released.
+static CALLBACKS: Mutex<BTreeMap<usize, (Callback, usize)>> = Mutex::new(BTreeMap::new());
 
 struct Device {
     name: &'static str,
@@ -616,6 +622,14 @@ unsafe extern "system" fn clRetainEvent(event: *const Event) -> i32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clReleaseEvent(event: *mut Event) -> i32 {
+    if let Some((callback, user_data)) = CALLBACKS.lock().unwrap().remove(&event.addr()) {
+        let sent = Sent((callback, event, user_data as *mut c_void));
+        let called = thread::spawn(move || unsafe {
+            let (callback, event, user_data) = sent.get();
+            callback(event.cast(), 0, user_data);
+        });
+        called.join().unwrap();
+    }
     if unsafe { (*event).references.fetch_sub(1, Ordering::SeqCst) } == 1 {
         unsafe { unboxed(event) };
     }
@@ -630,7 +644,9 @@ unsafe extern "system" fn clSetEventCallback(
     user_data: *mut c_void,
 ) -> i32 {
     let refusal = refusal("clSetEventCallback");
-    if refusal == 0 {
+    if refusal == 0 && ordered("releases").is_some() {
+        CALLBACKS.lock().unwrap().insert(event.addr(), (callback, user_data as usize));
+    } else if refusal == 0 {
         let status = unsafe { (*event).status.load(Ordering::SeqCst) };
         if status > 0 {
             unsafe { clRetainEvent(event) };
@@ -646,6 +662,7 @@ unsafe extern "system" fn clSetEventCallback(
                 clReleaseEvent(event);
             }
             thread::sleep(delay);
+            wait_until(|| ordered("holds").is_none());
             callback(event.cast(), outcome, user_data);
         });
     }

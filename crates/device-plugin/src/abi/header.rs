@@ -1,7 +1,7 @@
 //! Compares the types with `include/device_plugin.h`, by the C compiler: sizes, offsets and types of fields, also the
 //! parameters of functions, and the values of constants.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -45,7 +45,7 @@ macro_rules! c_types {
 c_types! {
     () = "void",
     c_void = "void",
-    c_char = "char",
+    i8 = "char",
     u8 = "uint8_t",
     u32 = "uint32_t",
     i32 = "int32_t",
@@ -161,6 +161,11 @@ fn assertions() -> String {
     text
 }
 
+/// The compiler that a variable names, as that for another processor, or the system's.
+fn compiler(variable: &str, system: &str) -> String {
+    env::var(variable).unwrap_or_else(|_| system.to_owned())
+}
+
 /// Compiles a text with the header, for its errors.
 fn compile(compiler: &str, standard: &str, language: &str, header: &Path, text: &str) -> Result<(), String> {
     let file = header.join(format!("assertions.{language}"));
@@ -188,7 +193,7 @@ fn folder_with(name: &str, header: &str) -> PathBuf {
 
 fn compile_c(name: &str, header: &str) -> Result<(), String> {
     let folder = folder_with(name, header);
-    let outcome = compile("cc", "-std=c11", "c", &folder, &assertions());
+    let outcome = compile(&compiler("CC", "cc"), "-std=c11", "c", &folder, &assertions());
     fs::remove_dir_all(folder).unwrap();
     outcome
 }
@@ -213,7 +218,7 @@ fn a_status_has_its_name_of_the_header() {
 fn the_header_is_valid_cpp() {
     let folder = folder_with("cpp", &header());
     let text = "#include \"device_plugin.h\"\nint main() { return 0; }\n";
-    compile("c++", "-std=c++17", "cpp", &folder, text).unwrap();
+    compile(&compiler("CXX", "c++"), "-std=c++17", "cpp", &folder, text).unwrap();
     fs::remove_dir_all(folder).unwrap();
 }
 

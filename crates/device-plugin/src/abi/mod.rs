@@ -9,11 +9,14 @@
 
 #[cfg(all(test, unix))]
 mod header;
+#[cfg(test)]
+mod rules;
 mod table;
 mod text;
 mod types;
 
 pub(crate) use crate::abi::table::{Table, TableError, put, take};
+pub(crate) use crate::abi::text::TooLong;
 pub use crate::abi::types::*;
 
 /// The major version of the interface. It is a part of the symbol's name.

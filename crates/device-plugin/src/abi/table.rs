@@ -100,15 +100,19 @@ mod tests {
         // SAFETY: the table has the size that it states.
         let taken = unsafe { take(ptr::from_ref(&longer).cast::<MemoryInfo>()) }.unwrap();
         assert_eq!((taken.total, taken.free), (5, 6));
-        let shorter = [16_usize, 5];
+        #[repr(C)]
+        struct Shorter(usize, u64);
+        let shorter = Shorter(size_of::<Shorter>(), 5);
         // SAFETY: the table has the size that it states.
-        let taken = unsafe { take(shorter.as_ptr().cast::<MemoryInfo>()) }.unwrap();
+        let taken = unsafe { take(ptr::from_ref(&shorter).cast::<MemoryInfo>()) }.unwrap();
         assert_eq!((taken.total, taken.free), (5, 0));
     }
 
     #[test]
     fn a_size_that_no_table_has_is_an_error() {
-        for size in [0, 1, 8, 9, 12, 15, 17, isize::MAX as usize + 1, usize::MAX] {
+        let word = size_of::<usize>();
+        let odd = [word + 1, word + word / 2, 2 * word - 1, 2 * word + 1];
+        for size in [0, 1, word, isize::MAX as usize + 1, usize::MAX].into_iter().chain(odd) {
             let table = [size, 0, 0];
             // SAFETY: only the size is read.
             let error = unsafe { take(table.as_ptr().cast::<MemoryInfo>()) }.unwrap_err();

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, reason = "the header has the documentation")]
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
 use crate::abi::Status;
 use crate::abi::table::Table;
@@ -70,7 +70,8 @@ macro_rules! abi {
 abi! {
     /// Text in UTF-8.
     Str = "dp_str" {
-        start: *const c_char,
+        // C's `char`, which has a sign on some processors: `c_char` is another type on each.
+        start: *const i8,
         len: usize,
     }
 }

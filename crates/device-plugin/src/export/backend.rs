@@ -8,7 +8,9 @@ use device_registry::backend::{
 use device_registry::plugin::{self, PluginDevice};
 use device_registry::{BackendErrorKind, DeviceKind};
 
-use crate::abi::{self, BackendApi, Loss, Object, OptionSetting, Properties, Receive, Report, Status, Str};
+use crate::abi::{
+    self, BackendApi, Loss, Object, OptionSetting, Properties, Receive, Report, Status, Str, TooLong,
+};
 use crate::export::device::DEVICE_API;
 use crate::export::event::EVENT_API;
 use crate::export::report::{guard, status, with_failure};
@@ -39,7 +41,7 @@ pub(crate) unsafe extern "C" fn load(
     // SAFETY: the program passes text, options, a place and a report that are valid during the call.
     unsafe {
         guard(report, || {
-            let name = name.text();
+            let name = name.text().map_err(BackendError::invalid)?;
             let descriptor = find(&name)?;
             let settings = settings(options, option_count)?;
             let settings: Vec<plugin::Setting<'_>> = settings
@@ -79,8 +81,11 @@ unsafe fn settings(options: *const *const OptionSetting, count: usize) -> Result
             let option = unsafe { abi::take(options.add(at).read()) };
             let option = option.map_err(|error| BackendError::invalid(format_args!("an option {error}")))?;
             // SAFETY: the caller promises that the texts are valid.
-            let (name, value, variable) =
-                unsafe { (option.name.text(), option.value.text(), option.variable.text()) };
+            let [name, value, variable] =
+                [option.name, option.value, option.variable].map(|text| unsafe { text.text() });
+            let too_long = |error: TooLong| BackendError::invalid(format_args!("an option: {error}"));
+            let (name, value) = (name.map_err(too_long)?, value.map_err(too_long)?);
+            let variable = variable.map_err(too_long)?;
             let variable = (!variable.is_empty()).then(|| variable.into_owned());
             Ok((name.into_owned(), value.into_owned(), variable))
         })
@@ -167,7 +172,7 @@ unsafe extern "C" fn properties(
 }
 
 fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Properties {
-    let text = |text: Option<&str>| text.map_or(Str::empty(), Str::of);
+    let text = |text: Option<&str>| text.map_or(Str::empty(), Str::cut);
     let flag = |set: bool, flag: u32| if set { flag } else { 0 };
     let (memory_reuse, memory_reuse_alignment) = match properties.memory_reuse {
         MemoryReuse::Exact => (abi::REUSE_EXACT, 0),
@@ -179,7 +184,7 @@ fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Properties {
         _ => (abi::REUSE_NEVER, 0),
     };
     Properties {
-        name: Str::of(&properties.name),
+        name: Str::cut(&properties.name),
         vendor: text(properties.vendor.as_deref()),
         driver: text(properties.driver.as_deref()),
         pci: text(pci),
@@ -236,7 +241,9 @@ unsafe extern "C" fn open(
             let loaded = loaded(backend);
             let loss = ProgramLoss(loss.read());
             let opened = loaded.backend.open(ordinal)?;
-            let opened = PluginDevice::new(loaded.name, ordinal, opened, move |error| loss.report(&error));
+            let opened = PluginDevice::new(loaded.name, &*loaded.backend, ordinal, opened, move |error| {
+                loss.report(&error);
+            })?;
             device.write(ptr::from_ref(opened).cast_mut().cast());
             Ok(())
         })

@@ -207,7 +207,7 @@ unsafe extern "C" fn create_stream(
                 1.. => Priority::High,
             };
             let created = driver(device).create_stream(&StreamOptions::new().with_priority(priority))?;
-            place.write(stream::into_object(created));
+            place.write(stream::into_object(opened(device), created));
             Ok(())
         })
     }
@@ -275,35 +275,43 @@ unsafe extern "C" fn clear_faults(device: Object) {
 
 unsafe extern "C" fn native_handle(device: Object, kind: Str, handle: *mut u64) -> u32 {
     // SAFETY: the program passes a device of this library, text and a place that are valid.
-    unsafe { write_handle(kind, handle, |kind| driver(device).native_handle(kind)) }
+    unsafe { write_handle(opened(device), kind, handle, |kind| driver(device).native_handle(kind)) }
 }
 
 unsafe extern "C" fn memory_native_handle(
-    _device: Object,
+    device: Object,
     memory: Object,
     kind: Str,
     handle: *mut u64,
 ) -> u32 {
-    // SAFETY: `allocate` has returned the memory, which the program still owns; text and place are valid.
+    // SAFETY: the program passes a device of this library. `allocate` has returned the memory, which the program still owns;
+    // text and place are valid.
     unsafe {
         let memory = ManuallyDrop::new(PluginMemory::from_raw(memory.cast_const().cast()));
-        write_handle(kind, handle, |kind| memory.native_handle(kind))
+        write_handle(opened(device), kind, handle, |kind| memory.native_handle(kind))
     }
 }
 
-/// Writes a native handle, if there is one. Returns whether there is.
+/// Writes a native handle of a device, if there is one and the backend has declared that it has any. Returns whether it has
+/// written one.
 ///
 /// # Safety
 ///
 /// The text and the place are valid.
 pub(crate) unsafe fn write_handle(
+    device: &PluginDevice,
     kind: Str,
     place: *mut u64,
     handle: impl FnOnce(&str) -> Option<u64>,
 ) -> u32 {
+    if !device.has_native_handles() {
+        return 0;
+    }
     let mut found = None;
-    // SAFETY: the caller promises that the text is valid.
-    guard_quietly("a panic in `native_handle`", || found = handle(&unsafe { kind.text() }));
+    guard_quietly("a panic in `native_handle`", || {
+        // SAFETY: the caller promises that the text is valid.
+        found = unsafe { kind.text() }.ok().and_then(|kind| handle(&kind));
+    });
     let Some(handle) = found else { return 0 };
     // SAFETY: the caller promises that the place is valid.
     unsafe { ptr::write(place, handle) }

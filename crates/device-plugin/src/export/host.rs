@@ -67,7 +67,7 @@ impl Log for ProgramLog {
             let (level, target, message) =
                 (record.level() as u32, record.target(), record.args().to_string());
             // SAFETY: the table is valid forever, and the texts are valid during the call.
-            unsafe { log(host.context, level, Str::of(target), Str::of(&message)) }
+            unsafe { log(host.context, level, Str::of(target), Str::cut(&message)) }
         }
     }
 
@@ -81,6 +81,6 @@ fn panicked(info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     if let Some(panicked) = host.panicked {
         // SAFETY: the table is valid forever, and the texts are valid during the call.
-        unsafe { panicked(host.context, Str::of(message), Str::of(&place)) }
+        unsafe { panicked(host.context, Str::cut(message), Str::of(&place)) }
     }
 }

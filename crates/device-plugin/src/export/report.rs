@@ -69,13 +69,13 @@ unsafe fn fail_by_panic(report: *const Report, panic: &Panicked) -> Status {
 /// Calls a function with an error as the interface has it.
 pub(crate) fn with_failure(error: &BackendError, call: impl FnOnce(&Failure)) {
     let causes = std::error::Error::source(error).map(chain::texts).unwrap_or_default();
-    let causes: Vec<Str> = causes.iter().map(|cause| Str::of(cause)).collect();
+    let causes: Vec<Str> = causes.iter().map(|cause| Str::cut(cause)).collect();
     let (asked, free) = match error.kind() {
         BackendErrorKind::OutOfMemory { asked, free } => (asked, free.unwrap_or(abi::UNKNOWN)),
         _ => (0, abi::UNKNOWN),
     };
     call(&Failure {
-        message: Str::of(error.message()),
+        message: Str::cut(error.message()),
         causes: causes.as_ptr(),
         cause_count: causes.len(),
         asked,

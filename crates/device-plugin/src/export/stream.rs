@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use device_registry::HostBuffer;
 use device_registry::backend::{BackendError, EventOptions, StreamDriver};
-use device_registry::plugin::{self, ReadEnd};
+use device_registry::plugin::{self, PluginDevice, ReadEnd};
 use device_registry::registry::isolate;
 
 use crate::abi::{self, Done, Failure, HostBytes, Object, Report, Status, Str, StreamApi, Watch};
@@ -32,8 +32,14 @@ pub(crate) static STREAM_API: StreamApi = StreamApi {
     ..StreamApi::zeroed()
 };
 
-pub(crate) fn into_object(stream: Box<dyn StreamDriver>) -> Object {
-    Box::into_raw(Box::new(stream)).cast()
+/// A queue, as the program has it.
+struct Queue {
+    device: &'static PluginDevice,
+    driver: Box<dyn StreamDriver>,
+}
+
+pub(crate) fn into_object(device: &'static PluginDevice, driver: Box<dyn StreamDriver>) -> Object {
+    Box::into_raw(Box::new(Queue { device, driver })).cast()
 }
 
 /// # Safety
@@ -41,13 +47,13 @@ pub(crate) fn into_object(stream: Box<dyn StreamDriver>) -> Object {
 /// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a driver.
 unsafe fn stream<'a>(stream: Object) -> &'a dyn StreamDriver {
     // SAFETY: the caller promises that it is a box of this type.
-    unsafe { &**stream.cast::<Box<dyn StreamDriver>>() }
+    unsafe { &*(*stream.cast::<Queue>()).driver }
 }
 
 unsafe extern "C" fn destroy(object: Object) {
     guard_quietly("a panic while freeing a stream", || {
         // SAFETY: the object is from `into_object`, and the program destroys it once.
-        drop(unsafe { Box::from_raw(object.cast::<Box<dyn StreamDriver>>()) })
+        drop(unsafe { Box::from_raw(object.cast::<Queue>()) })
     });
 }
 
@@ -165,7 +171,10 @@ unsafe extern "C" fn synchronize(object: Object, report: *const Report) -> Statu
 
 unsafe extern "C" fn native_handle(object: Object, kind: Str, handle: *mut u64) -> u32 {
     // SAFETY: the program passes a stream of this library, text and a place that are valid.
-    unsafe { write_handle(kind, handle, |kind| stream(object).native_handle(kind)) }
+    unsafe {
+        let device = (*object.cast::<Queue>()).device;
+        write_handle(device, kind, handle, |kind| stream(object).native_handle(kind))
+    }
 }
 
 /// The end of a read in the program.

@@ -1,7 +1,42 @@
 //! Reading the fields of a JSON object, with errors that say which field is wrong and what is expected.
 
-use entry_points::message::shown;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use entry_points::message::{nearest, shown};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
+
+/// Proof that a JSON object has each field once: `serde_json` keeps the last of several.
+pub(super) struct EachOnce;
+
+impl<'de> Deserialize<'de> for EachOnce {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for EachOnce {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some((field, IgnoredAny)) = fields.next_entry::<String, _>()? {
+            if seen.contains(&field) {
+                let field = shown(&field);
+                return Err(A::Error::custom(format_args!(
+                    "`{field}` is there twice; expected each field once"
+                )));
+            }
+            seen.insert(field);
+        }
+        Ok(self)
+    }
+}
 
 /// The fields of an object. Fields that nothing reads are ignored: a later version may define them.
 pub(super) struct Fields<'a> {
@@ -17,6 +52,16 @@ impl<'a> Fields<'a> {
             Value::Object(object) => Ok(Self { object, path: path + "." }),
             other if path.is_empty() => Err(format!("the manifest is {}; expected an object", show(other))),
             other => Err(format!("`{path}` is {}; expected an object", show(other))),
+        }
+    }
+
+    /// Refuses a field that is almost one of `known` that is missing: `sha265` would check nothing.
+    pub(super) fn none_misspelt(&self, known: &[&'static str]) -> Result<(), String> {
+        let missing = || known.iter().copied().filter(|known| !self.object.contains_key(*known));
+        let mut unknown = self.object.keys().filter(|field| !known.contains(&field.as_str()));
+        match unknown.find_map(|field| Some((field, nearest(field, missing())?))) {
+            Some((field, meant)) => Err(format!("`{}` is no field; expected `{meant}`", shown(field))),
+            None => Ok(()),
         }
     }
 

@@ -10,10 +10,16 @@ use serde_json::Value;
 
 use crate::abi::{MAJOR, MINOR};
 use crate::install::digest;
-use crate::install::fields::Fields;
+use crate::install::fields::{EachOnce, Fields};
 
 /// The version of manifests that this crate reads.
 const VERSION: u32 = 1;
+
+/// The fields of a manifest of that version.
+const FIELDS: &[&str] = &[
+    "manifest", "group", "name", "entry", "package", "version", "library", "abi", "requires", "options",
+    "sha256",
+];
 
 /// The longest manifest, in bytes.
 pub(super) const LIMIT: u64 = 64 << 10;
@@ -112,6 +118,7 @@ impl Manifest {
                 None => return Ok(None),
             },
         }
+        let _: EachOnce = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let version = fields.number("manifest")?;
         if version != VERSION {
             return Err(format!(
@@ -126,6 +133,7 @@ impl Manifest {
                  this program"
             ));
         }
+        fields.none_misspelt(FIELDS)?;
         let requires = fields.get("requires").map_or(Ok(0), |_| fields.number("requires"))?;
         if requires > MINOR {
             return Err(format!(
@@ -261,7 +269,7 @@ mod tests {
         let (_, example) = page.split_once("```json\n").unwrap();
         let manifest = parse(example.split("```").next().unwrap()).unwrap().unwrap();
         assert_eq!(manifest.options().len(), 1);
-        for field in WRONG.iter().map(|(field, ..)| field) {
+        for field in FIELDS {
             assert!(page.contains(&format!("\n| `{field}` |")), "{field}");
         }
     }
@@ -383,6 +391,22 @@ mod tests {
             assert!(error.contains(part), "{field}: {error}");
             assert!(!error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_field_is_refused_and_another_unknown_one_is_not() {
+        let error = parse(manifest(json!({"sha265": "00".repeat(32)}))).unwrap_err();
+        assert_eq!(error, "`sha265` is no field; expected `sha256`");
+        let error = parse(manifest(json!({"name": null, "nmae": "acme"}))).unwrap_err();
+        assert_eq!(error, "`nmae` is no field; expected `name`");
+        sound(json!({"sha265": 0, "sha256": "0F".repeat(32), "names": [], "license": "MIT"}));
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_is_refused() {
+        let text = manifest(json!({})).replacen('{', "{\"name\": \"cpu\", ", 1);
+        let error = parse(text).unwrap_err();
+        assert!(error.starts_with("`name` is there twice; expected each field once at line 1"), "{error}");
     }
 
     #[test]

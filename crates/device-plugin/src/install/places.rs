@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use device_registry::backend::ElevatedProcess;
 use entry_points::message::shown_path;
 
 use crate::install::error::InstallError;
@@ -81,8 +82,7 @@ impl Surroundings {
             return Vec::new();
         };
         if self.rights.is_elevated() {
-            let reason = "this process has more rights than its user, whose environment must not name code";
-            report.skip(name, reason);
+            report.skip(name, ElevatedProcess.to_string());
             report.searched.push(Searched::Nothing { place: name.to_owned(), reason: "ignored" });
             return Vec::new();
         }

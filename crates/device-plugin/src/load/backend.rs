@@ -1,22 +1,25 @@
 //! A backend of a library.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use device_registry::backend::{
     Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, LoadFailure, LossReporter, MemoryReuse,
     OpenedDevice, Presence,
 };
 
-use crate::abi::{self, Failure, Loss, Object, Properties};
+use crate::abi::{self, Failure, Loss, Object, Properties, Str};
 use crate::load::device::LoadedDriver;
 use crate::load::library::Library;
-use crate::load::report::{self, call, error};
+use crate::load::report::{self, call, error, made};
 use crate::load::tables::Tables;
 
 pub(crate) struct LoadedBackend {
     tables: &'static Tables,
+    /// The ordinals of the devices that are open.
+    open: Arc<Mutex<BTreeSet<usize>>>,
     /// The highest count of devices that the library has returned.
     count: AtomicUsize,
     /// What the library reports losses with. They are never freed: a thread of the library may still report when a device is
@@ -61,12 +64,37 @@ impl LoadedBackend {
                 let tables = unsafe { Tables::read(&loaded) }?;
                 Ok(Self {
                     tables: Box::leak(Box::new(tables)),
+                    open: Arc::default(),
                     count: AtomicUsize::new(0),
                     losses: Mutex::default(),
                 })
             }
             status => Err(report::failure(status, reported)),
         }
+    }
+}
+
+/// The claim to a device, from its opening to its close or reset. The rules of the interface promise a library that none is open
+/// twice, and any code may call [`Backend::open`].
+pub(crate) struct Claim {
+    open: Arc<Mutex<BTreeSet<usize>>>,
+    ordinal: usize,
+}
+
+impl Claim {
+    pub(crate) fn new(open: &Arc<Mutex<BTreeSet<usize>>>, ordinal: usize) -> Result<Self, BackendError> {
+        if !open.lock().unwrap_or_else(PoisonError::into_inner).insert(ordinal) {
+            return Err(BackendError::invalid(format_args!(
+                "the device {ordinal} is open already; it can be opened again after a close or a reset"
+            )));
+        }
+        Ok(Self { open: Arc::clone(open), ordinal })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.ordinal);
     }
 }
 
@@ -124,6 +152,7 @@ impl Backend for LoadedBackend {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let open = function!(self.open, "opening a device");
         self.check(ordinal)?;
+        let claim = Claim::new(&self.open, ordinal)?;
         let reporter = LossReporter::new();
         let kept: &'static LossReporter = Box::leak(Box::new(reporter.clone()));
         self.losses.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
@@ -134,9 +163,13 @@ impl Backend for LoadedBackend {
         call("opening a device", |report| unsafe {
             open(self.tables.object, ordinal, &loss, &mut device, report)
         })?;
+        let device = made(device, "device")?;
         // SAFETY: the library has opened the device.
-        let driver = unsafe { LoadedDriver::new(self.tables, device) };
-        Ok(OpenedDevice::new(driver).with_loss_reporter(reporter))
+        let driver = unsafe { LoadedDriver::new(self.tables, device, claim) };
+        let opened = OpenedDevice::new(self, driver).with_loss_reporter(reporter);
+        // SAFETY: the library's native handles are what their kinds' owners document: the rules of the interface say so, and the
+        // program has trusted the library with all else when it opened the file.
+        Ok(unsafe { opened.with_native_handles() })
     }
 }
 
@@ -169,9 +202,16 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
     let read = unsafe { abi::take(properties) };
     let read = read
         .map_err(|error| BackendError::other(format_args!("the plug-in's table `dp_properties` {error}")))?;
-    // SAFETY: the caller promises that the texts are valid.
-    let [name, vendor, driver, pci] =
-        [read.name, read.vendor, read.driver, read.pci].map(|text| unsafe { text.text() });
+    let text = |text: Str, field| {
+        // SAFETY: the caller promises that the texts are valid. One that is too long is not read.
+        match unsafe { text.text() } {
+            // SAFETY: the caller promises that the texts are valid.
+            Ok(_) => Ok(unsafe { text.shown() }),
+            Err(error) => Err(BackendError::other(format_args!("`dp_properties.{field}`: {error}"))),
+        }
+    };
+    let (name, vendor) = (text(read.name, "name")?, text(read.vendor, "vendor")?);
+    let (driver, pci) = (text(read.driver, "driver")?, text(read.pci, "pci")?);
     let alignment = read.memory_reuse_alignment as usize;
     let mut properties = DeviceProperties::new(name)
         .with_kind(match read.kind {

@@ -5,47 +5,64 @@ use std::sync::Arc;
 
 use device_registry::HostBuffer;
 use device_registry::backend::{BackendError, Completion, CompletionWatch};
+use device_registry::registry::isolate;
 
 use crate::abi::{self, Done, Failure, HostBytes, Object, Status, Watch};
 use crate::load::report::{error, read};
+use crate::load::slots::Slots;
 
-/// The source of a queued write, for a library, which owns the reference.
-pub(crate) fn source(buffer: &Arc<HostBuffer>) -> HostBytes {
-    let buffer = Arc::clone(buffer);
-    let (start, len) = (buffer.as_ptr().cast_mut().cast(), buffer.len());
-    HostBytes {
-        start,
-        len,
-        owner: Arc::into_raw(buffer).cast_mut().cast(),
-        reserved: 0,
-        release: Some(release_source),
-    }
-}
+/// The sources of queued writes that libraries have.
+static SOURCES: Slots<Arc<HostBuffer>> = Slots::new();
 
-unsafe extern "C" fn release_source(owner: Object) {
-    // SAFETY: `source` has made the owner of a reference, and the library releases it once. A drop of bytes does not unwind.
-    drop(unsafe { Arc::from_raw(owner.cast::<HostBuffer>()) });
-}
+/// The destinations of queued reads that libraries have.
+static DESTINATIONS: Slots<HostBuffer> = Slots::new();
 
-/// The destination and the end of a queued read, for a library, which owns both.
-pub(crate) fn destination(buffer: HostBuffer, completion: Completion) -> (HostBytes, Done) {
-    let mut buffer = Box::new(buffer);
-    let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-    let owner: Object = Box::into_raw(buffer).cast();
-    let bytes = HostBytes { start, len, owner, reserved: 0, release: Some(release_destination) };
-    let context = Box::into_raw(Box::new(Read { completion, destination: owner })).cast();
-    (bytes, Done { context, reserved: 0, finish: Some(finish), watch: Some(watch) })
-}
-
-unsafe extern "C" fn release_destination(owner: Object) {
-    // SAFETY: `destination` has made the owner of a box, and the library releases it once.
-    drop(unsafe { Box::from_raw(owner.cast::<HostBuffer>()) });
-}
+/// The queued reads that libraries have.
+static READS: Slots<Read> = Slots::new();
 
 /// A read that a library has.
 struct Read {
     completion: Completion,
     destination: Object,
+}
+
+// SAFETY: the destination is a number, and not an address.
+unsafe impl Send for Read {}
+
+/// Logs a call that breaks a rule, as no caller gets an error for it. The call has no effect.
+#[cold]
+fn misused(what: &str) {
+    // A logger is the program's code, and its panic must not enter the library.
+    let _ = isolate(|| log::error!("a plug-in {what}; the call has no effect"));
+}
+
+/// The source of a queued write, for a library, which owns the reference.
+pub(crate) fn source(buffer: &Arc<HostBuffer>) -> HostBytes {
+    let (start, len) = (buffer.as_ptr().cast_mut().cast(), buffer.len());
+    let owner = SOURCES.put(Arc::clone(buffer));
+    HostBytes { start, len, owner, reserved: 0, release: Some(release_source) }
+}
+
+unsafe extern "C" fn release_source(owner: Object) {
+    if SOURCES.take(owner).is_none() {
+        misused("has released the source of a write twice");
+    }
+}
+
+/// The destination and the end of a queued read, for a library, which owns both.
+pub(crate) fn destination(mut buffer: HostBuffer, completion: Completion) -> (HostBytes, Done) {
+    // A move of the buffer leaves its bytes in place.
+    let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+    let owner = DESTINATIONS.put(buffer);
+    let bytes = HostBytes { start, len, owner, reserved: 0, release: Some(release_destination) };
+    let context = READS.put(Read { completion, destination: owner });
+    (bytes, Done { context, reserved: 0, finish: Some(finish), watch: Some(watch) })
+}
+
+unsafe extern "C" fn release_destination(owner: Object) {
+    if DESTINATIONS.take(owner).is_none() {
+        misused("has released the destination of a read twice, or after it had given it back");
+    }
 }
 
 unsafe extern "C" fn finish(
@@ -54,8 +71,9 @@ unsafe extern "C" fn finish(
     bytes: *const HostBytes,
     failure: *const Failure,
 ) {
-    // SAFETY: `destination` has made the context of a box, and the library finishes the read once.
-    let Read { completion, destination } = *unsafe { Box::from_raw(context.cast::<Read>()) };
+    let Some(Read { completion, destination }) = READS.take(context) else {
+        return misused("has finished a read twice");
+    };
     let result = match status {
         // The core finds out that it was dropped.
         abi::DROPPED => return drop(completion),
@@ -77,14 +95,16 @@ unsafe extern "C" fn finish(
 ///
 /// The bytes are the destination of a read that `destination` was the owner of, or bytes that the library gives to this side.
 unsafe fn take_back(bytes: HostBytes, destination: Object) -> Result<HostBuffer, BackendError> {
-    // Other bytes may have the same owner, once the library has released the destination, but no function of this program.
     let own = bytes.release.is_some_and(|release| ptr::fn_addr_eq(release, release_destination as Release));
-    if own && bytes.owner == destination {
-        // SAFETY: `destination` is of a box, which the library has given back and not released.
-        return Ok(*unsafe { Box::from_raw(destination.cast::<HostBuffer>()) });
+    if !own {
+        // SAFETY: the caller promises that the library gives the bytes to this side.
+        return unsafe { foreign(bytes) };
     }
-    // SAFETY: the caller promises that the library gives the bytes to this side.
-    unsafe { foreign(bytes) }
+    let wrong = |what| Err(BackendError::other(format_args!("the plug-in has finished a read with {what}")));
+    if bytes.owner != destination {
+        return wrong("the destination of another one");
+    }
+    DESTINATIONS.take(destination).map_or_else(|| wrong("its destination, which it has released"), Ok)
 }
 
 type Release = unsafe extern "C" fn(Object);
@@ -124,9 +144,11 @@ impl Drop for PluginBytes {
 }
 
 unsafe extern "C" fn watch(context: Object, place: *mut Watch) {
-    // SAFETY: the context is of a box, and the library calls this before it finishes the read.
-    let watch = unsafe { &*context.cast::<Read>() }.completion.watch();
-    let watch = Box::into_raw(Box::new(watch)).cast();
+    let found = READS.read(context, |read| read.completion.watch());
+    if found.is_none() {
+        misused("has called `watch` of a read that it has finished");
+    }
+    let watch = WATCHES.put(found);
     // SAFETY: the library passes a place that is valid.
     unsafe {
         place.write(Watch {
@@ -138,12 +160,20 @@ unsafe extern "C" fn watch(context: Object, place: *mut Watch) {
     }
 }
 
+/// The watches that libraries have. One of a read that was finished before has nothing to watch.
+static WATCHES: Slots<Option<CompletionWatch>> = Slots::new();
+
 unsafe extern "C" fn is_finished(watch: Object) -> u32 {
-    // SAFETY: `watch` has made it of a box, and the library has not released it.
-    unsafe { &*watch.cast::<CompletionWatch>() }.is_finished().into()
+    let is_finished =
+        |watch: &Option<CompletionWatch>| watch.as_ref().is_none_or(CompletionWatch::is_finished).into();
+    WATCHES.read(watch, is_finished).unwrap_or_else(|| {
+        misused("has called `is_finished` of a watch that it has released");
+        1
+    })
 }
 
 unsafe extern "C" fn release_watch(watch: Object) {
-    // SAFETY: `watch` has made it of a box, and the library releases it once.
-    drop(unsafe { Box::from_raw(watch.cast::<CompletionWatch>()) });
+    if WATCHES.take(watch).is_none() {
+        misused("has released a watch twice");
+    }
 }

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
-use std::ptr::NonNull;
-use std::sync::Arc;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use device_registry::HostBuffer;
 use device_registry::backend::{
@@ -13,8 +13,9 @@ use device_registry::backend::{
 };
 
 use crate::abi::{self, HostBytes, Object, Str};
+use crate::load::backend::Claim;
 use crate::load::bytes;
-use crate::load::report::call;
+use crate::load::report::{call, made};
 use crate::load::stream::LoadedStream;
 use crate::load::tables::Tables;
 
@@ -63,6 +64,8 @@ pub(crate) struct LoadedDriver {
     tables: &'static Tables,
     object: Object,
     has_faults: bool,
+    /// `None` once it was closed or reset.
+    claim: Mutex<Option<Claim>>,
 }
 
 // SAFETY: the rules of the interface allow the functions of a device on any thread.
@@ -84,11 +87,31 @@ impl LoadedDriver {
     /// # Safety
     ///
     /// The object is a device that a backend with these tables has opened.
-    pub(crate) unsafe fn new(tables: &'static Tables, object: Object) -> Self {
+    pub(crate) unsafe fn new(tables: &'static Tables, object: Object, claim: Claim) -> Self {
         // SAFETY: the caller promises that the device is open.
         let has_faults =
             tables.device.has_faults.is_some_and(|has_faults| unsafe { has_faults(object) } != 0);
-        Self { device: Arc::new(LoadedDevice { tables, object }), tables, object, has_faults }
+        let (device, claim) = (Arc::new(LoadedDevice { tables, object }), Mutex::new(Some(claim)));
+        Self { device, tables, object, has_faults, claim }
+    }
+}
+
+impl LoadedDriver {
+    fn take_claim(&self) -> Option<Claim> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The core never drops the driver of a device that it has opened. So no call has used this one, and it is closed.
+impl Drop for LoadedDriver {
+    fn drop(&mut self) {
+        if let Some(_claim) = self.take_claim()
+            && let Some(close) = self.tables.device.close
+        {
+            // SAFETY: the device is open and unused, and this is its last call.
+            let closed = call("close", |report| unsafe { close(self.object, report) });
+            closed.unwrap_or_else(|error| log::warn!("a device that was opened and not used: {error}"));
+        }
     }
 }
 
@@ -124,12 +147,13 @@ impl DeviceDriver for LoadedDriver {
         let mut object = std::ptr::null_mut();
         // SAFETY: the device is open, and the options, the place and the report are valid during the call.
         call("allocate", |report| unsafe { allocate(self.object, &options, &mut object, report) })?;
+        let object = made(object, "memory")?;
         Ok(Arc::new(LoadedMemory { tables: self.tables, device: self.object, object }))
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
         let write = function!(self.write, "blocking writes");
-        let destination = span(destination)?;
+        let destination = span(self.tables, destination)?;
         same_length(source.len(), destination.len)?;
         // SAFETY: the core keeps what the rules promise, and the source has the length of the span.
         call("write", |report| unsafe { write(self.object, &destination, source.as_ptr().cast(), report) })
@@ -137,7 +161,7 @@ impl DeviceDriver for LoadedDriver {
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
         let read = function!(self.read, "blocking reads");
-        let source = span(source)?;
+        let source = span(self.tables, source)?;
         same_length(destination.len(), source.len)?;
         // SAFETY: the core keeps what the rules promise, and the destination has the length of the span.
         call("read", |report| unsafe { read(self.object, &source, destination.as_mut_ptr().cast(), report) })
@@ -145,14 +169,14 @@ impl DeviceDriver for LoadedDriver {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy, "blocking copies");
-        let (source, destination) = (span(source)?, span(destination)?);
+        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
         // SAFETY: the core keeps what the rules promise.
         call("copy", |report| unsafe { copy(self.object, &source, &destination, report) })
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let fill = function!(self.fill, "filling");
-        let (destination, pattern) = (span(destination)?, pattern.as_bytes());
+        let (destination, pattern) = (span(self.tables, destination)?, pattern.as_bytes());
         // SAFETY: the core keeps what the rules promise, and the pattern is valid during the call.
         call("filling", |report| unsafe {
             fill(self.object, &destination, pattern.as_ptr().cast(), pattern.len(), report)
@@ -161,7 +185,7 @@ impl DeviceDriver for LoadedDriver {
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy_from_peer, "copying from a peer");
-        let (source, destination) = (span(source)?, span(destination)?);
+        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
         // SAFETY: the core keeps what the rules promise.
         call("copying from a peer", |report| unsafe { copy(self.object, &source, &destination, report) })
     }
@@ -179,6 +203,7 @@ impl DeviceDriver for LoadedDriver {
         call("streams of its own", |report| unsafe {
             create_stream(self.object, &options, &mut stream, report)
         })?;
+        let stream = made(stream, "stream")?;
         Ok(Box::new(LoadedStream::new(self.tables, stream)))
     }
 
@@ -197,10 +222,14 @@ impl DeviceDriver for LoadedDriver {
     fn reset(&self) -> Result<(), BackendError> {
         let reset = function!(self.reset, "resetting the device; the process has to be started again");
         // SAFETY: the core calls it as the rules promise.
-        call("reset", |report| unsafe { reset(self.object, report) })
+        call("reset", |report| unsafe { reset(self.object, report) })?;
+        drop(self.take_claim());
+        Ok(())
     }
 
     fn close(&self) -> Result<(), BackendError> {
+        // It counts as closed after an error too.
+        let _claim = self.take_claim();
         let Some(close) = self.tables.device.close else { return Ok(()) };
         // SAFETY: the core calls it as the rules promise, once.
         call("close", |report| unsafe { close(self.object, report) })
@@ -276,9 +305,115 @@ impl Drop for LoadedMemory {
     }
 }
 
-/// A span as the interface has it, valid for as long as the argument.
+/// A span as the interface has it, valid for as long as the argument, for functions of these tables.
+///
+/// The core passes memory of one backend only. Memory of another library would be an object that these functions misread, so
+/// that is compared again.
 #[inline]
-pub(crate) fn span(span: &Span) -> Result<abi::Span, BackendError> {
-    let memory = span.memory_as::<LoadedMemory>()?.object;
-    Ok(abi::Span { memory, offset: span.offset(), len: span.len() })
+pub(crate) fn span(tables: &'static Tables, span: &Span) -> Result<abi::Span, BackendError> {
+    let memory = span.memory_as::<LoadedMemory>()?;
+    of_this_library(tables, memory.tables, "memory")?;
+    Ok(abi::Span { memory: memory.object, offset: span.offset(), len: span.len() })
+}
+
+/// Checks that an object is of the backend whose functions get it.
+///
+/// # Errors
+///
+/// [`BackendError::unsupported`] if it is not, so that the core does the work itself where it can.
+#[inline]
+pub(crate) fn of_this_library(
+    asked: &'static Tables,
+    of: &'static Tables,
+    what: &str,
+) -> Result<(), BackendError> {
+    if ptr::eq(asked, of) { Ok(()) } else { Err(foreign(what)) }
+}
+
+#[cold]
+fn foreign(what: &str) -> BackendError {
+    BackendError::unsupported(format_args!("{what} of another backend in a file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use device_registry::backend::{Backend, BackendErrorKind, EventDriver, OpenedDevice, backends};
+    use device_registry::plugin::{PluginDevice, PluginMemory};
+
+    use super::*;
+    use crate::abi::{BackendApi, DeviceApi, EventApi, Report, Status, StreamApi};
+    use crate::load::event::LoadedEvent;
+
+    /// Tables whose functions would misread an object of another library.
+    fn tables() -> &'static Tables {
+        unsafe extern "C" fn copy(
+            _device: Object,
+            _source: *const abi::Span,
+            _destination: *const abi::Span,
+            _report: *const Report,
+        ) -> Status {
+            abi::OK
+        }
+        unsafe extern "C" fn wait(_stream: Object, _event: Object, _report: *const Report) -> Status {
+            abi::OK
+        }
+        unsafe extern "C" fn elapsed(
+            _end: Object,
+            _start: Object,
+            _place: *mut u64,
+            _report: *const Report,
+        ) -> Status {
+            abi::OK
+        }
+        Box::leak(Box::new(Tables {
+            object: ptr::null_mut(),
+            backend: BackendApi::zeroed(),
+            device: DeviceApi { copy: Some(copy), copy_from_peer: Some(copy), ..DeviceApi::zeroed() },
+            stream: StreamApi {
+                copy: Some(copy),
+                copy_from_peer: Some(copy),
+                wait: Some(wait),
+                ..StreamApi::zeroed()
+            },
+            event: EventApi { elapsed_since: Some(elapsed), ..EventApi::zeroed() },
+        }))
+    }
+
+    fn driver(tables: &'static Tables) -> LoadedDriver {
+        // SAFETY: the functions of these tables use no object.
+        unsafe { LoadedDriver::new(tables, ptr::null_mut(), Claim::new(&Arc::default(), 0).unwrap()) }
+    }
+
+    fn is_unsupported(result: Result<impl Sized, BackendError>) -> bool {
+        result.is_err_and(|error| error.kind() == BackendErrorKind::Unsupported)
+    }
+
+    #[test]
+    fn objects_of_another_library_never_reach_a_function() {
+        let (own, other) = (tables(), tables());
+        // The core's spans, of memory that belongs to one library each.
+        let backend: &dyn Backend = backends().load("cpu").unwrap();
+        let opened = OpenedDevice::new(backend, driver(own));
+        let device = PluginDevice::new("cpu", backend, 0, opened, |_| ()).unwrap();
+        let [own_span, other_span] = [own, other].map(|tables| {
+            let none = ptr::null_mut();
+            let memory = device.own(Arc::new(LoadedMemory { tables, device: none, object: none }), 8);
+            // SAFETY: the pointer is from `into_raw`, and the memory is never dropped.
+            unsafe { PluginMemory::span(memory.into_raw(), 0, 8) }.unwrap()
+        });
+        let (driver, stream) = (driver(own), LoadedStream::new(own, ptr::null_mut()));
+        driver.copy_from_peer(&own_span, &own_span).unwrap();
+        stream.copy_from_peer(&own_span, &own_span).unwrap();
+        for (source, destination) in [(&own_span, &other_span), (&other_span, &own_span)] {
+            assert!(is_unsupported(driver.copy(source, destination)));
+            assert!(is_unsupported(driver.copy_from_peer(source, destination)));
+            assert!(is_unsupported(stream.copy(source, destination)));
+            assert!(is_unsupported(stream.copy_from_peer(source, destination)));
+        }
+        let [own_event, other_event] = [own, other].map(|tables| LoadedEvent::new(tables, ptr::null_mut()));
+        stream.wait_event(&own_event).unwrap();
+        assert!(is_unsupported(stream.wait_event(&other_event)));
+        own_event.elapsed_since(&own_event).unwrap();
+        assert!(is_unsupported(own_event.elapsed_since(&other_event)));
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use device_registry::backend::{BackendError, EventDriver};
 
 use crate::abi::Object;
+use crate::load::device::of_this_library;
 use crate::load::report::call;
 use crate::load::tables::Tables;
 
@@ -23,8 +24,14 @@ impl LoadedEvent {
         Self { tables, object }
     }
 
-    pub(crate) fn object(&self) -> Object {
-        self.object
+    /// The object, for functions of these tables.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the event is of another backend.
+    pub(crate) fn object_for(&self, tables: &'static Tables) -> Result<Object, BackendError> {
+        of_this_library(tables, self.tables, "an event")?;
+        Ok(self.object)
     }
 }
 
@@ -57,7 +64,7 @@ impl EventDriver for LoadedEvent {
         let Some(elapsed_since) = self.tables.event.elapsed_since else {
             return Err(BackendError::unsupported("elapsed time"));
         };
-        let start = start.downcast_ref::<Self>()?.object;
+        let start = start.downcast_ref::<Self>()?.object_for(self.tables)?;
         let mut nanoseconds = 0;
         // SAFETY: both events are alive, and the place and the report are valid during the call.
         call("elapsed time", |report| unsafe {

@@ -25,7 +25,7 @@ pub(crate) fn table(file: &Path) -> *const Host {
 
 unsafe extern "C" fn log(_context: Object, level: u32, target: Str, message: Str) {
     // SAFETY: the library passes texts that are valid during the call.
-    let (target, message) = unsafe { (target.text(), message.text()) };
+    let (target, message) = unsafe { (target.shown(), message.shown_lines()) };
     let level = match level {
         0 => return,
         1 => log::Level::Error,
@@ -42,7 +42,7 @@ unsafe extern "C" fn panicked(context: Object, message: Str, place: Str) {
     // SAFETY: `table` has made the context of a file's name, and it is valid forever.
     let file = unsafe { *context.cast::<&'static str>() };
     // SAFETY: the library passes texts that are valid during the call.
-    let (message, place) = unsafe { (message.text(), place.text()) };
+    let (message, place) = unsafe { (message.shown_lines(), place.shown()) };
     let at = if place.is_empty() { String::new() } else { format!(", at {place}") };
     // Only a panic calls the program's hook. One that cannot be caught, or comes while another unwinds, would end the program.
     if cfg!(panic = "unwind") && !std::thread::panicking() {

@@ -201,18 +201,21 @@ unsafe fn entries(plugin: &Plugin) -> Result<Vec<LibraryEntry>, LoadFailure> {
             // SAFETY: the caller promises that there are as many pointers to entries.
             let entry = unsafe { abi::take(plugin.entries.add(at).read()) }.map_err(refused)?;
             // SAFETY: the caller promises that the texts are valid.
-            let text = |text: Str| unsafe { text.text() }.into_owned();
+            let text = |text: Str| match unsafe { text.text() } {
+                Ok(text) => Ok(text.into_owned()),
+                Err(error) => Err(LoadFailure::new(format_args!("an entry: {error}"))),
+            };
             let count = if entry.options.is_null() { 0 } else { entry.option_count };
             let options = (0..count).map(|at| {
                 // SAFETY: the caller promises that there are as many pointers to options.
                 let option = unsafe { abi::take(entry.options.add(at).read()) }.map_err(refused)?;
-                Ok((text(option.name), text(option.description)))
+                Ok((text(option.name)?, text(option.description)?))
             });
             Ok(LibraryEntry {
-                group: text(entry.group),
-                name: text(entry.name),
-                package: text(entry.package),
-                version: text(entry.version),
+                group: text(entry.group)?,
+                name: text(entry.name)?,
+                package: text(entry.package)?,
+                version: text(entry.version)?,
                 options: options.collect::<Result<_, LoadFailure>>()?,
             })
         })

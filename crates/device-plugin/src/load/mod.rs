@@ -7,6 +7,7 @@ mod event;
 mod host;
 mod library;
 mod report;
+mod slots;
 mod stream;
 mod tables;
 

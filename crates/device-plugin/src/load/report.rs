@@ -29,6 +29,21 @@ pub(crate) fn call(what: &str, run: impl FnOnce(*const Report) -> Status) -> Res
     }
 }
 
+/// The object that a call has made.
+///
+/// # Errors
+///
+/// If the library has returned `DP_OK` and no object.
+#[inline]
+pub(crate) fn made(object: Object, place: &str) -> Result<Object, BackendError> {
+    if object.is_null() {
+        return Err(BackendError::other(format_args!(
+            "the plug-in returned DP_OK and wrote no object to `{place}`, or NULL"
+        )));
+    }
+    Ok(object)
+}
+
 /// Makes a call, and keeps what the library reports.
 #[inline]
 pub(crate) fn status(reported: &mut Option<Reported>, run: impl FnOnce(*const Report) -> Status) -> Status {
@@ -58,11 +73,11 @@ pub(crate) unsafe fn read(failure: *const Failure) -> Reported {
         }
     };
     // SAFETY: the caller promises that the texts are valid.
-    let mut messages = vec![unsafe { failure.message.text() }.into_owned()];
+    let mut messages = vec![unsafe { failure.message.shown() }];
     if !failure.causes.is_null() {
         let count = failure.cause_count.min(MOST_CAUSES);
         // SAFETY: the caller promises that there are as many causes, with valid texts.
-        messages.extend((0..count).map(|at| unsafe { failure.causes.add(at).read().text() }.into_owned()));
+        messages.extend((0..count).map(|at| unsafe { failure.causes.add(at).read().shown() }));
     }
     let free = (failure.free != abi::UNKNOWN).then_some(failure.free);
     Reported { messages, asked: failure.asked, free }

@@ -11,7 +11,7 @@ use crate::abi::{self, Object, Str};
 use crate::load::bytes;
 use crate::load::device::span;
 use crate::load::event::LoadedEvent;
-use crate::load::report::call;
+use crate::load::report::{call, made};
 use crate::load::tables::Tables;
 
 pub(crate) struct LoadedStream {
@@ -51,7 +51,7 @@ impl StreamDriver for LoadedStream {
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         let write = function!(self.write, "queued writes");
-        let destination = span(destination)?;
+        let destination = span(self.tables, destination)?;
         let source = bytes::source(source);
         // SAFETY: the core keeps what the rules promise. The library owns the source from now on.
         call("write", |report| unsafe { write(self.object, &destination, &source, report) })
@@ -64,7 +64,7 @@ impl StreamDriver for LoadedStream {
         completion: Completion,
     ) -> Result<(), BackendError> {
         let read = function!(self.read, "queued reads");
-        let source = span(source)?;
+        let source = span(self.tables, source)?;
         let (destination, done) = bytes::destination(destination, completion);
         // SAFETY: the core keeps what the rules promise. The library owns the destination and the end from now on.
         call("read", |report| unsafe { read(self.object, &source, &destination, &done, report) })
@@ -72,14 +72,14 @@ impl StreamDriver for LoadedStream {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy, "queued copies");
-        let (source, destination) = (span(source)?, span(destination)?);
+        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
         // SAFETY: the core keeps what the rules promise.
         call("copy", |report| unsafe { copy(self.object, &source, &destination, report) })
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let fill = function!(self.fill, "filling");
-        let (destination, pattern) = (span(destination)?, pattern.as_bytes());
+        let (destination, pattern) = (span(self.tables, destination)?, pattern.as_bytes());
         // SAFETY: the core keeps what the rules promise, and the pattern is valid during the call.
         call("filling", |report| unsafe {
             fill(self.object, &destination, pattern.as_ptr().cast(), pattern.len(), report)
@@ -88,7 +88,7 @@ impl StreamDriver for LoadedStream {
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy_from_peer, "copying from a peer");
-        let (source, destination) = (span(source)?, span(destination)?);
+        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
         // SAFETY: the core keeps what the rules promise.
         call("copying from a peer", |report| unsafe { copy(self.object, &source, &destination, report) })
     }
@@ -99,12 +99,13 @@ impl StreamDriver for LoadedStream {
         let mut event = std::ptr::null_mut();
         // SAFETY: the stream is alive, and the options, the place and the report are valid during the call.
         call("record", |report| unsafe { record(self.object, &options, &mut event, report) })?;
+        let event = made(event, "event")?;
         Ok(Box::new(LoadedEvent::new(self.tables, event)))
     }
 
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let wait = function!(self.wait, "waiting for an event");
-        let event = event.downcast_ref::<LoadedEvent>()?.object();
+        let event = event.downcast_ref::<LoadedEvent>()?.object_for(self.tables)?;
         // SAFETY: the stream and the event are alive, and the report is valid during the call.
         call("waiting for an event", |report| unsafe { wait(self.object, event, report) })
     }

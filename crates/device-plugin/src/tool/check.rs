@@ -233,7 +233,7 @@ fn show_search_path(folder: &str, page: &mut Page) {
 fn show_seen(seen: &Seen, limit: Duration, page: &mut Page) {
     if let Some((major, minor)) = seen.interface {
         page.fact("interface", format_args!("{major}.{minor}"));
-        if compare::backends(&seen.entries).next().is_none() {
+        if compare::offered(&seen.entries).next().is_none() {
             page.problem("the library offers no backend", "");
         }
     }

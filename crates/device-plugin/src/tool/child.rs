@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use device_registry::BackendErrorKind;
-use device_registry::backend::{Backend, BackendError, LoadFailure};
+use device_registry::backend::{Backend, BackendError, DeviceProperties, LoadFailure, MemoryReuse};
 use serde_json::{Value, json};
 
 use crate::abi;
@@ -20,6 +20,10 @@ pub(super) const STEP: &str = "device-plugin step ";
 
 /// So many devices are asked for their names.
 const DEVICES: usize = 16;
+
+/// What the header allows.
+const MOST_DEVICES: usize = 1 << 16;
+const LARGEST_ALIGNMENT: usize = 1 << 20;
 
 /// Opens a library and writes the steps.
 ///
@@ -89,8 +93,40 @@ fn functions(functions: &[(&'static str, bool)]) -> Vec<&'static str> {
 /// How many devices there are, and the names of the first.
 fn devices(backend: &LoadedBackend) -> Result<(usize, Vec<String>), BackendError> {
     let count = backend.device_count()?;
-    let names = (0..count.min(DEVICES)).map(|ordinal| Ok(backend.properties(ordinal)?.name.to_string()));
-    Ok((count, names.collect::<Result<_, BackendError>>()?))
+    check_count(count)?;
+    let name = |ordinal| {
+        let properties = backend.properties(ordinal)?;
+        check_alignments(&properties)?;
+        Ok(properties.name.to_string())
+    };
+    Ok((count, (0..count.min(DEVICES)).map(name).collect::<Result<_, BackendError>>()?))
+}
+
+/// What programs refuse of a count: device strings can name no more.
+fn check_count(count: usize) -> Result<(), BackendError> {
+    if count <= MOST_DEVICES {
+        return Ok(());
+    }
+    Err(BackendError::invalid(format_args!(
+        "programs refuse the number of devices: expected at most {MOST_DEVICES}, found {count}"
+    )))
+}
+
+/// What programs refuse of properties.
+fn check_alignments(properties: &DeviceProperties) -> Result<(), BackendError> {
+    let memory = match properties.memory_reuse {
+        MemoryReuse::Divided { alignment } => alignment,
+        _ => 1,
+    };
+    for (of, alignment) in [("copy", properties.copy_alignment), ("memory reuse", memory)] {
+        if !alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT {
+            return Err(BackendError::invalid(format_args!(
+                "programs refuse the {of} alignment: expected a power of two of at most {LARGEST_ALIGNMENT} bytes, found \
+                 {alignment}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn text(failure: &LoadFailure) -> String {
@@ -152,4 +188,25 @@ fn output() -> io::Result<File> {
 #[cfg(not(any(unix, windows)))]
 fn output() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_alignments_that_programs_refuse_are_errors() {
+        assert!(check_count(0).is_ok() && check_count(65536).is_ok());
+        let error = check_count(usize::MAX).unwrap_err();
+        assert!(error.message().contains("expected at most 65536, found "), "{error}");
+        let device = || DeviceProperties::new("a device");
+        assert!(check_alignments(&device()).is_ok());
+        for wrong in [0, 3, 1 << 21] {
+            let error = check_alignments(&device().with_copy_alignment(wrong)).unwrap_err();
+            assert!(error.message().starts_with("programs refuse the copy alignment: "), "{error}");
+            let divided = MemoryReuse::Divided { alignment: wrong };
+            let error = check_alignments(&device().with_memory_reuse(divided)).unwrap_err();
+            assert!(error.message().starts_with("programs refuse the memory reuse alignment: "), "{error}");
+        }
+    }
 }

@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use device_registry::backend::LoadFailure;
+use device_registry::backends;
+use device_registry::registry::{Installed, RegisterError};
 use entry_points::message::{shown, shown_path};
 use serde_json::Value;
 
@@ -72,6 +75,12 @@ pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &m
     for (at, manifest) in found.iter().enumerate() {
         let name = manifest.name();
         page.fact("manifest", format_args!("{}: `{name}`", shown_path(manifest.file())));
+        if let Err(error) = may_be_called(name) {
+            page.problem(
+                skipped(manifest.file(), &error.to_string()),
+                "give it another `name`, and `entry` as the name in its library",
+            );
+        }
         if let Some(first) = found[..at].iter().find(|earlier| earlier.name() == name) {
             let (file, first) = (shown_path(manifest.file()), shown_path(first.file()));
             page.problem(
@@ -83,7 +92,7 @@ pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &m
     if seen.interface.is_none() {
         return compare_digests(found, file, page);
     }
-    let backends: Vec<&LibraryEntry> = backends(&seen.entries).collect();
+    let backends: Vec<&LibraryEntry> = offered(&seen.entries).collect();
     for manifest in found {
         let shown_manifest = shown_path(manifest.file());
         let Some(entry) = backends.iter().find(|entry| entry.name == manifest.entry()) else {
@@ -115,8 +124,14 @@ pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &m
     }
 }
 
+/// Whether programs accept a backend of this name from a file. This process uses no backends, so it tries.
+fn may_be_called(name: &str) -> Result<(), RegisterError> {
+    let load = |_: &_| Err(LoadFailure::new("it is not used here"));
+    backends().install(Installed::new(name, Path::new(name), load))
+}
+
 /// What a library offers to programs with devices.
-pub(super) fn backends(entries: &[Entry]) -> impl Iterator<Item = &LibraryEntry> {
+pub(super) fn offered(entries: &[Entry]) -> impl Iterator<Item = &LibraryEntry> {
     entries.iter().map(|entry| &entry.says).filter(|entry| entry.group == abi::BACKENDS)
 }
 
@@ -177,4 +192,17 @@ fn digest(manifest: &Manifest, file: &Examined) -> Option<String> {
     let says = manifest.sha256().filter(|says| **says != file.sha256)?;
     let (path, says, library) = (shown_path(manifest.file()), show_digest(says), show_digest(&file.sha256));
     Some(format!("the `sha256` in `{path}` is {says}; the library has {library}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_belongs_to_the_program_is_refused_as_programs_do() {
+        let error = may_be_called("cpu").unwrap_err().to_string();
+        assert!(error.starts_with("`cpu` is a built-in or reserved name"), "{error}");
+        assert!(may_be_called("auto").is_err());
+        assert!(may_be_called("acme").is_ok());
+    }
 }

@@ -101,6 +101,12 @@ impl CompletionWatch {
     }
 }
 
+impl CompletionWatch {
+    pub(crate) fn into_watched(self) -> Arc<dyn Watched> {
+        self.0
+    }
+}
+
 impl fmt::Debug for CompletionWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("CompletionWatch").field(&self.is_finished()).finish()

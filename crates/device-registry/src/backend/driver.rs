@@ -40,11 +40,9 @@ use crate::backend::{
 /// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one memory.
 /// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
 /// - *Lengths are never zero*: the core handles those itself.
-/// - *New memory is initialised, with unspecified content.* It must not reveal what another process wrote to the device.
-///   Memory that the core [gives out again](crate::DeviceProperties::memory_reuse) has bytes of this process.
-/// - *A failed operation leaves its destination unspecified*, and nothing else.
-/// - *Two operations at once on the same bytes*, one of them writing, leave them unspecified, and are never undefined
-///   behaviour.
+///
+/// [Rules D1 to D6](crate::backend#memory) say what holds for new memory, for addresses, and for the bytes of failed and of
+/// concurrent operations.
 ///
 /// # Soundness
 ///
@@ -53,7 +51,8 @@ use crate::backend::{
 ///
 /// - *The driver has checked it*, or its own types guarantee it.
 /// - *The core guarantees it*: the contract of memory above, one length for source and destination, and that what queued
-///   work uses stays where it is until the driver itself says that the work is done (see [`StreamDriver`]). This holds
+///   work uses stays where it is until the driver itself says that the work is done, or has ended it with its stream (rules D10
+///   and D19 of [the contract](crate::backend#streams)). This holds
 ///   because the core alone calls a driver: it is inside an [`OpenedDevice`](crate::backend::OpenedDevice) from the moment it is
 ///   opened.
 ///
@@ -64,10 +63,10 @@ use crate::backend::{
 ///
 /// # Loss
 ///
-/// A driver that finds its device gone, or stuck in an unrecoverable state, returns [`BackendError::lost`]. From
-/// then on the core calls only [`reset`](Self::reset), [`FaultInjector::clear`] and the `drop`s, and returns that error for
-/// everything else. A driver that finds out while no call runs, or while its calls wait, reports it with a
-/// [`LossReporter`](crate::backend::LossReporter).
+/// A driver that finds its device gone, or stuck in an unrecoverable state, returns [`BackendError::lost`]. A driver that
+/// finds out while no call runs, or while its calls wait, reports it with a
+/// [`LossReporter`](crate::backend::LossReporter). From then on every call of a program returns that error.
+/// [Rules D18 and D19](crate::backend#the-end-of-a-device) say what the core calls then, and what it keeps alive.
 ///
 /// # A device that does not answer
 ///
@@ -104,8 +103,10 @@ pub trait DeviceDriver: Send + Sync {
     /// crosses any boundary, so kernels that use kinds also work for a backend from a file.
     ///
     /// The handle is borrowed: it is valid while the device is open, and a close or a reset ends it. To return one is safe
-    /// at any time, since a number does nothing. To *use* one is unsafe code of the caller's, which trusts the backend that
-    /// the kind means what its owner documents. So a backend must never return anything else for a kind.
+    /// at any time, since a number does nothing. To *use* one is unsafe code of the caller's, which relies on what the owner
+    /// of the kind documents. A backend promises that with
+    /// [`OpenedDevice::with_native_handles`](crate::backend::OpenedDevice::with_native_handles), which is unsafe. The core
+    /// calls this function for no other backend.
     ///
     /// Kernels call it at each launch, from any thread and several at once, so it is cheap: it compares strings, and neither
     /// blocks nor allocates.
@@ -170,7 +171,7 @@ pub trait DeviceDriver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`], which is the default, for all patterns or for this one, makes the core write a
+    /// [`BackendError::unsupported`], which is the default, for all fills or for this pattern or range, makes the core write a
     /// part and double it by copies. Any other error is the outcome.
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let _ = (destination, pattern);
@@ -201,7 +202,7 @@ pub trait DeviceDriver: Send + Sync {
     }
 
     /// Allocates host memory that the device reaches faster than other memory of the host ("pinned"): `len` bytes, which
-    /// is never zero, by [`HostBuffer::from_raw_parts`].
+    /// is never zero, by [`HostBuffer::from_raw_parts`]. In queued work, [`HostBuffer::owner_as`] finds its owner again.
     ///
     /// # Errors
     ///

@@ -7,6 +7,9 @@ use crate::backend::BackendError;
 
 /// A recorded point in a stream.
 ///
+/// The core calls none of its functions before it has [flushed](crate::backend::StreamDriver::flush) the stream, so the
+/// work before the event is submitted.
+///
 /// Its functions return the error of failed work before it, every time: the core queries events too, to find finished
 /// work. The core may drop it at any time and on any thread, but never within a host call.
 pub trait EventDriver: Any + Send + Sync {

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 use std::{fmt, mem, thread};
 
-use crate::backend::{BackendError, BackendErrorKind, Fault, FaultInjector, LossReporter};
+use crate::backend::{
+    BackendError, BackendErrorKind, Fault, FaultInjector, LoadFailure, LossReporter, OptionSpec, Options,
+};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
 /// An operation that a device is about to do: the argument of [`FaultCounter::before`].
@@ -59,10 +61,40 @@ pub enum FaultPoint {
 ///
 /// A device with a connection, such as a socket or a queue of a driver, breaks it where a fault loses the device: see
 /// [`on_loss`](Self::on_loss).
+///
+/// # Queues of hardware
+///
+/// A driver whose queue is hardware's has no code that runs when an operation begins: its operations start when it submits
+/// them. So it calls `before` in the functions of [`StreamDriver`](crate::backend::StreamDriver), before it submits.
+///
+/// - A failure is then a refusal of the submission. A driver that can submit work that fails on the device, such as a command
+///   that waits for an event with an error, does so instead: that runs the code which finds failures later.
+/// - [`Fault::Slow`] delays the thread that submits.
+/// - [`Fault::Stall`] would hold up that thread, which the contract forbids. Such a driver has a counter
+///   [without stalls](Self::without_stalls).
+/// - [`Fault::LoseDevice`] declares a loss while the hardware runs. [Rule D19](crate::backend#the-end-of-a-device) says what
+///   becomes of the work and of what it uses.
+///
+/// A backend for hardware offers faults to tests only. It declares [`OPTION`](Self::OPTION), and a driver has a counter if
+/// [`is_requested`](Self::is_requested) says so. The backends `opencl` and `wgpu` do this:
+///
+/// ```
+/// use device_registry::backend::{Backend, BackendDescriptor, FaultCounter, LoadFailure, Options};
+///
+/// static ACME: BackendDescriptor = BackendDescriptor::with_options("acme", load, &[FaultCounter::OPTION]);
+///
+/// fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
+///     let faults = FaultCounter::is_requested(options)?;
+///     // …
+///     # let _ = faults;
+///     # Err(LoadFailure::unavailable("no driver"))
+/// }
+/// ```
 #[derive(Default)]
 pub struct FaultCounter {
     state: Mutex<State>,
     changed: Condvar,
+    without_stalls: bool,
     on_loss: Option<Box<dyn Fn() + Send + Sync>>,
     loss_reporter: Option<LossReporter>,
 }
@@ -93,6 +125,11 @@ enum Ended {
 
 impl FaultInjector for FaultCounter {
     fn inject(&self, fault: Fault) -> Result<(), BackendError> {
+        if let Fault::Stall { .. } = fault
+            && self.without_stalls
+        {
+            return Err(BackendError::unsupported("a stall: it would hold up the thread that submits work"));
+        }
         let mut state = self.state();
         match fault {
             Fault::FailAllocation { nth }
@@ -135,6 +172,38 @@ impl FaultCounter {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The option of a backend that offers faults to tests only, such as `acme.faults=1`.
+    pub const OPTION: OptionSpec =
+        OptionSpec::new("faults", "`1` to offer fault injection, for tests, or `0`, the default");
+
+    /// Whether [`OPTION`](Self::OPTION) is set to offer faults.
+    ///
+    /// # Errors
+    ///
+    /// If it has another value than `0` and `1`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the backend does not declare the option.
+    pub fn is_requested(options: &Options) -> Result<bool, LoadFailure> {
+        match options.value(Self::OPTION.name()) {
+            None => Ok(false),
+            Some(value) => match value.as_str() {
+                "0" => Ok(false),
+                "1" => Ok(true),
+                _ => Err(value.invalid(Self::OPTION.description())),
+            },
+        }
+    }
+
+    /// Offers no [`Fault::Stall`], for a driver with [queues of hardware](Self#queues-of-hardware): an injection is
+    /// *unsupported*.
+    #[must_use]
+    pub fn without_stalls(mut self) -> Self {
+        self.without_stalls = true;
+        self
     }
 
     /// Calls `break_connection` when an injected fault loses the device: in the operation that loses it, before
@@ -477,6 +546,29 @@ mod tests {
         let faults = with(&all);
         faults.clear();
         assert_eq!(failing(&faults, &[ALLOCATE, FaultPoint::Write, FaultPoint::Read]), []);
+    }
+
+    #[test]
+    fn a_counter_without_stalls_refuses_them_and_counts_the_rest() {
+        let faults = FaultCounter::new().without_stalls();
+        let error = faults.inject(Fault::Stall { nth: 1 }).unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Unsupported);
+        faults.inject(Fault::FailCopy { nth: 2 }).unwrap();
+        assert_eq!(failing(&faults, &[FaultPoint::Write; 3]), [2]);
+    }
+
+    #[test]
+    fn the_option_offers_faults_only_if_it_is_one() {
+        const OPTIONS: &[OptionSpec] = &[FaultCounter::OPTION];
+        let requested = |value| FaultCounter::is_requested(&Options::new(OPTIONS).with("faults", value));
+        assert!(!FaultCounter::is_requested(&Options::new(OPTIONS)).unwrap());
+        assert!(requested("1").unwrap());
+        assert!(!requested("0").unwrap());
+        let error = requested("yes").unwrap_err().to_string();
+        assert!(
+            error.starts_with("option faults=\"yes\", set by the program, is invalid: expected `1` to"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
+use crate::backend::guarded_bytes::GuardedBytes;
 use crate::backend::zeroed_bytes::ZeroedBytes;
 use crate::backend::{BackendError, Owner};
 
@@ -27,6 +28,8 @@ pub struct HostBuffer(Bytes);
 
 enum Bytes {
     Zeroed(ZeroedBytes),
+    /// Of the validating layer.
+    Guarded(GuardedBytes),
     Vec(Vec<u8>),
     Raw(RawParts),
     /// Readable only.
@@ -50,7 +53,7 @@ unsafe impl Send for RawParts {}
 // SAFETY: a shared reference gives shared access to bytes and to nothing else; the owner is `Sync`.
 unsafe impl Sync for RawParts {}
 
-// A panic can leave any values in the bytes, and all are valid. Nothing reads the owner before its drop.
+// A panic can leave any values in the bytes, and all are valid. The owner is a driver's, whose calls are isolated.
 impl std::panic::UnwindSafe for RawParts {}
 impl std::panic::RefUnwindSafe for RawParts {}
 
@@ -109,8 +112,9 @@ impl HostBuffer {
     /// # Safety
     ///
     /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read and written from any thread,
-    /// and are accessed through the result only. Moving `owner` must not claim exclusive access to them, as moving a
-    /// `Box` does. `len` is at most `isize::MAX`.
+    /// and are accessed through the result only. Any code that can name the type of `owner` gets a reference to it from
+    /// [`owner_as`](Self::owner_as): with that, no safe function writes to them, or reads them for longer. Moving `owner`
+    /// must not claim exclusive access to them, as moving a `Box` does. `len` is at most `isize::MAX`.
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
         Self(Bytes::Raw(RawParts { start, len, owner: Some(Box::new(owner)), device: None, pinned: false }))
@@ -130,6 +134,39 @@ impl HostBuffer {
         Self(Bytes::Shared(SharedParts { start, len, owner: Box::new(owner) }))
     }
 
+    /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, if it is of this type.
+    ///
+    /// A driver finds the handle of its own pinned memory so, in a buffer that a program passes to a queued write or read.
+    /// The type is private to the driver, so that no other code gets the handle:
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    ///
+    /// use device_registry::HostBuffer;
+    ///
+    /// struct Pinned {
+    ///     bytes: Vec<u8>,
+    ///     handle: u64,
+    /// }
+    ///
+    /// let mut pinned = Pinned { bytes: vec![0; 4], handle: 7 };
+    /// let start = NonNull::new(pinned.bytes.as_mut_ptr()).unwrap();
+    /// // SAFETY: the vector has four initialised bytes there, which stay in place. Only the buffer accesses them.
+    /// let buffer = unsafe { HostBuffer::from_raw_parts(start, 4, pinned) };
+    /// assert_eq!(buffer.owner_as::<Pinned>().map(|pinned| pinned.handle), Some(7));
+    /// assert!(HostBuffer::from(vec![0; 4]).owner_as::<Pinned>().is_none());
+    /// ```
+    ///
+    /// Two devices of a backend have one type: the driver compares the device, too. For a backend in a file, a buffer that
+    /// comes back from the program has another owner. So a driver also does without.
+    #[must_use]
+    pub fn owner_as<T: Any>(&self) -> Option<&T> {
+        match &self.0 {
+            Bytes::Raw(raw) => (raw.owner.as_deref()? as &dyn Any).downcast_ref(),
+            _ => None,
+        }
+    }
+
     /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, or the buffer if its owner is of another type.
     pub(crate) fn into_owner<T: Any>(self) -> Result<T, Self> {
         match self.0 {
@@ -138,6 +175,18 @@ impl HostBuffer {
                 Ok(*owner.expect("it was there").expect("it is of this type"))
             }
             bytes => Err(Self(bytes)),
+        }
+    }
+
+    pub(crate) fn guarded(bytes: GuardedBytes) -> Self {
+        Self(Bytes::Guarded(bytes))
+    }
+
+    /// The bytes of [`guarded`](Self::guarded), if it made this buffer.
+    pub(crate) fn as_guarded(&self) -> Option<&GuardedBytes> {
+        match &self.0 {
+            Bytes::Guarded(bytes) => Some(bytes),
+            _ => None,
         }
     }
 
@@ -186,6 +235,7 @@ impl Deref for HostBuffer {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Bytes::Zeroed(bytes) => bytes.as_slice(),
+            Bytes::Guarded(bytes) => bytes.as_slice(),
             Bytes::Vec(bytes) => bytes,
             // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
             // value reaches them, and it is borrowed.
@@ -204,6 +254,7 @@ impl DerefMut for HostBuffer {
         }
         match &mut self.0 {
             Bytes::Zeroed(bytes) => bytes.as_mut_slice(),
+            Bytes::Guarded(bytes) => bytes.as_mut_slice(),
             Bytes::Vec(bytes) => bytes,
             // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
             // value reaches them, and it is borrowed exclusively.

@@ -5,7 +5,7 @@ use std::cell::{OnceCell, RefCell};
 use std::fmt;
 
 use crate::backend::native::{Native, downcast, handle};
-use crate::backend::{BackendError, DeviceDriver, NativeDevice, Span, StreamDriver};
+use crate::backend::{BackendError, DeviceDriver, NativeDevice, Owner, Span, StreamDriver};
 use crate::device::Device;
 
 /// The argument of a kernel: its device, its buffers, and the backend's native handles.
@@ -15,7 +15,7 @@ use crate::device::Device;
 /// numbers of a kind, by [`native_device`](Self::native_device),
 /// [`native_stream`](Self::native_stream) and [`Span::native_handle`], work for a backend from a file as well.
 pub struct Launch<'a> {
-    device: Device,
+    owner: &'a dyn Owner,
     spans: &'a [Option<Span>],
     driver: &'a dyn DeviceDriver,
     stream: Option<&'a dyn StreamDriver>,
@@ -26,13 +26,13 @@ pub struct Launch<'a> {
 
 impl<'a> Launch<'a> {
     pub(crate) fn new(
-        device: Device,
+        owner: &'a dyn Owner,
         spans: &'a [Option<Span>],
         driver: &'a dyn DeviceDriver,
         stream: Option<&'a dyn StreamDriver>,
     ) -> Self {
         Self {
-            device,
+            owner,
             spans,
             driver,
             stream,
@@ -50,7 +50,7 @@ impl<'a> Launch<'a> {
     /// The device that the kernel is launched on.
     #[must_use]
     pub fn device(&self) -> Device {
-        self.device
+        self.owner.device()
     }
 
     /// The buffers of the launch, in their order. Each is a memory and a range in it, or `None` for an empty buffer.
@@ -69,7 +69,7 @@ impl<'a> Launch<'a> {
     /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or its handle is of another type.
     pub fn stream_as<S: Any>(&self) -> Result<&S, BackendError> {
         let native = self.native_stream.get_or_init(|| self.stream.and_then(StreamDriver::native));
-        downcast(native, self.device, "stream", "Launch::native_stream")
+        downcast(native, self.device(), "stream", "Launch::native_stream")
     }
 
     /// The backend's handle of the device, for example for its context.
@@ -79,7 +79,7 @@ impl<'a> Launch<'a> {
     /// [`BackendError::unsupported`] if the backend has no handle, or one of another type.
     pub fn driver_as<D: Any>(&self) -> Result<&D, BackendError> {
         let native = self.native_driver.get_or_init(|| self.driver.native());
-        downcast(native, self.device, "device", "Launch::native_device")
+        downcast(native, self.device(), "device", "Launch::native_device")
     }
 
     /// The stream's handle of a [kind](StreamDriver::native_handle), such as `cuda.CUstream`, for submitting native work to
@@ -91,20 +91,20 @@ impl<'a> Launch<'a> {
     ///
     /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or does not have a handle of this kind.
     pub fn native_stream(&self, kind: &str) -> Result<u64, BackendError> {
-        let device = self.device;
         let Some(stream) = self.stream else {
+            let device = self.device();
             return Err(BackendError::unsupported(format_args!(
                 "the stream of `{device}` is not a queue of the driver, so it does not have a native handle of the kind \
                  `{kind}`; a kernel there finishes its work before it returns"
             )));
         };
-        handle(device, "the stream of ", kind, || stream.native_handle(kind))
+        handle(self.owner, "the stream of ", kind, || stream.native_handle(kind))
     }
 
     /// The handles of the device by their [kinds](DeviceDriver::native_handle), such as `opencl.cl_context`.
     #[must_use]
     pub fn native_device(&self) -> NativeDevice<'_> {
-        NativeDevice::new(self.device, self.driver)
+        NativeDevice::new(self.owner, self.driver)
     }
 
     /// Keeps a value alive, such as arguments or scratch memory, until the native work that the kernel submits is done.
@@ -116,7 +116,7 @@ impl<'a> Launch<'a> {
 impl fmt::Debug for Launch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Launch")
-            .field("device", &self.device)
+            .field("device", &self.device())
             .field("spans", &self.spans)
             .finish_non_exhaustive()
     }

@@ -13,19 +13,23 @@ use crate::sync::{Mutex, lock};
 /// [`OpenedDevice`](crate::backend::OpenedDevice::with_loss_reporter):
 ///
 /// ```
-/// # use device_registry::backend::{BackendError, DeviceDriver, LossReporter, OpenedDevice};
+/// # use device_registry::backend::{Backend, BackendError, DeviceDriver, LossReporter, OpenedDevice};
 /// # struct Connection;
 /// # impl Connection {
 /// #     fn wait_until_closed(&self) -> std::io::Error { std::io::Error::other("closed") }
 /// # }
-/// fn opened(driver: impl DeviceDriver + 'static, connection: Connection) -> OpenedDevice {
+/// fn opened(
+///     backend: &dyn Backend,
+///     driver: impl DeviceDriver + 'static,
+///     connection: Connection,
+/// ) -> OpenedDevice {
 ///     let reporter = LossReporter::new();
 ///     let reports = reporter.clone();
 ///     std::thread::spawn(move || {
 ///         let error = connection.wait_until_closed();
 ///         reports.report(BackendError::lost("the server closed the connection").with_source(error));
 ///     });
-///     OpenedDevice::new(driver).with_loss_reporter(reporter)
+///     OpenedDevice::new(backend, driver).with_loss_reporter(reporter)
 /// }
 /// ```
 ///
@@ -34,11 +38,12 @@ use crate::sync::{Mutex, lock};
 /// From then on the device is [lost](crate::Presence::Lost), and each call returns the error. Reads that are pending
 /// finish with it. Threads that wait in the core for a stream or an event wake up, and return it. The core cannot wake a
 /// thread that waits inside of the driver: a driver that reports a loss ends its own waiting calls. It reports first, so
-/// that those calls find the same reason, and then ends its connection and, in a driver with fault injection, calls
-/// [`FaultCounter::lose`](crate::backend::FaultCounter::lose), which ends injected stalls.
+/// that those calls find the same reason. The report frees nothing that queued work uses: the core keeps that until it has
+/// [dropped the stream](crate::backend::StreamDriver). Then the driver ends its connection and, in a driver with fault
+/// injection, calls [`FaultCounter::lose`](crate::backend::FaultCounter::lose), which ends injected stalls.
 ///
-/// A report runs the wakers of tasks, and a task may reset the device. So [`reset`](crate::backend::DeviceDriver::reset)
-/// and `close` do not wait for the thread that reports.
+/// A report runs the wakers of tasks and the program's logger, which may wait for a thread that resets the device. So
+/// [`reset`](crate::backend::DeviceDriver::reset) and `close` do not wait for the thread that reports.
 #[derive(Clone, Default)]
 pub struct LossReporter(Arc<Mutex<State>>);
 

@@ -12,20 +12,27 @@
 //! |---|---|
 //! | the plugin, and its devices | [`Backend`], [`Presence`], [`DeviceProperties`], [`OpenedDevice`], [`DeviceDriver`], [`LossReporter`] |
 //! | memory | [`Memory`], [`Span`], [`HostMemory`], [`open_windows`], [`HostBuffer`], [`FillPattern`] |
-//! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`] |
+//! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`], [`ReadThreads`] |
 //! | kernels | [`Launch`], [`NativeDevice`] |
 //! | errors | [`BackendError`], [`BackendErrorKind`] |
+//! | variables that name files or libraries | [`path_variable`], [`is_elevated`] |
 //! | fault injection, for tests | [`FaultInjector`], [`Fault`], [`FaultCounter`] |
 //! | registration | [`BackendDescriptor`], [`BACKENDS`], [`entry_points!`], [`LoadFailure`] |
 //! | options that users set by name | [`BackendDescriptor::with_options`], [`OptionSpec`], [`Options`], [`OptionValue`] |
+//!
+#![doc = include_str!("rules.md")]
 
 mod completion;
 mod driver;
+// The system says whether the process is elevated.
+#[allow(unsafe_code)]
+mod elevated;
 mod error;
 mod event_driver;
 mod fault;
 mod fault_counter;
 mod fill_pattern;
+pub(crate) mod guarded_bytes;
 // Pinned memory comes from a driver as an address.
 #[allow(unsafe_code)]
 mod host_buffer;
@@ -36,12 +43,15 @@ mod identity;
 mod launch;
 mod loss_reporter;
 mod native;
+// To declare native handles is a promise that unsafe code relies on.
+#[allow(unsafe_code)]
 mod opened_device;
 mod options;
 mod owner;
 mod presence;
 mod properties;
 mod range_lock;
+mod read_threads;
 pub(crate) mod registration;
 mod span;
 mod stream_driver;
@@ -53,6 +63,8 @@ mod windows;
 #[allow(unsafe_code)]
 mod zeroed_bytes;
 
+use std::any::Any;
+
 /// A backend crate writes it as `device_registry::backend::entry_points! { … }`, with [`BACKENDS`] as the group.
 #[doc(inline)]
 pub use entry_points::entry_points;
@@ -61,6 +73,7 @@ pub use entry_points::{LoadFailure, OptionSpec, OptionValue, Options};
 pub use crate::backend::completion::{Completion, CompletionWatch};
 pub(crate) use crate::backend::completion::{Finish, Watched};
 pub use crate::backend::driver::{DeviceDriver, Memory};
+pub use crate::backend::elevated::{ElevatedProcess, is_elevated, path_variable};
 pub use crate::backend::error::{BackendError, BackendErrorKind};
 pub use crate::backend::event_driver::EventDriver;
 pub use crate::backend::fault::{Fault, FaultInjector};
@@ -74,10 +87,12 @@ pub use crate::backend::loss_reporter::LossReporter;
 pub use crate::backend::native::NativeDevice;
 pub(crate) use crate::backend::native::downcast;
 pub use crate::backend::opened_device::OpenedDevice;
+pub(crate) use crate::backend::opened_device::Parts;
 pub use crate::backend::options::{AllocateOptions, EventOptions, Priority, StreamOptions};
 pub(crate) use crate::backend::owner::Owner;
 pub use crate::backend::presence::Presence;
 pub use crate::backend::properties::{DeviceKind, DeviceProperties, MemoryInfo, MemoryReuse};
+pub use crate::backend::read_threads::{ReadThread, ReadThreads};
 pub use crate::backend::registration::{BACKENDS, BackendDescriptor, backends};
 pub use crate::backend::span::Span;
 pub(crate) use crate::backend::span::{Allocation, Block};
@@ -131,7 +146,7 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 ///     }
 ///
 ///     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-///         Ok(OpenedDevice::new(ToyDevice))
+///         Ok(OpenedDevice::new(self, ToyDevice))
 ///     }
 /// }
 ///
@@ -184,8 +199,9 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 /// # Ok(())
 /// # }
 /// ```
-pub trait Backend: Send + Sync {
-    /// The number of devices at the moment. Their ordinals are `0..count`.
+pub trait Backend: Any + Send + Sync {
+    /// The number of devices at the moment. Their ordinals are `0..count`. A backend whose library lists its devices once
+    /// may keep that number.
     ///
     /// A backend without devices returns `Ok(0)`, which is not an error. The core refuses a count above 65536, since
     /// device strings cannot name more.
@@ -231,6 +247,9 @@ pub trait Backend: Send + Sync {
     ///
     /// The core calls it with an ordinal below the count, and keeps the opened device. It does not call it again for the
     /// same ordinal before the device is closed or reset. It does not keep an error: the next use tries again.
+    ///
+    /// The device is one of this backend, made with [`OpenedDevice::new(self, …)`](OpenedDevice::new). The core refuses one
+    /// that another backend has opened.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use entry_points::isolate;
 
-use crate::backend::{BackendError, DeviceDriver};
+use crate::backend::{BackendError, DeviceDriver, Owner};
 use crate::device::Device;
 
 /// A driver's handle of a Rust type.
@@ -18,19 +18,19 @@ pub(crate) type Native = Option<Arc<dyn Any + Send + Sync>>;
 /// [`Device::with_native`]. The device is not closed while the value exists.
 #[derive(Clone, Copy)]
 pub struct NativeDevice<'a> {
-    device: Device,
+    owner: &'a dyn Owner,
     driver: &'a dyn DeviceDriver,
 }
 
 impl<'a> NativeDevice<'a> {
-    pub(crate) fn new(device: Device, driver: &'a dyn DeviceDriver) -> Self {
-        Self { device, driver }
+    pub(crate) fn new(owner: &'a dyn Owner, driver: &'a dyn DeviceDriver) -> Self {
+        Self { owner, driver }
     }
 
     /// The device, resolved.
     #[must_use]
     pub fn device(&self) -> Device {
-        self.device
+        self.owner.device()
     }
 
     /// The device's handle of a kind, such as `opencl.cl_context`. It is borrowed: it is valid while the device is open, and
@@ -40,13 +40,13 @@ impl<'a> NativeDevice<'a> {
     ///
     /// [`BackendError::unsupported`] if the device does not have a handle of this kind.
     pub fn handle(&self, kind: &str) -> Result<u64, BackendError> {
-        handle(self.device, "", kind, || self.driver.native_handle(kind))
+        handle(self.owner, "", kind, || self.driver.native_handle(kind))
     }
 }
 
 impl fmt::Debug for NativeDevice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NativeDevice").field("device", &self.device).finish_non_exhaustive()
+        f.debug_struct("NativeDevice").field("device", &self.device()).finish_non_exhaustive()
     }
 }
 
@@ -55,16 +55,29 @@ impl fmt::Debug for NativeDevice<'_> {
 /// It is isolated here, although a launch is isolated as a whole: a program gets spans outside of any launch as well.
 #[inline]
 pub(crate) fn handle(
-    device: Device,
+    owner: &dyn Owner,
     of: &str,
     kind: &str,
     query: impl FnOnce() -> Option<u64>,
 ) -> Result<u64, BackendError> {
+    // A number that no crate has vouched for never reaches a kernel.
+    if !owner.has_native_handles() {
+        return Err(no_handles(owner.device(), of, kind));
+    }
     match isolate(query) {
         Ok(Some(handle)) => Ok(handle),
-        Ok(None) => Err(no_handle(device, of, kind)),
+        Ok(None) => Err(no_handle(owner.device(), of, kind)),
         Err(panic) => Err(BackendError::other(format_args!("the backend panicked: {}", panic.message()))),
     }
+}
+
+#[cold]
+fn no_handles(device: Device, of: &str, kind: &str) -> BackendError {
+    let backend = device.name();
+    BackendError::unsupported(format_args!(
+        "{of}`{device}` does not have a native handle of the kind `{kind}`; the backend `{backend}` does not declare native \
+         handles that are numbers"
+    ))
 }
 
 #[cold]
@@ -105,6 +118,7 @@ impl fmt::Display for Hint<'_> {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code)]
 mod tests {
     use std::sync::Arc;
 
@@ -130,7 +144,9 @@ mod tests {
         }
 
         fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-            Ok(OpenedDevice::new(NumberedDevice))
+            let opened = OpenedDevice::new(self, NumberedDevice);
+            // SAFETY: a handle of a kind `numbered.…` is the number that the kind ends with.
+            Ok(unsafe { opened.with_native_handles() })
         }
     }
 

@@ -12,6 +12,9 @@ pub(crate) trait Owner: Send + Sync {
     /// The device, resolved.
     fn device(&self) -> Device;
 
+    /// Whether its backend has declared that it has native handles that are numbers.
+    fn has_native_handles(&self) -> bool;
+
     /// Frees an allocation of `len` bytes: here, or later on a thread that may use devices.
     fn free(
         &'static self,

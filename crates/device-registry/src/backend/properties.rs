@@ -75,7 +75,8 @@ pub enum MemoryReuse {
     Rounded,
     /// Memory serves any allocations that fit into it, several at a time. So a new buffer may begin anywhere in native memory,
     /// at a multiple of `alignment`, and streams use different buffers in one memory at the same time. For devices that
-    /// address memory with pointers.
+    /// address memory with pointers, and for interfaces that bind a buffer with an offset:
+    /// [rule D4](crate::backend#memory).
     Divided {
         /// A power of two, at most 1 MiB. It is at least 512 in any case.
         alignment: usize,

@@ -66,6 +66,11 @@ impl Allocation {
         Self { owner, memory: None, len: 0, block: None, order: None }
     }
 
+    /// Whether the device has declared native handles that are numbers.
+    pub(crate) fn has_native_handles(&self) -> bool {
+        self.owner.has_native_handles()
+    }
+
     pub(crate) fn is_owned_by(&self, owner: &dyn Owner) -> bool {
         std::ptr::addr_eq(self.owner, owner)
     }
@@ -163,7 +168,7 @@ impl Span {
         let mut found = None;
         owner.while_open(&mut || {
             let query = || self.memory().native_handle(kind);
-            found = Some(handle(owner.device(), "the memory of ", kind, query));
+            found = Some(handle(owner, "the memory of ", kind, query));
         })?;
         found.expect("it has run")
     }

@@ -11,14 +11,9 @@ use crate::backend::{BackendError, Completion, EventDriver, EventOptions, FillPa
 /// core calls them from any thread, but for one stream it never calls two of the submitting functions at the same time.
 /// Those are all but [`flush`](Self::flush), [`query`](Self::query) and [`synchronize`](Self::synchronize).
 ///
-/// An error of a submitting function is a refusal: the queue continues as if the call had not happened. A later failure
-/// is the error of the [`EventDriver`]s behind it, of [`query`](Self::query) and of [`synchronize`](Self::synchronize),
-/// once or every time. It is [`BackendError::lost`] if the device cannot continue. A driver need not skip work behind a
-/// failure.
-///
-/// The core keeps all memory of queued work alive until an event behind it [is over](EventDriver::is_over),
-/// [`query`](Self::query) returns `true`, or [`synchronize`](Self::synchronize) succeeds. Host calls, events of other
-/// backends and copies that the device cannot make never reach a driver: the core does them, in order.
+/// [Rules D7 to D17](crate::backend#streams) say what a refusal and a failure are, what the core keeps alive and for how long,
+/// what `flush` is for, and how reads, events and a stream end. Host calls, events of other backends and copies that the
+/// device cannot make never reach a driver: the core does them, in order.
 pub trait StreamDriver: Send + Sync {
     /// The native handle of the queue, to which kernels submit native work:
     /// [`Launch::stream_as`](crate::backend::Launch::stream_as) downcasts it. By default there is none.
@@ -79,7 +74,8 @@ pub trait StreamDriver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`], which is the default, makes the core write a part and double it by copies.
+    /// [`BackendError::unsupported`], which is the default, for all fills or for this pattern or range, makes the core write a
+    /// part and double it by copies.
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let _ = (destination, pattern);
         Err(BackendError::unsupported("filling"))
@@ -102,7 +98,8 @@ pub trait StreamDriver: Send + Sync {
     /// If the driver cannot record the event.
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError>;
 
-    /// Makes later work wait until an event is done. A stream of this backend has recorded the event.
+    /// Makes later work wait until an event is done. A stream of this backend has recorded the event, and was
+    /// [flushed](Self::flush) since then: the work before the event is submitted.
     ///
     /// # Errors
     ///
@@ -117,12 +114,27 @@ pub trait StreamDriver: Send + Sync {
     /// The default does nothing. A driver that counts submitted work for [`query`](Self::query) implements it.
     fn launched(&self) {}
 
-    /// Ensures that submitted work begins without further calls. The core calls it before every wait, and after every
-    /// event and read. The default does nothing.
+    /// Ensures that all work that the driver has accepted begins without further calls. When it returns, that is so for
+    /// work too that another thread flushes at the same time. The default does nothing.
+    ///
+    /// So a driver may gather work and events, and submit them here. The core calls it when they are needed:
+    ///
+    /// - before each [`query`](Self::query) and [`synchronize`](Self::synchronize);
+    /// - after an event was recorded, before the first call of one of its functions, and before another stream
+    ///   [waits for it](Self::wait_event); a polled query of an event counts;
+    /// - after a read was accepted, before a thread waits for it, polls it or awaits it;
+    /// - after about 64 pieces of work, to find memory that is no longer used, and before the stream is dropped.
+    ///
+    /// One flush is for all that came before it, so an event or a read alone does not cause one. A driver that wants its
+    /// device to begin earlier submits in the other functions.
+    ///
+    /// A driver never submits what it has gathered after its device was lost: the core drops the memory of that work with the
+    /// stream.
     ///
     /// # Errors
     ///
-    /// The error of work that the driver submits here; it becomes the stream's failure.
+    /// The error of work that the driver submits here; it becomes the stream's failure. The events and reads of that work
+    /// end with the error, too.
     fn flush(&self) -> Result<(), BackendError> {
         Ok(())
     }

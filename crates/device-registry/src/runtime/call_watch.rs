@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -50,6 +50,25 @@ impl CallWatch {
         calls.sort_by_key(|call| call.since);
         calls
     }
+
+    /// Calls `observer` before each call into a driver and after it has returned, on the calling thread, until the program
+    /// ends. It slows every call down.
+    ///
+    /// It is for programs that write each step elsewhere, so that another process can read which calls were under way when
+    /// this one crashed. The first observer stays; further ones have no effect. It must not use devices, nor panic.
+    pub fn observe(self, observer: fn(&DriverCall, CallStep)) {
+        // An error if there is one.
+        let _ = OBSERVER.set(observer);
+    }
+}
+
+/// What [`CallWatch::observe`] reports about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStep {
+    /// The call is about to begin.
+    Begins,
+    /// It has returned.
+    Ends,
 }
 
 /// A call into a driver that is under way. [`CallWatch::calls`] lists them.
@@ -77,6 +96,14 @@ impl fmt::Display for DriverCall {
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
+
+static OBSERVER: OnceLock<fn(&DriverCall, CallStep)> = OnceLock::new();
+
+fn observe(call: &DriverCall, step: CallStep) {
+    if let Some(observer) = OBSERVER.get() {
+        observer(call, step);
+    }
+}
 
 /// The threads that have called a driver since the start and have not ended.
 static THREADS: PerProcess<Mutex<Vec<Arc<Watched>>>> = PerProcess::new([const { Mutex::new(Vec::new()) }; 8]);
@@ -129,7 +156,10 @@ pub(crate) struct UnderWay(Arc<Watched>);
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if self.0.process.is_current() {
-            self.0.calls().pop();
+            let ended = self.0.calls().pop();
+            if let Some(call) = ended {
+                observe(&call, CallStep::Ends);
+            }
         }
     }
 }
@@ -153,7 +183,8 @@ fn list(device: Device, call: &'static str) -> Option<UnderWay> {
     });
     let thread = own.ok()?;
     let call = DriverCall { device, call, thread: thread.name.clone(), since: Instant::now() };
-    thread.calls().push(call);
+    thread.calls().push(call.clone());
+    observe(&call, CallStep::Begins);
     Some(UnderWay(thread))
 }
 
@@ -231,6 +262,28 @@ mod tests {
             assert_eq!(names(&of(watch, thread)), [""; 0]);
         };
         spawn(thread, nests).join().unwrap();
+    }
+
+    #[test]
+    fn an_observer_sees_each_call_begin_and_end() {
+        static SEEN: Mutex<Vec<(&'static str, CallStep)>> = Mutex::new(Vec::new());
+        CallWatch::start().observe(|call, step| {
+            if call.thread.as_deref() == Some("call_watch::observed") {
+                SEEN.lock().unwrap().push((call.call, step));
+            }
+        });
+        let observed = || {
+            isolated(Device::cpu(), "copy", || {
+                isolated(Device::cpu(), "read", || Ok(())).unwrap();
+                assert_eq!(SEEN.lock().unwrap().len(), 3);
+                Ok(())
+            })
+            .unwrap();
+        };
+        spawn("call_watch::observed", observed).join().unwrap();
+        let (begins, ends) = (CallStep::Begins, CallStep::Ends);
+        let expected = [("copy", begins), ("read", begins), ("read", ends), ("copy", ends)];
+        assert_eq!(*SEEN.lock().unwrap(), expected);
     }
 
     #[test]

@@ -24,10 +24,10 @@ impl Deadline {
         self.call
     }
 
-    /// How long the wait may still take; `None` if it is over.
+    /// How long the wait may still take; `None` if it is over. A thread that has waited so long looks again: where the clock
+    /// cannot express the deadline, it is not over then.
     pub(crate) fn left(&self) -> Option<Duration> {
-        /// A thread that waits longer looks again.
-        const LONG: Duration = Duration::from_secs(3600);
+        const LONG: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(3600) };
 
         match self.at {
             None => Some(LONG),
@@ -62,5 +62,31 @@ impl Deadline {
             timeout: self.timeout,
             pending: Arc::from(pending),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::HostBuffer;
+    use crate::runtime::outcome::Outcome;
+    use crate::runtime::queue::QueueHandle;
+    use crate::runtime::table;
+    use crate::testing::fake;
+
+    #[test]
+    fn a_wait_without_an_end_does_not_end_when_its_thread_looks_again() {
+        let device = table::open(fake(None)).unwrap();
+        let stream = QueueHandle::create(device, &Default::default()).unwrap();
+        let outcome = Outcome::of_work(device, stream.queue(), "read", 4);
+        let sets = Arc::clone(&outcome);
+        let thread = thread::spawn(move || {
+            // In tests, the waiting thread looks again after one millisecond.
+            thread::sleep(Duration::from_millis(30));
+            sets.set(Ok(HostBuffer::from(vec![7; 4])));
+        });
+        let result = outcome.wait_until(&Deadline::new("read", Duration::MAX));
+        assert_eq!(*result.expect("it has no end").unwrap(), [7; 4]);
+        thread.join().unwrap();
     }
 }

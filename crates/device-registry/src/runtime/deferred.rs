@@ -1,24 +1,62 @@
 //! Values that must be dropped later, on a thread that may use devices.
 //!
 //! Freeing memory calls a driver. A host call may not do so, and on the thread of a stream the `drop` of a plug-in's memory
-//! could wait for that same stream. So such values are stored here, and the next call that may use the device drops them.
+//! could wait for that same stream. So such values are stored, and the next call that may use the device drops them.
+//!
+//! A device that has ended may get no call any more. What it defers goes into one list of the process, and the next call that
+//! may use any device drops that.
 
 use std::any::Any;
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sync::{AtomicBool, Mutex, lock};
+use crate::device::Device;
+use crate::runtime::fork::{PerProcess, Process};
+use crate::runtime::isolation::drop_isolated;
 
-/// The values that the next call that may use the device drops.
-#[derive(Default)]
+/// The values that the next call drops, with the devices that they belong to.
 pub(crate) struct Deferred {
     /// Whether there are values. It saves the lock in a call that finds none.
     any: AtomicBool,
-    values: Mutex<Vec<Box<dyn Any + Send>>>,
+    values: Mutex<Vec<Value>>,
+}
+
+struct Value {
+    /// A descendant of `fork` may have a list of its ancestor's, whose drivers are unusable there.
+    process: Process,
+    device: Device,
+    value: Box<dyn Any + Send>,
+}
+
+// Not the locks of `crate::sync`, which a static cannot have in a model. Nothing else runs under this one.
+
+static OF_ENDED: PerProcess<Deferred> = PerProcess::new([const { Deferred::new() }; 8]);
+
+/// What devices of a process that have ended defer.
+#[inline]
+pub(crate) fn of_ended(process: Process) -> &'static Deferred {
+    OF_ENDED.of(process)
 }
 
 impl Deferred {
-    pub(crate) fn push(&self, value: Box<dyn Any + Send>) {
-        lock(&self.values).push(value);
+    pub(crate) const fn new() -> Self {
+        Self { any: AtomicBool::new(false), values: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn push(&self, device: Device, value: Box<dyn Any + Send>) {
+        self.append(vec![Value { process: Process::current(), device, value }]);
+    }
+
+    /// Takes all values of another list over.
+    pub(crate) fn take_over(&self, other: &Self) {
+        let values = other.take();
+        if !values.is_empty() {
+            self.append(values);
+        }
+    }
+
+    fn append(&self, mut values: Vec<Value>) {
+        lock(&self.values).append(&mut values);
         self.any.store(true, Ordering::Release);
     }
 
@@ -27,10 +65,52 @@ impl Deferred {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Takes all values. The caller drops them without the lock, as their `drop` may push more.
-    pub(crate) fn take(&self) -> Vec<Box<dyn Any + Send>> {
+    /// Drops all values, if there are any. Returns whether there were.
+    #[inline]
+    pub(crate) fn drop_all(&self) -> bool {
+        self.is_due() && self.drop_now()
+    }
+
+    #[cold]
+    fn drop_now(&self) -> bool {
+        // Dropped without the lock, as their `drop` may push more.
+        let due = self.take();
+        let any = !due.is_empty();
+        for Value { process, device, value } in due {
+            if process.is_current() {
+                drop_isolated(device, value);
+            } else {
+                std::mem::forget(value);
+            }
+        }
+        any
+    }
+
+    fn take(&self) -> Vec<Value> {
         // Before the values: one that is pushed meanwhile is taken here or is due again.
         self.any.store(false, Ordering::Release);
         std::mem::take(&mut *lock(&self.values))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn values_of_an_ancestor_are_forgotten_and_not_dropped() {
+        let (list, owned) = (Deferred::new(), Arc::new(()));
+        let value = |process| Value { process, device: Device::cpu(), value: Box::new(Arc::clone(&owned)) };
+        list.append(vec![value(Process::of_ancestor()), value(Process::current())]);
+        assert_eq!(Arc::strong_count(&owned), 3);
+        assert!(list.drop_all());
+        assert_eq!(Arc::strong_count(&owned), 2);
+        assert!(!list.drop_all());
     }
 }

@@ -11,6 +11,7 @@ use crate::sync::thread_local;
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
     static STREAM_THREAD: Cell<bool> = const { Cell::new(false) };
+    static IN_BACKEND: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this thread may not use devices now.
@@ -31,6 +32,29 @@ pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
 
     let _restore = Restore(FORBIDDEN.with(|forbidden| forbidden.replace(true)));
     call()
+}
+
+/// Until it is dropped, this thread runs code of a backend, which may hold locks of its own and use devices of other backends.
+pub(crate) struct InBackend(bool);
+
+impl InBackend {
+    #[inline]
+    pub(crate) fn enter() -> Self {
+        Self(IN_BACKEND.with(|inside| inside.replace(true)))
+    }
+}
+
+impl Drop for InBackend {
+    #[inline]
+    fn drop(&mut self) {
+        IN_BACKEND.with(|inside| inside.set(self.0));
+    }
+}
+
+/// Whether this thread runs code of a backend.
+#[inline]
+pub(crate) fn is_in_backend() -> bool {
+    IN_BACKEND.with(Cell::get)
 }
 
 /// Marks this thread as the thread of a stream. A value that is dropped on it must not wait for a stream, which could be

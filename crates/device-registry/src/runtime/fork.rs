@@ -27,6 +27,12 @@ impl Process {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
+    /// A process that is not this one.
+    #[cfg(test)]
+    pub(crate) fn of_ancestor() -> Self {
+        Self(Self::current().0.wrapping_sub(8))
+    }
+
     /// Whether this is the current process. In a child of `fork`, the parent's value is not.
     #[inline]
     pub(crate) fn is_current(self) -> bool {
@@ -81,7 +87,9 @@ impl<T> PerProcess<T> {
         self.of(Process::current())
     }
 
-    fn of(&self, Process(number): Process) -> &T {
+    /// The value of a process.
+    #[inline]
+    pub(crate) fn of(&self, Process(number): Process) -> &T {
         &self.0[number as usize % self.0.len()]
     }
 }

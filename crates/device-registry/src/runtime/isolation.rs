@@ -8,6 +8,7 @@ use entry_points::message::panic_message;
 use crate::backend::BackendError;
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::device_use::InBackend;
 use crate::runtime::{call_watch, device_use};
 
 /// Runs a backend's code. Every call into a backend goes through this function, so that a panic fails that call only.
@@ -19,6 +20,7 @@ pub(crate) fn isolated<T>(
     run: impl FnOnce() -> Result<T, BackendError>,
 ) -> Result<T, DeviceError> {
     let _under_way = call_watch::enter(device, call);
+    let _in_backend = InBackend::enter();
     // `isolate` asserts unwind safety: the closures only borrow the core's state, and leave none of it half changed.
     match isolate(run) {
         Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
@@ -34,6 +36,7 @@ pub(crate) fn panicked(device: Device, call: &'static str, message: &str) -> Dev
 /// Drops a value of a backend or a program, where no caller can get an error. Logs a panic of its `drop`.
 pub(crate) fn drop_isolated<T>(device: Device, value: T) {
     let _under_way = call_watch::enter(device, "drop");
+    let _in_backend = InBackend::enter();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         let message = panic_message(panic);
         log_isolated(|| log::error!("`{device}`: a panic while freeing memory: {message}"));

@@ -16,6 +16,8 @@ pub(crate) mod outcome;
 pub(crate) mod point;
 pub(crate) mod queue;
 pub(crate) mod statistics;
+pub(crate) mod switch;
 pub(crate) mod table;
 pub(crate) mod timed;
 pub(crate) mod transfer;
+pub(crate) mod validation;

@@ -15,7 +15,7 @@ use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
-use crate::runtime::queue::Keep;
+use crate::runtime::queue::{Keep, Queue};
 use crate::runtime::transfer::is_unsupported;
 use crate::runtime::{device_use, transfer};
 
@@ -91,7 +91,7 @@ impl Operation {
             }
             Self::Read { source, mut destination, read } => {
                 // From here on a failure is the queue's failure, and is reported in any case.
-                read.outcome.accept()?;
+                read.outcome.accept(0)?;
                 let result = device.call("read", |driver| driver.read(&source, &mut destination));
                 drop(source);
                 read.finish(result.clone().map(|()| destination));
@@ -105,6 +105,7 @@ impl Operation {
                 let launched = launch(device, &spans, kernel, None, &mut kept);
                 // A program's values: their `drop` could wait for this thread's own stream.
                 device_use::forbid(|| drop_isolated(device.device(), kept));
+                device.announce_loss();
                 launched
             }
             Self::Record { event, .. } => {
@@ -123,9 +124,21 @@ impl Operation {
             Self::Copy { from, .. } => from.device().backend() == device.device().backend(),
             Self::Wait(event) => {
                 event.open_device().device().backend() == device.device().backend()
-                    && event.submitted().is_some()
+                    && event.submitted().is_some_and(|event| event.has_begun())
             }
             _ => true,
+        }
+    }
+
+    /// Of a wait for an event: makes the work before the event begin. A driver waits in its queue for no other events.
+    ///
+    /// The caller does not hold `submitting`, as this calls another queue of the driver.
+    pub(crate) fn begin_awaited(&self) {
+        // In a fork, a thread that does not exist there may hold a lock of the event.
+        if let Self::Wait(event) = self
+            && event.open_device().is_of_this_process()
+        {
+            event.begin();
         }
     }
 
@@ -133,14 +146,15 @@ impl Operation {
     /// submitted before.
     ///
     /// `keep` gets all values that must stay alive until the queue has finished, even after an error: a part of refused
-    /// work may have begun. `failed` returns a failure of earlier work that arrived during the submission.
+    /// work may have begun. The queue had so many `failures` when the work was not skipped.
     pub(crate) fn submit(
         self,
-        device: &'static OpenDevice,
+        queue: &Arc<Queue>,
         stream: &dyn StreamDriver,
         keep: &mut Vec<Keep>,
-        failed: impl FnOnce() -> Option<DeviceError>,
+        failures: u64,
     ) -> Result<Option<Self>, DeviceError> {
+        let device = queue.device();
         match self {
             Self::Write { source, destination } => {
                 let written = device.call_in_turn("write", |_| stream.write(&destination, &source));
@@ -148,16 +162,13 @@ impl Operation {
                 written?;
             }
             Self::Read { source, destination, read: QueuedRead { outcome, completion } } => {
-                let read = device.call_in_turn("read", |_| {
-                    stream.read(&source, destination, completion)?;
-                    stream.flush()
-                });
+                let read = device.call_in_turn("read", |_| stream.read(&source, destination, completion));
                 keep.push(source.into());
                 if let Err(error) = read {
                     outcome.set(Err(error.clone()));
                     return Err(error);
                 }
-                outcome.accept()?;
+                outcome.accept(queue.count_read())?;
             }
             Self::Copy { from, source, destination } => {
                 let within = std::ptr::eq(from, device);
@@ -190,15 +201,10 @@ impl Operation {
                 launched?;
             }
             Self::Record { event, options } => {
-                let recorded = device.call_in_turn("record", |_| {
-                    let recorded = stream.record(&options)?;
-                    stream.flush()?;
-                    Ok(recorded)
-                });
-                match recorded {
+                match device.call_in_turn("record", |_| stream.record(&options)) {
                     // A driver does not fail the events behind a read whose failure the core has.
-                    Ok(recorded) => match failed() {
-                        None => event.submit(recorded),
+                    Ok(recorded) => match queue.failed_since(failures) {
+                        None => event.submit(queue.recorded(recorded)),
                         Some(error) => {
                             event.fail(error);
                             drop_isolated(device.device(), recorded);
@@ -212,10 +218,10 @@ impl Operation {
             }
             Self::Wait(event) => {
                 event.open_device().check("wait for an event")?;
-                let Some(native) = event.submitted() else {
+                let Some(recorded) = event.submitted() else {
                     return Ok(Some(Self::Wait(event)));
                 };
-                let waits = device.call_in_turn("wait for an event", |_| stream.wait_event(&*native));
+                let waits = device.call_in_turn("wait for an event", |_| stream.wait_event(recorded.event()));
                 if is_unsupported(&waits) {
                     return Ok(Some(Self::Wait(event)));
                 }
@@ -269,7 +275,7 @@ fn launch(
     keep: &mut Vec<Keep>,
 ) -> Result<(), DeviceError> {
     device.call_in_turn("launch", |driver| {
-        let launch = Launch::new(device.device(), spans, driver, stream);
+        let launch = Launch::new(device, spans, driver, stream);
         // Native work that a kernel submitted before it panicked may still use the values that it has kept.
         let launched = catch_unwind(AssertUnwindSafe(|| device_use::forbid(|| kernel(&launch))));
         keep.extend(launch.into_kept().into_iter().map(Keep::Value));

@@ -11,6 +11,7 @@ use entry_points::message::panic_message;
 
 use crate::backend::{BackendError, Finish, HostBuffer, Watched};
 use crate::error::DeviceError;
+use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::open_device::OpenDevice;
@@ -49,8 +50,9 @@ enum Slot {
 enum Submission {
     /// The driver has not accepted or refused the work yet. A failure during that time is a refusal.
     UnderWay { failure: Option<DeviceError> },
-    /// The work belongs to a queue, and its failure is that queue's failure.
-    Accepted,
+    /// The work belongs to a queue, and its failure is that queue's failure. A thread that looks at the outcome first
+    /// makes the queue begin it.
+    Accepted { number: u64 },
 }
 
 impl Outcome {
@@ -109,7 +111,7 @@ impl Outcome {
             return;
         }
         match &mut state.submission {
-            Submission::Accepted => fail_queue(state.finished.as_deref()),
+            Submission::Accepted { .. } => fail_queue(state.finished.as_deref()),
             Submission::UnderWay { failure } => {
                 failure.get_or_insert_with(|| error.clone());
                 if dropped {
@@ -140,10 +142,11 @@ impl Outcome {
         }
     }
 
-    /// The driver has accepted the work: from now on its failure is the queue's failure. A failure before that is
-    /// returned, as a refusal.
-    pub(crate) fn accept(&self) -> Result<(), DeviceError> {
-        let before = std::mem::replace(&mut lock(&self.state).submission, Submission::Accepted);
+    /// The driver has accepted the work, as the event or read of its queue with this `number`: from now on its failure is
+    /// the queue's failure. A failure before that is returned, as a refusal.
+    pub(crate) fn accept(&self, number: u64) -> Result<(), DeviceError> {
+        let accepted = Submission::Accepted { number };
+        let before = std::mem::replace(&mut lock(&self.state).submission, accepted);
         match before {
             Submission::UnderWay { failure: Some(error) } => {
                 self.set(Err(error.clone()));
@@ -151,6 +154,31 @@ impl Outcome {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Ensures that the work begins, for a thread that looks at the outcome.
+    fn begin(&self) {
+        let state = lock(&self.state);
+        let (Slot::Empty, Submission::Accepted { number }) = (&state.result, &state.submission) else {
+            return;
+        };
+        let number = *number;
+        drop(state);
+        // The queue of a dropped stream is flushed before it is freed.
+        if let Some(queue) = self.queue.upgrade()
+            && let Err(error) = queue.begin(number)
+        {
+            self.set(Err(error));
+        }
+    }
+
+    /// Whether the work is done or has failed. Ensures that it begins.
+    pub(crate) fn is_ready(&self) -> bool {
+        // Before the lock: in a fork, a thread that does not exist there may hold it.
+        if self.device.is_of_this_process() {
+            self.begin();
+        }
+        self.is_known()
     }
 
     /// Whether waiting returns at once.
@@ -165,6 +193,7 @@ impl Outcome {
         self.device.check_process()?;
         if !self.is_known() {
             self.device.check_thread("wait")?;
+            self.begin();
         }
         let mut state = lock(&self.state);
         while matches!(state.result, Slot::Empty) {
@@ -180,6 +209,7 @@ impl Outcome {
         if self.device.check_thread("wait").is_err() {
             return Some(self.wait());
         }
+        self.begin();
         let mut state = lock(&self.state);
         while matches!(state.result, Slot::Empty) {
             state.waited_for = true;
@@ -189,11 +219,23 @@ impl Outcome {
         Some(self.take(&mut state))
     }
 
+    /// Waits for the result, at most until the deadline, and takes it; `None` after the deadline.
+    pub(crate) fn wait_until(&self, deadline: &Deadline) -> Option<Result<HostBuffer, DeviceError>> {
+        loop {
+            // A wait may end before the deadline: no clock expresses every one of them.
+            if let Some(result) = self.wait_timeout(deadline.left().unwrap_or_default()) {
+                return Some(result);
+            }
+            deadline.left()?;
+        }
+    }
+
     /// Takes the result, or registers the task to be woken when it is known.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<HostBuffer, DeviceError>> {
         if let Err(error) = self.device.check_process() {
             return Poll::Ready(Err(error));
         }
+        self.begin();
         // An executor's code clones and drops wakers. Under the lock, it could deadlock.
         let waker = context.waker().clone();
         let mut state = lock(&self.state);

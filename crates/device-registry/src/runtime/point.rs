@@ -3,10 +3,11 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::backend::{BackendError, EventDriver};
+use crate::backend::BackendError;
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::OpenDevice;
+use crate::runtime::queue::Recorded;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 /// The state that the handles of one event share.
@@ -24,7 +25,7 @@ enum State {
         waited_for: bool,
     },
     /// It is in a queue of the driver.
-    Submitted(Arc<dyn EventDriver>),
+    Submitted(Arc<Recorded>),
     /// The thread of its stream has reached it.
     Reached(Instant),
     Failed(DeviceError),
@@ -49,8 +50,8 @@ impl Point {
         self.set(State::Reached(Instant::now()));
     }
 
-    pub(crate) fn submit(&self, event: Box<dyn EventDriver>) {
-        self.set(State::Submitted(event.into()));
+    pub(crate) fn submit(&self, event: Arc<Recorded>) {
+        self.set(State::Submitted(event));
     }
 
     pub(crate) fn fail(&self, error: DeviceError) {
@@ -66,11 +67,28 @@ impl Point {
     }
 
     /// The driver's event, once it is submitted.
-    pub(crate) fn submitted(&self) -> Option<Arc<dyn EventDriver>> {
+    pub(crate) fn submitted(&self) -> Option<Arc<Recorded>> {
         match &*lock(&self.state) {
             State::Submitted(event) => Some(Arc::clone(event)),
             _ => None,
         }
+    }
+
+    /// Makes the work before it begin, if it is in a queue of the driver. If that fails, so does the event.
+    pub(crate) fn begin(&self) {
+        if let Some(event) = self.submitted() {
+            // The event and its stream have the error.
+            let _ = self.begin_submitted(&event);
+        }
+    }
+
+    fn begin_submitted(&self, event: &Recorded) -> Result<(), DeviceError> {
+        event.begin().inspect_err(|error| {
+            // The end of the device is not a failure of the work.
+            if !self.device.has_ended() {
+                self.fail(error.clone());
+            }
+        })
     }
 
     pub(crate) fn open_device(&self) -> &'static OpenDevice {
@@ -87,7 +105,10 @@ impl Point {
         let state = lock(&self.state).clone();
         match state {
             State::Queued { .. } => Ok(false),
-            State::Submitted(event) => self.device.call("query an event", |_| event.query()),
+            State::Submitted(event) => {
+                self.begin_submitted(&event)?;
+                self.device.call("query an event", |_| event.event().query())
+            }
             State::Reached(_) => Ok(true),
             State::Failed(error) => Err(error),
         }
@@ -97,7 +118,10 @@ impl Point {
     pub(crate) fn synchronize(self: &Arc<Self>) -> Result<(), DeviceError> {
         self.device.check("synchronize an event")?;
         match self.wait_until_processed() {
-            State::Submitted(event) => self.device.call("synchronize an event", |_| event.synchronize()),
+            State::Submitted(event) => {
+                self.begin_submitted(&event)?;
+                self.device.call("synchronize an event", |_| event.event().synchronize())
+            }
             State::Failed(error) => Err(error),
             State::Reached(_) => Ok(()),
             State::Queued { .. } => self.device.check("synchronize an event"),
@@ -120,7 +144,8 @@ impl Point {
         drop(state);
         match reached {
             State::Submitted(event) => {
-                let query = || self.device.call(deadline.call(), |_| event.query());
+                self.begin_submitted(&event)?;
+                let query = || self.device.call(deadline.call(), |_| event.event().query());
                 if deadline.poll(query)? {
                     return Ok(());
                 }
@@ -189,7 +214,9 @@ impl Point {
         start.synchronize()?;
         self.synchronize()?;
         match (start.wait_until_processed(), self.wait_until_processed()) {
-            (State::Submitted(from), State::Submitted(to)) => device.call(CALL, |_| to.elapsed_since(&*from)),
+            (State::Submitted(from), State::Submitted(to)) => {
+                device.call(CALL, |_| to.event().elapsed_since(from.event()))
+            }
             (State::Reached(from), State::Reached(to)) => match to.checked_duration_since(from) {
                 Some(elapsed) => Ok(elapsed),
                 None => refuse(format!("the first event was reached {:?} after the second", from - to)),

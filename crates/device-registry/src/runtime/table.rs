@@ -14,6 +14,7 @@ use crate::error::DeviceError;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::isolation::{isolated, log_isolated, panicked};
 use crate::runtime::open_device::OpenDevice;
+use crate::runtime::validation::Layer;
 use crate::runtime::{fork, listing, memory_cache};
 
 /// The open device, if it is open. An error in a fork of the process that uses it.
@@ -42,6 +43,9 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     )?;
     // Only now is there a reference that the driver may keep.
     opened.connect_loss_reporter();
+    if opened.check_thread("open").is_ok() {
+        opened.drop_what_is_due();
+    }
     Ok(opened)
 }
 
@@ -52,12 +56,13 @@ fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     let properties = listing::query_properties(device, backend)?;
     let reuses =
         memory_cache::is_allowed().map_err(|error| DeviceError::Call { device, call: "open", error })?;
-    let driver = isolated(device, "open", || backend.open(device.ordinal()))?;
+    let layer = Layer::of_variable().map_err(|error| DeviceError::Call { device, call: "open", error })?;
+    let opened = isolated(device, "open", || {
+        let parts = backend.open(device.ordinal())?.into_parts(backend)?;
+        Ok(layer.before(device, parts))
+    })?;
     let name = properties.name.clone();
-    let (driver, loss_reporter) = driver.into_driver();
-    let open = OpenDevice::new(device, driver, properties)
-        .with_memory_reuse(reuses)
-        .with_loss_reporter(loss_reporter);
+    let open = OpenDevice::new(device, opened, properties).with_memory_reuse(reuses);
     log_isolated(|| log::debug!("opened `{device}`: {name}"));
     Ok(open)
 }

@@ -1,4 +1,7 @@
 //! Copies with a time limit: each goes through a stream of its own, which continues after the limit.
+//!
+//! Until the limit, the call alone reports a failure of that stream. Otherwise a thread in `Device::synchronize` could get the
+//! failure, and this call would succeed, or both would return it.
 
 use std::sync::Arc;
 
@@ -8,7 +11,7 @@ use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
-use crate::runtime::queue::QueueHandle;
+use crate::runtime::queue::{Queue, QueueHandle};
 
 /// Copies from the host. Both have one length.
 pub(crate) fn write(
@@ -29,19 +32,24 @@ pub(crate) fn read(
     deadline: &Deadline,
 ) -> Result<(), DeviceError> {
     let stream = QueueHandle::create(device, &StreamOptions::new())?;
+    let queue = stream.queue();
     let fail = |error| DeviceError::Call { device: device.device(), call: deadline.call(), error };
     let bytes = HostBuffer::zeroed(destination.len()).map_err(fail)?;
-    let outcome = Outcome::of_work(device, stream.queue(), "read", bytes.len());
+    let outcome = Outcome::of_work(device, queue, "read", bytes.len());
     let read = QueuedRead::new(&outcome);
-    stream.queue().accept(Operation::Read { source: source.clone(), destination: bytes, read })?;
-    let known = deadline.left().and_then(|left| outcome.wait_timeout(left));
-    let Some(result) = known else {
+    queue.hold_failures();
+    queue.accept(Operation::Read { source: source.clone(), destination: bytes, read })?;
+    let Some(result) = outcome.wait_until(deadline) else {
+        queue.release_failures();
         return Err(deadline.timed_out(device, "`read` is under way"));
     };
-    // A failure is the stream's too, which would report it a second time.
-    let settled = stream.queue().synchronize_until(deadline);
+    // A failure becomes the stream's too, perhaps later, and stays held back: this call returns it.
     destination.copy_from_slice(&result?);
-    settled
+    match finish(device, queue, deadline) {
+        // The bytes are there. Only the end of the stream is left.
+        Err(DeviceError::TimedOut { .. }) => Ok(()),
+        finished => finished,
+    }
 }
 
 /// Copies between two ranges of one length.
@@ -57,6 +65,18 @@ pub(crate) fn copy(
 
 fn run(device: &'static OpenDevice, operation: Operation, deadline: &Deadline) -> Result<(), DeviceError> {
     let stream = QueueHandle::create(device, &StreamOptions::new())?;
-    stream.queue().accept(operation)?;
-    stream.queue().synchronize_until(deadline)
+    let queue = stream.queue();
+    queue.hold_failures();
+    queue.accept(operation)?;
+    finish(device, queue, deadline)
+}
+
+/// Waits for the stream, and returns its failure. After the deadline, other calls report that.
+fn finish(device: &OpenDevice, queue: &Queue, deadline: &Deadline) -> Result<(), DeviceError> {
+    if let Err(error) = queue.settle_until(deadline) {
+        queue.release_failures();
+        return Err(error);
+    }
+    queue.take_held_failure()?;
+    device.check(deadline.call())
 }

@@ -17,6 +17,10 @@ const DEVICES: usize = 16;
 /// From this device on, a device has queues of its own.
 pub(crate) const QUEUED: usize = 12;
 
+/// Queues that finish reads although the gate is closed: the first with an error, the second with the bytes.
+pub(crate) const FAILS_READS: usize = 14;
+pub(crate) const FINISHES_READS: usize = 15;
+
 /// One device's plug: its reads and its queues hang while the gate is closed, and the reporter is that of the latest open.
 #[derive(Default)]
 pub(crate) struct Plug {
@@ -67,14 +71,14 @@ impl Backend for Plugged {
         if ordinal == 3 {
             reporter.report(BackendError::lost("unplugged while it was opened"));
         }
-        Ok(OpenedDevice::new(PluggedDevice { plug: &PLUGS[ordinal], has_queues: ordinal >= QUEUED })
+        Ok(OpenedDevice::new(self, PluggedDevice { plug: &PLUGS[ordinal], ordinal })
             .with_loss_reporter(reporter))
     }
 }
 
 struct PluggedDevice {
     plug: &'static Plug,
-    has_queues: bool,
+    ordinal: usize,
 }
 
 impl DeviceDriver for PluggedDevice {
@@ -104,10 +108,10 @@ impl DeviceDriver for PluggedDevice {
     }
 
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        if !self.has_queues {
-            return Err(BackendError::unsupported("queues"));
+        match self.ordinal {
+            QUEUED.. => Ok(Box::new(PluggedQueue(self.plug, self.ordinal))),
+            _ => Err(BackendError::unsupported("queues")),
         }
-        Ok(Box::new(PluggedQueue(self.plug)))
     }
 
     fn reset(&self) -> Result<(), BackendError> {
@@ -120,7 +124,7 @@ impl DeviceDriver for PluggedDevice {
 }
 
 /// A queue whose work is done when the gate is open. It moves no bytes.
-struct PluggedQueue(&'static Plug);
+struct PluggedQueue(&'static Plug, usize);
 
 impl StreamDriver for PluggedQueue {
     fn write(&self, _destination: &Span, _source: &Arc<HostBuffer>) -> Result<(), BackendError> {
@@ -133,10 +137,18 @@ impl StreamDriver for PluggedQueue {
         destination: HostBuffer,
         completion: Completion,
     ) -> Result<(), BackendError> {
-        let plug = self.0;
+        let (plug, ordinal) = (self.0, self.1);
         thread::spawn(move || {
-            plug.wait();
-            completion.finish(Ok(destination));
+            if ordinal < FAILS_READS {
+                plug.wait();
+            } else {
+                // The core has accepted the read by then. If not, the test proves less.
+                thread::sleep(Duration::from_millis(10));
+            }
+            completion.finish(match ordinal {
+                FAILS_READS => Err(BackendError::other("on purpose")),
+                _ => Ok(destination),
+            });
         });
         Ok(())
     }
@@ -146,7 +158,7 @@ impl StreamDriver for PluggedQueue {
     }
 
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
-        Ok(Box::new(PluggedQueue(self.0)))
+        Ok(Box::new(PluggedQueue(self.0, self.1)))
     }
 
     fn query(&self) -> Result<bool, BackendError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use device_registry::{Device, DeviceError, StreamGuard};
 
-use crate::backend::{QUEUED, plugged};
+use crate::backend::{FAILS_READS, FINISHES_READS, QUEUED, plugged};
 
 const SHORT: Duration = Duration::from_millis(20);
 /// Long enough for a machine under load. No call here takes it.
@@ -108,6 +108,27 @@ fn a_failure_behind_a_time_limit_is_reported_once_by_a_later_call() {
     let error = stream.synchronize_timeout(LONG).unwrap_err();
     assert!(error.to_string().contains("on purpose"), "{error}");
     stream.synchronize_timeout(LONG).unwrap();
+}
+
+#[test]
+fn a_read_returns_its_error_once_although_its_stream_does_not_end_in_time() {
+    let (device, plug) = plugged(FAILS_READS);
+    let buffer = device.allocate(4).unwrap();
+    let error = buffer.read_timeout(0, &mut [0; 4], Duration::from_secs(5)).unwrap_err();
+    assert!(error.to_string().ends_with("read: on purpose"), "{error}");
+    plug.release();
+    device.synchronize().expect("the read has returned the error");
+}
+
+#[test]
+fn a_read_whose_bytes_are_there_succeeds_although_its_stream_does_not_end_in_time() {
+    let (device, plug) = plugged(FINISHES_READS);
+    let buffer = device.allocate(4).unwrap();
+    // Under load, the bytes themselves may be late.
+    let in_time = |_| buffer.read_timeout(0, &mut [0; 4], Duration::from_millis(200)).is_ok();
+    assert!((0..20).any(in_time));
+    plug.release();
+    device.synchronize().unwrap();
 }
 
 #[test]

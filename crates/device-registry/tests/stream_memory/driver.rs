@@ -282,7 +282,7 @@ impl Backend for Ordered {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let reporter = LossReporter::new();
         *plant(ordinal).reporter.lock().unwrap() = Some(reporter.clone());
-        Ok(OpenedDevice::new(OrderedDevice(plant(ordinal))).with_loss_reporter(reporter))
+        Ok(OpenedDevice::new(self, OrderedDevice(plant(ordinal))).with_loss_reporter(reporter))
     }
 }
 

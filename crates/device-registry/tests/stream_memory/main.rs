@@ -638,7 +638,7 @@ fn one_piece_of_work_keeps_memory_and_a_buffer_without_a_use_changes_nothing() {
 }
 
 #[test]
-fn after_a_loss_the_end_of_a_wait_or_of_the_stream_gives_memory_back() {
+fn after_a_loss_the_drop_of_the_stream_gives_memory_back_and_nothing_before_it() {
     on_all(19, |device, plant| {
         for waits in [true, false] {
             let (stream, gate) = plant.stream(device);
@@ -656,6 +656,10 @@ fn after_a_loss_the_end_of_a_wait_or_of_the_stream_gives_memory_back() {
                 gate.fail(BackendError::lost("unplugged"));
                 outcome(synchronizes).unwrap_err();
                 device.reset().unwrap();
+                // The driver may still use it, until it has ended its queue.
+                let (allocated, freed) = plant.calls();
+                assert!(freed < allocated);
+                drop(stream);
                 has_nothing(plant);
             } else {
                 plant.lose();

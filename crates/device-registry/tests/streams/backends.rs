@@ -36,6 +36,12 @@ pub(crate) struct Control {
     /// Reads are accepted, and their completions dropped unfinished.
     pub(crate) gives_up_reads: AtomicBool,
     pub(crate) can_reset: AtomicBool,
+    /// Queues begin no work before they are flushed.
+    pub(crate) batches: AtomicBool,
+    /// How many flushes of queues began work.
+    pub(crate) batches_begun: AtomicUsize,
+    /// The next flushes fail with these.
+    flush_failures: Mutex<Vec<BackendError>>,
     /// A queue has no fill.
     pub(crate) has_no_fill: AtomicBool,
     /// The next query of a queue fails with it.
@@ -47,6 +53,8 @@ pub(crate) struct Control {
     pub(crate) live: AtomicUsize,
     /// Queues that are not dropped.
     pub(crate) queues: AtomicUsize,
+    /// How many there were when the device was closed.
+    pub(crate) queues_at_close: AtomicUsize,
     /// Allocation fails while this many allocations are live; 0 is no limit.
     pub(crate) at_most: AtomicUsize,
     /// Called once, within the next query of a queue.
@@ -99,6 +107,10 @@ impl Control {
 
     pub(crate) fn fail_query(&self, error: BackendError) {
         *self.query_failure.lock().unwrap() = Some(error);
+    }
+
+    pub(crate) fn fail_flush(&self, error: BackendError) {
+        self.flush_failures.lock().unwrap().push(error);
     }
 
     pub(crate) fn on_query(&self, run: impl FnOnce() + Send + 'static) {
@@ -193,7 +205,10 @@ impl Backend for Obedient {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let control = self.controls[ordinal];
         control.note("open");
-        Ok(OpenedDevice::new(ObedientDevice { control, queues: self.queues, in_words: ordinal >= IN_WORDS }))
+        Ok(OpenedDevice::new(
+            self,
+            ObedientDevice { control, queues: self.queues, in_words: ordinal >= IN_WORDS },
+        ))
     }
 }
 
@@ -334,6 +349,7 @@ impl DeviceDriver for ObedientDevice {
 
     fn close(&self) -> Result<(), BackendError> {
         self.control.note("close");
+        self.control.queues_at_close.store(self.control.queues.load(Ordering::SeqCst), Ordering::SeqCst);
         self.control.begin()
     }
 
@@ -349,20 +365,24 @@ impl DeviceDriver for ObedientDevice {
 /// A queue like those of hardware: submitted work runs asynchronously.
 struct ObedientQueue(Arc<ObedientStream>);
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// The native handle of a queue.
 pub(crate) struct ObedientStream {
     control: &'static Control,
-    work: Sender<Box<dyn FnOnce() + Send>>,
+    work: Sender<Work>,
+    /// The work that begins with the next flush.
+    batch: Mutex<Vec<Work>>,
     /// The number of submitted pieces of work that are not done.
     open: Arc<AtomicUsize>,
 }
 
 impl ObedientQueue {
     fn new(control: &'static Control) -> Self {
-        let (work, queue) = channel::<Box<dyn FnOnce() + Send>>();
+        let (work, queue) = channel::<Work>();
         std::thread::spawn(move || queue.into_iter().for_each(|work| work()));
         control.queues.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::new(ObedientStream { control, work, open: Arc::default() }))
+        Self(Arc::new(ObedientStream { control, work, batch: Mutex::default(), open: Arc::default() }))
     }
 }
 
@@ -383,7 +403,23 @@ impl ObedientStream {
             work();
             open.fetch_sub(1, Ordering::SeqCst);
         };
-        self.work.send(Box::new(work)).unwrap();
+        self.add(Box::new(work));
+    }
+
+    fn add(&self, work: Work) {
+        let mut batch = self.batch.lock().unwrap();
+        batch.push(work);
+        if !self.control.batches.load(Ordering::SeqCst) {
+            batch.drain(..).for_each(|work| self.work.send(work).unwrap());
+        }
+    }
+
+    fn begin_batch(&self) {
+        let mut batch = self.batch.lock().unwrap();
+        if !batch.is_empty() {
+            self.control.batches_begun.fetch_add(1, Ordering::SeqCst);
+        }
+        batch.drain(..).for_each(|work| self.work.send(work).unwrap());
     }
 
     /// Submits native work that waits while the gate is closed.
@@ -402,7 +438,7 @@ impl ObedientStream {
             *shared.0.lock().unwrap() = Some(result.map(|()| Instant::now()));
             shared.1.notify_all();
         };
-        self.work.send(Box::new(work)).unwrap();
+        self.add(Box::new(work));
         event
     }
 }
@@ -420,6 +456,8 @@ impl StreamDriver for ObedientQueue {
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         self.control.submit("queue write")?;
+        // It finds its own memory again in a program's buffer.
+        assert_eq!(source.is_pinned(), source.owner_as::<PinnedBytes>().is_some());
         // Like hardware, it relies on the core to keep the bytes alive.
         let (control, destination, source) = (self.control, destination.clone(), Arc::downgrade(source));
         self.submit(move || {
@@ -515,7 +553,12 @@ impl StreamDriver for ObedientQueue {
     }
 
     fn flush(&self) -> Result<(), BackendError> {
-        self.control.submit("queue flush")
+        self.control.note("queue flush");
+        if let Some(error) = self.control.flush_failures.lock().unwrap().pop() {
+            return Err(error);
+        }
+        self.begin_batch();
+        Ok(())
     }
 
     fn query(&self) -> Result<bool, BackendError> {
@@ -530,7 +573,9 @@ impl StreamDriver for ObedientQueue {
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        self.point().synchronize()
+        let end = self.point();
+        self.begin_batch();
+        end.synchronize()
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
+use device_registry::DeviceError;
 use device_registry::backend::BackendError;
 
 use crate::backends::{both, plain, queued};
-use crate::{content, ends, error_text, failed, filled};
+use crate::{content, ends, error_text, failed, filled, on_both};
 
 #[test]
 fn a_stream_skips_work_after_a_failure_until_it_is_reported() {
@@ -248,5 +250,51 @@ fn the_device_returns_the_failures_of_dropped_streams_one_by_one() {
             assert_eq!(reported.iter().filter(|error| error.ends_with(why)).count(), 1, "{reported:?}");
         }
         device.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn a_read_that_fails_at_its_time_limit_is_reported_exactly_once() {
+    on_both(|device, control| {
+        let buffer = filled(device, b"....");
+        // From no time to more than the work takes.
+        for limit in (0..400).step_by(2).map(Duration::from_micros) {
+            control.fail(BackendError::other("on purpose"));
+            let read = buffer.read_timeout(0, &mut [0; 4], limit);
+            match read.unwrap_err() {
+                DeviceError::TimedOut { .. } => loop {
+                    match device.synchronize() {
+                        Ok(()) => thread::yield_now(),
+                        Err(error) => break assert!(error.to_string().ends_with("on purpose"), "{error}"),
+                    }
+                },
+                error => assert!(error.to_string().ends_with("read: on purpose"), "{error}"),
+            }
+            for _ in 0..3 {
+                device.synchronize().expect("it was reported");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_write_with_a_time_limit_returns_its_own_failure_whatever_waits_for_the_device() {
+    ends(|| {
+        let (device, control) = plain();
+        let buffer = filled(device, b"....");
+        for _ in 0..200 {
+            control.close();
+            control.log();
+            control.fail(BackendError::other("on purpose"));
+            let buffer = buffer.clone();
+            let writes = thread::spawn(move || buffer.write_timeout(0, b"x", Duration::from_secs(60)));
+            while !control.log().contains(&"write".to_owned()) {
+                thread::yield_now();
+            }
+            let waits = thread::spawn(move || device.synchronize());
+            control.open();
+            assert!(error_text(writes.join().unwrap()).ends_with("write: on purpose"));
+            waits.join().unwrap().expect("the failure is the write's");
+        }
     });
 }

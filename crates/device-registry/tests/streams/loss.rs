@@ -150,6 +150,59 @@ fn closing_reports_unreported_failures_and_errors_of_the_driver() {
 }
 
 #[test]
+fn a_close_after_failures_releases_what_the_work_has_used() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+        let mut pinned = device.allocate_host(4).unwrap();
+        pinned.copy_from_slice(b"rust");
+        stream.write(&buffer, 0, pinned).unwrap();
+        while content(&buffer) != b"rust" {
+            thread::yield_now();
+        }
+        // For the wait before the device is closed, and the one after it.
+        control.fail_flush(BackendError::other("the submission failed"));
+        control.fail(BackendError::other("on purpose"));
+        assert!(error_text(device.close()).ends_with("the submission failed"));
+        drop((buffer, stream));
+        assert_eq!(control.live.load(Ordering::SeqCst), 0, "memory is leaked");
+    });
+}
+
+#[test]
+fn the_queues_of_dropped_streams_are_dropped_before_the_driver_is_closed() {
+    ends(|| {
+        let (device, control) = queued();
+        let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+        control.close();
+        stream.write(&buffer, 0, b"rust").unwrap();
+        drop(stream);
+        // Else the wait before the close drops the queue.
+        control.fail_flush(BackendError::other("the submission failed"));
+        control.open();
+        assert!(error_text(device.close()).ends_with("the submission failed"));
+        assert_eq!(control.queues_at_close.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_loss_that_a_kernel_returns_wakes_the_threads_that_wait() {
+    ends(|| {
+        let (device, control) = plain();
+        let buffer = device.allocate(4).unwrap();
+        let [stuck, stream] = [(); 2].map(|()| device.create_stream().unwrap());
+        control.close();
+        let read = stuck.read(&buffer, ..).unwrap();
+        while !control.log().contains(&"read".to_owned()) {
+            thread::yield_now();
+        }
+        stream.launch(&[], |_| Err(BackendError::lost("gone"))).unwrap();
+        assert_eq!(kind(&read.wait().unwrap_err()), BackendErrorKind::Lost);
+        control.open();
+    });
+}
+
+#[test]
 fn a_read_of_a_dropped_stream_ends_when_its_device_is_lost_or_closed() {
     for close in [false, true] {
         ends(move || {

@@ -4,6 +4,7 @@ mod backends;
 
 mod checks;
 mod failures;
+mod flushes;
 mod host_calls;
 mod loss;
 mod native;

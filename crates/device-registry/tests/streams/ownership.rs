@@ -184,6 +184,7 @@ fn pinned_memory_of_the_wrong_length_is_refused() {
 }
 
 #[test]
+#[cfg(target_pointer_width = "64")]
 fn the_error_of_an_allocation_that_is_too_large_names_the_limit() {
     let (device, control) = plain();
     device.open().unwrap();

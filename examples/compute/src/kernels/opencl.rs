@@ -37,9 +37,7 @@ impl Language for OpenClC {
 impl Compiler for OpenClC {
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
         device.with_native(|native| {
-            // SAFETY: kernels are found by the name of the backend, and `opencl` is device-opencl's, linked or in a file. The
-            // user of a file of another package trusts it to return the same handles.
-            let opened = unsafe { OpenClDevice::from_native(native) }?;
+            let opened = OpenClDevice::from_native(native)?;
             let program = opened.build(text, "")?;
             let [add, matmul] = [c"add", c"matmul"].map(|name| Kernel::of(&program, &opened, name));
             let (add, matmul) = (add?, matmul?);

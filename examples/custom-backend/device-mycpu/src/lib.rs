@@ -43,7 +43,7 @@ impl Backend for MyCpu {
 
     // Called once for each device that is used, with an ordinal below the count.
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(MyCpuDevice))
+        Ok(OpenedDevice::new(self, MyCpuDevice))
     }
 }
 

@@ -44,7 +44,7 @@ impl Backend for MyQueue {
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(QueueDevice))
+        Ok(OpenedDevice::new(self, QueueDevice))
     }
 }
 

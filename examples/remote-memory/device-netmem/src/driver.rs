@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use device_registry::backend::{
-    AllocateOptions, BackendError, DeviceDriver, FaultCounter, FaultInjector, FaultPoint, FillPattern,
-    LossReporter, Memory, MemoryInfo, OpenedDevice, Span,
+    AllocateOptions, Backend, BackendError, DeviceDriver, FaultCounter, FaultInjector, FaultPoint,
+    FillPattern, LossReporter, Memory, MemoryInfo, OpenedDevice, Span,
 };
 use netmem_protocol::{Info, MAX_BYTES, Place, Request};
 use parking_lot::Mutex;
@@ -34,7 +34,7 @@ impl Link {
     }
 }
 
-pub(crate) fn open(address: SocketAddr) -> Result<OpenedDevice, BackendError> {
+pub(crate) fn open(backend: &dyn Backend, address: SocketAddr) -> Result<OpenedDevice, BackendError> {
     let connect = || Connection::open(address, PATIENCE).map(|(connection, _)| connection);
     let link = Arc::new(Link { used: connect()?, watched: connect()? });
     let reporter = LossReporter::new();
@@ -48,7 +48,8 @@ pub(crate) fn open(address: SocketAddr) -> Result<OpenedDevice, BackendError> {
         .name(format!("netmem {address}"))
         .spawn(move || watch(watched, &stalled, &reports))
         .map_err(|error| BackendError::other("the watching thread does not start").with_source(error))?;
-    Ok(OpenedDevice::new(NetDevice { link: Mutex::new(Some(link)), faults }).with_loss_reporter(reporter))
+    Ok(OpenedDevice::new(backend, NetDevice { link: Mutex::new(Some(link)), faults })
+        .with_loss_reporter(reporter))
 }
 
 struct NetDevice {

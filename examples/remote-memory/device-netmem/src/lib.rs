@@ -87,7 +87,7 @@ impl Backend for NetMem {
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        driver::open(self.servers[ordinal].address)
+        driver::open(self, self.servers[ordinal].address)
     }
 }
 

@@ -48,7 +48,7 @@ fn serve(arguments: &Arguments, token_file: &Path) -> Result<(), Box<dyn Error>>
     let devices = devices(&arguments.devices)?;
     let listener = listen::bind(arguments.listen, arguments.allow_network)?;
     announce(listener.local_addr()?, &devices)?;
-    Ok(serve::run(listener, devices, &token)?)
+    Ok(serve::run(listener, &devices, &token)?)
 }
 
 /// The devices that the command line names, each with its index. Loads their backends, and opens no device.

@@ -31,6 +31,21 @@ pub(crate) enum TokenError {
         /// Its permissions.
         mode: u32,
     },
+    /// The file belongs to another user, who knows the token and can change it. Only on Unix.
+    #[cfg(unix)]
+    #[error(
+        "the token file `{path}` belongs to user {owner}, and this process runs as user {user}; make a token file of its \
+         own",
+        path = .path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
+    },
     /// The file has no token in it.
     #[error("the token file `{}` is empty; write a long random token into it, such as the output of `openssl rand -hex 32`", .0.display())]
     Empty(PathBuf),
@@ -43,7 +58,7 @@ pub(crate) enum TokenError {
 ///
 /// # Errors
 ///
-/// [`TokenError`] if the file cannot be read, other users may read it, or it is empty or too long.
+/// [`TokenError`] if the file cannot be read, other users may read it or own it, or it is empty or too long.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TokenError> {
     let fail = |source| TokenError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(fail)?;
@@ -69,9 +84,14 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TokenError> {
 /// Checks the open file, and not the path, which another user may replace between the check and the read.
 #[cfg(unix)]
 fn refuse_shared(file: &File, path: &Path) -> Result<(), TokenError> {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     let metadata = file.metadata().map_err(|source| TokenError::Read { path: path.to_owned(), source })?;
+    let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    // Root reads every file anyway.
+    if owner != user && owner != 0 {
+        return Err(TokenError::Foreign { path: path.to_owned(), owner, user });
+    }
     let mode = metadata.permissions().mode() & 0o777;
     match mode & 0o077 {
         0 => Ok(()),

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "`main` is for the example")]
 #[path = "../examples/client.rs"]
 mod client;
+#[allow(dead_code, reason = "for the other tests of the server")]
 mod process;
 
 use std::error::Error;
@@ -115,6 +116,22 @@ fn a_token_file_that_others_may_read_is_refused() {
         assert!(out.contains(&format!("chmod 600 '{file}'")) && out.contains(&format!("{mode:o}")), "{out}");
         fs::remove_file(file).unwrap();
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_token_file_of_another_user_is_refused() {
+    let folder = Folder::new();
+    let file = folder.token("foreign");
+    // Only root can give a file away.
+    if let Err(error) = std::os::unix::fs::chown(&file, Some(65534), None) {
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
+        eprintln!("skipped: this user cannot give a file to another one");
+        return;
+    }
+    let (code, out) = end_of(&["--device", "cpu", "--listen", "127.0.0.1:0", "--token-file", &file]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("belongs to user 65534"), "{out}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! burn's `Device` without a `[patch]`: a burn server inside this process, which burn reaches as a remote device.
 //!
 //! ```text
-//! program ── burn's remote client ── 127.0.0.1, with a token ── burn's server ── RegistryDevice ── device
+//! program ── burn's remote client ── 127.0.0.1, with a token ── burn_gate ── burn's server ── RegistryDevice ── device
 //! ```
 //!
 //! The server starts at the first use, and one server hosts all devices, so that tensors move between them inside the
@@ -12,16 +12,17 @@
 //!
 //! The server listens on 127.0.0.1, on a port that the system chooses. Any program of this machine can connect to the
 //! port, but only a client with the token gets a session. The token has 32 random bytes, and exists only in this process.
-//! A connection without the token costs a file descriptor, and memory for one message of at most 1 GiB, which burn's
-//! server reads before it checks the token. `burn_remote` has no transport without a port: its two transports are a TCP
-//! listener and an iroh endpoint.
+//! A connection without the token is one of at most 64, costs at most 100 KiB, and ends after ten seconds. None of its
+//! bytes reach burn's server but the key of its handshake and a frame of at most 16 KiB, in which the token would be. A
+//! flood of new connections can delay the session of a device, or make it an error: [`burn_gate`] says more.
+//! `burn_remote` has no transport without a port: its two transports are a TCP listener and an iroh endpoint.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
+use burn_remote::server::{BackendServer, TokenAuthorizer};
 use burn_tensor::remote::{ConnectError, RemoteHost};
 use device_burn_backend::{Registry, RegistryDevice};
 use device_registry::{Device, backends};
@@ -148,9 +149,9 @@ impl Server {
         let url = format!("ws://{}", listener.local_addr().map_err(start)?);
         let hosted = names();
         let devices = hosted.iter().map(|device| device.device()).collect();
-        let serving = BackendServer::<Registry>::new(hosted)
-            .with_authorizer(authorizer)
-            .serve_async(WebSocketTransport::from_listener(listener));
+        let server = BackendServer::<Registry>::new(hosted);
+        let serving =
+            burn_gate::serve(listener, server, authorizer, |line| log::warn!("the loop-back server: {line}"));
 
         // Opening a device may block a thread for a while, and the other one serves meanwhile.
         let runtime = runtime::Builder::new_multi_thread()

@@ -83,7 +83,38 @@ fn text_that_is_not_utf8_is_replaced() {
 
 #[test]
 fn a_huge_message_arrives() {
-    fails_to_allocate("huge_message", &"x".repeat(1 << 20));
+    fails_to_allocate("huge_message", &"x".repeat(1 << 16));
+}
+
+#[test]
+fn a_text_that_is_too_long_is_not_read() {
+    let too_long = |len: usize| format!("the plug-in passed a text of {len} bytes; expected at most 65536");
+    fails_to_allocate("endless_message", &too_long(usize::MAX));
+    fails_to_allocate("endless_cause", &format!("the fan is stuck\ncaused by: {}", too_long(65537)));
+    does_not_open(
+        "endless_name",
+        &format!(": properties: `dp_properties.name`: {}", too_long(usize::MAX / 2)),
+    );
+}
+
+#[test]
+fn control_characters_of_a_message_are_escaped() {
+    fails_to_allocate("controls", "the \\u{1b}[31mfan\\nis\\0stuck");
+}
+
+#[test]
+fn a_call_that_succeeds_without_its_object_is_an_error() {
+    let missing =
+        |place: &str| format!("the plug-in returned DP_OK and wrote no object to `{place}`, or NULL");
+    does_not_open("null_device", &format!(": open: {}", missing("device")));
+    fails_to_allocate("null_memory", &missing("memory"));
+    let device = mistaken("queue_null_stream");
+    let prefix = "`queue_null_stream:0` (mistakes 1.0.0): create a stream: ";
+    says(device.create_stream(), &format!("{prefix}{}", missing("stream")));
+    let stream = mistaken("queue_null_event").create_stream().unwrap();
+    let prefix = "`queue_null_event:0` (mistakes 1.0.0): record: ";
+    says(stream.record(), &format!("{prefix}{}", missing("event")));
+    others_work();
 }
 
 #[test]

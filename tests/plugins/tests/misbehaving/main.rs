@@ -18,3 +18,4 @@ mod panics;
 mod reads;
 mod support;
 mod tables;
+mod validation;

@@ -41,6 +41,14 @@ static const char *const MISTAKES[] = {
     "queue_dropped", "queue_dropped_refusal", "queue_refusal_kept", "queue_never", "queue_own_bytes", "queue_wrong_len",
     "queue_no_bytes", "queue_null_bytes", "queue_failed", "queue_failed_silently", "queue_lost", "queue_released_later",
     "queue_watched",
+    /* twice, or NULL */
+    "null_device", "null_memory", "queue_null_stream", "queue_null_event",
+    "endless_message", "endless_cause", "controls", "endless_name",
+    "queue_finished_twice", "queue_released_twice", "queue_finished_and_released", "queue_released_and_finished",
+    "queue_watched_late", "queue_source_released_twice",
+    /* what only the validating layer sees */
+    "reads_too_far", "reads_nothing", "queue_reads_too_far", "queue_reads_the_half", "queue_keeps_sources",
+    "queue_writes_late", "queue_keeps_destinations", "queue_undone_event",
 };
 enum { COUNT = sizeof MISTAKES / sizeof *MISTAKES };
 
@@ -73,6 +81,9 @@ struct stream {
     /* A read that was not finished. */
     dp_done done;
     dp_host_bytes destination;
+    /* A write that is done later. */
+    unsigned char *late;
+    dp_host_bytes source;
 };
 
 static int wrong(const struct backend *backend, const char *mistake) {
@@ -126,13 +137,21 @@ static uint32_t mistaken_error(const struct backend *backend, const dp_report *r
     } else if (wrong(backend, "no_utf8")) {
         failure.message = text("the fan \xff\xfe is stuck");
     } else if (wrong(backend, "huge_message")) {
-        size_t len = 1u << 20;
+        size_t len = 1u << 16;
         char *huge = malloc(len);
         memset(huge, 'x', len);
         failure.message = (dp_str){huge, len};
         report->fail(report->context, &failure);
         free(huge);
         return DP_OTHER;
+    } else if (wrong(backend, "endless_message")) {
+        failure.message.len = SIZE_MAX;
+    } else if (wrong(backend, "endless_cause")) {
+        static const dp_str endless = {"no current", (1u << 16) + 1};
+        failure.causes = &endless;
+        failure.cause_count = 1;
+    } else if (wrong(backend, "controls")) {
+        failure.message = (dp_str){"the \033[31mfan\nis\0stuck", 21};
     } else if (wrong(backend, "fails_twice")) {
         fail(report, DP_OTHER, "the first report");
         failure.message = text("the second report");
@@ -201,6 +220,10 @@ static uint32_t device_allocate(void *object, const dp_allocate_options *options
         return fail(report, DP_OUT_OF_MEMORY, "the host's memory is full");
     }
     allocated->len = options->len;
+    if (wrong(device->backend, "null_memory")) {
+        free(allocated);
+        return DP_OK;
+    }
     *memory = allocated;
     return DP_OK;
 }
@@ -221,8 +244,12 @@ static uint32_t device_write(void *device, const dp_span *destination, const voi
 }
 
 static uint32_t device_read(void *device, const dp_span *source, void *destination, const dp_report *report) {
-    (void)device, (void)report;
-    memcpy(destination, at(source), source->len);
+    const struct backend *backend = ((struct device *)device)->backend;
+    (void)report;
+    if (wrong(backend, "reads_nothing")) {
+        return DP_OK;
+    }
+    memcpy(destination, at(source), source->len + wrong(backend, "reads_too_far"));
     return DP_OK;
 }
 
@@ -295,6 +322,11 @@ static uint32_t device_create_stream(void *object, const dp_stream_options *opti
     (void)options, (void)report;
     struct stream *stream = calloc(1, sizeof *stream);
     stream->backend = ((struct device *)object)->backend;
+    if (wrong(stream->backend, "queue_null_stream")) {
+        free(stream);
+        *place = NULL;
+        return DP_OK;
+    }
     *place = stream;
     return DP_OK;
 }
@@ -310,9 +342,21 @@ static void stream_destroy(void *object) {
 
 static uint32_t stream_write(void *stream, const dp_span *destination, const dp_host_bytes *source,
                              const dp_report *report) {
-    (void)stream, (void)report;
+    (void)report;
+    if (wrong(((struct stream *)stream)->backend, "queue_keeps_sources")) {
+        memcpy(at(destination), source->start, source->len);
+        return DP_OK;
+    } else if (wrong(((struct stream *)stream)->backend, "queue_writes_late")) {
+        ((struct stream *)stream)->late = at(destination);
+        ((struct stream *)stream)->source = *source;
+        source->release(source->owner);
+        return DP_OK;
+    }
     memcpy(at(destination), source->start, source->len);
     source->release(source->owner);
+    if (wrong(((struct stream *)stream)->backend, "queue_source_released_twice")) {
+        source->release(source->owner);
+    }
     return DP_OK;
 }
 
@@ -351,13 +395,26 @@ static uint32_t stream_read(void *object, const dp_span *source, const dp_host_b
         done->finish(done->context, DP_OTHER, NULL, NULL);
     } else if (wrong(backend, "queue_lost")) {
         done->finish(done->context, DP_LOST, NULL, &failure);
+    } else if (wrong(backend, "queue_released_and_finished")) {
+        destination->release(destination->owner);
+        done->finish(done->context, DP_OK, destination, NULL);
+        return DP_OK;
     } else if (wrong(backend, "queue_released_later")) {
         done->finish(done->context, DP_OTHER, NULL, &failure);
         stream->destination = *destination;
         return DP_OK;
     } else {
+        if (stream->late) {
+            memcpy(stream->late, stream->source.start, stream->source.len);
+        }
         dp_watch watch;
-        memcpy(destination->start, at(source), source->len);
+        size_t len = source->len + wrong(backend, "queue_reads_too_far");
+        memcpy(destination->start, at(source), wrong(backend, "queue_reads_the_half") ? len / 2 : len);
+        if (wrong(backend, "queue_keeps_destinations")) {
+            dp_host_bytes own = own_bytes(source->len, 7);
+            done->finish(done->context, DP_OK, &own, NULL);
+            return DP_OK;
+        }
         if (wrong(backend, "queue_watched")) {
             done->watch(done->context, &watch);
             watched_before = watch.is_finished(watch.watch);
@@ -366,6 +423,21 @@ static uint32_t stream_read(void *object, const dp_span *source, const dp_host_b
         if (wrong(backend, "queue_watched")) {
             watched_after = watch.is_finished(watch.watch);
             watch.release(watch.watch);
+        }
+        if (wrong(backend, "queue_finished_twice")) {
+            done->finish(done->context, DP_OK, destination, NULL);
+        } else if (wrong(backend, "queue_finished_and_released")) {
+            destination->release(destination->owner);
+        } else if (wrong(backend, "queue_watched_late")) {
+            done->watch(done->context, &watch);
+            watched_after = watch.is_finished(watch.watch);
+            watch.release(watch.watch);
+            watch.release(watch.watch);
+        } else if (wrong(backend, "queue_released_twice")) {
+            dp_host_bytes second = own_bytes(4, 7);
+            destination->release(destination->owner);
+            destination->release(destination->owner);
+            second.release(second.owner);
         }
         return DP_OK;
     }
@@ -380,8 +452,22 @@ static uint32_t stream_copy(void *stream, const dp_span *source, const dp_span *
 }
 
 static uint32_t stream_record(void *stream, const dp_event_options *options, void **event, const dp_report *report) {
-    (void)stream, (void)options, (void)report;
-    *event = malloc(1);
+    (void)options, (void)report;
+    if (wrong(((struct stream *)stream)->backend, "queue_null_event")) {
+        return DP_OK;
+    }
+    char *recorded = malloc(1);
+    *recorded = wrong(((struct stream *)stream)->backend, "queue_undone_event");
+    *event = recorded;
+    return DP_OK;
+}
+
+static uint32_t event_query(void *object, uint32_t *done, const dp_report *report) {
+    char *event = object;
+    (void)report;
+    /* Done, and then not. */
+    *done = *event != 2;
+    *event *= 2;
     return DP_OK;
 }
 
@@ -437,6 +523,8 @@ static uint32_t backend_properties(void *backend, size_t ordinal, void *context,
         properties.pci = text("slot 3");
     } else if (wrong(backend, "bad_alignment")) {
         properties.copy_alignment = 3;
+    } else if (wrong(backend, "endless_name")) {
+        properties.name.len = SIZE_MAX / 2;
     } else if (wrong(backend, "unsure_properties")) {
         receive(context, &properties);
         return fail(report, DP_OTHER, "the properties may be wrong");
@@ -457,6 +545,10 @@ static uint32_t backend_open(void *backend, size_t ordinal, const dp_loss *loss,
         report_loss(opened, "the cable was out at once");
         free(opened);
         return fail(report, DP_OTHER, "the door is shut");
+    }
+    if (wrong(backend, "null_device")) {
+        free(opened);
+        return DP_OK;
     }
     *device = opened;
     return DP_OK;
@@ -544,7 +636,8 @@ static uint32_t load(dp_str name, const dp_option *const *options, size_t option
                                    .synchronize = synchronize};
     made->event = (dp_event_api){.struct_size = sizeof made->event,
                                  .destroy = free,
-                                 .query = is_done,
+                                 .query = event_query,
+                                 .is_over = is_done,
                                  .synchronize = synchronize,
                                  .elapsed_since = event_elapsed_since};
     backend->backend = made;

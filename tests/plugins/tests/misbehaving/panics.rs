@@ -173,7 +173,7 @@ fn a_panic_in_a_queue_is_an_error_of_the_call() {
         let event = device.create_stream()?.record()?;
         device.create_stream()?.wait_event(&event)
     });
-    panics("stream_flush", "record", |device| device.create_stream()?.record());
+    panics("stream_flush", "flush", |device| device.create_stream()?.record()?.query());
     panics("stream_query", "query", |device| {
         let (stream, buffer) = stream(device);
         stream.write(&buffer, 0, b"x").unwrap();

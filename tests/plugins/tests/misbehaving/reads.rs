@@ -1,6 +1,4 @@
 //! Queued reads that end in another way than they should.
-//!
-//! Two ends of one read are not here: the rules leave them undefined, as the first ends the life of the read.
 
 use std::time::Duration;
 
@@ -116,6 +114,36 @@ fn the_destination_of_a_failed_read_may_be_released_later() {
     device.close().unwrap();
     device.open().unwrap();
     assert!(device.native_handle("test.destroyed").unwrap() > before);
+}
+
+#[test]
+fn a_second_finish_or_release_has_no_effect() {
+    for mistake in [
+        "queue_finished_twice",
+        "queue_finished_and_released",
+        "queue_released_twice",
+        "queue_source_released_twice",
+    ] {
+        let device = mistaken(mistake);
+        for _ in 0..3 {
+            works(device);
+        }
+        others_work();
+    }
+}
+
+#[test]
+fn a_read_that_is_finished_with_a_destination_that_was_released_is_an_error() {
+    let expected = "the plug-in has finished a read with its destination, which it has released";
+    fails("queue_released_and_finished", expected);
+}
+
+#[test]
+fn a_watch_of_a_read_that_was_finished_sees_its_end() {
+    let device = mistaken("queue_watched_late");
+    works(device);
+    assert_eq!(device.native_handle("test.watched_after").unwrap(), 1);
+    others_work();
 }
 
 #[test]

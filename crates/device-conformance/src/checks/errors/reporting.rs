@@ -13,7 +13,9 @@ use crate::checks::check;
 use crate::checks::events::hold_back;
 use crate::context::{Context, expect_content};
 use crate::failure::{Failure, ensure};
-use crate::fault_injection::{accepted, expect_error, expect_failed, fail_next_copy, failing_write, until};
+use crate::fault_injection::{
+    enqueue_failing, expect_error, expect_failed, fail_next_copy, failing_write, until,
+};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -90,20 +92,25 @@ const KINDS: [(&str, Enqueue); 4] = [
     ("read", |stream, buffer, _| stream.read(buffer, 0..LEN).map(drop)),
 ];
 
-/// The error of a read that the driver has finished within the call, which then returns it. `None` if the work is queued.
-fn error_of_call(kind: &str, enqueued: Result<(), DeviceError>) -> Result<Option<DeviceError>, Failure> {
-    match enqueued {
-        Err(error) if kind == "read" => Ok(Some(error)),
-        enqueued => accepted(enqueued).map(|()| None),
+/// Enqueues work of a kind that fails. The error of a read that the driver has finished within the call, which then returns it.
+/// `None` if the work is queued.
+fn enqueue_kind(
+    kind: &str,
+    stream: &Stream,
+    enqueue: impl Fn() -> Result<(), DeviceError>,
+) -> Result<Option<DeviceError>, Failure> {
+    if kind == "read" {
+        fail_next_copy(stream.device())?;
+        return Ok(enqueue().err());
     }
+    enqueue_failing(stream, enqueue).map(|()| None)
 }
 
 fn told_by_synchronize(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
     let other = context.filled(&[2; LEN])?;
     for (kind, enqueue) in KINDS {
-        fail_next_copy(context.device())?;
-        let error = match error_of_call(kind, enqueue(&stream, &buffer, &other))? {
+        let error = match enqueue_kind(kind, &stream, || enqueue(&stream, &buffer, &other))? {
             Some(error) => error,
             None => expect_failed(stream.synchronize(), kind)?,
         };
@@ -119,8 +126,7 @@ fn told_by_query(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, .. } = scene(context)?;
     let other = context.filled(&[2; LEN])?;
     for (kind, enqueue) in KINDS {
-        fail_next_copy(context.device())?;
-        let error = match error_of_call(kind, enqueue(&stream, &buffer, &other))? {
+        let error = match enqueue_kind(kind, &stream, || enqueue(&stream, &buffer, &other))? {
             Some(error) => error,
             None => loop {
                 match stream.query() {

@@ -18,6 +18,11 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .needs(&[Need::Faults, Need::Peer]),
     loss_check!(
+        a_source_that_is_reset,
+        "a loss and a reset of a device while a peer copies from it end the peer's work, and both still work"
+    )
+    .needs(&[Need::Faults, Need::Peer]),
+    loss_check!(
         who_waits_for_it_is_told,
         "a peer's stream that waits for an event of a lost device returns the error, and continues"
     )
@@ -67,6 +72,29 @@ fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
     )?;
     works(peer, "on a peer that copied from memory that was allocated before a reset")?;
     works(context.device(), "after the reset")
+}
+
+fn a_source_that_is_reset(context: &Context) -> Result<(), Failure> {
+    const LONG: usize = 2 << 20;
+    let (peer, expected) = (context.peer()?, bytes(4, LEN));
+    let kept = filled(peer, &expected)?;
+    for _ in 0..3 {
+        let (source, stream) = (context.filled(&vec![1; LONG])?, peer.create_stream()?);
+        let copies: Vec<_> = (0..12).map(|_| peer.allocate(LONG)).collect::<Result<_, _>>()?;
+        for copy in &copies {
+            stream.copy(&source, 0..LONG, copy, 0)?;
+        }
+        lose(context.device())?;
+        reset(context.device())?;
+        drop(source);
+        // The copies that had begun may be done, and the others are errors.
+        let _ = stream.synchronize();
+        stream.synchronize()?;
+        expect_content(&kept, &expected, "on a peer that copied from a lost device")?;
+        works(peer, "on a peer that copied from a lost device")?;
+        works(context.device(), "after a reset while a peer copied")?;
+    }
+    Ok(())
 }
 
 /// A stream of another device waits for an event of this device, which is then lost.

@@ -61,6 +61,7 @@ pub(super) const ROWS: &[Row] = &[
         &SOUND,
         &["errors::cleared_faults_do_not_happen", "unsupported::faults_are_there_or_not"],
     ),
+    fails(FaultsSayNothing, &SOUND, &["messages::failures_tell_which_call"]),
     fails(
         FaultsShout,
         &SOUND,
@@ -158,6 +159,7 @@ pub(super) const ROWS: &[Row] = &[
             "loss::other_devices_go_on",
             "loss::copies_with_it_harm_no_peer",
             "loss::who_waits_for_it_is_told",
+            "loss::a_source_that_is_reset",
             "loss::dropping_what_was_on_it",
             "loss::a_reset_opens_it_afresh",
             "loss::the_current_stream_is_a_new_one",
@@ -190,6 +192,7 @@ pub(super) const ROWS: &[Row] = &[
     fails(FreesOnTheNewDevice, &SOUND, &["loss::other_devices_go_on", "loss::dropping_what_is_old"]),
     fails(CloseLeavesAThread, &SOUND, &["closing::a_close_leaves_nothing_behind"]),
     fails(CloseLeavesAFile, &QUEUED, &["closing::a_close_leaves_nothing_behind"]),
+    fails(CloseWipesItsMemory, &QUEUED, &["foreign::a_source_that_is_closed"]),
     fails(CloseKeepsTheMemory, &LAZY, &["closing::a_close_leaves_nothing_behind"]),
     fails(ResetKeepsTheMemory, &SOUND, &["closing::a_reset_leaves_nothing_behind"]),
     fails(
@@ -249,6 +252,9 @@ pub(super) const ROWS: &[Row] = &[
         &QUEUED,
         &["events::time_does_not_run_backwards", "unsupported::timed_events_are_as_declared"],
     ),
+    fails(DevicesHaveEveryHandle, &SOUND, &["unsupported::unknown_native_handles"]),
+    fails(MemoryHasEveryHandle, &SOUND, &["unsupported::unknown_native_handles"]),
+    fails(StreamsHaveEveryHandle, &QUEUED, &["unsupported::unknown_native_handles"]),
     fails(UnsupportedIsAnyError, &MINIMAL, &["unsupported::pinned_memory_is_as_declared"]),
     fails(UnsupportedShouts, &MINIMAL, &["unsupported::it_says_what"]),
     fails(UnsupportedChanges, &MINIMAL, &["unsupported::asking_harms_nothing"]),

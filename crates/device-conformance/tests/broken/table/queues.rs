@@ -59,6 +59,8 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     fails(StreamsAreDoneAfterAWhile, &QUEUED, &["streams::asked_while_work_lasts"]),
+    fails(StreamQueriesWait, &QUEUED, &["streams::a_query_does_not_wait"]),
+    fails(SourcesAreKept, &QUEUED, &["closing::a_close_leaves_nothing_behind"]),
     hangs(StreamsAreNeverDone, &QUEUED, &["streams::query_tells_when_all_is_done"]),
     fails(
         SynchronizeDoesNotWait,
@@ -179,6 +181,9 @@ pub(super) const ROWS: &[Row] = &[
     ),
     fails(EventsAreDoneAfterAWhile, &QUEUED, &["events::asked_while_work_lasts"]),
     fails(EventsAreWaitedForAWhile, &QUEUED, &["events::waited_for_while_work_lasts"]),
+    fails(EventsAreABatchEarly, &QUEUED, &["events::asked_while_few_copies_last"]),
+    fails(EventQueriesWait, &QUEUED, &["events::a_query_does_not_wait"]),
+    fails(EventsForgetFailures, &QUEUED, &["errors::events_behind_a_failure"]),
     fails(EventsAreNeverDone, &QUEUED, &["events::many_in_flight"]),
     hangs(EventsAreNeverDone, &QUEUED, &["events::asked_until_done", "events::of_an_idle_stream"]),
     fails(

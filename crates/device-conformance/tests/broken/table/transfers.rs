@@ -162,6 +162,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     fails(NeighboursOverlap, &SOUND, &["memory::new_memory_can_be_copied", "copies::every_byte_value"]),
+    fails(ReadsWriteTooFar, &SOUND, &["memory::a_read_stays_in_its_destination"]),
     fails(
         ReadsDestroy,
         &SOUND,

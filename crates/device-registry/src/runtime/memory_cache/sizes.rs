@@ -1,8 +1,7 @@
 //! How long blocks and segments are.
 
-use std::ffi::OsStr;
-
 use crate::backend::{BackendError, DeviceProperties, MemoryReuse};
+use crate::runtime::switch;
 
 /// The step of sizes: small enough for small buffers, and a multiple of what devices want of the start of a buffer.
 const STEP: usize = 512;
@@ -36,30 +35,7 @@ const VARIABLE: &str = "DEVICE_MEMORY_REUSE";
 
 /// Whether devices may use memory again: `DEVICE_MEMORY_REUSE=0` says no.
 pub(crate) fn is_allowed() -> Result<bool, BackendError> {
-    parse(std::env::var_os(VARIABLE).as_deref())
-}
-
-fn parse(value: Option<&OsStr>) -> Result<bool, BackendError> {
-    let value = value.map(OsStr::to_string_lossy).unwrap_or_default();
-    match value.trim().to_ascii_lowercase().as_str() {
-        "" | "1" | "true" | "yes" | "on" => Ok(true),
-        "0" | "false" | "no" | "off" => Ok(false),
-        _ => Err(BackendError::invalid(format_args!(
-            "invalid {VARIABLE}: expected 1, true, yes or on, or else 0, false, no or off, found {value:?}"
-        ))),
-    }
-}
-
-#[test]
-fn the_variable_has_the_words_of_other_switches() {
-    for (value, allowed) in
-        [(None, true), (Some(""), true), (Some("1"), true), (Some("0"), false), (Some(" Off"), false)]
-    {
-        assert_eq!(parse(value.map(OsStr::new)).unwrap(), allowed, "{value:?}");
-    }
-    let error = parse(Some(OsStr::new("never"))).unwrap_err();
-    assert!(error.message().starts_with("invalid DEVICE_MEMORY_REUSE: expected 1, true"), "{error}");
-    assert!(error.message().ends_with("found \"never\""), "{error}");
+    switch::is_on(VARIABLE, true)
 }
 
 impl Sizes {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::backend::{BackendError, BackendErrorKind};
 use crate::error::DeviceError;
-use crate::runtime::isolation::{drop_isolated, isolated, log_isolated};
+use crate::runtime::isolation::{isolated, log_isolated};
 use crate::runtime::open_device::{End, OpenDevice};
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
@@ -47,8 +47,11 @@ impl OpenDevice {
         self.queues().iter().for_each(|queue| queue.wake_waiting_threads());
         let awaited = std::mem::take(&mut *lock(&self.awaited));
         awaited.iter().filter_map(Weak::upgrade).for_each(|event| event.wake_waiting_threads());
-        // After the threads were woken: the driver's own code frees the memory, and may hang.
+        // After the threads were woken: this is the driver's own code, and may hang.
+        self.end_own_streams();
+        self.release_closed();
         self.close_cache();
+        self.pass_on_deferred();
         log_isolated(|| log::error!("`{}` is lost: {}", self.device, error.message()));
     }
 
@@ -109,12 +112,15 @@ impl OpenDevice {
         // Before this line, the drop of a queue could free memory that its work still uses.
         self.settled.store(true, Ordering::Release);
         let mut late: Vec<_> = queues.iter().filter_map(|queue| queue.take_failure().err()).collect();
+        self.release_closed();
+        // The last handles of dropped streams: the driver's queues are dropped before its close.
+        drop(queues);
         // A separate statement, to release this lock: a stream that ends takes it while it holds its own.
         let unreported = std::mem::take(&mut *lock(&self.unreported));
         late.extend(unreported);
-        let closed = std::mem::take(&mut *lock(&self.closed));
-        drop_isolated(self.device, closed);
         self.close_cache();
+        self.pass_on_deferred();
+        self.drop_what_is_due();
         let closed = isolated(self.device, CALL, || self.driver.close());
         self.fail_open_reads(&DeviceError::Closed { device: self.device, call: "read" });
         let mut errors = work.err().into_iter().chain(late).chain(closed.err());
@@ -141,17 +147,22 @@ impl OpenDevice {
         self.leaving.store(outcome.is_ok(), Ordering::Release);
         if outcome.is_ok() {
             self.end_own_streams();
-            // No later call comes to this device.
             self.drop_what_is_due();
         }
         outcome
     }
 
-    /// Ends the device's own streams: the default stream, of which a program may have handles, and those for blocking calls.
-    fn end_own_streams(&self) {
-        let stream = lock(&self.default_stream).take();
+    /// Ends the queues for blocking calls that no call uses.
+    fn end_idle_queues(&self) {
+        // A separate statement, to release the lock: their drop calls the driver.
         let idle = std::mem::take(&mut *lock(&self.idle_queues));
         drop(idle);
+    }
+
+    /// Ends the device's own streams: the default stream, of which a program may have handles, and those for blocking calls.
+    pub(super) fn end_own_streams(&self) {
+        let stream = lock(&self.default_stream).take();
+        self.end_idle_queues();
         if let Some(stream) = stream {
             // A program's handles keep the queue alive, and its thread with it, unless it is closed here.
             stream.queue().close();

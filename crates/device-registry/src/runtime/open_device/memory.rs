@@ -1,6 +1,7 @@
 //! Memory of an open device: allocations, and what becomes of memory that is freed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::backend::{
     AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Memory, Progress, Span,
@@ -35,6 +36,8 @@ impl OpenDevice {
         }
         self.collect_for(len);
         let (memory, block, order) = match &self.cache {
+            // What the core does about full memory would hide an injected failure.
+            _ if self.faults_armed.load(Ordering::SeqCst) => (self.allocate_once(len)?, None, None),
             None => (self.allocate_now(len, true, || false)?, None, None),
             Some(cache) => {
                 let (memory, block, earlier) = self.allocate_cached(cache, len, queue)?;
@@ -184,11 +187,21 @@ impl OpenDevice {
         if !evicted.is_empty() {
             self.drop_when_allowed(evicted);
         }
+        self.empty_cache_if_armed();
     }
 
     /// Keeps the memory that only a queue's finished work has used.
     pub(crate) fn settle_memory(&self, progress: &Arc<Progress>) {
         self.drop_from_cache(|cache| cache.settle(progress));
+        self.empty_cache_if_armed();
+    }
+
+    /// Called after memory was freed: while faults are injected, allocations pass the cache by, and would find the device
+    /// full of it.
+    fn empty_cache_if_armed(&self) {
+        if self.faults_armed.load(Ordering::SeqCst) {
+            self.drop_from_cache(MemoryCache::empty);
+        }
     }
 
     /// Waits for the work of another stream that still uses memory which was allocated for that stream, before anything else
@@ -277,7 +290,10 @@ impl OpenDevice {
         self.drop_from_cache(MemoryCache::close);
     }
 
-    fn drop_from_cache(&self, take: impl FnOnce(&MemoryCache<Arc<dyn Memory>>) -> Vec<Arc<dyn Memory>>) {
+    pub(super) fn drop_from_cache(
+        &self,
+        take: impl FnOnce(&MemoryCache<Arc<dyn Memory>>) -> Vec<Arc<dyn Memory>>,
+    ) {
         let taken = self.cache.as_ref().map(take).unwrap_or_default();
         if !taken.is_empty() {
             self.drop_when_allowed(taken);

@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::backend::{
-    BackendError, Block, DeviceDriver, DeviceProperties, LossReporter, Memory, Owner, Presence, StreamOrder,
+    BackendError, Block, DeviceDriver, DeviceProperties, Fault, FaultInjector, LossReporter, Memory, Owner,
+    Parts, Presence, StreamOrder,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::runtime::deferred::Deferred;
+use crate::runtime::deferred::{self, Deferred};
 use crate::runtime::device_use;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::{drop_isolated, isolated};
@@ -30,6 +31,7 @@ use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock};
 pub(crate) struct OpenDevice {
     device: Device,
     driver: Box<dyn DeviceDriver>,
+    has_native_handles: bool,
     properties: DeviceProperties,
     /// The process that opened it.
     process: Process,
@@ -45,6 +47,10 @@ pub(crate) struct OpenDevice {
     statistics: Statistics,
     /// Freed memory, if the device keeps it.
     cache: Option<MemoryCache<Arc<dyn Memory>>>,
+    /// Held while faults are injected or cleared, so that `faults_armed` says what the driver has.
+    injecting: Mutex<()>,
+    /// Whether faults were injected and not cleared. Each allocation is then one of the driver's.
+    faults_armed: AtomicBool,
     /// Bytes allocated since the values of finished work were last released.
     allocated: AtomicUsize,
     deferred: Deferred,
@@ -98,10 +104,12 @@ enum End {
 }
 
 impl OpenDevice {
-    pub(crate) fn new(device: Device, driver: Box<dyn DeviceDriver>, properties: DeviceProperties) -> Self {
+    pub(crate) fn new(device: Device, opened: Parts, properties: DeviceProperties) -> Self {
+        let Parts { driver, loss_reporter, has_native_handles } = opened;
         Self {
             device,
             driver,
+            has_native_handles,
             cache: MemoryCache::of(&properties, |memory| Arc::get_mut(memory).is_none()),
             properties,
             process: Process::current(),
@@ -109,10 +117,12 @@ impl OpenDevice {
             announced: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
-            loss_reporter: Mutex::default(),
+            loss_reporter: Mutex::new(loss_reporter),
             statistics: Statistics::default(),
+            injecting: Mutex::default(),
+            faults_armed: AtomicBool::new(false),
             allocated: AtomicUsize::new(0),
-            deferred: Deferred::default(),
+            deferred: Deferred::new(),
             calls: AtomicUsize::new(0),
             queues: Mutex::default(),
             open_reads: Mutex::default(),
@@ -128,10 +138,6 @@ impl OpenDevice {
     /// The device, which uses freed memory again only if that is allowed.
     pub(crate) fn with_memory_reuse(self, allowed: bool) -> Self {
         Self { cache: self.cache.filter(|_| allowed), ..self }
-    }
-
-    pub(crate) fn with_loss_reporter(self, reporter: Option<LossReporter>) -> Self {
-        Self { loss_reporter: Mutex::new(reporter), ..self }
     }
 
     /// Connects the driver's reporter of a loss, once.
@@ -206,7 +212,8 @@ impl OpenDevice {
         call: &'static str,
         run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        if self.deferred.is_due() && !device_use::is_stream_thread() {
+        let is_due = self.deferred.is_due() || deferred::of_ended(self.process).is_due();
+        if is_due && !device_use::is_stream_thread() {
             self.check_thread(call)?;
             // Before this call is counted: the `drop` of a plug-in's memory may close the device, which waits for all counted
             // calls.
@@ -246,6 +253,36 @@ impl OpenDevice {
             return Err(DeviceError::Closed { device: self.device, call });
         }
         self.isolated(call, || run(&*self.driver))
+    }
+
+    /// Injects a fault. From then on an allocation is one call of the driver, until the faults are cleared.
+    pub(crate) fn inject(&self, fault: Fault) -> Result<(), DeviceError> {
+        self.call("inject a fault", |driver| {
+            let injector = injector(driver)?;
+            let _turn = lock(&self.injecting);
+            // Before the fault: the next allocation may already be the one that it counts.
+            let armed = self.faults_armed.swap(true, Ordering::SeqCst);
+            injector.inject(fault).inspect_err(|_| self.faults_armed.store(armed, Ordering::SeqCst))
+        })?;
+        // Allocations pass it by, and would find the device full of it.
+        self.drop_from_cache(MemoryCache::empty);
+        Ok(())
+    }
+
+    /// Clears the injected faults, also of a lost device.
+    pub(crate) fn clear_faults(&self) -> Result<(), DeviceError> {
+        self.call_although_lost("clear faults", |driver| {
+            let injector = injector(driver)?;
+            let _turn = lock(&self.injecting);
+            injector.clear();
+            self.faults_armed.store(false, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    /// Fails if the driver offers no fault injection.
+    pub(crate) fn check_faults(&self) -> Result<(), DeviceError> {
+        self.call_although_lost("inject a fault", |driver| injector(driver).map(drop))
     }
 
     /// Runs code of the driver without a check of the device's state.
@@ -295,29 +332,41 @@ impl OpenDevice {
             return std::mem::forget(value);
         }
         if device_use::is_forbidden() || device_use::is_stream_thread() {
-            return self.deferred.push(Box::new(value));
+            self.deferred.push(self.device, Box::new(value));
+            // After the push: either this finds the end, or the thread that ends the device finds the value.
+            if self.has_ended() {
+                self.pass_on_deferred();
+            }
+            return;
         }
         drop_isolated(self.device, value);
     }
 
-    /// Drops the deferred values. Returns whether there were any.
-    #[inline]
-    pub(crate) fn drop_what_is_due(&self) -> bool {
-        self.deferred.is_due() && self.drop_deferred()
+    /// Passes the deferred values on to the list of the process, after the end of the device.
+    fn pass_on_deferred(&self) {
+        deferred::of_ended(self.process).take_over(&self.deferred);
     }
 
-    #[cold]
-    fn drop_deferred(&self) -> bool {
-        let due = self.deferred.take();
-        let any = !due.is_empty();
-        due.into_iter().for_each(|value| drop_isolated(self.device, value));
-        any
+    /// Drops the deferred values, and those of devices that have ended. Returns whether there were any.
+    #[inline]
+    pub(crate) fn drop_what_is_due(&self) -> bool {
+        let ended = deferred::of_ended(self.process);
+        // A backend that uses another device may hold a lock that the drop of its own values takes.
+        self.deferred.drop_all() | (ended.is_due() && !device_use::is_in_backend() && ended.drop_all())
     }
+}
+
+fn injector(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {
+    driver.faults().ok_or_else(|| BackendError::unsupported("fault injection"))
 }
 
 impl Owner for OpenDevice {
     fn device(&self) -> Device {
         self.device
+    }
+
+    fn has_native_handles(&self) -> bool {
+        self.has_native_handles
     }
 
     fn free(

@@ -27,9 +27,21 @@ impl OpenDevice {
         queues.push(Arc::downgrade(queue));
     }
 
-    /// Keeps the queue of a dropped stream until the driver has done its work.
+    /// Keeps the queue of a dropped stream until the driver has done its work, or the device has ended.
     pub(crate) fn keep_closed(&self, queue: Arc<Queue>) {
         lock(&self.closed).push(queue);
+        self.release_closed();
+    }
+
+    /// Releases the queues of dropped streams if the device has ended, so that their work is done or never will be.
+    pub(super) fn release_closed(&self) {
+        // A thread that ends the device takes the list after that: it finds a queue, or the thread that added it finds the end.
+        if self.is_settled() {
+            let closed = std::mem::take(&mut *lock(&self.closed));
+            if !closed.is_empty() {
+                self.drop_when_allowed(closed);
+            }
+        }
     }
 
     /// Releases what finished work has used: memory, host buffers and dropped streams. Does not wait. Returns whether there was
@@ -58,11 +70,8 @@ impl OpenDevice {
         lock(&self.closed).extend(pending);
         any |= !done.is_empty();
         drop_isolated(self.device, done);
-        if self.settled.load(Ordering::Acquire) {
-            // The device was closed meanwhile, and `close` has looked at them for the last time.
-            let closed = std::mem::take(&mut *lock(&self.closed));
-            drop_isolated(self.device, closed);
-        }
+        // The device may have ended meanwhile, and the thread that ended it did not find them.
+        self.release_closed();
         any
     }
 
@@ -199,6 +208,10 @@ impl OpenDevice {
         drop(default);
         // It may be the last handle of a stream, whose `drop` calls the driver: not under the lock.
         drop(stream);
+        // The thread that ends the device takes the stream, or this one finds the end.
+        if self.has_ended() {
+            self.end_own_streams();
+        }
         chosen
     }
 }

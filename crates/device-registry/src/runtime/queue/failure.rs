@@ -15,6 +15,8 @@ pub(super) struct Failure {
     latest: Option<Failed>,
     /// How many failures there were.
     count: u64,
+    /// Whether the call that enqueued the work waits for it, and returns a failure itself.
+    held: bool,
 }
 
 struct Failed {
@@ -30,6 +32,11 @@ impl Failure {
             self.latest = Some(Failed { error, reported: None });
             self.count += 1;
         }
+    }
+
+    /// Holds failures back from [`report`](Self::report), or no longer does.
+    pub(super) fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// How many failures there were, for [`since`](Self::since).
@@ -50,9 +57,15 @@ impl Failure {
         failed.reported.is_none_or(|reported| number < reported).then(|| failed.error.clone())
     }
 
-    /// Reports the failure, once. `next` is the number of the next piece of work that is enqueued.
+    /// Reports the failure, once, unless it is held back. `next` is the number of the next piece of work that is enqueued.
     #[inline]
     pub(super) fn report(&mut self, next: u64) -> Result<(), DeviceError> {
+        if self.held { Ok(()) } else { self.take(next) }
+    }
+
+    /// Reports the failure, once, even if it is held back.
+    #[inline]
+    pub(super) fn take(&mut self, next: u64) -> Result<(), DeviceError> {
         match &mut self.latest {
             Some(Failed { error, reported: reported @ None }) => {
                 *reported = Some(next);
@@ -81,6 +94,18 @@ mod tests {
         assert!(failure.report(8).is_err());
         assert!(failure.skips(7).is_some() && failure.skips(8).is_none());
         assert!(failure.report(9).is_ok(), "reported twice");
+    }
+
+    #[test]
+    fn a_failure_that_is_held_back_is_reported_to_the_call_that_holds_it() {
+        let mut failure = Failure::default();
+        failure.hold(true);
+        failure.set(error());
+        assert!(failure.report(0).is_ok() && failure.skips(0).is_some());
+        assert!(failure.take(0).is_err() && failure.take(0).is_ok());
+        failure.set(error());
+        failure.hold(false);
+        assert!(failure.report(0).is_err());
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::{Allocation, EventDriver, HostBuffer, Progress, Span};
+use crate::backend::{Allocation, HostBuffer, Progress, Span};
 use crate::runtime::open_device::OpenDevice;
+use crate::runtime::queue::Recorded;
 
 /// The core records an event after this many values, which shows later that the work is done.
 const MARK_EVERY: usize = 64;
@@ -51,7 +52,7 @@ pub(crate) struct InFlight {
     /// The count of released values, which is the number of the oldest kept one.
     released: u64,
     /// Events, oldest first. Each covers the values below its number.
-    marks: VecDeque<(u64, Arc<dyn EventDriver>)>,
+    marks: VecDeque<(u64, Arc<Recorded>)>,
     /// The values kept since the last mark was due.
     pieces: usize,
     host_bytes: usize,
@@ -121,7 +122,7 @@ impl InFlight {
     /// Adds an event that was recorded behind the work of all values below `number`. Returns it if it would cover none: the
     /// caller drops it without the lock.
     #[must_use = "its drop is the driver's code"]
-    pub(crate) fn mark(&mut self, number: u64, event: Arc<dyn EventDriver>) -> Option<Arc<dyn EventDriver>> {
+    pub(crate) fn mark(&mut self, number: u64, event: Arc<Recorded>) -> Option<Arc<Recorded>> {
         if !self.is_unmarked() {
             return Some(event);
         }
@@ -129,11 +130,11 @@ impl InFlight {
         None
     }
 
-    pub(crate) fn oldest_mark(&self) -> Option<(u64, Arc<dyn EventDriver>)> {
+    pub(crate) fn oldest_mark(&self) -> Option<(u64, Arc<Recorded>)> {
         self.marks.front().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
-    pub(crate) fn newest_mark(&self) -> Option<(u64, Arc<dyn EventDriver>)> {
+    pub(crate) fn newest_mark(&self) -> Option<(u64, Arc<Recorded>)> {
         self.marks.back().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
@@ -165,7 +166,7 @@ pub(crate) struct KeptMemory {
 /// The values that are no longer kept.
 pub(crate) struct Released {
     kept: Vec<Keep>,
-    marks: Vec<Arc<dyn EventDriver>>,
+    marks: Vec<Arc<Recorded>>,
 }
 
 impl Released {

@@ -9,6 +9,7 @@
 //! After a failure the queue skips work until the failure is reported: see [`Failure`].
 
 mod failure;
+mod flushes;
 mod handle;
 mod in_flight;
 mod submission;
@@ -19,18 +20,22 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::backend::{BackendError, Priority, Progress, StreamDriver, StreamOptions};
+use crate::backend::{
+    BackendError, BackendErrorKind, EventDriver, Priority, Progress, StreamDriver, StreamOptions,
+};
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
-use crate::runtime::isolation::log_isolated;
+use crate::runtime::isolation::{drop_isolated, log_isolated};
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::operation::Operation;
 use crate::runtime::queue::failure::Failure;
+use crate::runtime::queue::flushes::Flushes;
+pub(crate) use crate::runtime::queue::flushes::Recorded;
 pub(crate) use crate::runtime::queue::handle::QueueHandle;
 use crate::runtime::queue::in_flight::InFlight;
 pub(crate) use crate::runtime::queue::in_flight::{Keep, KeptMemory};
-use crate::runtime::queue::submission::{Submitted, finish, query};
+use crate::runtime::queue::submission::Submitted;
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait, wait_timeout};
 
 pub(crate) struct Queue {
@@ -52,6 +57,7 @@ pub(crate) struct Queue {
     in_flight: Mutex<InFlight>,
     /// How far the driver's queue is.
     progress: Arc<Progress>,
+    flushes: Arc<Flushes>,
 }
 
 // A panic in a driver can leave only the driver's own state half changed: every call into it is isolated.
@@ -129,6 +135,7 @@ impl Queue {
             finished: Condvar::new(),
             progress: Arc::clone(in_flight.progress()),
             in_flight: Mutex::new(in_flight),
+            flushes: Arc::default(),
         });
         device.add_queue(&queue);
         queue
@@ -166,8 +173,9 @@ impl Queue {
         let Some(driver) = self.driver.as_deref() else {
             return self.give_to_thread(lock(&self.state), operation);
         };
-        // Before the lock: the `drop` of a plug-in's memory may enqueue work, which would take the lock twice.
+        // Both before the lock. The `drop` of a plug-in's memory may enqueue work, which would take the lock twice.
         self.device.drop_what_is_due();
+        operation.begin_awaited();
         let turn = lock(&self.submitting);
         let state = lock(&self.state);
         if let Some(error) = state.failure.skips(state.accepted) {
@@ -223,15 +231,56 @@ impl Queue {
         Ok(())
     }
 
-    /// Ensures that submitted work begins, even if no further call of the stream follows.
-    fn flush(&self) {
-        if let Some(driver) = self.driver.as_deref()
-            && self.device.check("flush").is_ok()
-            && let Err(error) = self.device.call("flush", |_| driver.flush())
-            && !self.device.has_ended()
-        {
-            self.fail(error);
+    /// Ensures that submitted work begins, even if no further call of the stream follows. A failure is the stream's.
+    fn flush(&self) -> Result<(), DeviceError> {
+        let Some(driver) = self.driver.as_deref() else { return Ok(()) };
+        self.device.check("flush")?;
+        self.device.call("flush", |_| self.flush_driver(driver)).inspect_err(|error| {
+            if !self.device.has_ended() {
+                self.fail(error.clone());
+            }
+        })
+    }
+
+    /// Lets the stream's thread flush the driver.
+    fn flush_on_thread(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        if state.flush && state.has_thread {
+            // The thread does so before it sleeps or ends.
+            return;
         }
+        state.flush = true;
+        // Empty work wakes the thread.
+        if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
+            log_isolated(|| {
+                log::warn!("`{}`: queued work may not begin: cannot start a thread", self.device.device());
+            });
+        }
+    }
+
+    /// Ensures that the work before an event or a read begins, which a thread looks at. A failure is the stream's, too.
+    pub(crate) fn begin(self: &Arc<Self>, number: u64) -> Result<(), DeviceError> {
+        if self.flushes.is_covered(number) {
+            return Ok(());
+        }
+        if device_use::is_forbidden() {
+            // A task is polled where no driver may be called. The end of a device finishes its reads.
+            if !self.device.has_ended() {
+                self.flush_on_thread();
+            }
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    /// An event that the driver has just recorded in this queue.
+    pub(crate) fn recorded(self: &Arc<Self>, event: Box<dyn EventDriver>) -> Arc<Recorded> {
+        Recorded::new(event, self, &self.flushes)
+    }
+
+    /// Counts a read that the driver has just accepted, and returns its number.
+    pub(crate) fn count_read(&self) -> u64 {
+        self.flushes.accept()
     }
 
     /// Passes an unreported failure to the device, which reports it.
@@ -249,7 +298,8 @@ impl Queue {
         let all = state.accepted;
         drop(self.wait_for_thread(state, all));
         if let Some(driver) = self.driver.as_deref()
-            && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| finish(driver)))
+            && let Err(error) =
+                self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
         {
             self.fail(error);
         }
@@ -257,9 +307,16 @@ impl Queue {
 
     /// Waits for the driver's queue of a device that is being closed, when no other thread can submit to it.
     pub(crate) fn settle_closed(&self) {
-        if let Some(driver) = self.driver.as_deref() {
-            let settled = self.settle_driver(|| self.device.isolated("synchronize", || finish(driver)));
-            settled.unwrap_or_else(|error| self.fail(error));
+        let Some(driver) = self.driver.as_deref() else { return };
+        // A driver reports a failure, and then says that all is done. Without that, what the work uses would be leaked.
+        for _ in 0..3 {
+            let finish = || self.device.isolated("synchronize", || self.finish_driver(driver));
+            let Err(error) = self.settle_driver(finish) else { return };
+            let is_loss = error.kind() == Some(BackendErrorKind::Lost);
+            self.fail(error);
+            if is_loss {
+                return;
+            }
         }
     }
 
@@ -297,7 +354,7 @@ impl Queue {
         let Some(driver) = self.driver.as_deref() else { return Ok(()) };
         let mut in_time = true;
         let settled = self.settle_driver(|| {
-            in_time = deadline.poll(|| self.device.call("query", |_| query(driver)))?;
+            in_time = deadline.poll(|| self.device.call("query", |_| self.query_driver(driver)))?;
             // Nothing is known to be done.
             if in_time {
                 Ok(())
@@ -326,6 +383,24 @@ impl Queue {
         lock(&self.state).take_failure()
     }
 
+    /// Keeps failures from every call except [`take_held_failure`](Self::take_held_failure): the call that enqueued the
+    /// work returns them itself.
+    pub(crate) fn hold_failures(&self) {
+        lock(&self.state).failure.hold(true);
+    }
+
+    /// Lets every call report a failure again, because the call that enqueued the work does not wait for it any longer.
+    pub(crate) fn release_failures(&self) {
+        lock(&self.state).failure.hold(false);
+    }
+
+    /// Reports the failure that was held back.
+    pub(crate) fn take_held_failure(&self) -> Result<(), DeviceError> {
+        let mut state = lock(&self.state);
+        let next = state.accepted;
+        state.failure.take(next)
+    }
+
     /// Sets the failure of work that a driver's queue reports later.
     pub(crate) fn fail(&self, error: DeviceError) {
         lock(&self.state).failure.set(error);
@@ -344,7 +419,7 @@ impl Queue {
     }
 
     /// The latest failure, if there were fewer before.
-    fn failed_since(&self, failures: u64) -> Option<DeviceError> {
+    pub(crate) fn failed_since(&self, failures: u64) -> Option<DeviceError> {
         lock(&self.state).failure.since(failures)
     }
 
@@ -370,7 +445,7 @@ impl Queue {
         }
         if let Some(driver) = self.driver.as_deref() {
             let reached = lock(&self.in_flight).reached();
-            let done = self.device.call("query", |_| query(driver))?;
+            let done = self.device.call("query", |_| self.query_driver(driver))?;
             if done {
                 self.release(reached);
             }
@@ -407,24 +482,14 @@ impl Queue {
             // In a fork the thread does not exist, may have held the lock, and the driver is unusable: leak the queue.
             return std::mem::forget(Arc::clone(self));
         }
-        let mut state = lock(&self.state);
-        if self.driver.is_some() && device_use::is_forbidden() {
-            // This thread may not call the driver. Empty work makes the stream's thread flush instead.
-            state.flush = true;
-            if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
-                log_isolated(|| {
-                    log::warn!(
-                        "`{}`: queued work may not begin: cannot start a thread",
-                        self.device.device()
-                    );
-                });
-            }
-            state = lock(&self.state);
+        if self.driver.is_some() && device_use::is_forbidden() && !self.device.has_ended() {
+            // This thread may not call the driver.
+            self.flush_on_thread();
         } else {
-            drop(state);
-            self.flush();
-            state = lock(&self.state);
+            // A failure is the stream's, which leaves it to the device below.
+            let _ = self.flush();
         }
+        let mut state = lock(&self.state);
         state.closed = true;
         // A thread passes an unreported failure to the device itself, at its end.
         if !state.has_thread {
@@ -435,10 +500,6 @@ impl Queue {
         }
         if self.driver.is_some() {
             self.device.keep_closed(Arc::clone(self));
-            // After the end of the device, no later call would release the queue.
-            if self.device.has_ended() {
-                self.device.collect_marked();
-            }
         }
     }
 }
@@ -447,13 +508,32 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // A read may have failed after the last check for failures.
         self.leave_unreported(lock(&self.state));
-        // The rest may still be in use: the device was lost, or the wait for the driver failed.
-        let in_flight = lock(&self.in_flight).release_all();
-        in_flight.leak_host_memory(self.device);
-        self.device.settle_memory(&self.progress);
         if let Some(driver) = self.driver.take() {
-            self.device.drop_when_allowed(driver);
+            let in_flight = std::mem::take(&mut *lock(&self.in_flight));
+            self.device.drop_when_allowed(DriverQueue {
+                device: self.device,
+                driver: Some(driver),
+                in_flight,
+            });
         }
+    }
+}
+
+/// A driver's queue that is dropped, and the values that its work may still use: the device was lost, or the wait for the
+/// driver failed.
+struct DriverQueue {
+    device: &'static OpenDevice,
+    driver: Option<Box<dyn StreamDriver>>,
+    in_flight: InFlight,
+}
+
+impl Drop for DriverQueue {
+    fn drop(&mut self) {
+        // First: with this, the driver ends the work that uses the values.
+        drop_isolated(self.device.device(), self.driver.take());
+        let progress = Arc::clone(self.in_flight.progress());
+        self.in_flight.release_all().leak_host_memory(self.device);
+        self.device.settle_memory(&progress);
     }
 }
 

@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
-use crate::backend::{BackendError, EventDriver, EventOptions, StreamDriver};
+use crate::backend::{BackendError, EventOptions, StreamDriver};
 use crate::error::DeviceError;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::operation::Operation;
 use crate::runtime::queue::in_flight::KeptMemory;
-use crate::runtime::queue::{Keep, Queue};
+use crate::runtime::queue::{Keep, Queue, Recorded};
 use crate::sync::lock;
 
 /// The result of a submission.
@@ -30,13 +30,18 @@ pub(super) struct Submitted {
 impl Queue {
     /// Submits work to the driver's queue, and keeps its values until the driver has done it. The caller holds
     /// `submitting`, and gives the count of failures at which it decided not to skip the work.
-    pub(super) fn submit(&self, driver: &dyn StreamDriver, operation: Operation, failures: u64) -> Submitted {
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        driver: &dyn StreamDriver,
+        operation: Operation,
+        failures: u64,
+    ) -> Submitted {
         let event = match &operation {
             Operation::Record { event, .. } => Some(event.clone()),
             _ => None,
         };
         let mut kept = Vec::new();
-        let left_to_host = operation.submit(self.device, driver, &mut kept, || self.failed_since(failures));
+        let left_to_host = operation.submit(self, driver, &mut kept, failures);
         // Before the lock, under which no other is taken.
         let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);
@@ -47,8 +52,11 @@ impl Queue {
         let unmarked = in_flight.is_unmarked();
         drop(in_flight);
         drop(needless);
-        if collects && unmarked {
-            self.mark(driver);
+        if collects {
+            if unmarked {
+                self.mark(driver);
+            }
+            self.flush_in_turn(driver);
         }
         Submitted { left_to_host, collects, not_kept: kept }
     }
@@ -63,18 +71,45 @@ impl Queue {
     }
 
     /// Records an event behind the work in flight. The caller holds `submitting`.
-    fn mark(&self, driver: &dyn StreamDriver) {
+    fn mark(self: &Arc<Self>, driver: &dyn StreamDriver) {
         let reached = lock(&self.in_flight).reached();
-        let event = self.device.call_in_turn("record", |_| {
-            let event = driver.record(&EventOptions::new())?;
-            driver.flush()?;
-            Ok(event)
-        });
+        let event = self.device.call_in_turn("record", |_| driver.record(&EventOptions::new()));
         // Without the event, the next release happens after a query or a wait for all work.
         if let Ok(event) = event {
-            let needless = lock(&self.in_flight).mark(reached, event.into());
+            let event = self.recorded(event);
+            let needless = lock(&self.in_flight).mark(reached, event);
             drop_isolated(self.device.device(), needless);
         }
+    }
+
+    /// Flushes the driver's queue for the events that show the core what is done. The caller holds `submitting`.
+    fn flush_in_turn(&self, driver: &dyn StreamDriver) {
+        let flushed = self.device.call_in_turn("flush", |_| self.flush_driver(driver));
+        if let Err(error) = flushed
+            && !self.device.has_ended()
+        {
+            self.fail(error);
+        }
+    }
+
+    /// Flushes the driver's queue: what it has accepted begins without further calls.
+    pub(super) fn flush_driver(&self, driver: &dyn StreamDriver) -> Result<(), BackendError> {
+        let reached = self.flushes.accepted();
+        driver.flush()?;
+        self.flushes.cover(reached);
+        Ok(())
+    }
+
+    /// Whether a driver's queue is done. Flushes it first: otherwise its work might never begin.
+    pub(super) fn query_driver(&self, driver: &dyn StreamDriver) -> Result<bool, BackendError> {
+        self.flush_driver(driver)?;
+        driver.query()
+    }
+
+    /// Waits for a driver's queue. Flushes it first: otherwise its work might never begin.
+    pub(super) fn finish_driver(&self, driver: &dyn StreamDriver) -> Result<(), BackendError> {
+        self.flush_driver(driver)?;
+        driver.synchronize()
     }
 
     /// Releases the values of finished work in a driver's queue, as far as events show it. Does not wait. Returns whether
@@ -96,9 +131,11 @@ impl Queue {
     }
 
     /// Releases the values that an event covers, if all work before it has ended.
-    fn release_if_over(&self, mark: Option<(u64, Arc<dyn EventDriver>)>) -> bool {
+    fn release_if_over(&self, mark: Option<(u64, Arc<Recorded>)>) -> bool {
         let Some((number, event)) = mark else { return false };
-        let over = matches!(self.device.call("query an event", |_| event.is_over()), Ok(true));
+        // It causes no flush: this is no wait for the event.
+        let over = event.has_begun()
+            && matches!(self.device.call("query an event", |_| event.event().is_over()), Ok(true));
         if over {
             self.release(number);
         }
@@ -115,7 +152,7 @@ impl Queue {
         let (left, reached) = (!in_flight.is_empty(), in_flight.reached());
         drop(in_flight);
         if left && let Some(driver) = self.driver.as_deref() {
-            match self.device.call("query", |_| query(driver)) {
+            match self.device.call("query", |_| self.query_driver(driver)) {
                 Ok(true) => any |= self.release(reached),
                 Ok(false) => {}
                 // The driver may report the failure only once. A device that is closed now is not a failure of the work.
@@ -135,7 +172,7 @@ impl Queue {
     /// Keeps a failure for a later report.
     pub(crate) fn settle_submitted(&self) {
         if let Some(driver) = self.driver.as_deref()
-            && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| finish(driver)))
+            && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
             // The end of the device is not a failure of the work.
             && !self.device.has_ended()
         {
@@ -143,8 +180,12 @@ impl Queue {
         }
     }
 
-    /// Drops the values below a number. Returns whether there were any.
+    /// Drops the values below a number, whose work the driver has reported as done. Returns whether there were any.
     pub(super) fn release(&self, number: u64) -> bool {
+        // The driver may have returned because of the loss, while the work runs on.
+        if self.device.is_lost() {
+            return false;
+        }
         let released = lock(&self.in_flight).release(number);
         let any = !released.is_empty();
         drop_isolated(self.device.device(), released);
@@ -162,10 +203,6 @@ impl Queue {
         let finished = finish();
         if finished.is_ok() {
             self.release(reached);
-        } else if self.device.is_lost() {
-            let released = lock(&self.in_flight).release_all();
-            released.leak_host_memory(self.device);
-            self.device.settle_memory(&self.progress);
         }
         finished
     }
@@ -186,16 +223,4 @@ impl Queue {
         let error = BackendError::other("the driver does not say whether earlier work that uses it is done");
         Err(DeviceError::Call { device: self.device.device(), call: CALL, error })
     }
-}
-
-/// Whether a driver's queue is done. Flushes it first: otherwise its work might never begin.
-pub(super) fn query(driver: &dyn StreamDriver) -> Result<bool, BackendError> {
-    driver.flush()?;
-    driver.query()
-}
-
-/// Waits for a driver's queue. Flushes it first: otherwise its work might never begin.
-pub(super) fn finish(driver: &dyn StreamDriver) -> Result<(), BackendError> {
-    driver.flush()?;
-    driver.synchronize()
 }

@@ -10,7 +10,6 @@ use crate::error::DeviceError;
 use crate::runtime::device_use;
 use crate::runtime::operation::Operation;
 use crate::runtime::queue::Queue;
-use crate::runtime::queue::submission::finish;
 use crate::sync::{lock, wait};
 
 impl Queue {
@@ -22,7 +21,8 @@ impl Queue {
             let Some(operation) = state.queue.pop_front() else {
                 if std::mem::take(&mut state.flush) {
                     drop(state);
-                    self.flush();
+                    // A failure is the stream's.
+                    let _ = self.flush();
                     state = lock(&self.state);
                     continue;
                 }
@@ -75,10 +75,16 @@ impl Queue {
     }
 
     /// Does the piece of work with this number, on the thread. There were so many failures when it was not skipped.
-    fn perform(&self, operation: Operation, number: u64, failures: u64) -> Result<(), DeviceError> {
+    fn perform(
+        self: &Arc<Self>,
+        operation: Operation,
+        number: u64,
+        failures: u64,
+    ) -> Result<(), DeviceError> {
         let Some(driver) = self.driver.as_deref() else {
             return operation.perform(self.device);
         };
+        operation.begin_awaited();
         let left_to_host = if operation.is_submittable(self.device) {
             let turn = lock(&self.submitting);
             let submitted = self.submit(driver, operation, failures);
@@ -90,7 +96,7 @@ impl Queue {
         };
         let Some(operation) = left_to_host else { return Ok(()) };
         // Earlier submitted work runs first, and this wait may be the first to return its failure.
-        let waited = self.device.call("synchronize", |_| finish(driver));
+        let waited = self.device.call("synchronize", |_| self.finish_driver(driver));
         let skipped = waited.as_ref().err().cloned().or_else(|| lock(&self.state).failure.skips(number));
         match skipped {
             None => operation.perform(self.device),

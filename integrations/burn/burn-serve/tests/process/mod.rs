@@ -65,6 +65,11 @@ impl Process {
         (status.code(), self.output.text.lock().unwrap().clone())
     }
 
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether the process still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

@@ -1,0 +1,86 @@
+//! The tests of a device, and what the report shows of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libtest_mimic::{Completion, Failed, Trial};
+use parking_lot::Mutex;
+
+use super::Suite;
+use super::host::Host;
+use crate::check::Check;
+use crate::expectations;
+use crate::summary::Summary;
+use crate::verdict::Verdict;
+
+/// After so many checks that exceed their time limit, the suite skips the device's other checks: each of them could take as long.
+const HANGS: usize = 3;
+
+pub(super) struct DeviceTrials {
+    backend: String,
+    device: String,
+    suite: Arc<Suite>,
+    host: Arc<Host>,
+    summary: Arc<Mutex<Summary>>,
+    /// How many checks exceeded their time limit.
+    exceeded: AtomicUsize,
+}
+
+impl DeviceTrials {
+    pub(super) fn new(
+        backend: &str,
+        device: &str,
+        suite: &Arc<Suite>,
+        host: &Arc<Host>,
+        summary: &Arc<Mutex<Summary>>,
+    ) -> Self {
+        let (backend, device, exceeded) = (backend.to_owned(), device.to_owned(), AtomicUsize::new(0));
+        let (suite, host, summary) = (Arc::clone(suite), Arc::clone(host), Arc::clone(summary));
+        Self { backend, device, suite, host, summary, exceeded }
+    }
+
+    /// The test that runs a check on this device.
+    pub(super) fn trial(self: &Arc<Self>, check: &'static Check) -> Trial {
+        let device = Arc::clone(self);
+        Trial::ignorable_test(format!("{}::{}", self.device, check.name()), move || {
+            let verdict = device.run(check);
+            device.summary.lock().count(&device.device, &verdict);
+            verdict.completion()
+        })
+    }
+
+    fn run(&self, check: &'static Check) -> Verdict {
+        if let Some(reason) = expectations::reason(&self.suite.unsupported, &self.device, check.name()) {
+            return Verdict::Unsupported(reason.to_owned());
+        }
+        if self.exceeded.load(Ordering::Relaxed) >= HANGS {
+            return Verdict::Skipped(format!(
+                "not run: {HANGS} checks on this device exceeded their time limit"
+            ));
+        }
+        let judged = self.host.run(&self.backend, &self.device, check);
+        self.exceeded.fetch_add(judged.exceeded.into(), Ordering::Relaxed);
+        judged.verdict
+    }
+}
+
+impl Verdict {
+    /// How the report shows it.
+    pub(super) fn completion(self) -> Result<Completion, Failed> {
+        match self {
+            Self::Passed => Ok(Completion::Completed),
+            Self::Failed(message) => Err(message.into()),
+            Self::ExpectedFailure(reason) => {
+                Ok(Completion::ignored_with(format_args!("expected failure: {}", one_line(&reason))))
+            }
+            Self::Unsupported(reason) => {
+                Ok(Completion::ignored_with(format_args!("unsupported: {}", one_line(&reason))))
+            }
+            Self::Skipped(reason) => Ok(Completion::ignored_with(one_line(&reason))),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
