@@ -4,8 +4,11 @@
 //! marks the second run of the check as the one in the subprocess.
 
 use std::env;
-use std::io::{self, Write, stdout};
-use std::process::Output;
+use std::io::{self, Read, Write, stdout};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::environment::TIME_LIMIT;
@@ -18,7 +21,22 @@ const SUBPROCESS: &str = "DEVICE_CONFORMANCE_SUBPROCESS";
 /// The start of the line on which a subprocess prints its outcome.
 const OUTCOME: &str = "device-conformance outcome: ";
 
-/// Runs a check in a subprocess. Its time limit is shorter than that of the check, so that the outcome arrives in time.
+/// From which length on glibc maps a block and unmaps it when it is freed (`mallopt(3)`). Else it raises the length to that
+/// of any freed block, and keeps freed blocks in its heap, where `posix_memalign` may find no place for an equal one
+/// (glibc's bug 14581): a driver that allocates with it then seems to leak.
+const MMAP_THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
+
+/// How long the end of a subprocess's output may take to arrive when it has ended: a process that it started may hold the
+/// output open.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Whether a check has started this process, for itself alone.
+pub(crate) fn is_one() -> bool {
+    env::var_os(SUBPROCESS).is_some()
+}
+
+/// Runs a check in a subprocess. Its time limit is shorter than that of the check, so that the outcome arrives in time. A
+/// subprocess that exceeds its limit and does not end is killed.
 ///
 /// # Errors
 ///
@@ -38,10 +56,74 @@ pub(crate) fn run(
     let mut program = process::program();
     program.args([&test, "--exact"]).env(SUBPROCESS, &test);
     program.env(TIME_LIMIT, (context.limit().as_secs_f64() * 0.8).to_string());
-    match program.output() {
+    program.env(MMAP_THRESHOLD, "65536");
+    match output_within(&mut program, context.limit().mul_f64(0.9)) {
         Ok(output) => outcome(&output),
-        Err(error) => Err(Failure::new(format_args!("cannot start a subprocess: {error}"))),
+        Err(error) => Err(Failure::new(format_args!("cannot run a subprocess: {error}"))),
     }
+}
+
+/// A subprocess that dropping this ends.
+struct Subprocess(Child);
+
+impl Drop for Subprocess {
+    fn drop(&mut self) {
+        // Both fail if it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Subprocess {
+    fn wait_for(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let since = Instant::now();
+        loop {
+            let status = self.0.try_wait()?;
+            if status.is_some() || since.elapsed() >= limit {
+                return Ok(status);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What a program has printed, and how it ended. An error if it does not start, or does not end in `limit`; it is killed then.
+fn output_within(program: &mut Command, limit: Duration) -> io::Result<Output> {
+    let program = program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut subprocess = Subprocess(program.spawn()?);
+    let stdout = subprocess.0.stdout.take().map(read).transpose()?;
+    let stderr = subprocess.0.stderr.take().map(read).transpose()?;
+    let status = subprocess.wait_for(limit)?;
+    drop(subprocess);
+    let [stdout, stderr] = [stdout, stderr].map(|printed| all_of(&printed.expect("both are piped")));
+    let Some(status) = status else {
+        let printed = [stdout, stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        let error = format!("it did not end in {limit:?}, and was killed: {printed}");
+        return Err(io::Error::new(io::ErrorKind::TimedOut, error));
+    };
+    Ok(Output { status, stdout, stderr })
+}
+
+/// Reads on a thread of its own, and passes on what arrives.
+fn read(mut from: impl Read + Send + 'static) -> io::Result<Receiver<Vec<u8>>> {
+    let (sender, printed) = mpsc::channel();
+    thread::Builder::new().spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(len @ 1..) = from.read(&mut bytes)
+            && sender.send(bytes[..len].to_vec()).is_ok()
+        {}
+    })?;
+    Ok(printed)
+}
+
+/// All that a process has printed which has ended.
+fn all_of(printed: &Receiver<Vec<u8>>) -> Vec<u8> {
+    let (end, mut all) = (Instant::now() + ENDING, Vec::new());
+    while let Ok(bytes) = printed.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        all.extend(bytes);
+    }
+    all
 }
 
 fn print_outcome(outcome: &Result<(), Failure>) -> io::Result<()> {
@@ -77,9 +159,37 @@ fn outcome(output: &Output) -> Result<(), Failure> {
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
-    use std::process::ExitStatus;
 
     use super::*;
+
+    #[test]
+    fn a_subprocess_that_does_not_end_is_killed() {
+        const TEST: &str = "subprocess::tests::a_subprocess_that_does_not_end_is_killed";
+        if process::is_child() {
+            println!("\nI am {}.", std::process::id());
+            while env::var_os("SUBPROCESS_TEST").is_some() {
+                thread::park();
+            }
+            return;
+        }
+        let mut program = process::program();
+        program.args([TEST, "--exact", "--nocapture"]);
+        let output = output_within(&mut program, Duration::from_secs(600)).unwrap();
+        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("I am "));
+        program.env("SUBPROCESS_TEST", "hangs");
+        let mut limit = Duration::from_millis(100);
+        let process = loop {
+            let error = output_within(&mut program, limit).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            let error = error.to_string();
+            match error.split_once("I am ").and_then(|(_, rest)| rest.split_once('.')) {
+                Some((process, _)) => break process.to_owned(),
+                // It was killed before it came to that.
+                None => limit *= 2,
+            }
+        };
+        assert!(!std::path::Path::new("/proc").join(process).exists());
+    }
 
     fn of(status: i32, printed: &str) -> Result<(), (bool, String)> {
         let status = ExitStatus::from_raw(status);
