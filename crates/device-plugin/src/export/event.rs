@@ -1,9 +1,12 @@
 //! Events of a queue.
 
+use std::sync::Arc;
+
 use device_registry::backend::EventDriver;
 
 use crate::abi::{EventApi, Object, Report, Status};
 use crate::export::report::{guard, guard_quietly};
+use crate::export::sources::Sources;
 
 pub(crate) static EVENT_API: EventApi = EventApi {
     destroy: Some(destroy),
@@ -14,22 +17,48 @@ pub(crate) static EVENT_API: EventApi = EventApi {
     ..EventApi::zeroed()
 };
 
-pub(crate) fn into_object(event: Box<dyn EventDriver>) -> Object {
-    Box::into_raw(Box::new(event)).cast()
+/// An event, as the program has it.
+struct Recorded {
+    event: Box<dyn EventDriver>,
+    /// What the work before it may use is below this number.
+    sources: Arc<Sources>,
+    reached: u64,
+}
+
+pub(crate) fn into_object(event: Box<dyn EventDriver>, sources: &Arc<Sources>, reached: u64) -> Object {
+    Box::into_raw(Box::new(Recorded { event, sources: Arc::clone(sources), reached })).cast()
+}
+
+/// # Safety
+///
+/// The object is from [`into_object`], and was not destroyed.
+unsafe fn recorded<'a>(event: Object) -> &'a Recorded {
+    // SAFETY: the caller promises that it is a box of this type.
+    unsafe { &*event.cast::<Recorded>() }
 }
 
 /// # Safety
 ///
 /// The object is from [`into_object`], and was not destroyed.
 pub(crate) unsafe fn event<'a>(event: Object) -> &'a dyn EventDriver {
-    // SAFETY: the caller promises that it is a box of this type.
-    unsafe { &**event.cast::<Box<dyn EventDriver>>() }
+    // SAFETY: the caller promises the same.
+    unsafe { &*recorded(event).event }
+}
+
+impl Recorded {
+    /// Releases what the work before it has used, if that is so.
+    fn release_if(&self, is_over: bool) -> u32 {
+        if is_over {
+            self.sources.release(self.reached);
+        }
+        is_over.into()
+    }
 }
 
 unsafe extern "C" fn destroy(object: Object) {
     guard_quietly("a panic while freeing an event", || {
         // SAFETY: the object is from `into_object`, and the program destroys it once.
-        drop(unsafe { Box::from_raw(object.cast::<Box<dyn EventDriver>>()) })
+        drop(unsafe { Box::from_raw(object.cast::<Recorded>()) })
     });
 }
 
@@ -37,7 +66,8 @@ unsafe extern "C" fn query(object: Object, done: *mut u32, report: *const Report
     // SAFETY: the program passes an event of this library, a place and a report that are valid.
     unsafe {
         guard(report, || {
-            done.write(event(object).query()?.into());
+            let recorded = recorded(object);
+            done.write(recorded.release_if(recorded.event.query()?));
             Ok(())
         })
     }
@@ -47,7 +77,8 @@ unsafe extern "C" fn is_over(object: Object, over: *mut u32, report: *const Repo
     // SAFETY: the program passes an event of this library, a place and a report that are valid.
     unsafe {
         guard(report, || {
-            over.write(event(object).is_over()?.into());
+            let recorded = recorded(object);
+            over.write(recorded.release_if(recorded.event.is_over()?));
             Ok(())
         })
     }
@@ -55,7 +86,14 @@ unsafe extern "C" fn is_over(object: Object, over: *mut u32, report: *const Repo
 
 unsafe extern "C" fn synchronize(object: Object, report: *const Report) -> Status {
     // SAFETY: the program passes an event of this library and a valid report.
-    unsafe { guard(report, || event(object).synchronize()) }
+    unsafe {
+        guard(report, || {
+            let recorded = recorded(object);
+            recorded.event.synchronize()?;
+            recorded.release_if(true);
+            Ok(())
+        })
+    }
 }
 
 unsafe extern "C" fn elapsed_since(

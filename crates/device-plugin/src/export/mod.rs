@@ -6,6 +6,7 @@ mod device;
 mod event;
 mod host;
 mod report;
+mod sources;
 mod stream;
 
 use std::sync::OnceLock;

@@ -14,6 +14,7 @@ use crate::export::bytes;
 use crate::export::device::{invalid_options, pattern, span, write_handle};
 use crate::export::event;
 use crate::export::report::{guard, guard_quietly, log_isolated, status, with_failure};
+use crate::export::sources::Sources;
 
 pub(crate) static STREAM_API: StreamApi = StreamApi {
     destroy: Some(destroy),
@@ -35,19 +36,29 @@ pub(crate) static STREAM_API: StreamApi = StreamApi {
 /// A queue, as the program has it.
 struct Queue {
     device: &'static PluginDevice,
+    /// Dropped first: with that, it ends the work that uses the sources.
     driver: Box<dyn StreamDriver>,
+    sources: Arc<Sources>,
 }
 
 pub(crate) fn into_object(device: &'static PluginDevice, driver: Box<dyn StreamDriver>) -> Object {
-    Box::into_raw(Box::new(Queue { device, driver })).cast()
+    Box::into_raw(Box::new(Queue { device, driver, sources: Arc::default() })).cast()
+}
+
+/// # Safety
+///
+/// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a driver.
+unsafe fn queue<'a>(stream: Object) -> &'a Queue {
+    // SAFETY: the caller promises that it is a box of this type.
+    unsafe { &*stream.cast::<Queue>() }
 }
 
 /// # Safety
 ///
 /// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a driver.
 unsafe fn stream<'a>(stream: Object) -> &'a dyn StreamDriver {
-    // SAFETY: the caller promises that it is a box of this type.
-    unsafe { &*(*stream.cast::<Queue>()).driver }
+    // SAFETY: the caller promises the same.
+    unsafe { &*queue(stream).driver }
 }
 
 unsafe extern "C" fn destroy(object: Object) {
@@ -67,8 +78,9 @@ unsafe extern "C" fn write(
     // report.
     unsafe {
         guard(report, || {
-            let source = bytes::source(source)?;
-            stream(object).write(&*span(destination)?, &source)
+            let Queue { driver, sources, .. } = queue(object);
+            let source = sources.keep_after(bytes::source(source)?);
+            driver.write(&*span(destination)?, &source)
         })
     }
 }
@@ -133,7 +145,9 @@ unsafe extern "C" fn record(
         guard(report, || {
             let timed = abi::take(options).map_err(invalid_options)?.timed != 0;
             let options = if timed { EventOptions::new().timed() } else { EventOptions::new() };
-            place.write(event::into_object(stream(object).record(&options)?));
+            let Queue { driver, sources, .. } = queue(object);
+            let reached = sources.reached();
+            place.write(event::into_object(driver.record(&options)?, sources, reached));
             Ok(())
         })
     }
@@ -158,7 +172,14 @@ unsafe extern "C" fn query(object: Object, done: *mut u32, report: *const Report
     // SAFETY: the program passes a stream of this library, a place and a report that are valid.
     unsafe {
         guard(report, || {
-            done.write(stream(object).query()?.into());
+            let Queue { driver, sources, .. } = queue(object);
+            // Before the query, which says nothing of later work.
+            let reached = sources.reached();
+            let is_done = driver.query()?;
+            if is_done {
+                sources.release(reached);
+            }
+            done.write(is_done.into());
             Ok(())
         })
     }
@@ -166,7 +187,16 @@ unsafe extern "C" fn query(object: Object, done: *mut u32, report: *const Report
 
 unsafe extern "C" fn synchronize(object: Object, report: *const Report) -> Status {
     // SAFETY: the program passes a stream of this library and a valid report.
-    unsafe { guard(report, || stream(object).synchronize()) }
+    unsafe {
+        guard(report, || {
+            let Queue { driver, sources, .. } = queue(object);
+            // Before the wait, which is not for later work.
+            let reached = sources.reached();
+            driver.synchronize()?;
+            sources.release(reached);
+            Ok(())
+        })
+    }
 }
 
 unsafe extern "C" fn native_handle(object: Object, kind: Str, handle: *mut u64) -> u32 {
@@ -247,5 +277,235 @@ impl Drop for ProgramWatch {
             // SAFETY: this side releases it once, and does not look any longer.
             unsafe { release(self.0.watch) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::{Mutex, Weak};
+    use std::time::Duration;
+
+    use device_registry::backend::{
+        AllocateOptions, Completion, DeviceDriver, EventDriver, FillPattern, Memory, MemoryInfo,
+        OpenedDevice, Span, backends,
+    };
+
+    use super::*;
+    use crate::abi::EventApi;
+    use crate::export::event::EVENT_API;
+
+    /// The program's bytes, which it frees when they are released.
+    struct Bytes(Mutex<[u8; 4]>, AtomicUsize);
+
+    impl Bytes {
+        fn new() -> &'static Self {
+            Box::leak(Box::new(Self(Mutex::new(*b"rust"), AtomicUsize::new(0))))
+        }
+
+        fn released(&self) -> usize {
+            self.1.load(Ordering::SeqCst)
+        }
+
+        fn for_library(&'static self) -> HostBytes {
+            unsafe extern "C" fn release(owner: Object) {
+                // SAFETY: the owner is a reference that is valid forever.
+                let bytes = unsafe { &*owner.cast::<Bytes>() };
+                bytes.0.lock().unwrap().fill(0xDB);
+                bytes.1.fetch_add(1, Ordering::SeqCst);
+            }
+            let start = self.0.lock().unwrap().as_mut_ptr().cast();
+            let owner = ptr::from_ref(self).cast_mut().cast();
+            HostBytes { start, len: 4, owner, reserved: 0, release: Some(release) }
+        }
+    }
+
+    /// A queue that relies on the core to keep the sources of its writes.
+    #[derive(Default)]
+    struct Lazy {
+        sources: Mutex<Vec<Weak<HostBuffer>>>,
+        runs: Arc<AtomicBool>,
+        refuses: Arc<AtomicBool>,
+    }
+
+    impl Lazy {
+        /// Does the work, and with it reads the sources, once it runs.
+        fn is_done(&self) -> Result<bool, BackendError> {
+            let runs = self.runs.load(Ordering::SeqCst);
+            for source in self.sources.lock().unwrap().drain(..).filter(|_| runs) {
+                let source = source.upgrade().ok_or_else(|| BackendError::other("the source is freed"))?;
+                assert_eq!(**source, *b"rust");
+            }
+            Ok(runs)
+        }
+    }
+
+    impl StreamDriver for Lazy {
+        fn write(&self, _destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
+            self.sources.lock().unwrap().push(Arc::downgrade(source));
+            if self.refuses.load(Ordering::SeqCst) {
+                return Err(BackendError::other("the queue is full"));
+            }
+            Ok(())
+        }
+        fn read(&self, _: &Span, _: HostBuffer, _: Completion) -> Result<(), BackendError> {
+            Err(BackendError::unsupported("reads"))
+        }
+        fn copy(&self, _: &Span, _: &Span) -> Result<(), BackendError> {
+            Err(BackendError::unsupported("copies"))
+        }
+        fn fill(&self, _: &Span, _: &FillPattern) -> Result<(), BackendError> {
+            Err(BackendError::unsupported("fills"))
+        }
+        fn record(&self, _: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+            Ok(Box::new(Mark(Arc::clone(&self.runs))))
+        }
+        fn query(&self) -> Result<bool, BackendError> {
+            self.is_done()
+        }
+        fn synchronize(&self) -> Result<(), BackendError> {
+            self.is_done().map(drop)
+        }
+    }
+
+    struct Mark(Arc<AtomicBool>);
+
+    impl EventDriver for Mark {
+        fn query(&self) -> Result<bool, BackendError> {
+            Ok(self.0.load(Ordering::SeqCst))
+        }
+        fn synchronize(&self) -> Result<(), BackendError> {
+            Ok(())
+        }
+        fn elapsed_since(&self, _: &dyn EventDriver) -> Result<Duration, BackendError> {
+            Ok(Duration::ZERO)
+        }
+    }
+
+    struct NoMemory;
+    impl Memory for NoMemory {}
+
+    struct Driver;
+    impl DeviceDriver for Driver {
+        fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
+            Ok(MemoryInfo::unknown())
+        }
+        fn allocate(&self, _: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
+            Ok(Arc::new(NoMemory))
+        }
+    }
+
+    /// The functions of a queue, as a program calls them.
+    struct Program {
+        queue: Object,
+        memory: Object,
+        runs: Arc<AtomicBool>,
+        refuses: Arc<AtomicBool>,
+    }
+
+    impl Program {
+        fn new() -> Self {
+            let backend = backends().load("cpu").unwrap();
+            let device =
+                PluginDevice::new("cpu", backend, 0, OpenedDevice::new(backend, Driver), |_| ()).unwrap();
+            let lazy = Lazy::default();
+            let (runs, refuses) = (Arc::clone(&lazy.runs), Arc::clone(&lazy.refuses));
+            let memory = device.own(Arc::new(NoMemory), 4).into_raw().cast_mut().cast();
+            Self { queue: into_object(device, Box::new(lazy)), memory, runs, refuses }
+        }
+
+        fn write(&self) -> (&'static Bytes, Status) {
+            let bytes = Bytes::new();
+            let span = abi::Span { memory: self.memory, offset: 0, len: 4 };
+            // SAFETY: the queue and the memory are alive, and the bytes are valid until they are released.
+            let status = unsafe { write(self.queue, &span, &bytes.for_library(), &report()) };
+            (bytes, status)
+        }
+
+        fn call(&self, function: unsafe extern "C" fn(Object, *const Report) -> Status) {
+            // SAFETY: the queue is alive.
+            assert_eq!(unsafe { function(self.queue, &report()) }, abi::OK);
+        }
+
+        fn query(&self, function: unsafe extern "C" fn(Object, *mut u32, *const Report) -> Status) -> u32 {
+            ask(function, self.queue)
+        }
+
+        fn record(&self) -> Object {
+            let (options, mut event) = (abi::EventOptions::zeroed(), ptr::null_mut());
+            // SAFETY: the queue is alive, and the place is valid.
+            let status = unsafe { record(self.queue, &options, &mut event, &report()) };
+            assert_eq!(status, abi::OK);
+            event
+        }
+    }
+
+    fn ask(function: unsafe extern "C" fn(Object, *mut u32, *const Report) -> Status, object: Object) -> u32 {
+        let mut answer = 7;
+        // SAFETY: the object is alive, and the place is valid.
+        assert_eq!(unsafe { function(object, &mut answer, &report()) }, abi::OK);
+        answer
+    }
+
+    fn report() -> Report {
+        unsafe extern "C" fn fail(_context: Object, _failure: *const Failure) {}
+        Report { fail: Some(fail), ..Report::zeroed() }
+    }
+
+    #[test]
+    fn the_source_of_a_write_is_released_when_the_queue_says_that_it_is_done() {
+        for synchronizes in [false, true] {
+            let program = Program::new();
+            let (first, status) = program.write();
+            assert_eq!((status, program.query(query), first.released()), (abi::OK, 0, 0));
+            program.refuses.store(true, Ordering::SeqCst);
+            let (refused, status) = program.write();
+            assert_eq!((status, first.released(), refused.released()), (abi::OTHER, 0, 0));
+            program.runs.store(true, Ordering::SeqCst);
+            if synchronizes {
+                program.call(synchronize);
+            } else {
+                assert_eq!(program.query(query), 1);
+            }
+            assert_eq!((first.released(), refused.released()), (1, 1));
+        }
+    }
+
+    #[test]
+    fn the_source_of_a_write_is_released_when_an_event_behind_it_is_over() {
+        let EventApi { query, is_over, synchronize, destroy, .. } = &EVENT_API;
+        for function in [query, is_over, &None] {
+            let program = Program::new();
+            let (before, _) = program.write();
+            let event = program.record();
+            let (behind, _) = program.write();
+            match function {
+                Some(function) => {
+                    assert_eq!((ask(*function, event), before.released()), (0, 0));
+                    program.runs.store(true, Ordering::SeqCst);
+                    assert_eq!((ask(*function, event), before.released()), (1, 1));
+                }
+                None => {
+                    // SAFETY: the event is alive.
+                    assert_eq!(unsafe { synchronize.unwrap()(event, &report()) }, abi::OK);
+                }
+            }
+            assert_eq!((before.released(), behind.released()), (1, 0));
+            // SAFETY: the event is alive, and is not used any longer.
+            unsafe { destroy.unwrap()(event) };
+        }
+    }
+
+    #[test]
+    fn the_source_of_a_write_that_was_not_done_at_a_loss_is_never_released() {
+        let program = Program::new();
+        let (bytes, _) = program.write();
+        let event = program.record();
+        // SAFETY: the queue and the event are alive, and are not used any longer.
+        unsafe {
+            destroy(program.queue);
+            EVENT_API.destroy.unwrap()(event);
+        }
+        assert_eq!(bytes.released(), 0);
     }
 }
