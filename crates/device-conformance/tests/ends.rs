@@ -46,6 +46,7 @@ fn suite(defect: &str) -> ExitCode {
     let mut suite = Suite::new().backend("ends").backend("cpu");
     suite = match defect {
         "hangs in load" => suite.time_limit(Duration::from_millis(50)),
+        "does not reply" => suite.time_limit(Duration::from_millis(100)),
         "speaks" => suite.after_each(|| Err("the layer spoke".to_owned())),
         "panics after each" => suite.after_each(|| panic!("the layer panicked")),
         "supports nothing" => suite.unsupported("ends:0::*", "it is new"),
@@ -69,6 +70,7 @@ fn replies(defect: &str) -> Option<[&'static str; 2]> {
         "exits after its reply" => Some(["1\tdevices\tends:0\n", "2\tpassed\t\t\n"]),
         "tears a reply" => Some(["1\tdevices\tends:0\n", "2\tpassed\tacme: ready\n"]),
         "mistakes a number" => Some(["1\tdevices\tends:0\n", "12\tpassed\t\t\n"]),
+        "does not reply" => Some(["1\tdevices\tends:0\n", "\tbegins\t1\t`ends:0` read\n"]),
         _ => None,
     }
 }
@@ -230,6 +232,11 @@ fn trials() -> Vec<Trial> {
                 run.expect(false, &["its process ended with ", "after a torn reply", reply])?;
             }
             Ok(())
+        }),
+        Trial::test("a_process_that_does_not_reply_is_red_and_is_ended", || {
+            let run = Run::with("does not reply", &[CHECK, "--exact"], Some("own"))?;
+            let after = ", after it had not replied for 1s; under way: `ends:0` read";
+            run.expect(false, &[CHECK, "its process ended with ", after, "to pass: "])
         }),
         Trial::test("a_process_that_takes_itself_for_a_worker_is_red", || {
             for (value, message) in

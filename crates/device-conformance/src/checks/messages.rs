@@ -62,13 +62,18 @@ fn out_of_memory_tells_what_is_free(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What the loader of backends in files says in place of a library's text: if there is none, if the report cannot be read, and if
+/// the text is too long.
+const TEXTS_OF_THE_LOADER: [&str; 3] =
+    ["without a message", "the report of the plug-in has", "the plug-in passed a text of"];
+
 /// Expects the common style: one line, lower case unless it begins with a name, no full stop, no surrounding space.
 pub(super) fn reads_as_others(message: &str) -> Result<(), Failure> {
     ensure!(!message.trim().is_empty(), "the message is empty");
     ensure!(message.trim() == message, "the message has spaces around it: {message:?}");
     ensure!(!message.contains(char::is_control), "the message is not one line of text: {message:?}");
-    // As the loader of backends in files says it.
-    ensure!(!message.contains("without a message"), "the library gives no text of its own: {message:?}");
+    let is_of_the_loader = TEXTS_OF_THE_LOADER.iter().any(|text| message.contains(text));
+    ensure!(!is_of_the_loader, "the library gives no text of its own: {message:?}");
     ensure!(!message.ends_with('.'), "the message ends with a full stop: {message:?}");
     let mut letters = message.chars();
     let capital =
@@ -146,4 +151,26 @@ fn a_loss_says_why(context: &Context) -> Result<(), Failure> {
     // Later calls return the reason too.
     let later = expect_error(context.device().allocate(16), "an allocation on a lost device")?;
     has_good_message(context, &later, "allocate")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_the_loader_is_none_of_the_library() {
+        for text in [
+            "the plug-in reported DP_OTHER without a message",
+            "the report of the plug-in has a `struct_size` of 0, which no table can have",
+            "the plug-in passed a text of 70000 bytes; expected at most 65536",
+        ] {
+            let failure = reads_as_others(text).unwrap_err();
+            assert!(
+                failure.message.starts_with("the library gives no text of its own: "),
+                "{}",
+                failure.message
+            );
+        }
+        reads_as_others("the plug-in has no fan").unwrap();
+    }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Suite;
+use super::device_under_test::OPENING;
 use super::wire::{Reply, Request, parse_reply, request_line};
 use crate::availability::Availability;
 use crate::check::Check;
@@ -23,6 +24,11 @@ use crate::verdict::{Judged, Verdict};
 
 /// How long the end of a worker's output may take to arrive when the worker has ended, and the other way round.
 const ENDING: Duration = Duration::from_secs(5);
+
+/// A worker replies within this many time limits, to one request or another: a check may open its device, exceed its limit,
+/// clean up, and wait for the judgement of another one that hangs. A driver that has written over the memory of the suite's own
+/// threads may keep them from ever replying.
+const REPLYING: u32 = OPENING + 4;
 
 /// Runs checks in workers: in one for all, and once one has died, in one for each.
 pub(super) struct Workers {
@@ -97,7 +103,7 @@ impl Workers {
 
     /// Runs a check in a process of its own. An error is how that process ended, if it did not end well.
     fn run_alone(&self, backend: &str, device: &str, check: &'static Check) -> Result<Judged, BadEnd> {
-        let worker = match Worker::start(environment::Worker::Traced) {
+        let worker = match Worker::start(environment::Worker::Traced, self.suite.time_limit) {
             Ok(worker) => worker,
             Err(error) => return Ok(Verdict::Failed(cannot_start(&error)).into()),
         };
@@ -149,7 +155,7 @@ impl Workers {
         if let Some(worker) = &*shared {
             return Ok(Arc::clone(worker));
         }
-        Ok(Arc::clone(shared.insert(Worker::start(environment::Worker::Shared)?)))
+        Ok(Arc::clone(shared.insert(Worker::start(environment::Worker::Shared, self.suite.time_limit)?)))
     }
 }
 
@@ -214,12 +220,25 @@ struct State {
     has_said_bye: bool,
     /// The first line that should be a reply and is none. No request can rely on its reply from there on.
     torn: Option<String>,
+    /// When the last request was answered, or the first one was sent that is not answered.
+    since: Option<Instant>,
+    /// Whether the process was killed because it did not reply.
+    is_silent: bool,
     /// Set when the process has ended.
     death: Option<Arc<Death>>,
 }
 
+impl State {
+    /// Whether there are requests and no reply to any of them for so long. True once.
+    fn becomes_silent(&mut self, limit: Duration) -> bool {
+        let is_silent = !self.waiting.is_empty() && self.since.is_some_and(|since| since.elapsed() > limit);
+        is_silent && !std::mem::replace(&mut self.is_silent, true)
+    }
+}
+
 impl Worker {
-    fn start(worker: environment::Worker) -> io::Result<Arc<Self>> {
+    fn start(worker: environment::Worker, limit: Duration) -> io::Result<Arc<Self>> {
+        let limit = limit.saturating_mul(REPLYING);
         let mut command = Command::new(env::current_exe()?);
         command.args(env::args_os().skip(1)).env(WORKER, worker.value());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -235,7 +254,7 @@ impl Worker {
             }
             drop(end);
         });
-        let watcher = || thread::Builder::new().spawn(move || watch(&watched, &watched_state, &ended));
+        let watcher = || thread::Builder::new().spawn(move || watch(&watched, &watched_state, &ended, limit));
         if let Err(error) = reader.and_then(|_| watcher()) {
             kill(&worker.child);
             // It was killed, so this does not take long, and leaves nothing of it.
@@ -271,6 +290,9 @@ impl Worker {
                 return Err(Arc::clone(death));
             }
             state.next += 1;
+            if state.waiting.is_empty() {
+                state.since = Some(Instant::now());
+            }
             state.waiting.insert(state.next, (what, sender));
             state.next
         };
@@ -323,7 +345,10 @@ fn read(stdout: ChildStdout, child: &Mutex<Child>, state: &Mutex<State>) {
             Ok(reply @ (Reply::Loaded(number, _) | Reply::Judged(number, _))) => {
                 match state.waiting.remove(&number) {
                     // It waits for as long as the process lives.
-                    Some((_, waiting)) => _ = waiting.send(reply),
+                    Some((_, waiting)) => {
+                        state.since = Some(Instant::now());
+                        let _ = waiting.send(reply);
+                    }
                     None => is_torn = true,
                 }
             }
@@ -344,13 +369,18 @@ fn read(stdout: ChildStdout, child: &Mutex<Child>, state: &Mutex<State>) {
 }
 
 /// Waits until the process has ended, notes how, and wakes up all that wait for its replies.
-fn watch(child: &Mutex<Child>, state: &Mutex<State>, output_ended: &mpsc::Receiver<()>) {
+///
+/// Kills a process that has requests and replies to none of them within `limit`.
+fn watch(child: &Mutex<Child>, state: &Mutex<State>, output_ended: &mpsc::Receiver<()>, limit: Duration) {
     let mut closed = None;
     let (mut status, is_success) = loop {
         match child.lock().try_wait() {
             Ok(Some(status)) => break (status.to_string(), status.success()),
             Ok(None) => {}
             Err(error) => break (format!("an unknown status ({error})"), false),
+        }
+        if state.lock().becomes_silent(limit) {
+            kill(child);
         }
         match closed {
             // Its output usually ends when it does.
@@ -381,6 +411,8 @@ fn watch(child: &Mutex<Child>, state: &Mutex<State>, output_ended: &mpsc::Receiv
     let is_in_order = is_success && state.has_said_bye && state.torn.is_none();
     if let Some(torn) = &state.torn {
         status += &format!(", after a torn reply on its standard output: `{torn}`");
+    } else if state.is_silent {
+        status += &format!(", after it had not replied for {limit:?}");
     } else if is_success && !is_in_order {
         status += ", which it was not asked for";
     }
