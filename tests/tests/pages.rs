@@ -1,0 +1,185 @@
+//! What the pages of this repository say that can be checked: links, paths, the crates of the first page, macros.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// The macros that pages may name by their path. Each is imported below, so that a wrong path does not compile.
+const MACROS: [&str; 6] = [
+    "device_registry::autoload!",
+    "device_registry::backend::entry_points!",
+    "device_plugin::export!",
+    "entry_points::autoload!",
+    "entry_points::entry_points!",
+    "entry_points::group!",
+];
+
+mod imported {
+    #[expect(unused_imports, reason = "that they exist is the test")]
+    use {
+        device_plugin::export as _, device_registry::autoload as _,
+        device_registry::backend::entry_points as _, entry_points::autoload as _,
+        entry_points::entry_points as _, entry_points::group as _,
+    };
+}
+
+/// The folders whose paths are written from the root of this repository. Those of `tests/` are often below a crate.
+const FOLDERS: [&str; 6] = ["crates/", "docs/", "tests/tests/", "examples/", "integrations/", "benches/"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in a folder").to_owned()
+}
+
+/// All pages, but for those of build folders.
+fn pages() -> Vec<(PathBuf, String)> {
+    fn walk(folder: &Path, pages: &mut Vec<(PathBuf, String)>) {
+        for entry in fs::read_dir(folder).expect("it is a folder") {
+            let path = entry.expect("it can be read").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path.is_dir() {
+                let is_built = path.join("CACHEDIR.TAG").exists() || name == "target";
+                if !is_built && (!name.starts_with('.') || name == ".github") {
+                    walk(&path, pages);
+                }
+            } else if name.ends_with(".md") {
+                let text = fs::read_to_string(&path).expect("it is text");
+                pages.push((path, text));
+            }
+        }
+    }
+    let mut pages = Vec::new();
+    walk(&root(), &mut pages);
+    assert!(pages.len() > 50, "{} pages", pages.len());
+    pages
+}
+
+fn parse(text: &str) -> Parser<'_> {
+    Parser::new_ext(text, Options::ENABLE_TABLES)
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let (mut anchors, mut heading) = (BTreeSet::new(), None::<String>);
+    for event in parse(text) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::Text(part) | Event::Code(part) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(&part);
+                }
+            }
+            Event::End(TagEnd::Heading(_)) => {
+                let heading = heading.take().unwrap_or_default().to_lowercase();
+                let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+                anchors.insert(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+            }
+            _ => {}
+        }
+    }
+    anchors
+}
+
+/// What is wrong with the links of a page: those that lead to no file, or to no heading of it.
+fn broken_links(page: &Path, text: &str) -> Vec<String> {
+    let mut broken = Vec::new();
+    for event in parse(text) {
+        let Event::Start(Tag::Link { dest_url: link, .. } | Tag::Image { dest_url: link, .. }) = event else {
+            continue;
+        };
+        // Those of rustdoc lead to items, and its own check finds the broken ones.
+        let is_item = link.contains("::") || link.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if is_item || link.contains("://") {
+            continue;
+        }
+        let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+        let target = page.with_file_name("").join(file);
+        let leads = if file.is_empty() {
+            anchors(text).contains(anchor)
+        } else if file.ends_with(".md") && !anchor.is_empty() {
+            fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor))
+        } else {
+            target.exists()
+        };
+        if !leads {
+            broken.push(format!("{}: `{link}` leads nowhere", page.display()));
+        }
+    }
+    broken
+}
+
+/// The paths in code spans of a page that do not exist.
+fn missing_paths(page: &Path, text: &str) -> Vec<String> {
+    let is_path = |code: &str| {
+        FOLDERS.iter().any(|folder| code.starts_with(folder))
+            && code.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c))
+            && !code.contains("NAME")
+            // burn's own.
+            && !code.starts_with("crates/burn-")
+    };
+    let codes = parse(text).filter_map(|event| match event {
+        Event::Code(code) if is_path(&code) => Some(code),
+        _ => None,
+    });
+    let missing = codes.filter(|code| !root().join(&**code).exists());
+    missing.map(|code| format!("{}: `{code}` does not exist", page.display())).collect()
+}
+
+/// The macros that a text names by their path and that do not exist.
+fn missing_macros(page: &Path, text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_:!".contains(c)));
+    let macros = words.filter(|word| {
+        word.ends_with('!')
+            && ["device_registry::", "device_plugin::", "entry_points::"].iter().any(|of| word.starts_with(of))
+    });
+    let missing = macros.filter(|word| !MACROS.contains(word));
+    missing.map(|word| format!("{}: there is no macro `{word}`", page.display())).collect()
+}
+
+#[track_caller]
+fn expect_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let wrong: Vec<_> = pages().iter().flat_map(|(page, text)| broken_links(page, text)).collect();
+    expect_none(&wrong);
+}
+
+#[test]
+fn paths_in_pages_exist() {
+    let wrong: Vec<_> = pages().iter().flat_map(|(page, text)| missing_paths(page, text)).collect();
+    expect_none(&wrong);
+}
+
+#[test]
+fn macros_in_pages_have_their_path() {
+    let wrong: Vec<_> = pages().iter().flat_map(|(page, text)| missing_macros(page, text)).collect();
+    expect_none(&wrong);
+}
+
+#[test]
+fn what_is_wrong_in_a_page_is_found() {
+    let page = root().join("README.md");
+    let text = "# A title, `coded`\n[a](#a-title-coded) [b](#no-title) [c](docs/none.md) `crates/none` `entry_points::none!`\n\
+        [d](docs/architecture.md#none) [e](docs/architecture.md#the-crates) `crates` `docs/architecture.md`";
+    assert_eq!(broken_links(&page, text).len(), 3);
+    assert_eq!(missing_paths(&page, text).len(), 1);
+    assert_eq!(missing_macros(&page, text).len(), 1);
+}
+
+#[test]
+fn the_first_page_is_short_and_names_each_crate() {
+    let text = fs::read_to_string(root().join("README.md")).expect("it is text");
+    assert!(text.lines().count() <= 90, "{} lines", text.lines().count());
+    let crates = fs::read_dir(root().join("crates")).expect("it is a folder");
+    for entry in crates {
+        let name = entry.expect("it can be read").file_name().into_string().expect("it is text");
+        // Of what a crate re-exports, no page for users speaks.
+        if name != "entry-points-macros" {
+            assert!(text.contains(&format!("](crates/{name})")), "README.md does not name {name}");
+        }
+    }
+}
