@@ -11,8 +11,8 @@ use entry_points::{LoadFailure, OptionOrigin};
 
 use crate::backend::{
     Allocation, Backend, BackendDescriptor, BackendError, Block, Completion, DeviceDriver, FillPattern,
-    Finish, HostBuffer, LossReporter, Memory, OpenedDevice, Owner, Parts, Span, StreamOrder, Watched,
-    backends,
+    Finish, HostBuffer, LossReporter, Memory, OpenedDevice, Owner, Parts, Presence, Span, StreamOrder,
+    Watched, backends,
 };
 use crate::device::Device;
 use crate::registry::Switches;
@@ -179,6 +179,16 @@ impl PluginMemory {
         // SAFETY: neither the copy nor the original is dropped: both are inside of `ManuallyDrop`.
         let allocation = unsafe { std::ptr::read(&memory.0) };
         Some(ManuallyDrop::new(Span::of_memory(allocation, offset..end)))
+    }
+}
+
+/// The error of a device that cannot be used, and whether it is absent. Here the compiler finds a new state, which another crate
+/// would take for one of those that it knows.
+pub fn refusal(presence: Presence) -> Option<(BackendError, bool)> {
+    match presence {
+        Presence::Present => None,
+        Presence::Absent(reason) => Some((reason, true)),
+        Presence::Lost(reason) => Some((reason, false)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use device_registry::backend::{
-    Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, MemoryReuse, Presence,
+    Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, MemoryReuse,
 };
 use device_registry::plugin::{self, PluginDevice};
 use device_registry::{BackendErrorKind, DeviceKind};
@@ -137,14 +137,13 @@ unsafe extern "C" fn presence(backend: Object, ordinal: usize, report: *const Re
     let mut absent = false;
     // SAFETY: the program passes a backend of this library and a valid report.
     let status = unsafe {
-        guard(report, || match loaded(backend).backend.presence(ordinal)? {
-            Presence::Absent(reason) => {
-                absent = true;
+        guard(report, || match plugin::refusal(loaded(backend).backend.presence(ordinal)?) {
+            Some((reason, is_absent)) => {
+                // The error of a lost device is of the kind that says so.
+                absent = is_absent;
                 Err(reason)
             }
-            // Of the kind that says so.
-            Presence::Lost(reason) => Err(reason),
-            _ => Ok(()),
+            None => Ok(()),
         })
     };
     if absent { abi::ABSENT } else { status }

@@ -18,6 +18,8 @@ use crate::install::Checked;
 pub(crate) use crate::load::backend::LoadedBackend;
 pub use crate::load::device::LoadedDevice;
 pub(crate) use crate::load::library::{Library, LibraryEntry};
+#[cfg(test)]
+pub(crate) use crate::load::tables::REQUIRED;
 
 /// Opens a library that has passed all checks, if it is not open, and loads the backend in it. Blocks while another thread opens
 /// the same library.

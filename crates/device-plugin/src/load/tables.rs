@@ -19,16 +19,16 @@ unsafe impl Send for Tables {}
 // SAFETY: the tables do not change, and the rules of the interface allow their functions on any thread, at the same time.
 unsafe impl Sync for Tables {}
 
-/// Fails for the first function that is missing.
-macro_rules! require {
-    ($table:expr, $name:literal, [$($function:ident)*]) => {
-        $(if $table.$function.is_none() {
-            return Err(LoadFailure::new(concat!(
-                "the plug-in does not have the function `", $name, ".", stringify!($function), "`, which is required",
-            )));
-        })*
-    };
-}
+/// The functions that a backend has to have, by table: those of streams and events if it creates streams.
+pub(crate) const REQUIRED: [(&str, &[&str]); 4] = [
+    ("backend", &["device_count", "properties", "open"]),
+    ("device", &["memory_info", "allocate", "free"]),
+    ("stream", &["destroy", "write", "read", "copy", "record", "query", "synchronize"]),
+    ("event", &["destroy", "query", "synchronize"]),
+];
+
+/// What the table of devices has to have as well if the backend creates no streams.
+const WITHOUT_STREAMS: [(&str, &[&str]); 1] = [("device", &["write", "read", "copy"])];
 
 impl Tables {
     /// Reads the tables of a backend.
@@ -52,13 +52,22 @@ impl Tables {
             }
         };
         let Self { backend, device, stream, event, .. } = &tables;
-        require!(backend, "dp_backend_api", [device_count properties open]);
-        require!(device, "dp_device_api", [memory_info allocate free]);
-        if device.create_stream.is_some() {
-            require!(stream, "dp_stream_api", [destroy write read copy record query synchronize]);
-            require!(event, "dp_event_api", [destroy query synchronize]);
-        } else {
-            require!(device, "dp_device_api", [write read copy]);
+        let functions = [
+            ("backend", backend.functions()),
+            ("device", device.functions()),
+            ("stream", stream.functions()),
+            ("event", event.functions()),
+        ];
+        let (always, of_streams) = REQUIRED.split_at(2);
+        let then = if device.create_stream.is_some() { of_streams } else { &WITHOUT_STREAMS };
+        for (table, names) in always.iter().chain(then) {
+            let missing =
+                |name: &&&str| !functions.iter().any(|(of, has)| of == table && has.contains(&(name, true)));
+            if let Some(name) = names.iter().find(missing) {
+                return Err(LoadFailure::new(format_args!(
+                    "the plug-in does not have the function `dp_{table}_api.{name}`, which is required"
+                )));
+            }
         }
         Ok(tables)
     }

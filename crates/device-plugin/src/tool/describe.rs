@@ -13,6 +13,8 @@ const OPTIONAL: &[(&str, &str, &str)] = &[
     ("device", "reset", "a lost device comes back with a new process only"),
     ("device", "close", "the backend does not get to know of the end of a device"),
     ("device", "has_faults", "tests cannot inject faults"),
+    ("device", "inject", "each fault is unsupported"),
+    ("device", "clear_faults", "each fault stays"),
     ("device", "native_handle", "kernels get no native handle of the device"),
     ("device", "memory_native_handle", "kernels get no native handles of memory"),
     ("device", "extension", "there are no functions beyond the interface"),
@@ -22,6 +24,7 @@ const OPTIONAL: &[(&str, &str, &str)] = &[
     ("stream", "launched", "the backend does not get to know of native work"),
     ("stream", "flush", "work has to begin when it is submitted"),
     ("stream", "native_handle", "kernels get no native handle of a stream"),
+    ("event", "elapsed_since", "no event has a timestamp"),
     ("event", "is_over", "the program calls `query`"),
 ];
 
@@ -43,7 +46,10 @@ pub(super) fn functions(tables: &[(String, Vec<String>)]) -> Vec<(&'static str, 
             names => format!("the required functions, {}", names.join(", ")),
         };
         lines.push((table, there));
-        let missing = optional.filter(|(_, name, _)| !has(table, name));
+        // Without faults, nothing injects or clears one.
+        let of_faults = |name: &str| matches!(name, "inject" | "clear_faults");
+        let missing = optional
+            .filter(|(_, name, _)| !has(table, name) && (has(table, "has_faults") || !of_faults(name)));
         lines.extend(missing.map(|(_, name, then)| ("", format!("  no {name}: {then}"))));
     }
     lines
@@ -53,6 +59,7 @@ pub(super) fn functions(tables: &[(String, Vec<String>)]) -> Vec<(&'static str, 
 mod tests {
     use super::*;
     use crate::abi::{BackendApi, DeviceApi, EventApi, StreamApi};
+    use crate::load::REQUIRED;
 
     fn tables(leave_out: &[&str]) -> Vec<(String, Vec<String>)> {
         let table = |name: &str, functions: Vec<(&str, bool)>| {
@@ -68,11 +75,19 @@ mod tests {
     }
 
     #[test]
-    fn each_optional_function_is_one_of_the_interface() {
+    fn each_function_of_the_interface_is_required_or_optional() {
         let tables = tables(&[]);
-        for (table, function, _) in OPTIONAL {
-            let (_, functions) = tables.iter().find(|(name, _)| name == table).unwrap();
-            assert!(functions.iter().any(|name| name == function), "{table}.{function}");
+        let of_table = |table: &str| {
+            let optional = OPTIONAL.iter().filter(|(of, ..)| *of == table).map(|(_, name, _)| *name);
+            let required = REQUIRED.iter().filter(|(of, _)| *of == table).flat_map(|(_, names)| names.iter());
+            let mut names: Vec<_> = optional.chain(required.copied()).map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        for (table, functions) in &tables {
+            let mut functions = functions.clone();
+            functions.sort();
+            assert_eq!(of_table(table), functions, "{table}");
         }
         assert_eq!(functions(&tables).len(), 4);
     }
