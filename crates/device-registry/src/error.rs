@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use entry_points::message::shown;
+use entry_points::message::{did_you_mean, shown};
 use entry_points::{ErrorChain, LoadError, UnknownName};
 
 use crate::backend::{BackendError, BackendErrorKind};
@@ -330,11 +330,8 @@ fn fmt_with_package(device: Device, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// Writes the first line of the message: the list of [`NoneAvailable`] uses it alone, and prints the table once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "no backend called `{}` is linked into this program or installed", shown(unknown.asked()))?;
-    match unknown.nearest() {
-        Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
-        None => Ok(()),
-    }
+    let (asked, similar) = (shown(unknown.asked()), did_you_mean(unknown.nearest()));
+    write!(f, "no backend called `{asked}` is linked into this program or installed{similar}")
 }
 
 /// Writes a guess at the crate. No list of all backends exists, but crates are named after their backend by convention.

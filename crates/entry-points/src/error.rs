@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::failure::LoadFailure;
 use crate::group_name::GroupName;
-use crate::message::{shown, shown_path};
+use crate::message::{did_you_mean, shown, shown_path};
 use crate::options::{OptionOrigin, OptionSpec};
 use crate::report::Report;
 
@@ -222,10 +222,7 @@ impl UnknownName {
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no {} is called `{}`", self.report.group.any_entry(), shown(&self.asked))?;
-        if let Some(nearest) = self.nearest {
-            write!(f, "; did you mean `{nearest}`?")?;
-        }
-        write!(f, "\n{}", self.table())
+        write!(f, "{}\n{}", did_you_mean(self.nearest), self.table())
     }
 }
 
@@ -391,9 +388,7 @@ impl fmt::Display for UnknownOption {
         if let Some(origin) = &self.set_by {
             write!(f, ", set by {origin}")?;
         }
-        if let Some(nearest) = self.nearest {
-            write!(f, "; did you mean `{nearest}`?")?;
-        }
+        write!(f, "{}", did_you_mean(self.nearest))?;
         let Some(widest) = self.known.iter().map(|spec| spec.name().len()).max() else {
             return f.write_str("; there are no options");
         };

@@ -13,7 +13,7 @@ use crate::group_name::GroupName;
 use crate::index::Index;
 use crate::installed::Installed;
 use crate::isolation::isolate;
-use crate::message::shown;
+use crate::message::{did_you_mean, shown};
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
 use crate::report::{Report, Row};
@@ -128,10 +128,9 @@ impl<P: ?Sized + Send + Sync + 'static> Table<P> {
         let idle = self.assignments.iter().filter(|one| self.index.find(&one.name).is_none());
         idle.map(move |one| {
             let names = self.index.sorted().into_iter().map(|slot| slot.name);
-            let hint = nearest(&one.name, names).map(|name| format!("; did you mean `{name}`?"));
+            let hint = did_you_mean(nearest(&one.name, names));
             let (name, option, origin) = (shown(&one.name), shown(one.value.name()), one.value.origin());
             let any = group.any_entry();
-            let hint = hint.unwrap_or_default();
             format!("`{name}.{option}` in {origin} has no effect: no {any} is called `{name}`{hint}")
         })
     }

@@ -1,23 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-// A map for maintainers, from the public handles down.
-//
-// | Module | Content |
-// |---|---|
-// | `group`, `entry` | the public handles: a set of entry points, and a name in it |
-// | `slot` | a name's place in its group: the claims to the name, and the loaded plugin |
-// | `verdict`, `switches`, `pattern` | pure rules: which claim has the name, and which switch disables it |
-// | `once_load`, `once_load::wait_graph` | a cell that loads once; which thread waits for which attempt |
-// | `assignments` | the variable that sets options of plugins |
-// | `collect`, `collect::diagnosis` | how entry points of other crates reach a group; collectors that see nothing |
-// | `index`, `versions` | containers that are read without a lock |
-// | `sync` | the locks, for a process that may fork; loom's locks in models |
-// | `entry_point`, `options`, `failure` | what a plugin crate writes |
-// | `state`, `report`, `error`, `group_name`, `message`, `nearest` | what users read |
-// | `serialize` | reports for programs, by the feature `serde` |
-// | `fuzzing` | the pure rules, for the fuzz targets |
-
 mod assignments;
 mod collect;
 mod entry;

@@ -2,9 +2,31 @@
 //! version.
 
 use std::any::Any;
+use std::fmt;
 use std::path::Path;
 
 pub use crate::nearest::nearest;
+
+/// The end of a message about an unknown name, if there is a similar one.
+pub fn did_you_mean(similar: Option<impl fmt::Display>) -> impl fmt::Display {
+    fmt::from_fn(move |f| match &similar {
+        Some(similar) => write!(f, "; did you mean `{similar}`?"),
+        None => Ok(()),
+    })
+}
+
+/// The values of a variable that is on or off, for messages.
+pub const SWITCH_WORDS: &str = "1, true, yes or on, or else 0, false, no or off";
+
+/// Whether a variable with one of [`SWITCH_WORDS`] is on. `None` for any other value. Case does not count, nor space at the ends.
+#[must_use]
+pub fn parse_switch(value: &str) -> Option<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
 
 /// Text from outside the program, escaped and cut for one line of a message.
 #[must_use]
@@ -47,6 +69,15 @@ pub fn panic_message(payload: Box<dyn Any + Send>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_a_switch_are_those_of_its_message() {
+        let words: Vec<_> =
+            SWITCH_WORDS.split([',', ' ']).filter(|word| !["", "or", "else"].contains(word)).collect();
+        let values: Vec<_> = words.iter().map(|word| parse_switch(word)).collect();
+        assert_eq!(values, [[Some(true); 4], [Some(false); 4]].concat(), "{words:?}");
+        assert_eq!([" Off ", "", "0.0"].map(parse_switch), [Some(false), None, None]);
+    }
 
     #[test]
     fn text_from_outside_is_escaped_and_cut() {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use crate::entry_point::EntryPoint;
-use crate::message::shown;
+use crate::message::{SWITCH_WORDS, parse_switch, shown};
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
 use crate::verdict::Claim;
@@ -106,16 +106,16 @@ impl Settings {
         let (autoload, installed) = (text("AUTOLOAD"), text("INSTALLED"));
         let (disable, select) = (text("DISABLE").map(patterns), text("SELECT").map(patterns));
         let mut flag = |suffix: &str, switch: Switch<String>| {
-            switch.map(|value| match value.trim().to_ascii_lowercase().as_str() {
-                "0" | "false" | "no" | "off" => false,
-                "" | "1" | "true" | "yes" | "on" => true,
-                _ => {
+            switch.map(|value| {
+                if value.trim().is_empty() {
+                    return true;
+                }
+                parse_switch(&value).unwrap_or_else(|| {
                     complaints.push(format!(
-                        "{prefix}_{suffix}={value:?} is invalid and counts as on: expected 1, true, yes or on, or \
-                         else 0, false, no or off"
+                        "{prefix}_{suffix}={value:?} is invalid and counts as on: expected {SWITCH_WORDS}"
                     ));
                     true
-                }
+                })
             })
         };
         let (autoload, installed) = (flag("AUTOLOAD", autoload), flag("INSTALLED", installed));

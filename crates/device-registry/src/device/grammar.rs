@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use entry_points::message::shown;
+use entry_points::message::{did_you_mean, shown};
 
 use crate::backend::BackendDescriptor;
 use crate::backend::registration::RESERVED;
@@ -185,7 +185,7 @@ impl fmt::Display for SyntaxError {
                 f.write_str("names are lower case")?;
                 let lower_case = self.text.to_ascii_lowercase();
                 if DeviceString::parse(&lower_case).is_ok() {
-                    return write!(f, "; did you mean `{lower_case}`?");
+                    return write!(f, "{}", did_you_mean(Some(lower_case)));
                 }
             }
             Reserved => {

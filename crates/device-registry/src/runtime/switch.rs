@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use entry_points::message::{SWITCH_WORDS, parse_switch};
+
 use crate::backend::BackendError;
 
 /// Whether a variable is on; `default` if it is not set, or empty.
@@ -15,14 +17,12 @@ pub(crate) fn is_on(variable: &str, default: bool) -> Result<bool, BackendError>
 
 fn parse(variable: &str, value: Option<&OsStr>, default: bool) -> Result<bool, BackendError> {
     let value = value.map(OsStr::to_string_lossy).unwrap_or_default();
-    match value.trim().to_ascii_lowercase().as_str() {
-        "" => Ok(default),
-        "1" | "true" | "yes" | "on" => Ok(true),
-        "0" | "false" | "no" | "off" => Ok(false),
-        _ => Err(BackendError::invalid(format_args!(
-            "invalid {variable}: expected 1, true, yes or on, or else 0, false, no or off, found {value:?}"
-        ))),
+    if value.trim().is_empty() {
+        return Ok(default);
     }
+    parse_switch(&value).ok_or_else(|| {
+        BackendError::invalid(format_args!("invalid {variable}: expected {SWITCH_WORDS}, found {value:?}"))
+    })
 }
 
 #[cfg(test)]
