@@ -131,7 +131,9 @@ fn missing_macros(page: &Path, text: &str) -> Vec<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_:!".contains(c)));
     let macros = words.filter(|word| {
         word.ends_with('!')
-            && ["device_registry::", "device_plugin::", "entry_points::"].iter().any(|of| word.starts_with(of))
+            && ["device_registry::", "device_plugin::", "entry_points::"]
+                .iter()
+                .any(|of| word.starts_with(of))
     });
     let missing = macros.filter(|word| !MACROS.contains(word));
     missing.map(|word| format!("{}: there is no macro `{word}`", page.display())).collect()
