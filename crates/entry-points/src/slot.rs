@@ -14,7 +14,7 @@ use crate::once_load::{Interrupted, OnceLoad, Remember, Stage};
 use crate::options::{self, OptionOrigin, OptionValue, Options};
 use crate::state::State;
 use crate::switches::Settings;
-use crate::sync::{AtomicBool, Ordering, Orphaned};
+use crate::sync::{AtomicBool, Mutex, Ordering, Orphaned};
 use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
 use crate::versions::Versions;
 
@@ -38,9 +38,10 @@ pub(crate) struct Slot<P: ?Sized + 'static> {
     /// Whether a candidate has the name. A copy that look-ups read with one atomic load; `claims` is a list.
     usable: AtomicBool,
     claims: Versions<Claims<P>>,
-    /// The options in force, declared or not. At first those of the environment. Locked while one is set, and briefly when
-    /// a load begins.
-    options: Versions<Vec<OptionValue>>,
+    /// The options in force, declared or not. Locked while one is set, and briefly by loads and reports.
+    options: Mutex<Vec<OptionValue>>,
+    /// Those of the environment, which are in force at first.
+    options_at_first: Vec<OptionValue>,
 }
 
 /// The claims to a name, and the decision on them.
@@ -69,7 +70,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             plugin: OnceLoad::remembering(remember),
             usable: AtomicBool::new(claims.is_usable()),
             claims: Versions::new(claims),
-            options: Versions::new(options),
+            options: Mutex::new(options.clone()),
+            options_at_first: options,
         }
     }
 
@@ -143,21 +145,27 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     /// accepted is in this list, or a later attempt reads it.
     fn options_for(&self, point: &EntryPoint<P>) -> Result<Options, LoadError> {
         let entry = || self.entry_name(point);
-        let Ok(writer) = self.options.writer() else { return Err(LoadError::Forked { entry: entry() }) };
-        let values = writer.newest();
-        drop(writer);
+        let Ok(options) = self.options.lock() else { return Err(LoadError::Forked { entry: entry() }) };
+        let values = options.clone();
+        drop(options);
         match values.iter().find(|value| !point.declares(value.name())) {
             Some(value) => {
                 let unknown = unknown_option(point, value.name(), Some(value.origin().clone()));
                 Err(LoadError::Failed { entry: entry(), failure: LoadFailure::from(unknown) })
             }
-            None => Ok(Options::declared(point.options(), values)),
+            None => Ok(Options::declared(point.options(), &values)),
         }
     }
 
-    /// The options in force that one of the candidates declares, for reports. Takes no lock.
+    /// The options in force that one of the candidates declares, for reports.
     pub(crate) fn options_of(&self, point: &EntryPoint<P>) -> Vec<OptionValue> {
-        Options::declared(point.options(), self.options.newest()).into_values()
+        Options::declared(point.options(), &self.options_in_force()).into_values()
+    }
+
+    /// The options in force, for reports. Those of the environment if another thread of the parent process was setting one
+    /// at the time of the fork: a report never fails.
+    fn options_in_force(&self) -> Vec<OptionValue> {
+        self.options.lock().map_or_else(|Orphaned| self.options_at_first.clone(), |options| options.clone())
     }
 
     /// Sets an option that the entry point with this name declares, for the next attempt to load it.
@@ -171,16 +179,11 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
                 option: Arc::new(unknown_option(point, option, None)),
             });
         };
-        let Ok(writer) = self.options.writer() else { return Err(OptionError::Forked { entry }) };
+        let Ok(mut options) = self.options.lock() else { return Err(OptionError::Forked { entry }) };
         match self.plugin.stage() {
             Stage::NotLoaded | Stage::Failed(_) => {
-                let mut values = writer.newest().clone();
                 let origin = OptionOrigin::Program;
-                options::set(&mut values, OptionValue { name: option.into(), value: value.into(), origin });
-                // A loop that sets it before each retry adds no version.
-                if values != *writer.newest() {
-                    writer.add(values);
-                }
+                options::set(&mut options, OptionValue { name: option.into(), value: value.into(), origin });
                 Ok(())
             }
             Stage::Loading { .. } => Err(OptionError::Loading { entry, option: spec.name() }),
@@ -191,7 +194,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     /// The options in force that no entry point with this name has, as notes for reports.
     pub(crate) fn unknown_options(&self) -> impl Iterator<Item = String> {
         let claims = self.claims();
-        let unknown = self.options.newest().iter().filter(|value| claims.declarer(value.name()).is_none());
+        let unknown =
+            self.options_in_force().into_iter().filter(|value| claims.declarer(value.name()).is_none());
         unknown.map(|value| {
             let point = claims.representative();
             let entry = self.group.group_name().entry(self.name);
@@ -427,7 +431,6 @@ mod tests {
 
     use super::*;
     use crate::failure::LoadFailure;
-    use crate::options::OptionSpec;
     use crate::sync::pass;
 
     #[test]
@@ -456,18 +459,5 @@ mod tests {
             assert_eq!(loads(Duration::from_nanos(1)), again, "{point:?}");
             assert_eq!(loads(Duration::ZERO), 0, "{point:?}");
         }
-    }
-
-    #[test]
-    fn setting_an_option_to_the_value_that_it_has_takes_no_memory() {
-        static GROUP: Group<u8> = Group::new("test.slot");
-        static POINT: EntryPoint<u8> =
-            EntryPoint::with_options("x", |_| Ok(Box::new(0)), &[OptionSpec::new("n", "a number")]);
-        GROUP.register(&POINT).unwrap();
-        for value in ["1", "1", "2", "2"] {
-            GROUP.set_option("x", "n", value).unwrap();
-        }
-        let slot = GROUP.get("x").unwrap().0;
-        assert_eq!(slot.options.iter().count(), 3, "none, one and two");
     }
 }
