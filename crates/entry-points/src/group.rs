@@ -504,19 +504,19 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     }
 
     fn new_table(&'static self) -> Table<P> {
-        let settings = match (self.configured.newest(), self.switches) {
+        let configured = self.configured.newest();
+        let mut settings = match (configured, self.switches) {
             (Some(switches), _) => Settings::from_code(switches),
-            (None, Some(prefix)) => {
-                let mut settings = Settings::from_env(prefix, |variable| std::env::var_os(variable));
-                // Where there is no environment, as on wasm32-unknown-unknown, `vars_os` panics.
-                if cfg!(any(unix, windows, target_os = "wasi")) {
-                    let variables = std::env::vars_os().map(|(variable, _)| variable);
-                    settings.complaints.extend(switches::misspelt(prefix, variables));
-                }
-                settings
-            }
+            (None, Some(prefix)) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
             (None, None) => Settings::from_code(&Switches::default()),
         };
+        // Where there is no environment, as on wasm32-unknown-unknown, `vars_os` panics.
+        if let Some(prefix) = self.switches
+            && cfg!(any(unix, windows, target_os = "wasi"))
+        {
+            let variables = std::env::vars_os().map(|(variable, _)| variable);
+            settings.complaints.extend(switches::misspelt(prefix, variables, configured.is_some()));
+        }
         let assignments =
             self.switches.map(|prefix| Assignments::from_env(prefix, |name| std::env::var_os(name)));
         let assignments = assignments.unwrap_or_default();

@@ -173,11 +173,18 @@ impl<T> Switch<T> {
 }
 
 /// The ends of a group's variables, in lower case.
-const VARIABLES: [&str; 5] = ["autoload", "disable", "installed", "options", "select"];
+const VARIABLES: [&str; 5] = ["autoload", "disable", "installed", OPTIONS, "select"];
+
+const OPTIONS: &str = "options";
 
 /// Complaints about variables that are probably misspelt: they begin with the prefix, and almost end as one of the group
-/// does. Any other variable with the prefix may belong to the framework.
-pub(crate) fn misspelt(prefix: &str, variables: impl Iterator<Item = OsString>) -> Vec<String> {
+/// does. Any other variable with the prefix may belong to the framework. If the program is `configured` by code, the group
+/// reads only the variable of options.
+pub(crate) fn misspelt(
+    prefix: &str,
+    variables: impl Iterator<Item = OsString>,
+    configured: bool,
+) -> Vec<String> {
     // Windows does not distinguish the case of variables.
     let is_read = |end: &str| {
         VARIABLES.iter().any(|name| {
@@ -191,7 +198,11 @@ pub(crate) fn misspelt(prefix: &str, variables: impl Iterator<Item = OsString>) 
             if !variable[..prefix.len()].eq_ignore_ascii_case(prefix) || is_read(end) {
                 return None;
             }
-            let meant = nearest(end, VARIABLES.into_iter())?.to_ascii_uppercase();
+            let meant = nearest(end, VARIABLES.into_iter())?;
+            if configured && meant != OPTIONS {
+                return None;
+            }
+            let meant = meant.to_ascii_uppercase();
             Some(format!("{} has no effect; did you mean {prefix}_{meant}?", shown(&variable)))
         })
         .collect();
@@ -250,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_variable_is_a_complaint_and_another_with_the_prefix_is_none() {
-        let misspelt = |name: &str| misspelt("IMG_FILTER", std::iter::once(name.into()));
+        let misspelt = |name: &str| misspelt("IMG_FILTER", std::iter::once(name.into()), false);
         for (name, meant) in [
             ("IMG_FILTER_SELEKT", "SELECT"),
             ("IMG_FILTER_DISABEL", "DISABLE"),
@@ -267,6 +278,12 @@ mod tests {
             assert_eq!(misspelt(name), [""; 0], "{name}");
         }
         assert_eq!(misspelt("img_filter_select").len(), usize::from(!cfg!(windows)));
+    }
+
+    #[test]
+    fn in_a_program_with_switches_of_its_own_only_the_variable_of_options_can_be_misspelt() {
+        let variables = ["X_SELEKT", "X_OPTION"].map(OsString::from).into_iter();
+        assert_eq!(misspelt("X", variables, true), ["X_OPTION has no effect; did you mean X_OPTIONS?"]);
     }
 
     #[test]

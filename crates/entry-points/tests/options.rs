@@ -203,9 +203,13 @@ mod of_a_variable {
         #[cfg(unix)]
         let options: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(options.to_vec());
         #[cfg(not(unix))]
-        let options = str::from_utf8(options).unwrap();
+        let options: std::ffi::OsString = str::from_utf8(options).unwrap().into();
+        run_alone(test, "TEST_STORE_OPTIONS", &options);
+    }
+
+    fn run_alone(test: &str, variable: &str, value: &std::ffi::OsStr) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([test, "--exact", "--nocapture"]).env("TEST_STORE_OPTIONS", options);
+        command.args([test, "--exact", "--nocapture"]).env(variable, value);
         let output = command.output().unwrap();
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
@@ -238,6 +242,18 @@ mod of_a_variable {
         static LATE: EntryPoint<Plugin> = EntryPoint::new("late", || Ok(Box::default()));
         stores().register(&LATE).unwrap();
         stores().load("late").unwrap();
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_a_note_although_the_program_sets_the_switches() {
+        const MISSPELT: &str = "TEST_STORE_OPTION";
+        if std::env::var_os(MISSPELT).is_none() {
+            let name = "of_a_variable::a_misspelt_variable_is_a_note_although_the_program_sets_the_switches";
+            return run_alone(name, MISSPELT, "net.copies=2".as_ref());
+        }
+        stores().configure(Switches::default()).unwrap();
+        let note = "TEST_STORE_OPTION has no effect; did you mean TEST_STORE_OPTIONS?";
+        assert_eq!(stores().report().notes(), [note]);
     }
 
     #[test]
