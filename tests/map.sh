@@ -4,7 +4,7 @@
 #     sh tests/map.sh crates/device-registry/src
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- crates/*/src
+[ $# -gt 0 ] || set -- crates/*/src kernels/device-*/src
 ls -d "$@" >/dev/null
 find "$@" -name '*.rs' | sort | while read -r file; do
     awk -v file="$file" '

@@ -78,8 +78,8 @@ address() {
     cargo "${cargo_args[@]}" run "${build_args[@]}" -p device-registry-sanitizers --bin c_backend -- --quiet
     step 'address sanitizer: hostile backends and kernels in safe code'
     # Devices that they open and drop are never destroyed.
-    ASAN_OPTIONS+=:detect_leaks=0 cargo "${cargo_args[@]}" run "${build_args[@]}" -p device-registry-sanitizers \
-        --bin hostile -- --quiet
+    ASAN_OPTIONS+=:detect_leaks=0 cargo "${cargo_args[@]}" test "${build_args[@]}" \
+        --manifest-path kernels/Cargo.toml -p device-kernels-hostile --test hostile -- --quiet
 }
 
 thread() {

@@ -26,7 +26,8 @@ mod imported {
 }
 
 /// The folders whose paths are written from the root of this repository. Those of `tests/` are often below a crate.
-const FOLDERS: [&str; 6] = ["crates/", "docs/", "tests/tests/", "examples/", "integrations/", "benches/"];
+const FOLDERS: [&str; 7] =
+    ["crates/", "kernels/", "docs/", "tests/tests/", "examples/", "integrations/", "benches/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in a folder").to_owned()
@@ -176,12 +177,15 @@ fn what_is_wrong_in_a_page_is_found() {
 fn the_first_page_is_short_and_names_each_crate() {
     let text = fs::read_to_string(root().join("README.md")).expect("it is text");
     assert!(text.lines().count() <= 90, "{} lines", text.lines().count());
-    let crates = fs::read_dir(root().join("crates")).expect("it is a folder");
-    for entry in crates {
-        let name = entry.expect("it can be read").file_name().into_string().expect("it is text");
-        // Of what a crate re-exports, no page for users speaks.
-        if name != "entry-points-macros" {
-            assert!(text.contains(&format!("](crates/{name})")), "README.md does not name {name}");
+    for folder in ["crates", "kernels"] {
+        for entry in fs::read_dir(root().join(folder)).expect("it is a folder") {
+            let name = entry.expect("it can be read").file_name().into_string().expect("it is text");
+            let link = format!("]({folder}/{name})");
+            // No page for users speaks of a crate whose macros another one exports.
+            let is_library = root().join(folder).join(&name).join("README.md").exists();
+            if is_library && name != "entry-points-macros" {
+                assert!(text.contains(&link), "README.md has no link {link}");
+            }
         }
     }
 }

@@ -19,6 +19,8 @@ mod tolerance;
 mod values;
 
 pub use crate::check::{Check, DEFAULT_TIME_LIMIT};
+#[doc(hidden)]
+pub use crate::checks::calls;
 pub use crate::checks::checks;
 pub use crate::outcome::Outcome;
 pub use crate::subject::Subject;

@@ -7,12 +7,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use device_kernels::Call;
 use proptest::collection;
 use proptest::num::u32::ANY;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
 use crate::case::Case;
-use crate::draw::{Draw, NUMBERS};
+use crate::draw::{Draw, NUMBERS, Stream};
 use crate::environment::{CASES, SEED, Settings};
 use crate::outcome::{Failure, Outcome};
 use crate::subject::Subject;
@@ -29,11 +30,15 @@ type Run = dyn Fn(&Subject, Settings) -> Result<(), Failure> + Send + Sync;
 /// How a case is drawn.
 pub(crate) type Drawn = Box<dyn Fn(&mut Case, &mut Draw<'_>) + Send + Sync>;
 
+/// Some cases of a check: all that are fixed, or one of each random kind.
+type Cases = dyn Fn() -> Vec<Case> + Send + Sync;
+
 /// A test of one operator, or of one rule for many of them.
 pub struct Check {
     name: String,
     proves: String,
     run: Box<Run>,
+    cases: Arc<Cases>,
 }
 
 impl Check {
@@ -42,14 +47,16 @@ impl Check {
         proves: impl Into<String>,
         run: impl Fn(&Subject, Settings) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), proves: proves.into(), run: Box::new(run) }
+        let cases = Arc::new(Vec::new);
+        Self { name: name.into(), proves: proves.into(), run: Box::new(run), cases }
     }
 
     /// A check of random cases: of each kind of them, as many as the settings say.
     pub(crate) fn random(name: impl Into<String>, proves: impl Into<String>, kinds: Vec<Drawn>) -> Self {
-        let name = name.into();
-        let of = name.clone();
-        Self::new(name, proves, move |subject, settings| random(subject, settings, &of, &kinds))
+        let (name, kinds) = (name.into(), Arc::new(kinds));
+        let (of, drawn) = (name.clone(), Arc::clone(&kinds));
+        let check = Self::new(name, proves, move |subject, settings| random(subject, settings, &of, &kinds));
+        Self { cases: Arc::new(move || drawn.iter().map(|kind| draw_once(kind)).collect()), ..check }
     }
 
     /// A check of cases that are always the same.
@@ -58,10 +65,19 @@ impl Check {
         proves: impl Into<String>,
         cases: impl Fn() -> Vec<Case> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, proves, move |subject, _| {
+        let cases: Arc<Cases> = Arc::new(cases);
+        let run = Arc::clone(&cases);
+        let check = Self::new(name, proves, move |subject, _| {
             let streams = [subject.stream()?, subject.stream()?];
-            first_failure(cases().iter().map(|case| subject.run(case, &streams)))
-        })
+            first_failure(run().iter().map(|case| subject.run(case, &streams)))
+        });
+        Self { cases, ..check }
+    }
+
+    /// Calls of its cases.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let steps = (self.cases)().into_iter().flat_map(|case| case.steps);
+        steps.filter_map(|step| step.call().ok()).collect()
     }
 
     /// The group and the name, such as `binary::add`.
@@ -139,6 +155,14 @@ fn first_failure(outcomes: impl Iterator<Item = Result<(), Failure>>) -> Result<
         Some(call) if !passed => Err(Failure::Unsupported(call)),
         _ => Ok(()),
     }
+}
+
+fn draw_once(kind: &Drawn) -> Case {
+    let mut stream = Stream::of(17);
+    let numbers: Vec<u32> = (0..NUMBERS).map(|_| stream.next() as u32).collect();
+    let mut case = Case::default();
+    kind(&mut case, &mut Draw::new(&numbers));
+    case
 }
 
 /// Runs random cases until one fails, and makes that one as small as it can.

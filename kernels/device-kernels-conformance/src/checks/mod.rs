@@ -14,7 +14,7 @@ mod streams;
 
 use std::sync::Arc;
 
-use device_kernels::DType;
+use device_kernels::{Call, DType};
 
 use crate::case::Case;
 use crate::check::{Check, Drawn};
@@ -37,6 +37,13 @@ pub fn checks() -> Vec<Arc<Check>> {
         cache::checks(),
     ];
     groups.into_iter().flatten().map(Arc::new).collect()
+}
+
+/// Calls of every operator, from the cases of all checks.
+#[doc(hidden)]
+#[must_use]
+pub fn calls() -> Vec<Call> {
+    checks().iter().flat_map(|check| check.calls()).collect()
 }
 
 pub(crate) const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
@@ -66,7 +73,17 @@ pub(crate) fn for_each(
 mod tests {
     use std::collections::BTreeSet;
 
+    use device_kernels::Operator;
+
     use super::*;
+
+    #[test]
+    fn every_operator_has_a_case() {
+        let called: BTreeSet<String> = calls().iter().map(|call| call.operator().full_name()).collect();
+        let missing: Vec<_> =
+            Operator::full_names().into_iter().filter(|name| !called.contains(name)).collect();
+        assert!(missing.is_empty(), "no case calls {missing:?}");
+    }
 
     #[test]
     fn names_are_unique_and_have_a_group() {
