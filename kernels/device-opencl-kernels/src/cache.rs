@@ -9,7 +9,6 @@ use device_registry::backend::{BackendError, NativeDevice};
 use parking_lot::Mutex;
 
 use crate::generate::Recipe;
-use crate::generate::dialect::OpenClC;
 use crate::program::Kernel;
 
 /// How many texts this process has compiled. A program of the cache, or one that is made from a binary, does not count.
@@ -105,7 +104,7 @@ impl Programs {
         let made = match loaded {
             Some(made) => made,
             None => {
-                let (made, binary) = Kernel::compile(device, &recipe.text(&OpenClC))?;
+                let (made, binary) = Kernel::compile(device, &recipe.text())?;
                 COMPILATIONS.fetch_add(1, Ordering::Relaxed);
                 if let Some(binary) = binary {
                     self.0.lock().binaries.insert(recipe.clone(), binary.into());

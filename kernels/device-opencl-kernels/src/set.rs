@@ -100,3 +100,27 @@ static GROUPS: AtomicU8 = AtomicU8::new(0);
 pub fn plan_groups(groups: Option<bool>) {
     GROUPS.store(groups.map_or(0, |groups| 1 + u8::from(groups)), Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use device_kernels::Operator;
+
+    use super::*;
+
+    #[test]
+    fn every_operator_has_a_kernel() {
+        for groups in [true, false] {
+            let target = Target { traits: Traits { doubles: true, groups, units: 1 }, wide: false };
+            let calls = device_kernels_conformance::calls();
+            let (with, without): (Vec<_>, Vec<_>) =
+                calls.iter().partition(|call| generate::plan(call, target).is_some());
+            assert!(without.is_empty(), "no kernel for {}", without[0]);
+            let planned: BTreeSet<String> = with.iter().map(|call| call.operator().full_name()).collect();
+            let missing: Vec<_> =
+                Operator::full_names().into_iter().filter(|name| !planned.contains(name)).collect();
+            assert!(missing.is_empty(), "no call of {missing:?}");
+        }
+    }
+}

@@ -10,9 +10,9 @@ use std::fmt::Write;
 use device_kernels::{Call, Conv2d, Layout};
 use smallvec::{SmallVec, smallvec};
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, element};
 use super::matmul::{self, Depth, OfPanels, Pack};
+use super::opencl_c::{self, Parameters};
 use super::space::{self, Dim, Space};
 use super::{Place, Plan, Step, Target};
 
@@ -301,7 +301,7 @@ impl Parts {
 }
 
 impl Windows {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let number = self.element.number().unsigned();
         let panel = matmul::panel_columns(number);
         let chunk = matmul::CHUNK;
@@ -339,12 +339,12 @@ impl Windows {
             Function::WeightGradient => ("a0", "group * channels + b0[l]"),
             _ => ("image", "group * channels + a0"),
         };
-        let load = dialect.load(
+        let load = opencl_c::load(
             self.element,
             "p0",
             &format!("o0 + {image} * s0 + ({channel}) * s1 + y * s2 + x * s3"),
         );
-        let t = dialect.number(number);
+        let t = opencl_c::number_type(number);
         let copied = match self.neighbours {
             true => format!(
                 "        const Index y1 = b1[0] * sy - py + a1 * dy, x1 = b2[0] - px + a2 * dx;
@@ -353,7 +353,7 @@ impl Windows {
             for (int l = 0; l < {panel}; l++) p1[to + l] = ({t}){};
         }} else
 ",
-                dialect.load(self.element, "p0", "from + l")
+                opencl_c::load(self.element, "p0", "from + l")
             ),
             false => String::new(),
         };
@@ -380,16 +380,16 @@ impl Windows {
         if (++a2 == {sum_w}) {{ a2 = 0; if (++a1 == {sum_h}) {{ a1 = 0; a0++; }} }}
     }}
 ",
-            dialect.item(0),
-            dialect.item(1),
-            dialect.item(2),
+            opencl_c::item(0),
+            opencl_c::item(1),
+            opencl_c::item(2),
         );
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }
 
 impl Recipe {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let written = match self.function {
             Function::Images => 2,
             Function::ImageGradient => 0,
@@ -409,11 +409,11 @@ impl Recipe {
             let place = format!(
                 "o{array} + ({a}) * s{array}_0 + ({b}) * s{array}_1 + ({c}) * s{array}_2 + ({d}) * s{array}_3"
             );
-            dialect.load(self.element, &format!("p{array}"), &place)
+            opencl_c::load(self.element, &format!("p{array}"), &place)
         };
-        let t = dialect.number(self.element.number());
+        let t = opencl_c::number_type(self.element.number());
         let mut body =
-            format!("    const Index item = {};\n    if (item >= count) return;\n", dialect.item(0));
+            format!("    const Index item = {};\n    if (item >= count) return;\n", opencl_c::item(0));
         body += &space::decode("", 4, "item");
         let _ = writeln!(body, "    {t} total = 0;");
         let _ = match self.function {
@@ -475,12 +475,13 @@ impl Recipe {
             ),
         };
         let total = match self.bias {
-            true => format!("(total + {})", dialect.load(self.element, "p3", "o3 + j1 * cm")),
+            true => format!("(total + {})", opencl_c::load(self.element, "p3", "o3 + j1 * cm")),
             false => "total".to_owned(),
         };
         let place = format!("o{written} + {}", space::place("", 4, written));
-        let _ = writeln!(body, "    {}", dialect.store(self.element, &format!("p{written}"), &place, &total));
-        dialect.program(&parameters, &body)
+        let _ =
+            writeln!(body, "    {}", opencl_c::store(self.element, &format!("p{written}"), &place, &total));
+        opencl_c::program(&parameters, &body)
     }
 }
 

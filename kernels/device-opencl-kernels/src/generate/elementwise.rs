@@ -5,9 +5,9 @@ use std::fmt::Write;
 use device_kernels::{Argument, Call, Operator};
 use smallvec::SmallVec;
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, Value, element};
 use super::expression::{self, Function};
+use super::opencl_c::{self, Parameters};
 use super::space::{self, Space};
 use super::{Place, Plan, Step, Target};
 
@@ -154,12 +154,12 @@ impl Recipe {
         self.function.expression(of, self.output)
     }
 
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let of = self.inputs.last().map_or(self.output, |input| input.element);
         let expression = self.expression().expect("the plan has looked");
         let mut parameters = Parameters {
             wide: self.wide,
-            functions: expression::functions(dialect, of.number(), expression),
+            functions: expression::functions(of.number(), expression),
             ..Parameters::default()
         };
         let mut loads = String::new();
@@ -171,15 +171,15 @@ impl Recipe {
             } else {
                 let place = parameters.arrays.len();
                 parameters.arrays.push((input.element, false));
-                dialect.load(input.element, &format!("p{place}"), &format!("x{place}"))
+                opencl_c::load(input.element, &format!("p{place}"), &format!("x{place}"))
             };
-            let _ = writeln!(loads, "    const {} {name} = {value};", dialect.number(number));
+            let _ = writeln!(loads, "    const {} {name} = {value};", opencl_c::number_type(number));
         }
         let out = parameters.arrays.len();
         parameters.arrays.push((self.output, true));
         let every: Vec<usize> = (0..=out).collect();
 
-        let item = dialect.item(0);
+        let item = opencl_c::item(0);
         let mut body = format!("    const Index i = {item};\n    if (i >= count) return;\n");
         parameters.indices.push("count".to_owned());
         match &self.form {
@@ -203,7 +203,7 @@ impl Recipe {
                 let _ = writeln!(
                     body,
                     "    const Index row = {};\n    if (row >= rows) return;",
-                    dialect.item(1)
+                    opencl_c::item(1)
                 );
                 body += &space::decode("", outer, "row");
                 for (array, step) in every.iter().zip(steps) {
@@ -218,9 +218,9 @@ impl Recipe {
             }
         }
         body += &loads;
-        let value = format!("({})", expression::spell(dialect, of.number(), expression));
-        let store = dialect.store(self.output, &format!("p{out}"), &format!("x{out}"), &value);
+        let value = format!("({})", expression::spell(of.number(), expression));
+        let store = opencl_c::store(self.output, &format!("p{out}"), &format!("x{out}"), &value);
         let _ = writeln!(body, "    {store}");
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }

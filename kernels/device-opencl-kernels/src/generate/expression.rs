@@ -5,8 +5,8 @@
 
 use device_kernels::{Binary, Compare, Reduction, Unary};
 
-use super::dialect::Dialect;
 use super::element::{Element, Number};
+use super::opencl_c;
 
 /// An element-wise operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -243,8 +243,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// An expression in a language, for numbers of this type.
-pub(crate) fn spell(dialect: &dyn Dialect, number: Number, expression: &str) -> String {
+/// An expression in OpenCL C, for numbers of this type.
+pub(crate) fn spell(number: Number, expression: &str) -> String {
     let mut text = String::new();
     let mut rest = expression;
     while let Some(place) = rest.find(['$', '@', '#']) {
@@ -257,10 +257,10 @@ pub(crate) fn spell(dialect: &dyn Dialect, number: Number, expression: &str) -> 
         let end = tail.find(|byte| !is_word(byte)).unwrap_or(tail.len());
         let word = &tail[..end];
         match mark {
-            "#" => text += &dialect.literal(number, word),
-            "@" => text += dialect.function(known(word), number),
-            _ if word == "T" => text += dialect.number(number),
-            _ if word == "U" => text += dialect.number(number.unsigned()),
+            "#" => text += &opencl_c::literal(number, word),
+            "@" => text += known(word),
+            _ if word == "T" => text += opencl_c::number_type(number),
+            _ if word == "U" => text += opencl_c::number_type(number.unsigned()),
             _ => text += &format!("{word}_"),
         }
         rest = &tail[end..];
@@ -269,9 +269,9 @@ pub(crate) fn spell(dialect: &dyn Dialect, number: Number, expression: &str) -> 
 }
 
 /// The functions that an expression calls.
-pub(crate) fn functions(dialect: &dyn Dialect, number: Number, expression: &str) -> String {
+pub(crate) fn functions(number: Number, expression: &str) -> String {
     let called = FUNCTIONS.iter().filter(|(name, _)| expression.contains(&format!("{name}(")));
-    called.map(|(_, text)| spell(dialect, number, text)).collect()
+    called.map(|(_, text)| spell(number, text)).collect()
 }
 
 /// The names of C's mathematics that expressions use.

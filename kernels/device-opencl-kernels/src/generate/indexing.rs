@@ -8,9 +8,9 @@ use std::fmt::Write;
 use device_kernels::{Binary, Call, Operator, Update};
 use smallvec::{SmallVec, smallvec};
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, element};
 use super::expression::{self, Function};
+use super::opencl_c::{self, Parameters};
 use super::space::{self, Space};
 use super::{Place, Plan, Step, Target};
 
@@ -101,11 +101,11 @@ fn written(update: Update) -> Option<Form> {
 }
 
 impl Recipe {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let names = ["count", "size", "step", "along", "step0", "step1"].map(str::to_owned);
         let number = self.element.number();
         let sum = Function::Binary(Binary::Add).expression(self.element, self.element).expect("of numbers");
-        let t = dialect.number(number);
+        let t = opencl_c::number_type(number);
         let index = (self.index, false);
         let arrays = match self.form {
             Form::Read => vec![(self.element, false), index, (self.element, true)],
@@ -118,31 +118,31 @@ impl Recipe {
             ..Parameters::default()
         };
         let mut body =
-            format!("    const Index item = {};\n    if (item >= count) return;\n", dialect.item(0));
+            format!("    const Index item = {};\n    if (item >= count) return;\n", opencl_c::item(0));
         body += &space::decode("", self.rank, "item");
         for array in 0..3 {
             let place = space::place("", self.rank, array);
             let _ = writeln!(body, "    Index x{array} = o{array} + {place};");
         }
         let of_index = if self.form == Form::Read { READ_INDEX } else { WRITE_INDEX };
-        let load_index = dialect.load(self.index, &format!("p{of_index}"), &format!("x{of_index}"));
+        let load_index = opencl_c::load(self.index, &format!("p{of_index}"), &format!("x{of_index}"));
         let inside = format!("    const long at = (long){load_index};\n    if (at >= 0 && at < (long)size)");
         let place = "(Index)at * step";
         let _ = match self.form {
             Form::Read => writeln!(
                 body,
                 "    {t} value = 0;\n{inside} value = {};\n    {}",
-                dialect.load(self.element, "p0", &format!("x0 + {place}")),
-                dialect.store(self.element, "p2", "x2", "value"),
+                opencl_c::load(self.element, "p0", &format!("x0 + {place}")),
+                opencl_c::store(self.element, "p2", "x2", "value"),
             ),
             Form::Write => writeln!(
                 body,
                 "{inside} {{ {} }}",
-                dialect.store(
+                opencl_c::store(
                     self.element,
                     "p2",
                     &format!("x2 + {place}"),
-                    &dialect.load(self.element, "p1", "x1")
+                    &opencl_c::load(self.element, "p1", "x1")
                 ),
             ),
             Form::Add => writeln!(
@@ -154,16 +154,11 @@ impl Recipe {
         {}
     }}
     }}",
-                dialect.load(self.element, "p2", "y"),
-                dialect.load(self.element, "p1", "x1"),
-                dialect.store(
-                    self.element,
-                    "p2",
-                    "y",
-                    &format!("({})", expression::spell(dialect, number, sum))
-                ),
+                opencl_c::load(self.element, "p2", "y"),
+                opencl_c::load(self.element, "p1", "x1"),
+                opencl_c::store(self.element, "p2", "y", &format!("({})", expression::spell(number, sum))),
             ),
         };
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }

@@ -12,8 +12,8 @@ use std::fmt::Write;
 use device_kernels::{Argument, Call};
 use smallvec::{SmallVec, smallvec};
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, Number, element};
+use super::opencl_c::{self, Parameters};
 use super::space::{self, Dim, Space};
 use super::{Place, Plan, Step, Target};
 
@@ -294,18 +294,17 @@ fn lanes(number: Number) -> i64 {
 }
 
 /// What the forms have in common.
-struct Form<'a> {
-    dialect: &'a dyn Dialect,
+struct Form {
     element: Element,
     bias: bool,
     batch: usize,
     wide: bool,
 }
 
-impl Form<'_> {
+impl Form {
     /// What is computed with.
     fn number(&self) -> &'static str {
-        self.dialect.number(self.element.number().unsigned())
+        opencl_c::number_type(self.element.number().unsigned())
     }
 
     fn parameters(&self, inputs: Element, group: Option<[usize; 3]>) -> Parameters {
@@ -334,32 +333,32 @@ impl Form<'_> {
     fn store(&self, column_step: &str, sum: &str) -> String {
         let sum = match self.bias {
             true => {
-                let bias = self.dialect.load(self.element, "p3", "xc + row * cm + column * cn");
+                let bias = opencl_c::load(self.element, "p3", "xc + row * cm + column * cn");
                 format!("({sum} + ({}){bias})", self.number())
             }
             false => format!("({sum})"),
         };
-        let value = format!("({}){sum}", self.dialect.number(self.element.number()));
-        self.dialect.store(self.element, "p2", &format!("xo + row * om + (column){column_step}"), &value)
+        let value = format!("({}){sum}", opencl_c::number_type(self.element.number()));
+        opencl_c::store(self.element, "p2", &format!("xo + row * om + (column){column_step}"), &value)
     }
 
     /// The element of an input as what is computed with.
     fn load(&self, array: usize, place: &str) -> String {
-        format!("({}){}", self.number(), self.dialect.load(self.element, &format!("p{array}"), place))
+        format!("({}){}", self.number(), opencl_c::load(self.element, &format!("p{array}"), place))
     }
 }
 
 impl Simple {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let &Self { element, bias, batch, rows, wide } = self;
-        let form = Form { dialect, element, bias, batch, wide };
+        let form = Form { element, bias, batch, wide };
         let parameters = form.parameters(element, None);
         let t = form.number();
         let mut body = format!(
             "    const Index i = {};\n    if (i >= m * n) return;\n    const Index row = i / n, column = i % n;\n",
-            dialect.item(0)
+            opencl_c::item(0)
         );
-        body += &form.places(dialect.item(1));
+        body += &form.places(opencl_c::item(1));
         let _ =
             writeln!(body, "    {t} sum = 0;\n    Index x = xa + row * am, y = xb + column * bn, i0 = 0;");
         if rows {
@@ -394,14 +393,14 @@ impl Simple {
             form.load(B, "y + i0 * bk"),
             form.store(" * on", "sum"),
         );
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }
 
 impl Tiled {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let &Self { element, bias, batch, along, wide } = self;
-        let form = Form { dialect, element, bias, batch, wide };
+        let form = Form { element, bias, batch, wide };
         let parameters = form.parameters(element, Some([SIDE as usize, SIDE as usize, 1]));
         let t = form.number();
         let pitch = TILE + 1;
@@ -411,8 +410,9 @@ impl Tiled {
             true => format!("const int d = e % {SIDE}, s = e / {SIDE};"),
             false => format!("const int s = e % {TILE}, d = e / {TILE};"),
         };
-        let mut body = form.places(dialect.group(2));
-        let shared = |name: &str| dialect.shared(element.number().unsigned(), name, (SIDE * pitch) as usize);
+        let mut body = form.places(opencl_c::group(2));
+        let shared =
+            |name: &str| opencl_c::shared(element.number().unsigned(), name, (SIDE * pitch) as usize);
         let _ = writeln!(
             body,
             "    {shared_a}
@@ -447,18 +447,18 @@ impl Tiled {
     }}",
             shared_a = shared("tile_a"),
             shared_b = shared("tile_b"),
-            tx = dialect.item_in_group(0),
-            ty = dialect.item_in_group(1),
-            gx = dialect.group(0),
-            gy = dialect.group(1),
+            tx = opencl_c::item_in_group(0),
+            ty = opencl_c::item_in_group(1),
+            gx = opencl_c::group(0),
+            gy = opencl_c::group(1),
             spread_a = spread(along[A]),
             spread_b = spread(along[B]),
             load_a = form.load(A, "xa + row * am + depth * ak"),
             load_b = form.load(B, "xb + depth * bk + column * bn"),
-            barrier = dialect.barrier(),
+            barrier = opencl_c::barrier(),
             store = form.store(" * on", "sums[i][j]"),
         );
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }
 
@@ -495,7 +495,7 @@ impl Pack {
         })
     }
 
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let &Self { element, panel, batch, neighbours, wide } = self;
         let number = element.number().unsigned();
         let names = ["size", "k", "along", "across", "inner", "jump"].map(str::to_owned);
@@ -506,10 +506,11 @@ impl Pack {
             ..Parameters::default()
         };
         let step = if neighbours { "" } else { " * along" };
-        let load =
-            |place: &str| format!("({}){}", dialect.number(number), dialect.load(element, "p0", place));
+        let load = |place: &str| {
+            format!("({}){}", opencl_c::number_type(number), opencl_c::load(element, "p0", place))
+        };
         let inside = load(&format!("x + l{step}"));
-        let mut body = space::decode("", batch, dialect.item(2));
+        let mut body = space::decode("", batch, opencl_c::item(2));
         let _ = writeln!(
             body,
             "    const Index panel = {}, begin = {} * {CHUNK}, end = min(begin + {CHUNK}, k);
@@ -525,24 +526,24 @@ impl Pack {
             for (int l = 0; l < {panel}; l++) p1[y + l] = l < rows ? {inside} : 0;
         }}
     }}",
-            dialect.item(0),
-            dialect.item(1),
+            opencl_c::item(0),
+            opencl_c::item(1),
             space::place("", batch, 0),
             space::place("", batch, 1),
         );
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }
 
 impl Packed {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let &Self { element, bias, batch, neighbours, wide } = self;
-        let form = Form { dialect, element, bias, batch, wide };
+        let form = Form { element, bias, batch, wide };
         let number = element.number().unsigned();
         let parameters = form.parameters(number.element(), None);
         let t = form.number();
         let lanes = lanes(number);
-        let vector = dialect.vector(number, lanes as usize);
+        let vector = opencl_c::vector(number, lanes as usize);
         let columns = 2 * lanes;
         let mut declared = String::new();
         let mut multiplied = String::new();
@@ -558,18 +559,18 @@ impl Packed {
             );
             for half in 0..2 {
                 let place = format!("at + {}", row * columns + half * lanes);
-                let before = dialect.load_vector(lanes as usize, "sums", &place);
+                let before = opencl_c::load_vector(lanes as usize, "sums", &place);
                 let sum = format!("{before} + c{row}_{half}");
                 let _ = writeln!(
                     added,
                     "            {}",
-                    dialect.store_vector(lanes as usize, "sums", &place, &sum)
+                    opencl_c::store_vector(lanes as usize, "sums", &place, &sum)
                 );
             }
         }
         let step = if neighbours { "" } else { " * on" };
         let store = form.store(step, "sums[at + l]");
-        let mut body = form.places(dialect.item(2));
+        let mut body = form.places(opencl_c::item(2));
         let _ = writeln!(
             body,
             "    const Index left = {item0} * {columns}, first = {item1} * {PANELS};
@@ -598,14 +599,14 @@ impl Packed {
             for (int l = 0; l < width; l++) {{ const Index column = left + l; {store} }}
         }}
     }}",
-            item0 = dialect.item(0),
-            item1 = dialect.item(1),
+            item0 = opencl_c::item(0),
+            item1 = opencl_c::item(1),
             size = PANELS * ROWS * columns,
             tile = ROWS * columns,
-            b0 = dialect.load_vector(lanes as usize, "p1", "y"),
-            b1 = dialect.load_vector(lanes as usize, "p1", &format!("y + {lanes}")),
+            b0 = opencl_c::load_vector(lanes as usize, "p1", "y"),
+            b1 = opencl_c::load_vector(lanes as usize, "p1", &format!("y + {lanes}")),
         );
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }
 

@@ -2,12 +2,12 @@
 //! here.
 
 mod convolution;
-pub(crate) mod dialect;
 pub(crate) mod element;
 mod elementwise;
 mod expression;
 mod indexing;
 mod matmul;
+pub(crate) mod opencl_c;
 mod pooling;
 mod random;
 mod reduce;
@@ -17,7 +17,6 @@ mod space;
 use device_kernels::{Call, Operator};
 use smallvec::{SmallVec, smallvec};
 
-use self::dialect::Dialect;
 use self::element::Value;
 
 /// What a device is like, as far as kernels depend on it.
@@ -50,20 +49,20 @@ pub(crate) enum Recipe {
 
 impl Recipe {
     /// The program, whose kernel has the name `run`.
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
-            Self::Elementwise(recipe) => recipe.text(dialect),
-            Self::Reduce(recipe) => recipe.text(dialect),
-            Self::Simple(recipe) => recipe.text(dialect),
-            Self::Tiled(recipe) => recipe.text(dialect),
-            Self::Pack(recipe) => recipe.text(dialect),
-            Self::Packed(recipe) => recipe.text(dialect),
-            Self::Rows(recipe) => recipe.text(dialect),
-            Self::Indexing(recipe) => recipe.text(dialect),
-            Self::Random(recipe) => recipe.text(dialect),
-            Self::Convolution(recipe) => recipe.text(dialect),
-            Self::Windows(recipe) => recipe.text(dialect),
-            Self::Pooling(recipe) => recipe.text(dialect),
+            Self::Elementwise(recipe) => recipe.text(),
+            Self::Reduce(recipe) => recipe.text(),
+            Self::Simple(recipe) => recipe.text(),
+            Self::Tiled(recipe) => recipe.text(),
+            Self::Pack(recipe) => recipe.text(),
+            Self::Packed(recipe) => recipe.text(),
+            Self::Rows(recipe) => recipe.text(),
+            Self::Indexing(recipe) => recipe.text(),
+            Self::Random(recipe) => recipe.text(),
+            Self::Convolution(recipe) => recipe.text(),
+            Self::Windows(recipe) => recipe.text(),
+            Self::Pooling(recipe) => recipe.text(),
         }
     }
 }

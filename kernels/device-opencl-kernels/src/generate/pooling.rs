@@ -6,9 +6,9 @@ use std::fmt::Write;
 use device_kernels::{Argument, Call, DType, Layout, Operator, Pool2d};
 use smallvec::{SmallVec, smallvec};
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, element};
 use super::expression;
+use super::opencl_c::{self, Parameters};
 use super::space;
 use super::{Place, Plan, Step, Target};
 
@@ -145,7 +145,7 @@ Index end_of(Index i, Index size, Index windows) { return (Index)((((long)i + 1)
 ";
 
 impl Recipe {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let number = self.element.number();
         let mut arrays = vec![(self.element, false), (self.element, true)];
         arrays.extend(self.places.map(|places| (places, self.function == Function::Max)));
@@ -165,9 +165,9 @@ impl Recipe {
         let at = |array: usize| {
             format!("o{array} + j0 * s{array}_0 + j1 * s{array}_1 + y * s{array}_2 + x * s{array}_3")
         };
-        let load = dialect.load(self.element, "p0", &at(0));
+        let load = opencl_c::load(self.element, "p0", &at(0));
         let store = |value: &str| {
-            dialect.store(self.element, "p1", &format!("o1 + {}", space::place("", 4, 1)), value)
+            opencl_c::store(self.element, "p1", &format!("o1 + {}", space::place("", 4, 1)), value)
         };
         let (low, high) = ("0", ["ih", "iw"]);
         let counts = |count_padding: bool, [y, x]: [&str; 2]| {
@@ -180,7 +180,7 @@ impl Recipe {
         };
 
         let mut body =
-            format!("    const Index item = {};\n    if (item >= count) return;\n", dialect.item(0));
+            format!("    const Index item = {};\n    if (item >= count) return;\n", opencl_c::item(0));
         body += &space::decode("", 4, "item");
         match self.function {
             Function::Max => {
@@ -193,9 +193,10 @@ impl Recipe {
                 ));
                 let _ = writeln!(body, "    {}", store("best"));
                 if let Some(places) = self.places {
-                    let value = format!("({})(place < 0 ? 0 : place)", dialect.number(places.number()));
+                    let value =
+                        format!("({})(place < 0 ? 0 : place)", opencl_c::number_type(places.number()));
                     let to = format!("o2 + {}", space::place("", 4, 2));
-                    let _ = writeln!(body, "    {}", dialect.store(places, "p2", &to, &value));
+                    let _ = writeln!(body, "    {}", opencl_c::store(places, "p2", &to, &value));
                 }
             }
             Function::MaxGradient => {
@@ -203,7 +204,7 @@ impl Recipe {
                 body += "    $T total = 0;\n";
                 body += &of_element(&format!(
                     "            if ((long){} == (long)j2 * iw + j3) total += {load};\n",
-                    dialect.load(places, "p2", &at(2)),
+                    opencl_c::load(places, "p2", &at(2)),
                 ));
                 let _ = writeln!(body, "    {}", store("total"));
             }
@@ -255,7 +256,7 @@ impl Recipe {
                 );
             }
         }
-        let body = expression::spell(dialect, number, &body);
-        dialect.program(&parameters, &body)
+        let body = expression::spell(number, &body);
+        opencl_c::program(&parameters, &body)
     }
 }

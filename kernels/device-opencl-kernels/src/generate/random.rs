@@ -14,9 +14,9 @@ use device_kernels::{Call, DType, Distribution};
 use half::{bf16, f16};
 use smallvec::{SmallVec, smallvec};
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, Number, Value, element};
 use super::expression;
+use super::opencl_c::{self, Parameters};
 use super::space::{self, Space};
 use super::{Place, Plan, Step, Target};
 
@@ -120,7 +120,7 @@ uint4 philox(ulong counter, ulong seed) {
 ";
 
 impl Recipe {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let number = self.output.number();
         let long = number.size() == 8;
         let of_form: &[Number] = match self.form {
@@ -138,7 +138,7 @@ impl Recipe {
             functions: PHILOX.to_owned(),
             ..Parameters::default()
         };
-        let mut body = format!("    const Index i = {};\n    if (i >= count) return;\n", dialect.item(0));
+        let mut body = format!("    const Index i = {};\n    if (i >= count) return;\n", opencl_c::item(0));
         body += &space::decode("", self.rank, "i");
         let _ = writeln!(body, "    const ulong at = v1 + (ulong)i;");
         // Four elements share a counter, unless one needs two words of its own.
@@ -169,10 +169,10 @@ impl Recipe {
             Form::LongIntegers => "(($T)(v2 + all % v3))",
         };
         let store =
-            dialect.store(self.output, "p0", &format!("o0 + {}", space::place("", self.rank, 0)), value);
+            opencl_c::store(self.output, "p0", &format!("o0 + {}", space::place("", self.rank, 0)), value);
         let _ = writeln!(body, "    {store}");
-        let body = expression::spell(dialect, number, &body);
-        dialect.program(&parameters, &body)
+        let body = expression::spell(number, &body);
+        opencl_c::program(&parameters, &body)
     }
 }
 

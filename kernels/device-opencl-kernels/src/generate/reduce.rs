@@ -7,9 +7,9 @@ use std::fmt::Write;
 use device_kernels::{Call, Dims, Reduction};
 use smallvec::{SmallVec, smallvec};
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, element};
 use super::expression;
+use super::opencl_c::{self, Parameters};
 use super::space::{self, Dim, Space};
 use super::{Place, Plan, Step, Target};
 
@@ -162,13 +162,13 @@ fn form(kept: &Space, reduced: &Space, target: Target) -> Form {
 }
 
 impl Recipe {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let number = self.input.number();
-        let words = |text: &str| expression::spell(dialect, number, text);
+        let words = |text: &str| expression::spell(number, text);
         let (function, first) =
             expression::reduction(self.reduction, self.input).expect("the plan has looked");
         let expression = function.expression(self.input, self.input).expect("the plan has looked");
-        let mut functions = expression::functions(dialect, number, expression);
+        let mut functions = expression::functions(number, expression);
         functions += &words(&format!("$T with($T a, $T b) {{ return {expression}; }}\n"));
         let mut indices: Vec<String> = ["count", "parts", "part", "len"].map(str::to_owned).into();
         indices.extend(space::names("", self.kept, &[0, 1]));
@@ -182,13 +182,13 @@ impl Recipe {
             functions,
             group: group.then_some([GROUP as usize, 1, 1]),
         };
-        let load = |place: &str| dialect.load(self.input, "p0", place);
+        let load = |place: &str| opencl_c::load(self.input, "p0", place);
         let store = |place: &str, value: &str| {
             let value = if self.divide { format!("({value} / v0)") } else { value.to_owned() };
-            dialect.store(self.output, "p1", place, &value)
+            opencl_c::store(self.output, "p1", place, &value)
         };
 
-        let item = if group { dialect.group(0) } else { dialect.item(0) };
+        let item = if group { opencl_c::group(0) } else { opencl_c::item(0) };
         let mut body = format!("    const Index item = {item};\n");
         if !group {
             // There is exactly one group for each part. PoCL 3.1 crashes on some kernels that return before a barrier.
@@ -318,13 +318,13 @@ impl Recipe {
                     body,
                     "    {}\n    const int t = {};\n    {} near = {first};\n    \
                      for (Index r = begin + t; r < end; r += {GROUP}) {{\n",
-                    dialect.shared(number, "shared", GROUP as usize),
-                    dialect.item_in_group(0),
+                    opencl_c::shared(number, "shared", GROUP as usize),
+                    opencl_c::item_in_group(0),
                     words("$T"),
                 );
                 body += &space::decode("r", self.reduced, "r");
                 let place = format!("x + {}", space::place("r", self.reduced, 0));
-                let barrier = dialect.barrier();
+                let barrier = opencl_c::barrier();
                 let _ = write!(
                     body,
                     "    near = with(near, {});
@@ -342,6 +342,6 @@ impl Recipe {
                 );
             }
         }
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 }

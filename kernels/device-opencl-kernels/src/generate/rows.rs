@@ -6,9 +6,9 @@ use std::fmt::Write;
 use device_kernels::{Call, Extremum};
 use smallvec::{SmallVec, smallvec};
 
-use super::dialect::{Dialect, Parameters};
 use super::element::{Element, Number, element};
 use super::expression;
+use super::opencl_c::{self, Parameters};
 use super::space::{self, Space};
 use super::{Place, Plan, Step, Target};
 
@@ -75,11 +75,11 @@ pub(crate) fn plan(call: &Call, function: Function, dim: usize, target: Target) 
 }
 
 impl Recipe {
-    pub(crate) fn text(&self, dialect: &dyn Dialect) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut indices: Vec<String> = ["rows", "len", "step", "out_step"].map(str::to_owned).into();
         indices.extend(space::names("", self.kept, &[0, 1]));
         let number = self.input.number();
-        let words = |text: &str| expression::spell(dialect, number, text);
+        let words = |text: &str| expression::spell(number, text);
         let better = match self.function {
             Function::Arg(Extremum::Min) => "<",
             _ => ">",
@@ -95,7 +95,7 @@ impl Recipe {
             group: self.group.then_some([GROUP as usize, 1, 1]),
             ..Parameters::default()
         };
-        let item = if self.group { dialect.group(0) } else { dialect.item(0) };
+        let item = if self.group { opencl_c::group(0) } else { opencl_c::item(0) };
         let mut body = format!("    const Index row = {item};\n");
         if !self.group {
             // There is exactly one group for each row. PoCL 3.1 crashes on some kernels that return before a barrier.
@@ -109,33 +109,33 @@ impl Recipe {
             space::place("", self.kept, 1)
         );
         body += &match (self.function, self.group) {
-            (Function::Arg(_), false) => self.place_of_item(dialect),
-            (Function::Arg(_), true) => self.place_of_group(dialect),
-            (_, false) => self.softmax_of_item(dialect),
-            (_, true) => self.softmax_of_group(dialect),
+            (Function::Arg(_), false) => self.place_of_item(),
+            (Function::Arg(_), true) => self.place_of_group(),
+            (_, false) => self.softmax_of_item(),
+            (_, true) => self.softmax_of_group(),
         };
-        dialect.program(&parameters, &body)
+        opencl_c::program(&parameters, &body)
     }
 
-    fn load(&self, dialect: &dyn Dialect, index: &str) -> String {
+    fn load(&self, index: &str) -> String {
         let step = if self.neighbours { "" } else { " * step" };
-        dialect.load(self.input, "p0", &format!("x + ({index}){step}"))
+        opencl_c::load(self.input, "p0", &format!("x + ({index}){step}"))
     }
 
     /// A statement that writes the softmax at `i` of a row with the largest element `top` and the sum `total`.
-    fn store(&self, dialect: &dyn Dialect) -> String {
+    fn store(&self) -> String {
         let step = if self.neighbours { "" } else { " * out_step" };
         let value = match self.function {
             Function::LogSoftmax => "(value - top) - logarithm",
             _ => "@exp(value - top) / total",
         };
-        let value = expression::spell(dialect, self.input.number(), value);
-        dialect.store(self.output, "p1", &format!("y + i{step}"), &format!("({value})"))
+        let value = expression::spell(self.input.number(), value);
+        opencl_c::store(self.output, "p1", &format!("y + i{step}"), &format!("({value})"))
     }
 
-    fn place_of_item(&self, dialect: &dyn Dialect) -> String {
-        let t = dialect.number(self.input.number());
-        let at = format!("({})at", dialect.number(self.output.number()));
+    fn place_of_item(&self) -> String {
+        let t = opencl_c::number_type(self.input.number());
+        let at = format!("({})at", opencl_c::number_type(self.output.number()));
         format!(
             "    {t} best = {};
     Index at = 0;
@@ -145,16 +145,16 @@ impl Recipe {
     }}
     {}
 ",
-            self.load(dialect, "0"),
-            self.load(dialect, "i"),
-            dialect.store(self.output, "p1", "y", &at),
+            self.load("0"),
+            self.load("i"),
+            opencl_c::store(self.output, "p1", "y", &at),
         )
     }
 
-    fn place_of_group(&self, dialect: &dyn Dialect) -> String {
-        let t = dialect.number(self.input.number());
+    fn place_of_group(&self) -> String {
+        let t = opencl_c::number_type(self.input.number());
         let index = if self.wide { Number::Long } else { Number::Int };
-        let at = format!("({})places[0]", dialect.number(self.output.number()));
+        let at = format!("({})places[0]", opencl_c::number_type(self.output.number()));
         format!(
             "    {shared}
     {places}
@@ -178,17 +178,17 @@ impl Recipe {
     }}
     if (t == 0) {{ {store} }}
 ",
-            shared = dialect.shared(self.input.number(), "shared", GROUP as usize),
-            places = dialect.shared(index, "places", GROUP as usize),
-            item = dialect.item_in_group(0),
-            load = self.load(dialect, "i"),
-            barrier = dialect.barrier(),
-            store = dialect.store(self.output, "p1", "y", &at),
+            shared = opencl_c::shared(self.input.number(), "shared", GROUP as usize),
+            places = opencl_c::shared(index, "places", GROUP as usize),
+            item = opencl_c::item_in_group(0),
+            load = self.load("i"),
+            barrier = opencl_c::barrier(),
+            store = opencl_c::store(self.output, "p1", "y", &at),
         )
     }
 
-    fn softmax_of_item(&self, dialect: &dyn Dialect) -> String {
-        let words = |text: &str| expression::spell(dialect, self.input.number(), text);
+    fn softmax_of_item(&self) -> String {
+        let words = |text: &str| expression::spell(self.input.number(), text);
         words(&format!(
             "    $T tops[{LANES}], sums[{LANES}];
     for (int l = 0; l < {LANES}; l++) tops[l] = -INFINITY;
@@ -224,14 +224,14 @@ impl Recipe {
         {store}
     }}
 ",
-            lane = self.load(dialect, "i + l"),
-            load = self.load(dialect, "i"),
-            store = self.store(dialect),
+            lane = self.load("i + l"),
+            load = self.load("i"),
+            store = self.store(),
         ))
     }
 
-    fn softmax_of_group(&self, dialect: &dyn Dialect) -> String {
-        let words = |text: &str| expression::spell(dialect, self.input.number(), text);
+    fn softmax_of_group(&self) -> String {
+        let words = |text: &str| expression::spell(self.input.number(), text);
         let tree = |result: &str, step: &str| {
             format!(
                 "    {barrier}
@@ -246,7 +246,7 @@ impl Recipe {
     }}
     {result} = shared[0];
 ",
-                barrier = dialect.barrier()
+                barrier = opencl_c::barrier()
             )
         };
         words(&format!(
@@ -264,12 +264,12 @@ impl Recipe {
         {store}
     }}
 ",
-            shared = dialect.shared(self.input.number(), "shared", GROUP as usize),
-            item = dialect.item_in_group(0),
-            load = self.load(dialect, "i"),
+            shared = opencl_c::shared(self.input.number(), "shared", GROUP as usize),
+            item = opencl_c::item_in_group(0),
+            load = self.load("i"),
             of_top = tree("top", "a > b ? a : b"),
             of_total = tree("total", "a + b"),
-            store = self.store(dialect),
+            store = self.store(),
         ))
     }
 }
