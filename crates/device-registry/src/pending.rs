@@ -57,7 +57,8 @@ impl Pending {
         self.0.wait()
     }
 
-    /// Waits for the work, but no longer than `timeout`. After that it returns itself, so that the caller can wait again.
+    /// Waits for the work, but no longer than `timeout`. Returns whether the work is done or has failed, so that
+    /// [`wait`](Self::wait) does not block: a wait that may not block this thread counts as done, and `wait` returns the error.
     ///
     /// ```
     /// use std::time::Duration;
@@ -65,18 +66,17 @@ impl Pending {
     /// use device_registry::device;
     ///
     /// let (stream, buffer) = (device("cpu")?.create_stream()?, device("cpu")?.allocate(4)?);
-    /// match stream.read(&buffer, ..)?.wait_timeout(Duration::from_secs(10)) {
-    ///     Ok(result) => println!("{:?}", result?),
-    ///     Err(_pending) => println!("not yet"),
+    /// let read = stream.read(&buffer, ..)?;
+    /// if read.wait_timeout(Duration::from_secs(10)) {
+    ///     println!("{:?}", read.wait()?);
+    /// } else {
+    ///     println!("not yet");
     /// }
     /// # Ok::<(), device_registry::DeviceError>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns itself after the timeout. The inner result is that of [`wait`](Self::wait).
-    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<HostBuffer, DeviceError>, Self> {
-        self.0.wait_timeout(timeout).ok_or(self)
+    #[must_use]
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.0.wait_timeout(timeout)
     }
 }
 

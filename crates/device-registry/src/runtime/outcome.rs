@@ -203,28 +203,29 @@ impl Outcome {
         self.take(&mut state)
     }
 
-    /// Waits for the result, at most for `timeout`, and takes it; `None` after the timeout.
-    pub(crate) fn wait_timeout(&self, timeout: Duration) -> Option<Result<HostBuffer, DeviceError>> {
+    /// Waits for the result, at most for `timeout`. Returns whether [`wait`](Self::wait) does not block, which is so too where
+    /// it may not.
+    pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
         let start = Instant::now();
         if self.device.check_thread("wait").is_err() {
-            return Some(self.wait());
+            return true;
         }
         self.begin();
         let mut state = lock(&self.state);
         while matches!(state.result, Slot::Empty) {
             state.waited_for = true;
-            let left = timeout.checked_sub(start.elapsed())?;
+            let Some(left) = timeout.checked_sub(start.elapsed()) else { return false };
             state = wait_timeout(&self.known, state, left);
         }
-        Some(self.take(&mut state))
+        true
     }
 
     /// Waits for the result, at most until the deadline, and takes it; `None` after the deadline.
     pub(crate) fn wait_until(&self, deadline: &Deadline) -> Option<Result<HostBuffer, DeviceError>> {
         loop {
             // A wait may end before the deadline: no clock expresses every one of them.
-            if let Some(result) = self.wait_timeout(deadline.left().unwrap_or_default()) {
-                return Some(result);
+            if self.wait_timeout(deadline.left().unwrap_or_default()) {
+                return Some(self.wait());
             }
             deadline.left()?;
         }
