@@ -71,7 +71,7 @@ fn submit_behind(to: &impl Submit, count: usize) {
     to.synchronize();
 }
 
-/// A stream that has done so many operations, beside a new one.
+/// A stream that has done this many operations, beside a new one.
 fn after_many(criterion: &mut Criterion) {
     for device in devices() {
         let mut group = criterion.benchmark_group(format!("after many/{}", device.name()));

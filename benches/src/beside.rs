@@ -27,7 +27,7 @@ pub fn beside_timed(
     rounds(group, name.into(), |times| sum(times, &mut ours), |times| sum(times, &mut other));
 }
 
-/// Measures in rounds of so many calls.
+/// Measures in rounds of this many calls.
 fn rounds(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: String,

@@ -46,7 +46,7 @@ impl ProcessResources {
         Err(Failure::unsupported("the resources of a process are counted on Linux only"))
     }
 
-    /// The kinds, by index, that grew too much since `before`, in so many cycles, and by how much.
+    /// The kinds, by index, that grew too much since `before`, in this many cycles, and by how much.
     fn growth_since(&self, before: &Self, cycles: usize) -> impl Iterator<Item = (usize, usize)> {
         let grown = self.0.iter().zip(before.0).map(|(now, before)| now.saturating_sub(before)).enumerate();
         let grown: Vec<_> = grown.collect();

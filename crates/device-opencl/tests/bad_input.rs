@@ -35,7 +35,7 @@ fn addresses() -> u64 {
     pages * 4096
 }
 
-/// Lets the process have so many more bytes of addresses than it has.
+/// Lets the process have this many more bytes of addresses than it has.
 #[cfg(target_os = "linux")]
 fn allow_no_more_than(bytes: u64) {
     let most = addresses() + bytes;

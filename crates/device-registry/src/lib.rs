@@ -11,7 +11,7 @@
 //!   program has no effect until a device string names it.
 //! - *Loading, counting and opening are three steps.* The first use of a name loads the backend. Counting its devices
 //!   claims none of them. The first use of a device opens it. A backend that fails to load keeps its error
-//!   ([`Group::retry`](registry::Group::retry) tries again). One whose driver is missing is looked at again by a use, at
+//!   ([`Group::retry`](registry::Group::retry) tries again). A use looks again for one whose driver is missing, at
 //!   most once a second. A device that fails to open is tried again at its next use.
 //! - *Every check is made once, above the drivers.* [`Buffer`] checks ranges, overflow and overlap; a driver gets a
 //!   [`Span`](backend::Span), which only this crate can construct. So drivers are short, and all of them refuse the same

@@ -120,7 +120,7 @@ fn memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used() {
     assert_eq!(held.len(), before);
 }
 
-/// Limits the address space of a child to so many KiB.
+/// Limits the address space of a child to this many KiB.
 #[cfg(target_os = "linux")]
 fn with_address_space(kib: u64, child: &mut Command) -> &mut Command {
     let mut limited = Command::new("sh");

@@ -213,7 +213,7 @@ impl Shape {
     }
 }
 
-/// How many bytes so many `f32` have.
+/// How many bytes this many `f32` have.
 pub(crate) fn bytes(len: u32) -> usize {
     // Where `usize` has 32 bits, some are more than there can be: no device has so many.
     (len as usize).saturating_mul(size_of::<f32>())

@@ -15,7 +15,7 @@ const LARGEST_EXACT: u32 = 1 << 24;
 /// The most products that can be added up exactly: each is at least 1.
 pub(crate) const MOST_TERMS: u32 = LARGEST_EXACT;
 
-/// The largest operand, in magnitude, with which the sum of so many products is exact: 8, or less for long sums.
+/// The largest operand, in magnitude, with which the sum of this many products is exact: 8, or less for long sums.
 ///
 /// A product of two operands up to `m` is an integer up to `m * m`, so that the sum of any of the `terms` products is an
 /// integer up to `terms * m * m`. That is at most 2^24 here, and an `f32` holds it: nothing is rounded on the way.
@@ -175,7 +175,7 @@ impl Place {
     }
 }
 
-/// So many bytes of numbers.
+/// This many bytes of numbers.
 fn floats(len: usize, mut number: impl FnMut() -> f32) -> Result<HostBuffer, Error> {
     let mut numbers = HostBuffer::zeroed(len).map_err(DeviceError::Host)?;
     numbers.as_chunks_mut().0.iter_mut().for_each(|element| *element = number().to_ne_bytes());

@@ -108,7 +108,7 @@ pub fn is_subnormal(dtype: DType, value: f64) -> bool {
     value != 0.0 && value.abs() < smallest_normal(dtype)
 }
 
-/// The nearest number of the type, and of two the even one.
+/// The nearest number of the type; ties go to the even one.
 #[must_use]
 pub fn round(dtype: DType, value: f64) -> f64 {
     if dtype == DType::F64 || !value.is_finite() || value == 0.0 {

@@ -230,7 +230,7 @@ names! {
         Floor = "floor",
         /// The smallest integer that is not smaller.
         Ceil = "ceil",
-        /// The nearest integer, and of two the even one.
+        /// The nearest integer; ties go to the even one.
         Round = "round",
         /// The integer toward zero.
         Trunc = "trunc",

@@ -39,7 +39,7 @@ const ROUND: Duration = Duration::from_millis(400);
 const FEWEST: usize = 6;
 const MOST: usize = 200;
 
-/// Growth in each of so many rounds is a leak. An allocator that caches memory for each thread stops growing earlier.
+/// Growth in each of this many rounds is a leak. An allocator that caches memory for each thread stops growing earlier.
 const ROUNDS: usize = 8;
 
 fn a_close_leaves_nothing_behind(context: &Context) -> Result<(), Failure> {

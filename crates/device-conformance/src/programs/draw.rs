@@ -18,7 +18,7 @@ pub(crate) struct Draft {
     steps: Vec<[u16; 8]>,
 }
 
-/// Generates drafts of at most so many steps.
+/// Generates drafts of at most this many steps.
 pub(super) fn drafts(most: usize) -> impl Strategy<Value = Draft> {
     let steps = collection::vec(array::uniform8(any::<u16>()), 1..=most);
     (any::<u8>(), steps).prop_map(|(scale, steps)| Draft { scale, steps })
@@ -79,7 +79,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Programs with so many streams on each device, and steps of these kinds. A kind that is listed more often is drawn
+    /// Programs with this many streams on each device, and steps of these kinds. A kind that is listed more often is drawn
     /// more often.
     pub(crate) fn new(
         devices: &[Device],

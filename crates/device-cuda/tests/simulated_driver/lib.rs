@@ -82,7 +82,7 @@ fn put_text(buffer: *mut c_char, len: c_int, text: &str) {
     if buffer.is_null() || len <= text.len() {
         misuse(format_args!("a buffer of {len} bytes for `{text}`"));
     }
-    // SAFETY: the caller vouches for so many bytes.
+    // SAFETY: the caller vouches for this many bytes.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), len) };
     buffer[..text.len()].copy_from_slice(text.as_bytes());
     buffer[text.len()] = 0;

@@ -277,7 +277,7 @@ impl Stream {
     }
 }
 
-/// Submits a memset of so many values.
+/// Submits a memset of this many values.
 pub(crate) fn set(to: CUdeviceptr, value: &[u8], count: usize, stream: CUstream) -> Answer {
     let stream = Stream::of(stream)?;
     if !to.is_multiple_of(value.len() as CUdeviceptr) {

@@ -21,7 +21,7 @@ use crate::install::trust::Trust;
 /// How a manifest's file name ends, behind a name of at least one character.
 const SUFFIX: &[u8] = b".plugin.json";
 
-/// So many reasons of skipped manifests go into the notes of the group. The report has all.
+/// How many reasons of skipped manifests go into the notes of the group. The report has all.
 const NOTES: usize = 8;
 
 /// The folders in which a program's plug-ins may lie.

@@ -15,10 +15,10 @@ use crate::tool::page::{Level, Page, summary};
 use crate::tool::process::{self, Devices, End, Entry, Failed, Seen, State};
 use crate::tool::{FINE, PROBLEMS, compare, describe};
 
-/// So many other symbols are listed.
+/// How many other symbols are listed.
 const SYMBOLS: usize = 8;
 
-/// So many lines of what a library printed are shown.
+/// How many lines of what a library printed are shown.
 const PRINTED: usize = 8;
 
 /// Checks files and prints what was found.

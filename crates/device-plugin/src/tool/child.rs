@@ -18,7 +18,7 @@ use crate::tool::arguments::How;
 /// What a step begins with. Where the library prints to the same place, its lines do not.
 pub(super) const STEP: &str = "device-plugin step ";
 
-/// So many devices are asked for their names.
+/// How many devices are asked for their names.
 const DEVICES: usize = 16;
 
 /// What the header allows.

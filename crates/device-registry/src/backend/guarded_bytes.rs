@@ -14,7 +14,7 @@ const GUARD: usize = 64;
 const INTACT: u8 = 0xC5;
 /// What bytes are overwritten with when they are released.
 const RELEASED: u8 = 0xDB;
-/// So many bytes at one end that are as before a read count as not written. Fewer may be so by chance.
+/// How many unchanged bytes at one end of a read count as not written. Fewer may be unchanged by chance.
 const UNWRITTEN: usize = 8;
 
 /// Released bytes, which a driver may still read or write: they are freed when this many bytes were released after them.

@@ -146,7 +146,7 @@ impl Operation {
     /// submitted before.
     ///
     /// `keep` gets all values that must stay alive until the queue has finished, even after an error: a part of refused
-    /// work may have begun. The queue had so many `failures` when the work was not skipped.
+    /// work may have begun. The queue had this many `failures` when the work was not skipped.
     pub(crate) fn submit(
         self,
         queue: &Arc<Queue>,

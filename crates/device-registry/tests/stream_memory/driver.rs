@@ -169,7 +169,7 @@ impl Gate {
         self.state().waits
     }
 
-    /// Returns when so many waits have begun.
+    /// Returns when this many waits have begun.
     #[track_caller]
     pub(crate) fn await_waits(&self, waits: usize) {
         let state = self.state();

@@ -14,7 +14,7 @@ use device_registry::{Device, DeviceError};
 
 use super::{Compiler, Form, Language, NativeKernels, Shape, first_element};
 
-/// There are a multiple of so many work-items, so that the implementation can choose the size of a group.
+/// The number of work-items is a multiple of this, so that the implementation can choose the size of a group.
 const MULTIPLE: usize = 256;
 
 /// Loads the kernels for `opencl`.

@@ -105,7 +105,7 @@ impl Program {
     }
 
     /// Submits a pipeline with the buffers and the numbers, of which the first is how many elements the result has, and the
-    /// second how many terms each has, of which a dispatch adds up only so many.
+    /// second how many terms each has, of which a dispatch adds up only a limited number.
     fn submit(
         &self,
         launch: &Launch<'_>,

@@ -51,7 +51,7 @@ impl Timeline {
         Arc::ptr_eq(&self.hardware, hardware)
     }
 
-    /// Whether so many batches are done.
+    /// Whether this many batches are done.
     pub(crate) fn has_reached(&self, number: u64) -> Result<bool, BackendError> {
         let lost = self.hardware.lost();
         if self.done.load(Ordering::Acquire) >= number {

@@ -308,7 +308,7 @@ fn rules() -> Vec<Check> {
     );
     rule(
         "copy::rounds_to_even",
-        "a conversion to fewer bits rounds to the nearest number, and of two to the even one",
+        "a conversion to fewer bits rounds to the nearest number, and ties to the even one",
         || {
             let values = [
                 1.0 + 1.0 / 2048.0,

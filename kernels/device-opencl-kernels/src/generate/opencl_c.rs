@@ -22,8 +22,8 @@ pub(crate) struct Parameters {
     pub(crate) group: Option<[usize; 3]>,
 }
 
-/// Conversions of elements that have no type in OpenCL C 1.2 without extensions. `bf16` is rounded to the nearest, and of
-/// two to the even one; a NaN stays one.
+/// Conversions of elements that have no type in OpenCL C 1.2 without extensions. `bf16` is rounded to the
+/// nearest, ties to the even one; a NaN stays a NaN.
 const ELEMENTS: &str = "\
 float from_bf16(ushort bits) { return as_float((uint)bits << 16); }
 ushort to_bf16(float x) {

@@ -74,7 +74,7 @@ impl Queue {
         device_use::forbid(|| device.drop_what_is_due());
     }
 
-    /// Does the piece of work with this number, on the thread. There were so many failures when it was not skipped.
+    /// Does the piece of work with this number, on the thread. There were this many failures when it was not skipped.
     fn perform(
         self: &Arc<Self>,
         operation: Operation,
