@@ -37,7 +37,7 @@ fn reporting_main_rs() -> String {
     main_rs().replace("fn main() {", report)
 }
 
-// ---------------------------------------------------------------------------------------------- other linkers
+// ---- other linkers
 
 /// Links the program with this linker, in debug and release; it has to find everything, and to carry the mark that
 /// the linker leaves. GNU ld leaves none.
@@ -128,7 +128,7 @@ fn a_linker_that_drops_every_element_is_reported_and_inventory_helps() {
     outcome.shows("those with only the attribute `#[distributed_slice]` are lost");
 }
 
-// ---------------------------------------------------------------------------------------------- other targets
+// ---- other targets
 
 #[test]
 #[ignore = "slow, and needs a target: x86_64-unknown-linux-musl"]

@@ -209,8 +209,8 @@ pub(crate) fn uniform(dtype: DType, low: f64, high: f64) -> f64 {
     ulps(dtype, low.abs().max(high.abs()).max((high - low).abs()), 2.0)
 }
 
-/// The error of a normal number: `mean + deviation * sqrt(-2 * log(u)) * cos(2 * pi * v)`. The logarithm has 3 units, of which
-/// the root makes half, and has 3 itself. The argument of the cosine is rounded by half a unit of up to 2 * pi, that is
+/// The error of a normal number: `mean + deviation * sqrt(-2 * log(u)) * cos(2π * v)`. The logarithm has 3 units, of which
+/// the root makes half, and has 3 itself. The argument of the cosine is rounded by half a unit of up to 2π, that is
 /// `4 * u`, and twice that with a rounded pi; the cosine has 4 units of at most 1. Then a product and a sum.
 pub(crate) fn normal(dtype: DType, mean: f64, deviation: f64, radius: f64, exact: f64) -> f64 {
     let inner = DType::F32;
