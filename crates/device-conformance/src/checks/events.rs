@@ -86,6 +86,12 @@ pub(super) const CHECKS: &[Check] = &[
         .needs(&[Need::TimedEvents]),
     check!(events::time_between_streams, "events of two streams of a device have one clock")
         .needs(&[Need::TimedEvents]),
+    check!(
+        events::time_stays_when_others_are_dropped,
+        "the time between two events stays when the device reaches timed events that were dropped before that"
+    )
+    .needs(&[Need::TimedEvents])
+    .exclusive(),
 ];
 
 /// Enqueues work that takes a while and then a fill of the buffer. Returns the event behind them.
@@ -475,6 +481,27 @@ fn time_between_streams(context: &Context) -> Result<(), Failure> {
     ensure!(
         part >= Duration::from_millis(9),
         "expected a host call of 10ms to take at least 9ms, got {part:?}"
+    );
+    Ok(())
+}
+
+/// A driver that gives the place of a dropped event's time to the next event may still have the device write there.
+fn time_stays_when_others_are_dropped(context: &Context) -> Result<(), Failure> {
+    let (work, other) = (LastingWork::new(context)?, context.stream()?);
+    work.enqueue()?;
+    for _ in 0..8 {
+        drop(record_timed(&work.stream)?);
+    }
+    let start = record_timed(&other)?;
+    thread::sleep(Duration::from_millis(1));
+    let end = record_timed(&other)?;
+    end.synchronize()?;
+    let before = end.elapsed_since(&start)?;
+    work.stream.synchronize()?;
+    let after = end.elapsed_since(&start)?;
+    ensure!(
+        after == before,
+        "expected a time of {before:?} between two events to stay, got {after:?} after work before dropped events"
     );
     Ok(())
 }

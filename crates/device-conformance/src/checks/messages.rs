@@ -72,6 +72,10 @@ pub(super) fn reads_as_others(message: &str) -> Result<(), Failure> {
     ensure!(!message.trim().is_empty(), "the message is empty");
     ensure!(message.trim() == message, "the message has spaces around it: {message:?}");
     ensure!(!message.contains(char::is_control), "the message is not one line of text: {message:?}");
+    // The loader of backends in files escapes control characters, and replaces bytes that are not UTF-8.
+    let is_escaped = ["\\n", "\\r", "\\t", "\\0", "\\u{"].iter().any(|escape| message.contains(escape));
+    ensure!(!is_escaped, "the message is not one line of text: {message:?}");
+    ensure!(!message.contains('\u{fffd}'), "the message is not UTF-8: {message:?}");
     let is_of_the_loader = TEXTS_OF_THE_LOADER.iter().any(|text| message.contains(text));
     ensure!(!is_of_the_loader, "the library gives no text of its own: {message:?}");
     ensure!(!message.ends_with('.'), "the message ends with a full stop: {message:?}");
@@ -172,5 +176,18 @@ mod tests {
             );
         }
         reads_as_others("the plug-in has no fan").unwrap();
+    }
+
+    #[test]
+    fn a_text_that_the_loader_had_to_mend_is_not_good() {
+        for (text, complaint) in [
+            ("the fan\\nis stuck", "the message is not one line of text: "),
+            ("the fan is stuck\\0", "the message is not one line of text: "),
+            ("the \\u{1b}[31mfan is stuck", "the message is not one line of text: "),
+            ("the l\u{fffd}fter is stuck", "the message is not UTF-8: "),
+        ] {
+            let failure = reads_as_others(text).unwrap_err();
+            assert!(failure.message.starts_with(complaint), "{}", failure.message);
+        }
     }
 }

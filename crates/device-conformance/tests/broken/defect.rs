@@ -336,6 +336,8 @@ defects! {
     TimesHaveAnOverhead,
     /// Streams have clocks that began at different times.
     EachStreamHasAClock,
+    /// The time of a dropped event is written where a later event has its own.
+    TimesOfDroppedEventsAreWritten,
 
     // Fault injection, and its effects.
 
@@ -355,6 +357,10 @@ defects! {
     FaultsComeAndGo,
     /// The message of an injected fault is that of a host which got none.
     FaultsSayNothing,
+    /// The messages of injected faults have a line's end, which the loader of backends in files escapes.
+    FaultsAreEscaped,
+    /// The messages of injected faults are not UTF-8, and a loader has replaced what is not.
+    FaultsAreNotUtf8,
     /// The messages of injected faults are sentences.
     FaultsShout,
     /// An allocation with an injected failure returns an error of kind `Other`.

@@ -171,6 +171,8 @@ fn failure(operation: Operation) -> BackendError {
         Operation::Copy if wrong(FaultsSayNothing) => {
             BackendError::other("the plug-in reported DP_OTHER without a message")
         }
+        Operation::Copy if wrong(FaultsAreEscaped) => BackendError::other("it failed\\nby an injected fault"),
+        Operation::Copy if wrong(FaultsAreNotUtf8) => BackendError::other("it failed by a f\u{fffd}ult"),
         Operation::Copy if wrong(FaultsShout) => BackendError::other("It failed by an injected fault!\n"),
         Operation::Copy => BackendError::other("it failed by an injected fault"),
     }

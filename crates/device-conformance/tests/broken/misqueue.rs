@@ -111,6 +111,7 @@ impl Queue {
         let point = if wrong(EventsShareASlot) { Arc::clone(&self.point) } else { Arc::default() };
         point.start_again();
         let record = Record {
+            time: FREE.lock().pop().unwrap_or_default(),
             progress: Arc::clone(&self.progress),
             device: self.device,
             stream_made: self.made,
@@ -137,8 +138,22 @@ impl Drop for Queue {
     }
 }
 
+/// Where the time of an event is written.
+pub(crate) type TimePlace = Arc<Mutex<Option<Instant>>>;
+
+/// The places of dropped events.
+static FREE: Mutex<Vec<TimePlace>> = Mutex::new(Vec::new());
+
+/// Runs when a queue reaches an event.
+pub(crate) fn note_time(place: &TimePlace) {
+    if wrong(TimesOfDroppedEventsAreWritten) {
+        *place.lock() = Some(Instant::now());
+    }
+}
+
 /// The state of an event that its defects need.
 pub(crate) struct Record {
+    time: TimePlace,
     progress: Arc<Progress>,
     device: usize,
     stream_made: Instant,
@@ -150,7 +165,19 @@ pub(crate) struct Record {
     _one_of: Arc<()>,
 }
 
+impl Drop for Record {
+    fn drop(&mut self) {
+        if wrong(TimesOfDroppedEventsAreWritten) {
+            FREE.lock().push(Arc::clone(&self.time));
+        }
+    }
+}
+
 impl Record {
+    pub(crate) fn time_place(&self) -> TimePlace {
+        Arc::clone(&self.time)
+    }
+
     /// A wrong result, if there is a defect.
     pub(crate) fn query(&self) -> Option<bool> {
         if wrong(EventsAreDoneAtOnce) || wrong(EventsAreAlwaysDone) {
@@ -171,6 +198,10 @@ impl Record {
 
     /// The time from the start event, at `from`, to this event, at `to`.
     pub(crate) fn elapsed(&self, start: &Self, from: Instant, to: Instant) -> Option<Duration> {
+        let noted = [&start.time, &self.time].map(|place| *place.lock());
+        if let [Some(from), Some(to)] = noted {
+            return to.checked_duration_since(from);
+        }
         let elapsed = to.checked_duration_since(from);
         if wrong(TimesAreZero) {
             elapsed.map(|_| Duration::ZERO)

@@ -153,8 +153,9 @@ impl StreamDriver for TwinStream {
             return Err(BackendError::unsupported("timed events"));
         }
         let event = self.queue.event(options)?;
-        let (point, faults) = (event.point(), Arc::clone(&self.faults));
+        let (point, time, faults) = (event.point(), event.record.time_place(), Arc::clone(&self.faults));
         self.submit(Box::new(move |before| {
+            wrongly::note_time(&time);
             if before.is_ok() || !wrong(SkippedWorkIsForgotten) {
                 let before = if wrong(EventsForgetFailures) { Ok(()) } else { before };
                 point.reach(before.and_then(|()| faults.check()));

@@ -4,8 +4,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use device_registry::HostBuffer;
-use device_registry::backend::{BackendError, Completion, CompletionWatch};
-use device_registry::registry::isolate;
+use device_registry::backend::{BackendError, Completion, CompletionWatch, report_broken_rule};
 
 use crate::abi::{self, Done, Failure, HostBytes, Object, Status, Watch};
 use crate::load::report::{error, read};
@@ -29,11 +28,10 @@ struct Read {
 // SAFETY: the destination is a number, and not an address.
 unsafe impl Send for Read {}
 
-/// Logs a call that breaks a rule, as no caller gets an error for it. The call has no effect.
+/// Reports a call that breaks a rule, as no caller gets an error for it. The call has no effect.
 #[cold]
 fn misused(what: &str) {
-    // A logger is the program's code, and its panic must not enter the library.
-    let _ = isolate(|| log::error!("a plug-in {what}; the call has no effect"));
+    report_broken_rule(&format!("a plug-in {what}; the call has no effect"));
 }
 
 /// The source of a queued write, for a library, which owns the reference.

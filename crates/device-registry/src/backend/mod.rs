@@ -99,6 +99,7 @@ pub(crate) use crate::backend::span::{Allocation, Block};
 pub use crate::backend::stream_driver::StreamDriver;
 pub(crate) use crate::backend::stream_order::{Progress, StreamOrder};
 pub use crate::backend::windows::{Window, WindowMut, open_windows};
+pub use crate::runtime::validation::report_broken_rule;
 
 /// A backend, such as CUDA: it counts its devices, describes them and opens them.
 ///

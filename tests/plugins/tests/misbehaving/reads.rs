@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use device_conformance::process;
 use device_registry::backend::HostBuffer;
-use device_registry::{Device, DeviceError, Pending, Stream};
+use device_registry::{Device, DeviceError, Pending, Stream, take_validation_reports};
 
 use crate::support::{mistaken, others_work, says, works};
 
@@ -120,17 +121,26 @@ fn the_destination_of_a_failed_read_may_be_released_later() {
 
 #[test]
 fn a_second_finish_or_release_has_no_effect() {
-    for mistake in [
-        "queue_finished_twice",
-        "queue_finished_and_released",
-        "queue_released_twice",
-        "queue_source_released_twice",
+    if !process::is_child() {
+        // The reports are those of the process.
+        process::passes("reads::a_second_finish_or_release_has_no_effect", |child| child);
+        return;
+    }
+    let released = "has released the destination of a read twice, or after it had given it back";
+    for (mistake, expected) in [
+        ("queue_finished_twice", "has finished a read twice"),
+        ("queue_finished_and_released", released),
+        ("queue_released_twice", released),
+        ("queue_source_released_twice", "has released the source of a write twice"),
     ] {
         let device = mistaken(mistake);
         for _ in 0..3 {
             works(device);
         }
         others_work();
+        let expected = format!("a plug-in {expected}; the call has no effect");
+        let reports = take_validation_reports();
+        assert!(reports.contains(&expected), "{mistake}: {reports:?}");
     }
 }
 

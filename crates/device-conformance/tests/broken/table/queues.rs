@@ -235,4 +235,5 @@ pub(super) const ROWS: &[Row] = &[
     fails(TimesHaveNoSign, &QUEUED, &["events::time_does_not_run_backwards"]),
     fails(TimesHaveAnOverhead, &QUEUED, &["events::time_adds_up", "events::no_time_from_an_event_to_itself"]),
     fails(EachStreamHasAClock, &QUEUED, &["events::time_between_streams"]),
+    fails(TimesOfDroppedEventsAreWritten, &QUEUED, &["events::time_stays_when_others_are_dropped"]),
 ];

@@ -51,12 +51,28 @@ impl Layer {
 }
 
 /// Takes the reports of the validating layer since the last call, oldest first. Each is also a line in the log, at the level
-/// `error`. There are none unless the variable `DEVICE_VALIDATE` is set to `1`.
+/// `error`. Without the variable `DEVICE_VALIDATE=1` there are none but those of
+/// [`report_broken_rule`](crate::backend::report_broken_rule).
 ///
 /// A conformance suite fails the check in which there are any.
 #[must_use]
 pub fn take_validation_reports() -> Vec<String> {
     std::mem::take(&mut *REPORTS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Reports that a driver has broken a rule, from code between the core and a driver, such as a loader of backends in files. It is
+/// for what no call returns as its error. [`take_validation_reports`](crate::take_validation_reports) returns it, and it is a
+/// line in the log, at the level `error`.
+pub fn report_broken_rule(report: &str) {
+    log_isolated(|| log::error!("{report}"));
+    keep_report(report.to_owned());
+}
+
+fn keep_report(report: String) {
+    let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if reports.len() < MOST {
+        reports.push(report);
+    }
 }
 
 /// What the layer knows about an open device.
@@ -120,10 +136,7 @@ impl Ledger {
     fn broken(&self, call: &str, rule: &str) -> BackendError {
         let report = format!("`{}`: {call}: the driver breaks a rule: {rule}", self.device);
         log_isolated(|| log::error!("{report}"));
-        let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if reports.len() < MOST {
-            reports.push(report);
-        }
+        keep_report(report);
         BackendError::other(format_args!("the driver breaks a rule: {rule}"))
     }
 
