@@ -19,7 +19,7 @@ const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/custom-
 /// checks need pinned host memory, and on `myc` fault injection. On `mycqueue` they need to know how much memory is free, and
 /// one needs a queue of the core's.
 const OUTCOMES: [&str; 4] =
-    ["myc:0 204 0 0 66 0", "myc:1 204 0 0 66 0", "mycqueue:0 260 0 0 10 0", "mycqueue:1 260 0 0 10 0"];
+    ["myc:0 204 0 0 67 0", "myc:1 204 0 0 67 0", "mycqueue:0 261 0 0 10 0", "mycqueue:1 261 0 0 10 0"];
 
 /// The folder with the backends, for a child.
 const FOLDER: &str = "DEVICE_PLUGIN_TESTS_FOLDER";

@@ -394,6 +394,8 @@ defects! {
     LossSaysNothing,
     /// The loss of a device is that of all.
     LossSpreads,
+    /// The loss of a device is that of devices whose queues wait for its events.
+    LossSpreadsByEvents,
     /// A lost device is not counted.
     LostDevicesAreNotCounted,
     /// A loss without an operation is not reported, and found by the next call only.

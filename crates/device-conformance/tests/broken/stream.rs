@@ -177,6 +177,7 @@ impl StreamDriver for TwinStream {
         self.submit(Box::new(move |before| match before.map(|()| point.synchronize()) {
             // The error may be the loss of another device.
             Ok(Err(error)) => Outcome::Failed(match faults.check() {
+                Ok(()) if wrong(LossSpreadsByEvents) => error,
                 Ok(()) => BackendError::other("the event failed").with_source(error),
                 Err(lost) => lost,
             }),

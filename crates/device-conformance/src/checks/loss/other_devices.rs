@@ -1,13 +1,13 @@
 //! The other devices still work when one is lost.
 
-use device_registry::Device;
+use device_registry::{Device, Fault};
 
 use super::{LEN, works};
 use crate::check::{Check, Need};
 use crate::checks::events::hold_back;
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled};
-use crate::failure::Failure;
-use crate::fault_injection::{expect_error, expect_lost, lose, reset};
+use crate::failure::{Failure, ensure};
+use crate::fault_injection::{expect_error, expect_lost, inject, lose, reset};
 
 pub(super) const CHECKS: &[Check] = &[
     loss_check!(other_devices_go_on, "a peer keeps its memory and does its work when a device is lost")
@@ -25,6 +25,11 @@ pub(super) const CHECKS: &[Check] = &[
     loss_check!(
         who_waits_for_it_is_told,
         "a peer's stream that waits for an event of a lost device returns the error, and continues"
+    )
+    .needs(&[Need::Faults, Need::Peer]),
+    loss_check!(
+        whose_queue_waits_for_it_is_not_lost,
+        "a peer whose queue waits for an event of a device that is lost meanwhile is not lost, and continues"
     )
     .needs(&[Need::Faults, Need::Peer]),
     loss_check!(
@@ -117,6 +122,27 @@ fn waits_and_gets_the_error(context: &Context, other: Device) -> Result<(), Fail
 
 fn who_waits_for_it_is_told(context: &Context) -> Result<(), Failure> {
     waits_and_gets_the_error(context, context.peer()?)
+}
+
+/// The work before the event stalls in its queue, so that the peer's queue waits, and not the host.
+fn whose_queue_waits_for_it_is_not_lost(context: &Context) -> Result<(), Failure> {
+    let (device, peer) = (context.device(), context.peer()?);
+    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+    let (waiting, there) = (peer.create_stream()?, filled(peer, &[3; LEN])?);
+    inject(device, Fault::Stall { nth: 1 })?;
+    // Not a fill, which a driver may refuse.
+    stream.write(&buffer, 0, vec![2; LEN])?;
+    waiting.wait_event(&stream.record()?)?;
+    waiting.write(&there, 0, vec![4; LEN])?;
+    inject(device, Fault::Unplug)?;
+    expect_error(waiting.synchronize(), "a stream whose queue waits for an event of a lost device")?;
+    ensure!(!peer.is_lost(), "expected the peer not to be lost with the device that its queue waits for");
+    waiting.write(&there, 0, vec![5; LEN])?;
+    waiting.synchronize()?;
+    expect_content(&there, &[5; LEN], "by the stream that waited")?;
+    works(peer, "on a device whose queue waited for a lost one")?;
+    reset(device)?;
+    works(device, "after the reset")
 }
 
 fn the_cpu_goes_on(context: &Context) -> Result<(), Failure> {

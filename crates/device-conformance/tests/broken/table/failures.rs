@@ -154,6 +154,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     fails(LossSaysNothing, &SOUND, &["messages::a_loss_says_why"]),
+    fails(LossSpreadsByEvents, &QUEUED, &["loss::whose_queue_waits_for_it_is_not_lost"]),
     fails(
         LossSpreads,
         &SOUND,
