@@ -103,10 +103,10 @@ mod tests {
     fn blocks_are_disjoint_aligned_and_inside_and_what_is_freed_joins_to_one() {
         let mut allocator = Allocator::new(1000 * A);
         let mut held: Vec<Range<usize>> = Vec::new();
-        let mut random = 1_usize;
+        let mut random = 1_u64;
         for round in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let number = random >> 33;
+            let number = (random >> 33) as usize;
             if number % 5 < 3 {
                 let len = number % (20 * A);
                 match allocator.allocate(len) {

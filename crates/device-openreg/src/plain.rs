@@ -5,13 +5,20 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device_registry::backend::{BackendError, HostMemory};
 
-/// A range of addresses without bytes.
+use crate::sync::{Mutex, lock};
+
+/// A range of addresses without bytes, which it returns when it is dropped: with 32 bits there are few.
 pub(crate) struct Mapping {
     start: usize,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        lock(&TAKEN).retain(|range| range.start != self.start);
+    }
 }
 
 /// A process. It equals its children by `fork`, as they have a copy of the memory.
@@ -28,19 +35,38 @@ impl Process {
     }
 }
 
-/// Where the next device's addresses begin. With 64 bits it is bit 55: no system maps memory there by default, and every
+/// The addresses of all mappings, in order.
+static TAKEN: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
+
+/// Where the addresses begin. With 64 bits it is bit 55: no system maps memory there by default, and every
 /// processor checks that bit. Some ignore the bits above.
-static NEXT: AtomicUsize = AtomicUsize::new(if usize::BITS == 64 { 1 << (usize::BITS - 9) } else { 1 << 16 });
+const FIRST: usize = if usize::BITS == 64 { 1 << (usize::BITS - 9) } else { 1 << 16 };
 
 impl Mapping {
     pub(crate) fn new(name: &str, len: usize) -> Result<Self, BackendError> {
-        let after = |start: usize| start.checked_next_multiple_of(1 << 16)?.checked_add(len);
-        match NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after) {
-            Ok(start) => Ok(Self { start: start.next_multiple_of(1 << 16) }),
-            Err(_) => Err(BackendError::unavailable(format!(
+        Self::in_a_gap(len).ok_or_else(|| {
+            BackendError::unavailable(format!(
                 "no addresses are left for {len} bytes, to be the memory of `{name}`"
-            ))),
+            ))
+        })
+    }
+
+    /// Takes the first gap between other mappings that is large enough.
+    fn in_a_gap(len: usize) -> Option<Self> {
+        // Two mappings never begin at one address.
+        let len = len.max(1);
+        let mut taken = lock(&TAKEN);
+        let mut start = FIRST;
+        for (place, range) in taken.iter().enumerate() {
+            if range.start - start >= len {
+                taken.insert(place, start..start + len);
+                return Some(Self { start });
+            }
+            start = range.end.checked_next_multiple_of(1 << 16)?;
         }
+        let end = start.checked_add(len)?;
+        taken.push(start..end);
+        Some(Self { start })
     }
 
     /// The address of the first byte, where the host can neither read nor write.
@@ -80,12 +106,26 @@ mod tests {
 
     #[test]
     fn mappings_have_addresses_of_their_own_and_bytes_that_are_zero() {
-        let mappings = [1000, 1 << 30, 1].map(|len| Arc::new(Mapping::new("openreg:test", len).unwrap()));
-        assert!(mappings[1].start() >= mappings[0].start() + 1000);
-        assert!(mappings[2].start() >= mappings[1].start() + (1 << 30));
+        let lens = [1000, 1 << 30, 1];
+        let mappings = lens.map(|len| Arc::new(Mapping::new("openreg:test", len).unwrap()));
+        for (first, second) in [(0, 1), (1, 2), (0, 2)] {
+            let [one, other] = [first, second].map(|index| mappings[index].start());
+            assert!(one + lens[first] <= other || other + lens[second] <= one, "{one} and {other}");
+        }
         // SAFETY: the function is always sound.
         let bytes = unsafe { mappings[0].bytes(10..13) }.unwrap();
         assert_eq!(*bytes.read(0..3).unwrap(), [0; 3]);
+    }
+
+    #[test]
+    fn addresses_of_a_dropped_mapping_are_taken_again() {
+        let first = Mapping::new("openreg:test", 1 << 29).unwrap();
+        let second = Mapping::new("openreg:test", 1 << 29).unwrap();
+        assert!(first.start().abs_diff(second.start()) >= 1 << 29);
+        drop(first);
+        // Together they exceed all addresses.
+        let len = if usize::BITS == 64 { 1 << 45 } else { 1 << 29 };
+        (0..1 << 20).for_each(|_| drop(Mapping::new("openreg:test", len).unwrap()));
     }
 
     #[test]

@@ -179,8 +179,14 @@ fn many_in_turn(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// More than any machine has. The core leaves this error to the driver.
-const TOO_MUCH: [usize; 4] = [1 << 60, (1 << 60) + 1, isize::MAX as usize - 4096, isize::MAX as usize];
+/// More bytes than any device has. The core leaves this error to the driver. With 32 bits a length below the sign bit can
+/// fit, so these are above it.
+pub(super) const TOO_MUCH: usize = if usize::BITS == 64 { 1 << 60 } else { 1 << (usize::BITS - 1) };
+
+/// The longest of them.
+pub(super) const MOST: usize = if usize::BITS == 64 { isize::MAX as usize } else { usize::MAX };
+
+const LENGTHS: [usize; 4] = [TOO_MUCH, TOO_MUCH + 1, MOST - 4096, MOST];
 
 /// Expects an out-of-memory error from an allocation that does not fit.
 pub(super) fn out_of_memory(device: Device, len: usize) -> Result<BackendError, Failure> {
@@ -203,14 +209,14 @@ pub(super) fn out_of_memory(device: Device, len: usize) -> Result<BackendError, 
 }
 
 fn more_than_any_device_has(context: &Context) -> Result<(), Failure> {
-    for len in TOO_MUCH {
+    for len in LENGTHS {
         out_of_memory(context.device(), len)?;
     }
     Ok(())
 }
 
 fn it_goes_on_after_out_of_memory(context: &Context) -> Result<(), Failure> {
-    for len in TOO_MUCH {
+    for len in LENGTHS {
         out_of_memory(context.device(), len)?;
         let expected = bytes(4, 1000);
         expect_content(&context.filled(&expected)?, &expected, "after an allocation that did not fit")?;
@@ -221,7 +227,7 @@ fn it_goes_on_after_out_of_memory(context: &Context) -> Result<(), Failure> {
 fn out_of_memory_touches_nothing(context: &Context) -> Result<(), Failure> {
     let expected = bytes(5, 10_000);
     let buffer = context.filled(&expected)?;
-    for len in TOO_MUCH {
+    for len in LENGTHS {
         out_of_memory(context.device(), len)?;
     }
     expect_content(&buffer, &expected, "after allocations that did not fit")
@@ -306,7 +312,7 @@ fn small_ones_do_not_leak(context: &Context) -> Result<(), Failure> {
 
 fn failed_allocations_do_not_leak(context: &Context) -> Result<(), Failure> {
     expect_no_leak(context, 1 << 20, || {
-        (0..1000).try_for_each(|_| out_of_memory(context.device(), 1 << 60).map(drop))
+        (0..1000).try_for_each(|_| out_of_memory(context.device(), TOO_MUCH).map(drop))
     })
 }
 

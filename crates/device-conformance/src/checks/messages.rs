@@ -7,7 +7,7 @@ use device_registry::backend::{BackendError, BackendErrorKind, Fault};
 use device_registry::{Buffer, DeviceError};
 
 use super::check;
-use super::memory::out_of_memory;
+use super::memory::{TOO_MUCH, out_of_memory};
 use crate::check::{Check, Need};
 use crate::context::Context;
 use crate::failure::{Failure, ensure};
@@ -40,8 +40,6 @@ pub(super) const CHECKS: &[Check] = &[
         .needs(&[Need::Faults])
         .leaves_failures(),
 ];
-
-const TOO_MUCH: usize = 1 << 60;
 
 fn out_of_memory_tells_what_was_asked(context: &Context) -> Result<(), Failure> {
     let error = out_of_memory(context.device(), TOO_MUCH)?;

@@ -9,7 +9,7 @@ use device_registry::{Buffer, Device, MemoryStatistics, Stream};
 use super::check;
 use super::drops::orders;
 use super::events::hold_back;
-use super::memory::{expect_no_leak, out_of_memory};
+use super::memory::{MOST, TOO_MUCH, expect_no_leak, out_of_memory};
 use super::streams::{busy_pair, keep_busy};
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
@@ -224,7 +224,7 @@ fn the_peak_is_the_most_there_was(context: &Context) -> Result<(), Failure> {
 
 fn what_was_refused_is_not_counted(context: &Context) -> Result<(), Failure> {
     let before = now(context.device())?;
-    for len in [1 << 60, isize::MAX as usize, usize::MAX] {
+    for len in [TOO_MUCH, MOST, usize::MAX] {
         out_of_memory(context.device(), len)?;
         let after = context.device().memory_statistics()?;
         // It empties the core's cache, which other fields count.
