@@ -44,6 +44,7 @@ pub(super) struct Request<M> {
 
 impl RangeLock {
     /// Locks all ranges of one operation. Waits for conflicting ranges that were requested before.
+    #[inline]
     pub(super) fn lock<M>(&self, requests: &mut [Request<M>]) {
         let mut state = lock(&self.state);
         let first = state.next;

@@ -32,10 +32,28 @@ struct Value {
 
 static OF_ENDED: PerProcess<Deferred> = PerProcess::new([const { Deferred::new() }; 8]);
 
-/// What devices of a process that have ended defer.
+/// Whether there may be values in `OF_ENDED`: one load in every call, whatever the process. A child of `fork` may find that
+/// of its parent, and looks once.
+static ANY_OF_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Whether devices that have ended defer something.
 #[inline]
-pub(crate) fn of_ended(process: Process) -> &'static Deferred {
-    OF_ENDED.of(process)
+pub(crate) fn is_due_of_ended() -> bool {
+    ANY_OF_ENDED.load(Ordering::Acquire)
+}
+
+/// Takes over what a device of `process` defers that has ended.
+pub(crate) fn take_over_of_ended(process: Process, device: &Deferred) {
+    OF_ENDED.of(process).take_over(device);
+    ANY_OF_ENDED.store(true, Ordering::Release);
+}
+
+/// Drops what devices of `process` that have ended defer. Returns whether there was anything.
+#[cold]
+pub(crate) fn drop_all_of_ended(process: Process) -> bool {
+    // Before the values: one that is pushed meanwhile is taken here or is due again.
+    ANY_OF_ENDED.store(false, Ordering::Release);
+    OF_ENDED.of(process).drop_all()
 }
 
 impl Deferred {

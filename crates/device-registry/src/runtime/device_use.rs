@@ -11,7 +11,7 @@ use crate::sync::thread_local;
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
     static STREAM_THREAD: Cell<bool> = const { Cell::new(false) };
-    static IN_BACKEND: Cell<bool> = const { Cell::new(false) };
+    static CALLS_INTO_BACKENDS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Whether this thread may not use devices now.
@@ -35,26 +35,27 @@ pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
 }
 
 /// Until it is dropped, this thread runs code of a backend, which may hold locks of its own and use devices of other backends.
-pub(crate) struct InBackend(bool);
+pub(crate) struct InBackend(());
 
 impl InBackend {
     #[inline]
     pub(crate) fn enter() -> Self {
-        Self(IN_BACKEND.with(|inside| inside.replace(true)))
+        CALLS_INTO_BACKENDS.with(|calls| calls.set(calls.get().wrapping_add(1)));
+        Self(())
     }
 }
 
 impl Drop for InBackend {
     #[inline]
     fn drop(&mut self) {
-        IN_BACKEND.with(|inside| inside.set(self.0));
+        CALLS_INTO_BACKENDS.with(|calls| calls.set(calls.get().wrapping_sub(1)));
     }
 }
 
 /// Whether this thread runs code of a backend.
 #[inline]
 pub(crate) fn is_in_backend() -> bool {
-    IN_BACKEND.with(Cell::get)
+    CALLS_INTO_BACKENDS.with(Cell::get) > 0
 }
 
 /// Marks this thread as the thread of a stream. A value that is dropped on it must not wait for a stream, which could be

@@ -191,6 +191,7 @@ impl OpenDevice {
     }
 
     /// Keeps the memory that only a queue's finished work has used.
+    #[inline]
     pub(crate) fn settle_memory(&self, progress: &Arc<Progress>) {
         self.drop_from_cache(|cache| cache.settle(progress));
         self.empty_cache_if_armed();
@@ -198,6 +199,7 @@ impl OpenDevice {
 
     /// Called after memory was freed: while faults are injected, allocations pass the cache by, and would find the device
     /// full of it.
+    #[inline]
     fn empty_cache_if_armed(&self) {
         if self.faults_armed.load(Ordering::SeqCst) {
             self.drop_from_cache(MemoryCache::empty);

@@ -212,8 +212,7 @@ impl OpenDevice {
         call: &'static str,
         run: impl FnOnce(&dyn DeviceDriver) -> Result<T, BackendError>,
     ) -> Result<T, DeviceError> {
-        let is_due = self.deferred.is_due() || deferred::of_ended(self.process).is_due();
-        if is_due && !device_use::is_stream_thread() {
+        if self.is_due() && !device_use::is_stream_thread() {
             self.check_thread(call)?;
             // Before this call is counted: the `drop` of a plug-in's memory may close the device, which waits for all counted
             // calls.
@@ -344,15 +343,21 @@ impl OpenDevice {
 
     /// Passes the deferred values on to the list of the process, after the end of the device.
     fn pass_on_deferred(&self) {
-        deferred::of_ended(self.process).take_over(&self.deferred);
+        deferred::take_over_of_ended(self.process, &self.deferred);
+    }
+
+    /// Whether there may be deferred values, of this device or of those that have ended.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.deferred.is_due() || deferred::is_due_of_ended()
     }
 
     /// Drops the deferred values, and those of devices that have ended. Returns whether there were any.
     #[inline]
     pub(crate) fn drop_what_is_due(&self) -> bool {
-        let ended = deferred::of_ended(self.process);
         // A backend that uses another device may hold a lock that the drop of its own values takes.
-        self.deferred.drop_all() | (ended.is_due() && !device_use::is_in_backend() && ended.drop_all())
+        let drops_of_ended = deferred::is_due_of_ended() && !device_use::is_in_backend();
+        self.deferred.drop_all() | (drops_of_ended && deferred::drop_all_of_ended(self.process))
     }
 }
 

@@ -188,7 +188,9 @@ impl Queue {
         }
         let released = lock(&self.in_flight).release(number);
         let any = !released.is_empty();
-        drop_isolated(self.device.device(), released);
+        if any {
+            drop_isolated(self.device.device(), released);
+        }
         self.device.settle_memory(&self.progress);
         any
     }

@@ -53,7 +53,9 @@ impl Queue {
                 Err(DeviceError::Call { device: self.device.device(), call, error })
             });
             // The `drop` of a plug-in's memory may call the core, and would wait for this same work.
-            device_use::forbid(|| self.device.drop_what_is_due());
+            if self.device.is_due() {
+                device_use::forbid(|| self.device.drop_what_is_due());
+            }
             state = lock(&self.state);
             state.flush |= submits;
             // Only after the work has run: a query must not return `true` before.
