@@ -81,8 +81,13 @@ impl OpenCl {
     }
 
     fn device(&self, ordinal: usize) -> Result<&Found, BackendError> {
-        // The core has compared the ordinal with the count.
-        Ok(&self.devices()?[ordinal])
+        let devices = self.devices()?;
+        let count = devices.len();
+        devices.get(ordinal).ok_or_else(|| {
+            BackendError::invalid(format_args!(
+                "no device has the ordinal {ordinal}: there are {count} devices"
+            ))
+        })
     }
 }
 

@@ -784,3 +784,15 @@ fn what_is_behind_a_failure_is_let_go_while_nobody_waits_for_the_stream() {
     }
     assert!(live[3] < live[0] + 100, "what is done is kept: {live:?}");
 }
+
+#[test]
+fn an_ordinal_beyond_the_count_is_an_error_of_the_backend() {
+    let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+    let backend = device.backend().load().unwrap();
+    let count = backend.device_count().unwrap();
+    for ordinal in [count, usize::MAX] {
+        let expected = format!("no device has the ordinal {ordinal}: there are {count} devices");
+        assert_eq!(backend.open(ordinal).unwrap_err().message(), expected);
+        assert_eq!(backend.properties(ordinal).unwrap_err().message(), expected);
+    }
+}

@@ -27,8 +27,17 @@ impl OpenReg {
         Self { devices: settings.memory.iter().map(simulated).collect(), settings }
     }
 
+    fn simulated(&self, ordinal: usize) -> Result<&Simulated, BackendError> {
+        let count = self.devices.len();
+        self.devices.get(ordinal).ok_or_else(|| {
+            BackendError::invalid(format_args!(
+                "no device has the ordinal {ordinal}: there are {count} devices"
+            ))
+        })
+    }
+
     fn device(&self, ordinal: usize) -> Result<OpenRegDevice, BackendError> {
-        let simulated = &self.devices[ordinal];
+        let simulated = self.simulated(ordinal)?;
         let device = OpenRegDevice::new(ordinal, simulated.memory)?;
         let opened_before = simulated.opened_before.swap(true, Ordering::Relaxed);
         for &fault in &self.settings.faults {
@@ -47,7 +56,7 @@ impl Backend for OpenReg {
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        let memory = self.devices[ordinal].memory as u64;
+        let memory = self.simulated(ordinal)?.memory as u64;
         let driver = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
         Ok(DeviceProperties::new("OpenReg")
             .with_kind(DeviceKind::Simulated)

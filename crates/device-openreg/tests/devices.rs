@@ -145,3 +145,14 @@ fn a_device_is_chosen_by_the_uuid_and_the_pci_address_that_it_shows() {
     let error = device("openreg@uuid=000").unwrap_err().to_string();
     assert!(error.contains("openreg:0") && error.contains("openreg:1"), "{error}");
 }
+
+#[test]
+fn an_ordinal_beyond_the_count_is_an_error_of_the_backend() {
+    let backend = openreg(0).backend().load().unwrap();
+    let count = backend.device_count().unwrap();
+    for ordinal in [count, usize::MAX] {
+        let expected = format!("no device has the ordinal {ordinal}: there are {count} devices");
+        assert_eq!(backend.open(ordinal).unwrap_err().message(), expected);
+        assert_eq!(backend.properties(ordinal).unwrap_err().message(), expected);
+    }
+}

@@ -25,6 +25,15 @@ impl Wgpu {
         devices.sort_by_key(|(_, facts)| facts.order());
         Self { instance, devices, offers_faults }
     }
+
+    fn device(&self, ordinal: usize) -> Result<&(wgpu::Adapter, Facts), BackendError> {
+        let count = self.devices.len();
+        self.devices.get(ordinal).ok_or_else(|| {
+            BackendError::invalid(format_args!(
+                "no device has the ordinal {ordinal}: there are {count} devices"
+            ))
+        })
+    }
 }
 
 impl Backend for Wgpu {
@@ -34,13 +43,12 @@ impl Backend for Wgpu {
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        // The core has compared the ordinal with the count.
-        let (adapter, facts) = &self.devices[ordinal];
+        let (adapter, facts) = self.device(ordinal)?;
         Ok(properties::of(adapter, facts))
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        let (adapter, _) = &self.devices[ordinal];
+        let (adapter, _) = self.device(ordinal)?;
         let reporter = LossReporter::new();
         let faults = if self.offers_faults { Faults::new(&reporter) } else { Faults::default() };
         let driver = Driver::open(&self.instance, adapter, ordinal, faults)?;

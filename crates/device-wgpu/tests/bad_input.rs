@@ -233,3 +233,15 @@ fn lose(stream: &Stream, buffer: &Buffer, waits: Waits) {
         assert_eq!(error.kind(), Some(BackendErrorKind::Lost));
     }
 }
+
+#[test]
+fn an_ordinal_beyond_the_count_is_an_error_of_the_backend() {
+    let Some(device) = open() else { return };
+    let backend = device.backend().load().unwrap();
+    let count = backend.device_count().unwrap();
+    for ordinal in [count, usize::MAX] {
+        let expected = format!("no device has the ordinal {ordinal}: there are {count} devices");
+        assert_eq!(backend.open(ordinal).unwrap_err().message(), expected);
+        assert_eq!(backend.properties(ordinal).unwrap_err().message(), expected);
+    }
+}
