@@ -7,18 +7,20 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// The locks that one running check holds. Dropping this releases them.
 #[must_use = "dropping this releases the locks"]
 pub(crate) struct BackendLock {
-    _cpu: Option<Guard>,
-    _own: Guard,
+    _guards: Vec<Guard>,
 }
 
 impl BackendLock {
     /// Blocks until a check may run on a backend, and on the cpu too if it uses that. Both locks are exclusive or both are
     /// shared.
     pub(crate) fn acquire(backend: &str, exclusive: bool, uses_cpu: bool) -> Self {
-        // Every check takes the cpu's lock first. Otherwise two checks could deadlock.
-        let cpu = (uses_cpu && backend != "cpu").then(|| Guard::acquire("cpu", exclusive));
-        Self { _cpu: cpu, _own: Guard::acquire(backend, exclusive) }
+        Self { _guards: backends(backend, uses_cpu).map(|name| Guard::acquire(name, exclusive)).collect() }
     }
+}
+
+/// The backends whose locks a check takes. The cpu's is the first one of every check: otherwise two checks could deadlock.
+fn backends(backend: &str, uses_cpu: bool) -> impl Iterator<Item = &str> {
+    (uses_cpu && backend != "cpu").then_some("cpu").into_iter().chain([backend])
 }
 
 enum Guard {
@@ -46,25 +48,19 @@ fn lock_of(backend: &str) -> &'static RwLock<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-    use std::thread;
-    use std::time::Duration;
-
     use super::*;
 
-    /// Whether a second check acquires its locks while a first one holds its own.
-    fn run_together(first: (&'static str, bool, bool), second: (&'static str, bool, bool)) -> bool {
-        let held = BackendLock::acquire(first.0, first.1, first.2);
-        let (sender, acquired) = mpsc::channel();
-        let waiting = thread::spawn(move || {
-            drop(BackendLock::acquire(second.0, second.1, second.2));
-            sender.send(()).unwrap();
-        });
-        let at_once = acquired.recv_timeout(Duration::from_millis(100)).is_ok();
-        drop(held);
-        waiting.join().unwrap();
-        at_once
+    /// Whether a second check finds its locks free while a first one holds its own.
+    fn run_together(first: (&str, bool, bool), second: (&str, bool, bool)) -> bool {
+        let _held = BackendLock::acquire(first.0, first.1, first.2);
+        backends(second.0, second.2).all(|name| {
+            let lock = lock_of(name);
+            if second.1 { lock.try_write().is_some() } else { lock.try_read().is_some() }
+        })
     }
+
+    /// The tests here share the cpu's lock.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]
     fn only_an_exclusive_check_keeps_others_off_its_backend() {
@@ -76,6 +72,7 @@ mod tests {
 
     #[test]
     fn an_exclusive_check_of_the_cpu_waits_for_checks_that_use_the_cpu() {
+        let _turn = ONE_AT_A_TIME.lock();
         assert!(!run_together(("uses_cpu", false, true), ("cpu", true, false)));
         assert!(!run_together(("cpu", true, true), ("uses_cpu", true, true)));
         assert!(run_together(("uses_cpu", false, true), ("cpu", false, false)));
@@ -83,6 +80,7 @@ mod tests {
 
     #[test]
     fn an_exclusive_check_that_uses_the_cpu_has_the_cpu_alone_too() {
+        let _turn = ONE_AT_A_TIME.lock();
         assert!(!run_together(("fails_there", true, true), ("cpu", false, false)));
     }
 }
