@@ -44,6 +44,34 @@ pub(crate) fn run(
     })
 }
 
+/// Runs a function of the suite's user on a thread of its own. A panic is an error, and so is a function that exceeds
+/// `limit`, whose thread keeps running.
+pub(crate) fn within(
+    limit: Duration,
+    name: &str,
+    run: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Result<(), String> {
+    let (sender, result) = mpsc::channel();
+    let send = move || {
+        let result = run();
+        // Fails if the function exceeded its limit.
+        let _ = sender.send(result);
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(send);
+    let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    match result.recv_timeout(limit) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => {
+            Err(format!("the function of `Suite::after_each` exceeded the time limit of {limit:?}"))
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            let panic = thread.join().err();
+            let message = panic.as_deref().map_or("it ended without a result", panic_message);
+            Err(format!("the function of `Suite::after_each` panicked: {message}"))
+        }
+    }
+}
+
 /// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();

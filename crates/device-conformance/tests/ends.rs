@@ -49,6 +49,11 @@ fn suite(defect: &str) -> ExitCode {
         "does not reply" => suite.time_limit(Duration::from_millis(100)),
         "speaks" => suite.after_each(|| Err("the layer spoke".to_owned())),
         "panics after each" => suite.after_each(|| panic!("the layer panicked")),
+        "hangs after each" => suite.time_limit(Duration::from_millis(100)).after_each(|| {
+            loop {
+                thread::park();
+            }
+        }),
         "supports nothing" => suite.unsupported("ends:0::*", "it is new"),
         "crash is expected" | "reads wrong bytes as expected" => suite.expected_failure(CHECK, "it crashes"),
         _ => suite,
@@ -204,8 +209,17 @@ fn trials() -> Vec<Trial> {
         Trial::test("a_panic_after_a_check_fails_it", || {
             for process in ["shared", "own", "here"] {
                 let run = Run::with("panics after each", &[CHECK, "--exact"], Some(process))?;
-                let panic = "a panic outside the check: the layer panicked";
+                let panic = "the function of `Suite::after_each` panicked: the layer panicked";
                 run.expect(false, &["test ends:0::memory::round_trip ", panic, " 1 failed"])?;
+            }
+            Ok(())
+        }),
+        Trial::test("a_function_after_a_check_that_hangs_fails_that_check_and_others_run", || {
+            for process in ["shared", "own", "here"] {
+                let run = Run::with("hangs after each", &["memory::"], Some(process))?;
+                let hang = "the function of `Suite::after_each` exceeded the time limit of ";
+                let ends = ["test ends:0::memory::round_trip ", "test ends:0::memory::large ", hang];
+                run.expect(false, &ends)?;
             }
             Ok(())
         }),

@@ -62,7 +62,7 @@ impl DeviceUnderTest {
                 return Judged { verdict, exceeded: true };
             }
         };
-        Verdict::new(self.suite.after(check, outcome), expected).into()
+        Verdict::new(self.suite.after(check, outcome, limit), expected).into()
     }
 
     /// Opens the device, the first time. Returns the reason if it is unavailable; the checks find every other error.

@@ -77,7 +77,7 @@ impl Here {
 
     /// Runs a check on a device of a backend that was loaded.
     ///
-    /// Always returns: a panic outside the check, as of the function of [`Suite::after_each`], is a failure.
+    /// Always returns: a panic outside the check is a failure.
     pub(super) fn run(&self, backend: &str, device: &str, check: &'static Check) -> Judged {
         let run = || match self.device(backend, device) {
             Ok(device) => device.run(check),

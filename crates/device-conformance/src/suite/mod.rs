@@ -28,6 +28,7 @@ use crate::outcome::Outcome;
 use crate::programs::Settings;
 use crate::subprocess;
 use crate::summary::Summary;
+use crate::watchdog;
 
 /// Tests every device of every linked backend. A shorthand for [`Suite::new`] and [`Suite::run`].
 ///
@@ -113,7 +114,7 @@ impl Suite {
     }
 
     /// Calls a function after each check, in the process of the check. An error of it fails the check, with the error as
-    /// its message.
+    /// its message, and so does a panic, or a function that exceeds the check's time limit.
     ///
     /// A driver with a validation layer returns what the layer has reported since the last call. Checks run at the same
     /// time, so a report may be of another one: `--test-threads 1` tells them apart.
@@ -179,9 +180,12 @@ impl Suite {
 
     /// The outcome of a check, after the function of [`after_each`](Self::after_each) and the reports of the core's own
     /// validating layer.
-    fn after(&self, check: &Check, outcome: Outcome) -> Outcome {
+    fn after(&self, check: &Check, outcome: Outcome, limit: Duration) -> Outcome {
         let mut messages = take_validation_reports();
-        messages.extend(self.after_each.as_ref().and_then(|after_each| after_each().err()));
+        messages.extend(self.after_each.as_ref().and_then(|after_each| {
+            let after_each = Arc::clone(after_each);
+            watchdog::within(limit, "after each check", move || after_each()).err()
+        }));
         if messages.is_empty() {
             return outcome;
         }
