@@ -42,8 +42,9 @@
  *     `close` and `reset` are called once at a time. The functions of the program (`finish`, `watch`, `report`, `log`,
  *     `panicked`, `release`) may be called from any thread too, and within any call of the library: `finish` within
  *     `read`, before it returns, and `report` within `open`. `log` and `panicked` run code that may call any function
- *     of the library. The others may call `release` of the library's own host memory, and nothing else of it. So the
- *     library holds no lock that these take, except in calls of `fail`, `watch` and the functions of dp_watch.
+ *     of the library. The others may call `release` of the library's own host memory, and nothing else of it. But a
+ *     waker or a logger of the program may wait for a thread that is in any function. So the library holds no lock that
+ *     its functions take, except in calls of `fail`, `watch` and the functions of dp_watch.
  *  6. Blocking. Functions of a device block until their work is done. Functions of a stream submit and return, except
  *     `synchronize`. `query` and `is_over` never wait.
  *  7. No function unwinds: no C++ exception and no longjmp leaves the library, and none enters it.

@@ -208,6 +208,15 @@ pub unsafe fn shared_bytes(start: NonNull<u8>, len: usize, owner: impl Any + Sen
     unsafe { HostBuffer::from_shared_parts(start, len, owner) }
 }
 
+/// The source of a queued write, for a library, which says when it no longer reads it. For the validating layer it is a copy,
+/// which is overwritten then, although the core still has the source.
+pub fn library_source(source: &Arc<HostBuffer>) -> Arc<HostBuffer> {
+    match source.as_guarded().map(|bytes| bytes.again()) {
+        Some(Ok(copy)) => Arc::new(HostBuffer::guarded(copy)),
+        _ => Arc::clone(source),
+    }
+}
+
 /// Takes back bytes that [`HostBuffer::from_raw_parts`] has made with an owner of type `T`, or returns the buffer.
 ///
 /// # Errors

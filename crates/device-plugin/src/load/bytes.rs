@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use device_registry::HostBuffer;
 use device_registry::backend::{BackendError, Completion, CompletionWatch, report_broken_rule};
+use device_registry::plugin;
 
 use crate::abi::{self, Done, Failure, HostBytes, Object, Status, Watch};
 use crate::load::report::{error, read};
@@ -36,8 +37,9 @@ fn misused(what: &str) {
 
 /// The source of a queued write, for a library, which owns the reference.
 pub(crate) fn source(buffer: &Arc<HostBuffer>) -> HostBytes {
+    let buffer = plugin::library_source(buffer);
     let (start, len) = (buffer.as_ptr().cast_mut().cast(), buffer.len());
-    let owner = SOURCES.put(Arc::clone(buffer));
+    let owner = SOURCES.put(buffer);
     HostBytes { start, len, owner, reserved: 0, release: Some(release_source) }
 }
 

@@ -48,7 +48,8 @@ impl Completion {
     ///
     /// It may be called on any thread, even on a thread of the driver that may not call the driver: another thread frees
     /// later what has to be freed. It does not wait for work and never unwinds, so a callback from C may call it. It runs
-    /// the waker of a task that awaits the work and, after a loss, the program's logger.
+    /// the waker of a task that awaits the work and, after a loss, the program's logger. Those may wait for a thread that is in
+    /// a function of the driver, so the driver holds no lock that its functions take.
     pub fn finish(mut self, result: Result<HostBuffer, BackendError>) {
         if let Some(work) = self.0.take() {
             work.finish(result);

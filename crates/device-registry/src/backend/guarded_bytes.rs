@@ -9,7 +9,9 @@ use crate::backend::BackendError;
 use crate::backend::zeroed_bytes::ZeroedBytes;
 
 /// The length of each guard.
-const GUARD: usize = 64;
+pub(crate) const GUARD: usize = 64;
+/// Canaries are written by so many bytes.
+const WORD: usize = size_of::<u64>();
 /// What the guards are made of.
 const INTACT: u8 = 0xC5;
 /// What bytes are overwritten with when they are released.
@@ -41,15 +43,12 @@ pub(crate) struct GuardedBytes {
 impl GuardedBytes {
     /// Bytes in which each is a canary: [`check_written`](Self::check_written) finds those that were not written.
     pub(crate) fn new(len: usize, alive: &Arc<AtomicUsize>) -> Result<Self, BackendError> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let guarded = len.checked_add(2 * GUARD);
         let mut bytes =
             ZeroedBytes::new(guarded.ok_or_else(|| BackendError::out_of_memory(len as u64, None))?)?;
-        let canary = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let canary = next_canary();
         bytes.as_mut_slice().fill(INTACT);
-        for (at, byte) in bytes.as_mut_slice()[GUARD..GUARD + len].iter_mut().enumerate() {
-            *byte = canary_at(canary, at);
-        }
+        write_canaries(canary, &mut bytes.as_mut_slice()[GUARD..GUARD + len]);
         alive.fetch_add(1, Ordering::Relaxed);
         Ok(Self { bytes: Some(bytes), len, canary, alive: Arc::clone(alive) })
     }
@@ -59,6 +58,11 @@ impl GuardedBytes {
         let mut bytes = Self::new(source.len(), alive)?;
         bytes.as_mut_slice().copy_from_slice(source);
         Ok(bytes)
+    }
+
+    /// A copy of these bytes, which is overwritten on its own.
+    pub(crate) fn again(&self) -> Result<Self, BackendError> {
+        Self::copy_of(self.as_slice(), &self.alive)
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
@@ -77,13 +81,7 @@ impl GuardedBytes {
     /// An error if a guard was written.
     pub(crate) fn check_guards(&self) -> Result<(), String> {
         let (before, after) = (&self.all()[..GUARD], &self.all()[GUARD + self.len..]);
-        if let Some(last) = after.iter().rposition(|&byte| byte != INTACT) {
-            return Err(format!(
-                "it wrote {} bytes past the end of {} bytes of the host",
-                last + 1,
-                self.len
-            ));
-        }
+        check_guard_behind(after, self.len)?;
         if let Some(first) = before.iter().position(|&byte| byte != INTACT) {
             return Err(format!("it wrote {} bytes before {} bytes of the host", GUARD - first, self.len));
         }
@@ -92,21 +90,56 @@ impl GuardedBytes {
 
     /// An error if bytes at the start or at the end were not written since [`new`](Self::new).
     pub(crate) fn check_written(&self) -> Result<(), String> {
-        let is_canary = |&(at, &byte): &(usize, &u8)| byte == canary_at(self.canary, at);
-        let bytes = self.as_slice();
-        let first = bytes.iter().enumerate().take_while(is_canary).count();
-        let last = bytes.iter().enumerate().rev().take_while(is_canary).count();
-        let (which, count) = if first >= last { ("first", first) } else { ("last", last) };
-        if count < UNWRITTEN {
-            return Ok(());
-        }
-        Err(format!("it is done, and the {which} {count} of {} bytes of the host were not written", self.len))
+        check_written(self.canary, self.as_slice())
+    }
+}
+
+/// Makes a guard of these bytes.
+pub(crate) fn write_guard(guard: &mut [u8]) {
+    guard.fill(INTACT);
+}
+
+/// An error if the guard behind `len` bytes was written.
+pub(crate) fn check_guard_behind(guard: &[u8], len: usize) -> Result<(), String> {
+    match guard.iter().rposition(|&byte| byte != INTACT) {
+        Some(last) => Err(format!("it wrote {} bytes past the end of {len} bytes of the host", last + 1)),
+        None => Ok(()),
+    }
+}
+
+/// A number for [`write_canaries`].
+pub(crate) fn next_canary() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// An error if bytes at the start or at the end were not written since [`write_canaries`].
+pub(crate) fn check_written(canary: u64, bytes: &[u8]) -> Result<(), String> {
+    let is_canary = |&(at, &byte): &(usize, &u8)| byte == canary_at(canary, at);
+    let first = bytes.iter().enumerate().take_while(is_canary).count();
+    let last = bytes.iter().enumerate().rev().take_while(is_canary).count();
+    let (which, count) = if first >= last { ("first", first) } else { ("last", last) };
+    if count < UNWRITTEN {
+        return Ok(());
+    }
+    let len = bytes.len();
+    Err(format!("it is done, and the {which} {count} of {len} bytes of the host were not written"))
+}
+
+pub(crate) fn write_canaries(canary: u64, bytes: &mut [u8]) {
+    // By words, for builds without optimisation.
+    for (at, word) in bytes.chunks_mut(WORD).enumerate() {
+        word.copy_from_slice(&canary_word(canary, at)[..word.len()]);
     }
 }
 
 fn canary_at(canary: u64, at: usize) -> u8 {
+    canary_word(canary, at / WORD)[at % WORD]
+}
+
+fn canary_word(canary: u64, at: usize) -> [u8; WORD] {
     let mixed = (canary ^ at as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    (mixed >> 56) as u8
+    (mixed ^ (mixed >> 32)).to_le_bytes()
 }
 
 impl Drop for GuardedBytes {

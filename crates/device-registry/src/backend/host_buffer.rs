@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-use crate::backend::guarded_bytes::GuardedBytes;
+use crate::backend::guarded_bytes::{self, GuardedBytes};
 use crate::backend::zeroed_bytes::ZeroedBytes;
 use crate::backend::{BackendError, Owner};
 
@@ -45,6 +45,8 @@ struct RawParts {
     /// The device that made it, or that works on it. It drops the owner on a thread that may use the device.
     device: Option<&'static dyn Owner>,
     pinned: bool,
+    /// The length of a guard behind the bytes, of the validating layer.
+    guard: u8,
 }
 
 // SAFETY: only references to this value reach the bytes, as the caller of `from_raw_parts` promises, and the owner is
@@ -117,7 +119,14 @@ impl HostBuffer {
     /// must not claim exclusive access to them, as moving a `Box` does. `len` is at most `isize::MAX`.
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
-        Self(Bytes::Raw(RawParts { start, len, owner: Some(Box::new(owner)), device: None, pinned: false }))
+        Self(Bytes::Raw(RawParts {
+            start,
+            len,
+            owner: Some(Box::new(owner)),
+            device: None,
+            pinned: false,
+            guard: 0,
+        }))
     }
 
     /// A buffer of bytes that other code may read. Before the first mutable access, the buffer copies them.
@@ -187,6 +196,30 @@ impl HostBuffer {
         match &self.0 {
             Bytes::Guarded(bytes) => Some(bytes),
             _ => None,
+        }
+    }
+
+    /// The first `len` bytes, with a guard in those behind them; `None` for bytes that no driver owns. Where they begin, a driver
+    /// may look for its own memory, so there is no guard before them.
+    pub(crate) fn guarded_behind(mut self, len: usize) -> Option<Self> {
+        let Bytes::Raw(raw) = &mut self.0 else { return None };
+        let guard = u8::try_from(raw.len.checked_sub(len)?).ok()?;
+        guarded_bytes::write_guard(&mut self[len..]);
+        if let Bytes::Raw(raw) = &mut self.0 {
+            (raw.len, raw.guard) = (len, guard);
+        }
+        Some(self)
+    }
+
+    /// The guard of [`guarded_behind`](Self::guarded_behind).
+    pub(crate) fn guard(&self) -> &[u8] {
+        match &self.0 {
+            // SAFETY: the caller of `from_raw_parts` promised that these bytes are initialised, before `guarded_behind` has
+            // shortened the buffer. Only this value reaches them, and it is borrowed.
+            Bytes::Raw(raw) => unsafe {
+                slice::from_raw_parts(raw.start.as_ptr().add(raw.len), raw.guard.into())
+            },
+            _ => &[],
         }
     }
 

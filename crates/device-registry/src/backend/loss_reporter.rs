@@ -43,7 +43,8 @@ use crate::sync::{Mutex, lock};
 /// injection, calls [`FaultCounter::lose`](crate::backend::FaultCounter::lose), which ends injected stalls.
 ///
 /// A report runs the wakers of tasks and the program's logger, which may wait for a thread that resets the device. So
-/// [`reset`](crate::backend::DeviceDriver::reset) and `close` do not wait for the thread that reports.
+/// [`reset`](crate::backend::DeviceDriver::reset) and `close` do not wait for the thread that reports, and that thread holds no lock
+/// that the driver's functions take.
 #[derive(Clone, Default)]
 pub struct LossReporter(Arc<Mutex<State>>);
 
@@ -54,7 +55,10 @@ enum State {
     Unconnected,
     /// The loss was reported before that.
     Reported(BackendError),
-    Connected(&'static dyn Owner),
+    Connected {
+        device: &'static dyn Owner,
+        lost: bool,
+    },
 }
 
 impl LossReporter {
@@ -72,13 +76,15 @@ impl LossReporter {
     pub fn report(&self, error: BackendError) {
         let error = error.into_lost();
         let mut state = lock(&self.0);
-        match *state {
-            State::Connected(device) => {
+        match &mut *state {
+            State::Connected { device, lost } => {
+                *lost = true;
+                let device = *device;
                 // Waiting threads and the logger may use this reporter.
                 drop(state);
                 device.lose(error);
             }
-            State::Unconnected => *state = State::Reported(error),
+            unconnected @ State::Unconnected => *unconnected = State::Reported(error),
             State::Reported(_) => {}
         }
     }
@@ -86,18 +92,23 @@ impl LossReporter {
     /// Connects it to an open device. A loss that was reported before takes effect now.
     pub(crate) fn connect(&self, device: &'static dyn Owner) {
         let mut state = lock(&self.0);
-        let before = std::mem::replace(&mut *state, State::Connected(device));
+        let before = std::mem::replace(&mut *state, State::Connected { device, lost: false });
         drop(state);
         if let State::Reported(error) = before {
-            device.lose(error);
+            self.report(error);
         }
+    }
+
+    /// Whether a loss was reported.
+    pub(crate) fn has_reported(&self) -> bool {
+        matches!(*lock(&self.0), State::Reported(_) | State::Connected { lost: true, .. })
     }
 }
 
 impl fmt::Debug for LossReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = lock(&self.0);
-        let device = if let State::Connected(device) = *state { Some(device.device()) } else { None };
+        let device = if let State::Connected { device, .. } = *state { Some(device.device()) } else { None };
         f.debug_struct("LossReporter").field("device", &device).finish_non_exhaustive()
     }
 }

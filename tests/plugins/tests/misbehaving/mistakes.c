@@ -48,7 +48,8 @@ static const char *const MISTAKES[] = {
     "queue_watched_late", "queue_source_released_twice",
     /* what only the validating layer sees */
     "reads_too_far", "reads_nothing", "queue_reads_too_far", "queue_reads_the_half", "queue_keeps_sources",
-    "queue_writes_late", "queue_keeps_destinations", "queue_undone_event",
+    "queue_writes_late", "queue_keeps_destinations", "queue_undone_event", "queue_later_event_first",
+    "queue_refused_and_finished", "queue_locks_itself", "queue_locks_the_device",
 };
 enum { COUNT = sizeof MISTAKES / sizeof *MISTAKES };
 
@@ -78,6 +79,7 @@ struct memory {
 
 struct stream {
     struct backend *backend;
+    size_t events;
     /* A read that was not finished. */
     dp_done done;
     dp_host_bytes destination;
@@ -85,6 +87,9 @@ struct stream {
     unsigned char *late;
     dp_host_bytes source;
 };
+
+/* What a device and its queues lock while they finish a read. */
+static pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER, stream_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int wrong(const struct backend *backend, const char *mistake) {
     return strcmp(backend->mistake, mistake) == 0;
@@ -182,7 +187,9 @@ static uint32_t mistaken_error(const struct backend *backend, const dp_report *r
 
 static uint32_t device_memory_info(void *device, dp_memory_info *info, const dp_report *report) {
     (void)device, (void)report;
+    pthread_mutex_lock(&device_lock);
     info->total = 1000;
+    pthread_mutex_unlock(&device_lock);
     return DP_OK;
 }
 
@@ -395,6 +402,10 @@ static uint32_t stream_read(void *object, const dp_span *source, const dp_host_b
         done->finish(done->context, DP_OTHER, NULL, NULL);
     } else if (wrong(backend, "queue_lost")) {
         done->finish(done->context, DP_LOST, NULL, &failure);
+    } else if (wrong(backend, "queue_refused_and_finished")) {
+        memcpy(destination->start, at(source), source->len);
+        done->finish(done->context, DP_OK, destination, NULL);
+        return fail(report, DP_OTHER, "the queue is full");
     } else if (wrong(backend, "queue_released_and_finished")) {
         destination->release(destination->owner);
         done->finish(done->context, DP_OK, destination, NULL);
@@ -419,7 +430,16 @@ static uint32_t stream_read(void *object, const dp_span *source, const dp_host_b
             done->watch(done->context, &watch);
             watched_before = watch.is_finished(watch.watch);
         }
+        pthread_mutex_t *lock = wrong(backend, "queue_locks_itself")       ? &stream_lock
+                                : wrong(backend, "queue_locks_the_device") ? &device_lock
+                                                                           : NULL;
+        if (lock) {
+            pthread_mutex_lock(lock);
+        }
         done->finish(done->context, DP_OK, destination, NULL);
+        if (lock) {
+            pthread_mutex_unlock(lock);
+        }
         if (wrong(backend, "queue_watched")) {
             watched_after = watch.is_finished(watch.watch);
             watch.release(watch.watch);
@@ -458,7 +478,18 @@ static uint32_t stream_record(void *stream, const dp_event_options *options, voi
     }
     char *recorded = malloc(1);
     *recorded = wrong(((struct stream *)stream)->backend, "queue_undone_event");
+    if (wrong(((struct stream *)stream)->backend, "queue_later_event_first")) {
+        /* The first one is never done. */
+        *recorded = ((struct stream *)stream)->events++ == 0 ? 2 : 0;
+    }
     *event = recorded;
+    return DP_OK;
+}
+
+static uint32_t stream_flush(void *stream, const dp_report *report) {
+    (void)stream, (void)report;
+    pthread_mutex_lock(&stream_lock);
+    pthread_mutex_unlock(&stream_lock);
     return DP_OK;
 }
 
@@ -467,7 +498,7 @@ static uint32_t event_query(void *object, uint32_t *done, const dp_report *repor
     (void)report;
     /* Done, and then not. */
     *done = *event != 2;
-    *event *= 2;
+    *event = *event ? 2 : 0;
     return DP_OK;
 }
 
@@ -632,6 +663,7 @@ static uint32_t load(dp_str name, const dp_option *const *options, size_t option
                                    .read = stream_read,
                                    .copy = stream_copy,
                                    .record = stream_record,
+                                   .flush = stream_flush,
                                    .query = is_done,
                                    .synchronize = synchronize};
     made->event = (dp_event_api){.struct_size = sizeof made->event,

@@ -1,7 +1,10 @@
 //! Mistakes that only the validating layer sees. Each test runs once more, in a process with `DEVICE_VALIDATE=1`.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use device_conformance::process;
-use device_registry::{Device, backends, take_validation_reports};
+use device_registry::{Device, Stream, backends, take_validation_reports};
 
 use crate::support::{mistaken, others_work, says, works};
 
@@ -113,6 +116,17 @@ fn a_source_that_is_used_after_its_work_has_other_bytes() {
 }
 
 #[test]
+fn a_source_that_a_library_uses_after_its_release_has_other_bytes() {
+    if is_validated("a_source_that_a_library_uses_after_its_release_has_other_bytes") {
+        let device = mistaken("queue_writes_late");
+        let (buffer, stream) = (device.allocate(4).unwrap(), device.create_stream().unwrap());
+        stream.write(&buffer, 0, b"rust").unwrap();
+        // The core still has the source.
+        assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), [0xDB; 4]);
+    }
+}
+
+#[test]
 fn an_event_that_is_done_stays_so() {
     if is_validated("an_event_that_is_done_stays_so") {
         let rule = "an event that is done stays so, and this one is not done any longer";
@@ -121,5 +135,72 @@ fn an_event_that_is_done_stays_so() {
             assert!(event.query()?);
             event.query()
         });
+    }
+}
+
+#[test]
+fn an_event_is_done_when_all_work_before_it_is_done() {
+    if is_validated("an_event_is_done_when_all_work_before_it_is_done") {
+        let rule = "an event is done when all work before it is done, and this one is not";
+        let looks: [fn(&Stream); 4] = [
+            |stream| assert!(stream.record().unwrap().query().unwrap()),
+            |stream| stream.record().unwrap().synchronize().unwrap(),
+            |stream| assert!(stream.query().unwrap()),
+            |stream| stream.synchronize().unwrap(),
+        ];
+        for look in looks {
+            breaks_a_rule("queue_later_event_first", "query an event", rule, |device| {
+                let stream = device.create_stream()?;
+                let event = stream.record()?;
+                assert!(!event.query()?);
+                look(&stream);
+                event.query()
+            });
+        }
+    }
+}
+
+#[test]
+fn a_read_into_pinned_memory_is_looked_at_too() {
+    if is_validated("a_read_into_pinned_memory_is_looked_at_too") {
+        let read = |device: Device| {
+            let (buffer, pinned) = (device.allocate(100)?, device.allocate_host(100)?);
+            assert_eq!((pinned.len(), pinned.is_pinned()), (100, true));
+            device.create_stream()?.read_into(&buffer, 0, pinned)?.wait().map(drop)
+        };
+        read(mistaken("queue")).unwrap();
+        let rule = "it wrote 1 bytes past the end of 100 bytes of the host";
+        breaks_a_rule("queue_reads_too_far", "read", rule, read);
+        let rule = "it is done, and the last 50 of 100 bytes of the host were not written";
+        breaks_a_rule("queue_reads_the_half", "read", rule, read);
+    }
+}
+
+#[test]
+fn a_read_that_is_refused_is_not_finished() {
+    if is_validated("a_read_that_is_refused_is_not_finished") {
+        let rule = "a read that is refused is dropped, and this one was finished";
+        breaks_a_rule("queue_refused_and_finished", "read", rule, queued_read);
+    }
+}
+
+#[test]
+fn a_read_that_is_finished_under_a_lock_of_the_driver_is_reported() {
+    if is_validated("a_read_that_is_finished_under_a_lock_of_the_driver_is_reported") {
+        for mistake in ["queue_locks_itself", "queue_locks_the_device"] {
+            queued_read(mistaken(mistake)).unwrap();
+            let rule =
+                "a driver holds no lock that its functions take while it finishes a read, and this one does";
+            let expected = format!("`{mistake}:0`: read: the driver breaks a rule: {rule}");
+            let (since, mut reports) = (Instant::now(), take_validation_reports());
+            // The layer knows it only when the driver has released the lock.
+            while reports.is_empty() && since.elapsed() < Duration::from_secs(60) {
+                thread::sleep(Duration::from_millis(1));
+                reports = take_validation_reports();
+            }
+            assert_eq!(reports, [expected]);
+        }
+        others_work();
+        assert_eq!(take_validation_reports(), [""; 0]);
     }
 }

@@ -250,7 +250,8 @@ impl Queue {
             return;
         }
         state.flush = true;
-        // Empty work wakes the thread.
+        // Empty work wakes the thread. It waits for no work that blocks without a flush of its own: the thread flushes before
+        // each piece of work that the driver does not do.
         if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
             log_isolated(|| {
                 log::warn!("`{}`: queued work may not begin: cannot start a thread", self.device.device());

@@ -19,12 +19,11 @@ const SETTLING: Duration = Duration::from_secs(1);
 
 pub(super) struct ValidatedDevice {
     ledger: Arc<Ledger>,
-    driver: Box<dyn DeviceDriver>,
 }
 
 impl ValidatedDevice {
-    pub(super) fn new(ledger: Arc<Ledger>, driver: Box<dyn DeviceDriver>) -> Self {
-        Self { ledger, driver }
+    pub(super) fn new(ledger: Arc<Ledger>) -> Self {
+        Self { ledger }
     }
 
     /// Reports what the driver still has of the program's.
@@ -56,31 +55,31 @@ impl ValidatedDevice {
 
 impl DeviceDriver for ValidatedDevice {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.driver.native()
+        self.ledger.driver.native()
     }
 
     fn native_handle(&self, kind: &str) -> Option<u64> {
-        self.driver.native_handle(kind)
+        self.ledger.driver.native_handle(kind)
     }
 
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
-        self.ledger.read_error("memory info", self.driver.memory_info())
+        self.ledger.call("memory info", || self.ledger.driver.memory_info())
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        self.ledger.read_error("allocate", self.driver.allocate(options))
+        self.ledger.call("allocate", || self.ledger.driver.allocate(options))
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
         // A driver that reads the source after this call reads what the drop has written there.
         let source = GuardedBytes::copy_of(source, &self.ledger.blocking)?;
-        self.ledger.read_error("write", self.driver.write(destination, source.as_slice()))?;
+        self.ledger.call("write", || self.ledger.driver.write(destination, source.as_slice()))?;
         source.check_guards().map_err(|rule| self.ledger.broken("write", &rule))
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
         let mut bytes = GuardedBytes::new(destination.len(), &self.ledger.blocking)?;
-        let result = self.ledger.read_error("read", self.driver.read(source, bytes.as_mut_slice()));
+        let result = self.ledger.call("read", || self.ledger.driver.read(source, bytes.as_mut_slice()));
         bytes.check_guards().map_err(|rule| self.ledger.broken("read", &rule))?;
         result?;
         bytes.check_written().map_err(|rule| self.ledger.broken("read", &rule))?;
@@ -89,32 +88,44 @@ impl DeviceDriver for ValidatedDevice {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        self.ledger.read_error("copy", self.driver.copy(source, destination))
+        self.ledger.call("copy", || self.ledger.driver.copy(source, destination))
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
-        self.ledger.read_error("fill", self.driver.fill(destination, pattern))
+        self.ledger.call("fill", || self.ledger.driver.fill(destination, pattern))
     }
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        self.ledger.read_error("copy from a peer", self.driver.copy_from_peer(source, destination))
+        self.ledger.call("copy from a peer", || self.ledger.driver.copy_from_peer(source, destination))
     }
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        let stream = self.ledger.read_error("create a stream", self.driver.create_stream(options))?;
+        let stream = self.ledger.call("create a stream", || self.ledger.driver.create_stream(options))?;
         Ok(Box::new(ValidatedStream::new(&self.ledger, stream)))
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
-        self.ledger.read_error("allocate pinned host memory", self.driver.allocate_host(len))
+        let allocate =
+            |len| self.ledger.call("allocate pinned host memory", || self.ledger.driver.allocate_host(len));
+        // A driver that has no room for the guard may have some without.
+        if let Some(longer) = len.checked_add(guarded_bytes::GUARD)
+            && let Ok(buffer) = self.ledger.driver.allocate_host(longer)
+            && buffer.len() == longer
+            && let Some(buffer) = buffer.guarded_behind(len)
+        {
+            return Ok(buffer);
+        }
+        allocate(len)
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        self.ledger.read_error("reset", self.driver.reset())
+        self.ledger.call("reset", || self.ledger.driver.reset())
     }
 
     fn close(&self) -> Result<(), BackendError> {
-        let result = self.ledger.read_error("close", self.driver.close());
+        // No call is under way at a close.
+        self.ledger.open.end();
+        let result = self.ledger.call("close", || self.ledger.driver.close());
         let released = self.check_released();
         self.ledger.is_closed.store(true, Ordering::Relaxed);
         guarded_bytes::empty_quarantine();
@@ -122,6 +133,6 @@ impl DeviceDriver for ValidatedDevice {
     }
 
     fn faults(&self) -> Option<&dyn FaultInjector> {
-        self.driver.faults()
+        self.ledger.driver.faults()
     }
 }

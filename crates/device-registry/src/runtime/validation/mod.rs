@@ -5,17 +5,21 @@
 //! it costs nothing.
 
 mod device;
+mod locks;
 mod stream;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::backend::{BackendError, HostBuffer, Parts, backends};
+use crate::backend::{
+    BackendError, BackendErrorKind, DeviceDriver, HostBuffer, LossReporter, Parts, backends,
+};
 use crate::device::Device;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::switch;
 
 use self::device::ValidatedDevice;
+use self::locks::{Calls, Open};
 
 const VARIABLE: &str = "DEVICE_VALIDATE";
 
@@ -45,8 +49,8 @@ impl Layer {
             return parts;
         }
         backends().add_note(format!("{VARIABLE} is set: calls into drivers are validated"));
-        let ledger = Ledger::new(device);
-        Parts { driver: Box::new(ValidatedDevice::new(ledger, parts.driver)), ..parts }
+        let ledger = Ledger::new(device, parts.driver, parts.loss_reporter.clone());
+        Parts { driver: Box::new(ValidatedDevice::new(ledger)), ..parts }
     }
 }
 
@@ -78,6 +82,13 @@ fn keep_report(report: String) {
 /// What the layer knows about an open device.
 struct Ledger {
     device: Device,
+    driver: Box<dyn DeviceDriver>,
+    loss_reporter: Option<LossReporter>,
+    /// Whether a call has returned that the device is lost.
+    is_lost: AtomicBool,
+    calls: Calls,
+    /// Until the close.
+    open: Arc<Open>,
     /// Buffers of blocking calls.
     blocking: Arc<AtomicUsize>,
     /// Sources of queued writes that the driver has.
@@ -105,9 +116,14 @@ impl Kept {
 }
 
 impl Ledger {
-    fn new(device: Device) -> Arc<Self> {
+    fn new(device: Device, driver: Box<dyn DeviceDriver>, loss_reporter: Option<LossReporter>) -> Arc<Self> {
         Arc::new(Self {
             device,
+            driver,
+            loss_reporter,
+            is_lost: AtomicBool::new(false),
+            calls: Calls::default(),
+            open: Arc::default(),
             blocking: Arc::default(),
             sources: Arc::default(),
             destinations: Arc::default(),
@@ -140,9 +156,26 @@ impl Ledger {
         BackendError::other(format_args!("the driver breaks a rule: {rule}"))
     }
 
+    /// Makes a call of the driver, and looks at its error.
+    fn call<T>(&self, call: &str, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
+        let counted = self.calls.begin();
+        let result = run();
+        drop(counted);
+        self.read_error(call, result)
+    }
+
+    /// Whether the driver may get no other calls than those after a loss.
+    fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::SeqCst)
+            || self.loss_reporter.as_ref().is_some_and(LossReporter::has_reported)
+    }
+
     /// Looks at the error of a call, and returns the result as it is.
     fn read_error<T>(&self, call: &str, result: Result<T, BackendError>) -> Result<T, BackendError> {
         if let Err(error) = &result {
+            if error.kind() == BackendErrorKind::Lost {
+                self.is_lost.store(true, Ordering::SeqCst);
+            }
             if error.message().trim().is_empty() {
                 let _reported = self.broken(call, "an error has a text, and this one has none");
             } else if error.message().contains(char::is_control) {

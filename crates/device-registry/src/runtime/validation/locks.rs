@@ -1,0 +1,199 @@
+//! Locks that a driver holds while it calls the program.
+//!
+//! A read that a driver finishes may wake a task, or a logger, and these may wait for a thread that is in a function of the
+//! driver. So the layer calls two functions that any driver allows at any time, on another thread, and waits for them before it
+//! passes the result on. If they end only after the driver has its call back, the driver held a lock that they take.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::backend::{BackendError, StreamDriver};
+use crate::runtime::validation::Ledger;
+
+/// How long the layer waits in a call of the driver. Those that it makes need a few microseconds, or a round trip.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// How long they may take after that. If they take longer, they wait for something else.
+const AFTER: Duration = Duration::from_secs(10);
+
+thread_local! {
+    /// How many calls of drivers this thread is in.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many calls of the core are in a driver.
+#[derive(Default)]
+pub(super) struct Calls(AtomicUsize);
+
+pub(super) struct Counted<'a>(&'a Calls);
+
+impl Calls {
+    pub(super) fn begin(&self) -> Counted<'_> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        OWN.with(|own| own.set(own.get() + 1));
+        Counted(self)
+    }
+
+    /// Whether there are calls on other threads, which may hold locks for as long as they like.
+    fn are_on_other_threads(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > OWN.with(Cell::get)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        OWN.with(|own| own.set(own.get() - 1));
+    }
+}
+
+/// Whether an object may be called. Its end waits for the layer's calls.
+#[derive(Default)]
+pub(super) struct Open {
+    state: Mutex<(usize, bool)>,
+    left: Condvar,
+}
+
+impl Open {
+    fn enter(&self) -> Option<Entered<'_>> {
+        let mut state = lock(&self.state);
+        let (count, has_ended) = &mut *state;
+        if *has_ended {
+            return None;
+        }
+        *count += 1;
+        Some(Entered(self))
+    }
+
+    pub(super) fn end(&self) {
+        let mut state = lock(&self.state);
+        state.1 = true;
+        // A call that does not end is a mistake of the driver's, and this thread would hang with it.
+        let waited = self.left.wait_timeout_while(state, AFTER, |(count, _)| *count > 0);
+        drop(waited);
+    }
+}
+
+struct Entered<'a>(&'a Open);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).0 -= 1;
+        self.0.left.notify_all();
+    }
+}
+
+/// A driver's stream, which the layer calls too.
+pub(super) struct Shared {
+    stream: Arc<Box<dyn StreamDriver>>,
+    open: Arc<Open>,
+    /// The failure of a flush that the layer made, for the next one of the core.
+    failure: Arc<Mutex<Option<BackendError>>>,
+}
+
+pub(super) struct SharedWeak {
+    stream: Weak<Box<dyn StreamDriver>>,
+    open: Arc<Open>,
+    failure: Arc<Mutex<Option<BackendError>>>,
+}
+
+impl Shared {
+    pub(super) fn new(stream: Box<dyn StreamDriver>) -> Self {
+        Self { stream: Arc::new(stream), open: Arc::default(), failure: Arc::default() }
+    }
+
+    pub(super) fn stream(&self) -> &dyn StreamDriver {
+        &**self.stream
+    }
+
+    pub(super) fn take_failure(&self) -> Result<(), BackendError> {
+        lock(&self.failure).take().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn downgrade(&self) -> SharedWeak {
+        let (open, failure) = (Arc::clone(&self.open), Arc::clone(&self.failure));
+        SharedWeak { stream: Arc::downgrade(&self.stream), open, failure }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.open.end();
+    }
+}
+
+/// A call of the driver's into the program, and calls of the layer's meanwhile.
+#[derive(Default)]
+struct Probe {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    has_ended: bool,
+    /// When the driver got its call back, if the layer's calls had not ended before.
+    returned: Option<Instant>,
+}
+
+/// Runs what a driver calls while it finishes a read, and looks whether it holds a lock meanwhile.
+pub(super) fn within_a_call(ledger: &Arc<Ledger>, stream: &SharedWeak, run: impl FnOnce()) {
+    /// Whether a thread makes such calls now.
+    static IS_PROBING: AtomicBool = AtomicBool::new(false);
+
+    let is_possible = !ledger.is_lost() && !ledger.calls.are_on_other_threads();
+    if !is_possible || IS_PROBING.swap(true, Ordering::SeqCst) {
+        return run();
+    }
+    let probe = Arc::new(Probe::default());
+    let (its, ledgers, open) = (Arc::clone(&probe), Arc::clone(ledger), Arc::clone(&stream.open));
+    let (stream, failure) = (Weak::clone(&stream.stream), Arc::clone(&stream.failure));
+    let begun = thread::Builder::new().name("validation".to_owned()).spawn(move || {
+        if let Some(_open) = ledgers.open.enter() {
+            // What they return is of no interest.
+            let _ = ledgers.driver.memory_info();
+            if let Some(_open) = open.enter()
+                && let Some(stream) = stream.upgrade()
+                && let Err(error) = stream.flush()
+            {
+                lock(&failure).get_or_insert(error);
+            }
+        }
+        IS_PROBING.store(false, Ordering::SeqCst);
+        its.end(&ledgers);
+    });
+    if begun.is_err() {
+        IS_PROBING.store(false, Ordering::SeqCst);
+        return run();
+    }
+    let state = lock(&probe.state);
+    let waited = probe.ended.wait_timeout_while(state, WITHIN, |state| !state.has_ended);
+    let has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.has_ended;
+    let is_suspect = !has_ended && !ledger.is_lost() && !ledger.calls.are_on_other_threads();
+    run();
+    if is_suspect {
+        lock(&probe.state).returned = Some(Instant::now());
+    }
+}
+
+impl Probe {
+    fn end(&self, ledger: &Ledger) {
+        let mut state = lock(&self.state);
+        state.has_ended = true;
+        let is_broken = state.returned.is_some_and(|returned| returned.elapsed() < AFTER);
+        drop(state);
+        self.ended.notify_all();
+        if is_broken {
+            let rule =
+                "a driver holds no lock that its functions take while it finishes a read, and this one does";
+            let _reported = ledger.broken("read", rule);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
