@@ -3,7 +3,7 @@
 # run. Without parts, those run that have passed there.
 #
 #     bash tests/processors.sh install
-#     bash tests/processors.sh [s390x] [aarch64] [riscv64] [i686] [-- [core] [tensor] [plugin] [openreg] [suite]]
+#     bash tests/processors.sh [s390x] [aarch64] [riscv64] [i686] [-- [core] [tensor] [plugin] [openreg] [suite] [c]]
 #
 # A program of 32 bits runs without QEMU, as processors of x86_64 can do that. Under qemu-i386 7.2 the tests of threads hang.
 set -euo pipefail
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 export CARGO_TARGET_DIR=${DEVICE_REGISTRY_PROCESSORS_DIR:-target/processors}
 # Debian's Rust has the sources of the standard library, which is built for each target.
-export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
+export RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc RUSTC_BOOTSTRAP=1
 # An emulator takes ten times as long, and random programs take that many times.
 export PROPTEST_CASES=${PROPTEST_CASES:-8} DEVICE_CONFORMANCE_CASES=${DEVICE_CONFORMANCE_CASES:-4}
 export DEVICE_CONFORMANCE_TIME_LIMIT=${DEVICE_CONFORMANCE_TIME_LIMIT:-120}
@@ -36,7 +36,7 @@ install_tools() {
         --target aarch64-unknown-linux-gnu --target riscv64gc-unknown-linux-gnu --target i686-unknown-linux-gnu
 }
 
-# Sets `target`, and the environment for programs of a processor.
+# Sets `target`, `skipped_checks` of the conformance suite, and the environment for programs of a processor.
 select_processor() {
     local gnu=$1-linux-gnu flags= variable
     target=$1-unknown-linux-gnu
@@ -47,14 +47,20 @@ select_processor() {
     fi
     # Where emulators look for the system's libraries.
     export QEMU_LD_PREFIX=/usr/$gnu CC=$gnu-gcc
+    skipped_checks=(--skip :1::)
     if [ "$1" = i686 ]; then
         flags="-Clink-arg=-Wl,--dynamic-linker=/usr/$gnu/lib/ld-linux.so.2 -Clink-arg=-Wl,-rpath,/usr/$gnu/lib"
+    else
+        # They measure the process. QEMU 7.2 keeps memory for each thread that ended, and its madvise(MADV_REMOVE) frees
+        # nothing.
+        skipped_checks+=(--skip a_close_leaves_nothing_behind --skip a_reset_leaves_nothing_behind)
     fi
     variable=CARGO_TARGET_$(printf %s "$target" | tr a-z- A-Z_)
     export "${variable}_LINKER=$gnu-gcc" "${variable}_RUSTFLAGS=$flags"
 }
 
 run_tests() { cargo test --quiet --locked -Zbuild-std=std,panic_abort --target "$target" "$@"; }
+run_program() { cargo run --quiet --locked -Zbuild-std=std,panic_abort --target "$target" "$@"; }
 
 part() {
     case $1 in
@@ -69,8 +75,14 @@ part() {
         # Not those of memory, as QEMU 7.2 does not return freed pages.
         run_tests -p device-openreg --lib --test devices --test events --test streams
         ;;
-    # The conformance suite, on a backend in C from a file.
-    suite) run_tests -p device-plugin-tests --test c_backend -- myc:0 ;;
+    # The conformance suite on the cpu and on the first device of openreg.
+    suite)
+        # With 32 bits, three devices of the default 1 GiB take all addresses. A lost device keeps its own while a buffer lives.
+        local -x OPENREG_MEMORY=64MiB
+        run_program -p device-registry-sanitizers --bin conformance -- --quiet "${skipped_checks[@]}"
+        ;;
+    # The same on the backends in C, from files.
+    c) run_program -p device-registry-sanitizers --bin c_backend -- --quiet "${skipped_checks[@]}" ;;
     *) printf 'unknown part `%s`\n' "$1" >&2 && exit 2 ;;
     esac
 }
@@ -94,8 +106,11 @@ for processor in "${processors[@]}"; do
     *) printf 'unknown processor `%s`\n' "$processor" >&2 && exit 2 ;;
     esac
     select_processor "$processor"
-    all=(core)
-    [ "$processor" != s390x ] || all=(core tensor plugin openreg suite)
+    case $processor in
+    s390x) all=(core tensor plugin openreg c) ;;
+    riscv64) all=(core tensor plugin openreg suite) ;;
+    *) all=(core tensor plugin openreg suite c) ;;
+    esac
     [ ${#parts[@]} -eq 0 ] || all=("${parts[@]}")
     for part in "${all[@]}"; do
         step "$processor: $part"
