@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use bytemuck::PodCastError;
+use bytemuck::{PodCastError, Zeroable};
 use device_kernels::{Layout, MAX_RANK, Scalar};
+use device_registry::backend::BackendError;
 use rayon::prelude::*;
 
 use crate::element::{Compute, Element};
@@ -102,18 +103,22 @@ impl<'a, E: Element> Array<'a, E> {
     }
 
     /// All elements, one after the other.
-    pub(crate) fn to_contiguous(&self) -> Cow<'_, [E::Compute]> {
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for a copy. An array that repeats its elements may have more of them than any memory.
+    pub(crate) fn to_contiguous(&self) -> Result<Cow<'_, [E::Compute]>, BackendError> {
         if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
-            return Cow::Borrowed(elements);
+            return Ok(Cow::Borrowed(elements));
         }
-        let mut all = vec![E::Compute::default(); self.places.len];
+        let mut all = zeros::<E::Compute>(self.places.len)?;
         let fill = |(place, out): (usize, &mut [E::Compute])| self.read(place * CHUNK, out);
         if all.len() < PARALLEL {
             self.read(0, &mut all);
         } else {
             on_all(|| all.par_chunks_mut(CHUNK).enumerate().for_each(fill));
         }
-        Cow::Owned(all)
+        Ok(Cow::Owned(all))
     }
 
     /// The elements in place, and where they are, if they need no conversion.
@@ -188,6 +193,12 @@ impl<E: Element> Array<'_, E> {
         self.read(start, temporary);
         temporary
     }
+}
+
+/// As many zeros, or an error that says how many bytes they take: a failed allocation of `vec!` would end the process.
+pub(crate) fn zeros<C: Zeroable>(len: usize) -> Result<Vec<C>, BackendError> {
+    let bytes = (len as u64).saturating_mul(size_of::<C>() as u64);
+    bytemuck::allocation::try_zeroed_vec(len).map_err(|()| BackendError::out_of_memory(bytes, None))
 }
 
 /// The elements of `bytes`: in place if they are aligned.

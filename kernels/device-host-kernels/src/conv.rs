@@ -4,7 +4,7 @@ use device_kernels::{Call, Conv2d, Layout};
 use device_registry::backend::BackendError;
 use rayon::prelude::*;
 
-use crate::arrays::{Array, write_all};
+use crate::arrays::{Array, write_all, zeros};
 use crate::element::Element;
 use crate::elementwise::Inputs;
 use crate::real::{Matrix, Real, Threads, multiply};
@@ -137,13 +137,15 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
     let (images, images_layout) = array::<E>(call, inputs, 0);
     let (weights, weights_layout) = array::<E>(call, inputs, 1);
     let sizes = Sizes::new(conv, &images_layout, &weights_layout, &out_layout);
-    let (images, weights) = (images.to_contiguous(), weights.to_contiguous());
-    let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0.to_contiguous().into_owned());
+    let (images, weights) = (images.to_contiguous()?, weights.to_contiguous()?);
+    let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
+    let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
+    check_patches::<E::Compute>(depth, pixels)?;
     let one = |patches: &mut Vec<E::Compute>, (number, out): (usize, &mut [E::Compute])| {
         patches.resize(depth * pixels, E::Compute::default());
         if let Some(bias) = &bias {
-            out.chunks_mut(pixels).zip(bias).for_each(|(out, bias)| out.fill(*bias));
+            out.chunks_mut(pixels).zip(&**bias).for_each(|(out, bias)| out.fill(*bias));
         }
         for (group, out) in out.chunks_mut(sizes.out_group_len()).enumerate() {
             let start = number * sizes.image_len() + group * sizes.group_len();
@@ -175,8 +177,9 @@ pub(crate) fn input_grad<E: Element<Compute: Real>>(
     let (grad, grad_layout) = array::<E>(call, inputs, 0);
     let (weights, weights_layout) = array::<E>(call, inputs, 1);
     let sizes = Sizes::new(conv, &out_layout, &weights_layout, &grad_layout);
-    let (grad, weights) = (grad.to_contiguous(), weights.to_contiguous());
+    let (grad, weights) = (grad.to_contiguous()?, weights.to_contiguous()?);
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
+    check_patches::<E::Compute>(depth, pixels)?;
     let one = |patches: &mut Vec<E::Compute>, (number, out): (usize, &mut [E::Compute])| {
         patches.resize(depth * pixels, E::Compute::default());
         out.fill(E::Compute::default());
@@ -210,8 +213,9 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
     let (images, images_layout) = array::<E>(call, inputs, 0);
     let (grad, grad_layout) = array::<E>(call, inputs, 1);
     let sizes = Sizes::new(conv, &images_layout, &out_layout, &grad_layout);
-    let (images, grad) = (images.to_contiguous(), grad.to_contiguous());
+    let (images, grad) = (images.to_contiguous()?, grad.to_contiguous()?);
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
+    check_patches::<E::Compute>(depth, pixels)?;
     let group_weights = sizes.channels[1] * depth;
     // The sum of some images, for one group.
     let sum = |numbers: std::ops::Range<usize>, group: usize, out: &mut [E::Compute]| {
@@ -251,6 +255,11 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
         }
     });
     Ok(())
+}
+
+/// Fails if there is no memory for the patches of an image, of which each thread has its own.
+fn check_patches<C: Real>(depth: usize, pixels: usize) -> Result<(), BackendError> {
+    zeros::<C>(depth.saturating_mul(pixels)).map(drop)
 }
 
 /// Calls `one` with patches to use and the number and elements of each image.

@@ -26,7 +26,9 @@ pub(crate) trait Element: Pod + Send + Sync {
 }
 
 /// What elements are computed in.
-pub(crate) trait Compute: Copy + Default + PartialEq + Send + Sync + 'static {
+pub(crate) trait Compute:
+    Copy + Default + bytemuck::Zeroable + PartialEq + Send + Sync + 'static
+{
     fn from_scalar(scalar: Scalar) -> Self;
 
     // Conversions as `as` has them, and to booleans whether it is not zero.

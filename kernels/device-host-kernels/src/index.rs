@@ -4,7 +4,7 @@ use device_kernels::{Layout, Update};
 use device_registry::backend::BackendError;
 use rayon::prelude::*;
 
-use crate::arrays::{Array, PARALLEL, write_all, write_some};
+use crate::arrays::{Array, PARALLEL, write_all, write_some, zeros};
 use crate::element::Element;
 use crate::functions::Number;
 use crate::reduce::around;
@@ -45,8 +45,8 @@ impl Indices {
         size: usize,
     ) -> Result<Self, BackendError> {
         let array = Array::<I>::new(bytes, layout);
-        let elements = array.to_contiguous();
-        let mut numbers = vec![0_i64; elements.len()];
+        let elements = array.to_contiguous()?;
+        let mut numbers = zeros::<i64>(elements.len())?;
         I::Compute::convert::<i64>()(&elements, &mut numbers);
         let index = |&number: &i64| {
             usize::try_from(number).ok().filter(|&index| index < size).ok_or_else(|| {
@@ -67,9 +67,9 @@ pub(crate) fn gather<E: Element>(
     (input, layout): (&[u8], &Layout),
     (indices, index_layout): (&Indices, &Layout),
     (out, out_layout): (&mut [u8], &Layout),
-) {
+) -> Result<(), BackendError> {
     let array = Array::<E>::new(input, layout);
-    let elements = array.to_contiguous();
+    let elements = array.to_contiguous()?;
     let places = Rows::new(index_layout.shape(), layout.shape(), dim);
     write_all::<E>(out, out_layout, |out| {
         let gather = |(number, out): (usize, &mut E::Compute)| {
@@ -81,6 +81,7 @@ pub(crate) fn gather<E: Element>(
             on_all(|| out.par_iter_mut().enumerate().for_each(gather));
         }
     });
+    Ok(())
 }
 
 /// Scatters, with an index for each value. The values are written in their order.
@@ -90,9 +91,9 @@ pub(crate) fn scatter<E: Element>(
     (indices, index_layout): (&Indices, &Layout),
     (values, values_layout): (&[u8], &Layout),
     (out, out_layout): (&mut [u8], &Layout),
-) {
+) -> Result<(), BackendError> {
     let array = Array::<E>::new(values, values_layout);
-    let values = array.to_contiguous();
+    let values = array.to_contiguous()?;
     let places = Rows::new(index_layout.shape(), out_layout.shape(), dim);
     update::<E>(out, out_layout, |out, changed| {
         for (number, value) in values.iter().enumerate() {
@@ -100,7 +101,7 @@ pub(crate) fn scatter<E: Element>(
             put(&mut out[place], *value);
             changed[place] = true;
         }
-    });
+    })
 }
 
 /// Selects, with an index for each part.
@@ -109,9 +110,9 @@ pub(crate) fn index_select<E: Element>(
     (input, layout): (&[u8], &Layout),
     indices: &Indices,
     (out, out_layout): (&mut [u8], &Layout),
-) {
+) -> Result<(), BackendError> {
     let array = Array::<E>::new(input, layout);
-    let elements = array.to_contiguous();
+    let elements = array.to_contiguous()?;
     let (_, size, inner) = around(layout.shape(), dim);
     let count = indices.0.len();
     write_all::<E>(out, out_layout, |out| {
@@ -125,6 +126,7 @@ pub(crate) fn index_select<E: Element>(
             on_all(|| out.par_chunks_mut(inner).enumerate().for_each(select));
         }
     });
+    Ok(())
 }
 
 /// Assigns, with an index for each part. The values are written in their order.
@@ -134,9 +136,9 @@ pub(crate) fn index_assign<E: Element>(
     indices: &Indices,
     (values, values_layout): (&[u8], &Layout),
     (out, out_layout): (&mut [u8], &Layout),
-) {
+) -> Result<(), BackendError> {
     let array = Array::<E>::new(values, values_layout);
-    let values = array.to_contiguous();
+    let values = array.to_contiguous()?;
     let (_, size, inner) = around(out_layout.shape(), dim);
     let count = indices.0.len();
     update::<E>(out, out_layout, |out, changed| {
@@ -145,15 +147,20 @@ pub(crate) fn index_assign<E: Element>(
             out[start..start + inner].iter_mut().zip(values).for_each(|(old, new)| put(old, *new));
             changed[start..start + inner].fill(true);
         }
-    });
+    })
 }
 
 /// Changes some elements of an array, and writes no others: `work` gets all elements, and marks those that it changes.
-fn update<E: Element>(bytes: &mut [u8], layout: &Layout, work: impl FnOnce(&mut [E::Compute], &mut [bool])) {
-    let mut elements = Array::<E>::new(bytes, layout).to_contiguous().into_owned();
+fn update<E: Element>(
+    bytes: &mut [u8],
+    layout: &Layout,
+    work: impl FnOnce(&mut [E::Compute], &mut [bool]),
+) -> Result<(), BackendError> {
+    let mut elements = Array::<E>::new(bytes, layout).to_contiguous()?.into_owned();
     let mut changed = vec![false; elements.len()];
     work(&mut elements, &mut changed);
     write_some::<E>(bytes, layout, &elements, &changed);
+    Ok(())
 }
 
 /// Where elements of an array are that is as large as another one, or larger.

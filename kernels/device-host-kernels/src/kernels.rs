@@ -86,8 +86,7 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let (_, layout, bytes) = array(0)?;
             let (index, index_layout) = indices(array(1)?, layout.shape()[dim])?;
             with_element!(to, E => {
-                gather::<E>(dim, (bytes, &layout), (&index, &index_layout), out!());
-                Ok(())
+                gather::<E>(dim, (bytes, &layout), (&index, &index_layout), out!())
             })
         }
         Operator::Scatter { dim, update } => {
@@ -95,32 +94,27 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let (_, layout, bytes) = array(1)?;
             let index = (&index, &index_layout);
             if to == DType::Bool {
-                scatter::<Bool>(dim, put_bool(update)?, index, (bytes, &layout), out!());
-                return Ok(());
+                return scatter::<Bool>(dim, put_bool(update)?, index, (bytes, &layout), out!());
             }
             with_element!(numbers to, E => {
-                scatter::<E>(dim, put(update)?, index, (bytes, &layout), out!());
-                Ok(())
+                scatter::<E>(dim, put(update)?, index, (bytes, &layout), out!())
             })
         }
         Operator::IndexSelect { dim } => {
             let (_, layout, bytes) = array(0)?;
             let (index, _) = indices(array(1)?, layout.shape()[dim])?;
             with_element!(to, E => {
-                index_select::<E>(dim, (bytes, &layout), &index, out!());
-                Ok(())
+                index_select::<E>(dim, (bytes, &layout), &index, out!())
             })
         }
         Operator::IndexAssign { dim, update } => {
             let (index, _) = indices(array(0)?, out_layout.shape()[dim])?;
             let (_, layout, bytes) = array(1)?;
             if to == DType::Bool {
-                index_assign::<Bool>(dim, put_bool(update)?, &index, (bytes, &layout), out!());
-                return Ok(());
+                return index_assign::<Bool>(dim, put_bool(update)?, &index, (bytes, &layout), out!());
             }
             with_element!(numbers to, E => {
-                index_assign::<E>(dim, put(update)?, &index, (bytes, &layout), out!());
-                Ok(())
+                index_assign::<E>(dim, put(update)?, &index, (bytes, &layout), out!())
             })
         }
         Operator::Conv2d(conv) => {
@@ -136,13 +130,11 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let (dtype, layout, bytes) = array(0)?;
             if let Some((index, places)) = call.outputs().get(1) {
                 with_element!(numbers dtype, E => with_index!(*index, I => {
-                    pool::max_places::<E, I>(pool, (bytes, &layout), (&mut *outputs[1], places));
-                    Ok(())
+                    pool::max_places::<E, I>(pool, (bytes, &layout), (&mut *outputs[1], places))
                 }))?;
             }
             with_element!(numbers dtype, E => {
-                pool::max::<E>(pool, (bytes, &layout), out!());
-                Ok(())
+                pool::max::<E>(pool, (bytes, &layout), out!())
             })
         }
         Operator::MaxPool2dGrad(_) => {
@@ -150,8 +142,7 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let image = out_layout.shape()[2] * out_layout.shape()[3];
             let (places, _) = indices(array(1)?, image)?;
             with_element!(floats to, E => {
-                pool::max_grad::<E>((bytes, &layout), places.as_slice(), out!());
-                Ok(())
+                pool::max_grad::<E>((bytes, &layout), places.as_slice(), out!())
             })
         }
         Operator::AvgPool2d { pool, count_padding } => {
@@ -199,8 +190,7 @@ fn mean(
     out_layout: &Layout,
 ) -> Result<(), BackendError> {
     with_element!(floats dtype, E => {
-        pool::mean::<E>(windows, (bytes, &layout), (out, out_layout));
-        Ok(())
+        pool::mean::<E>(windows, (bytes, &layout), (out, out_layout))
     })
 }
 
@@ -211,7 +201,6 @@ fn mean_grad(
     out_layout: &Layout,
 ) -> Result<(), BackendError> {
     with_element!(floats dtype, E => {
-        pool::mean_grad::<E>(windows, (bytes, &layout), (out, out_layout));
-        Ok(())
+        pool::mean_grad::<E>(windows, (bytes, &layout), (out, out_layout))
     })
 }

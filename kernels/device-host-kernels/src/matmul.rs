@@ -23,14 +23,14 @@ struct Operand<'a, C: Clone> {
 
 impl<'a, C: Compute> Operand<'a, C> {
     /// In place if the elements are computed in as they are stored.
-    fn new<E: Element<Compute = C>>(array: &'a Array<'_, E>, layout: &Layout) -> Self {
-        match array.as_compute() {
+    fn new<E: Element<Compute = C>>(array: &'a Array<'_, E>, layout: &Layout) -> Result<Self, BackendError> {
+        Ok(match array.as_compute() {
             Some((elements, start)) => Self { elements: Cow::Borrowed(elements), layout: *layout, start },
             None => {
                 let layout = Layout::contiguous(layout.shape()).expect("the shape is that of an array");
-                Self { elements: array.to_contiguous(), layout, start: 0 }
+                Self { elements: array.to_contiguous()?, layout, start: 0 }
             }
-        }
+        })
     }
 
     /// The matrix of the batch with the number `batch`.
@@ -55,19 +55,19 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
     out: &mut [u8],
 ) -> Result<(), BackendError> {
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
-    let (a, b) = (Operand::new(&a.0, &a.1), Operand::new(&b.0, &b.1));
+    let (a, b) = (Operand::new(&a.0, &a.1)?, Operand::new(&b.0, &b.1)?);
     let sizes @ [m, n, k] = sizes(&a.layout, &b.layout);
-    let has_bias = call.inputs().len() == 3;
+    let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
+    let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
     let (_, layout) = call.outputs()[0];
     write_all::<E>(out, &layout, |out| {
-        if has_bias {
-            let (bias, _) = array::<E>(call, inputs, 2);
-            out.copy_from_slice(&bias.to_contiguous());
+        if let Some(bias) = &bias {
+            out.copy_from_slice(bias);
         }
         let one = |batch: usize, out: &mut [E::Compute], threads| {
             let (of_a, of_b) = (a.matrix(batch), b.matrix(batch));
             let product = (out, Matrix::by_rows(0, n));
-            multiply(sizes, (&a.elements, of_a), (&b.elements, of_b), product, has_bias, threads);
+            multiply(sizes, (&a.elements, of_a), (&b.elements, of_b), product, bias.is_some(), threads);
         };
         if out.len() == m * n && (m * n).saturating_mul(k) >= SPLIT {
             on_all(|| one(0, out, Threads::All));
@@ -94,11 +94,13 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
     let (a_shape, b_shape) = (a.1, b.1);
     let [m, n, k] = sizes(&a_shape, &b_shape);
-    let (a, b) = (a.0.to_contiguous(), b.0.to_contiguous());
+    let (a, b) = (a.0.to_contiguous()?, b.0.to_contiguous()?);
+    let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
+    let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
     let (_, layout) = call.outputs()[0];
     write_all::<E>(out, &layout, |out| {
-        if call.inputs().len() == 3 {
-            out.copy_from_slice(&array::<E>(call, inputs, 2).0.to_contiguous());
+        if let Some(bias) = &bias {
+            out.copy_from_slice(bias);
         } else {
             out.fill(E::Compute::default());
         }

@@ -1,6 +1,7 @@
 //! Poolings of images.
 
 use device_kernels::{Layout, Pool2d};
+use device_registry::backend::BackendError;
 use rayon::prelude::*;
 
 use crate::arrays::{Array, PARALLEL, write_all};
@@ -99,11 +100,11 @@ fn planes<I: Element, O: Element>(
     (input, layout): Planes<'_, &[u8]>,
     (out, out_layout): Planes<'_, &mut [u8]>,
     one: impl Fn(usize, &[I::Compute], &mut [O::Compute]) + Sync,
-) {
+) -> Result<(), BackendError> {
     let plane_len = |layout: &Layout| layout.shape()[2] * layout.shape()[3];
     let (input_len, out_len) = (plane_len(layout), plane_len(out_layout));
     let array = Array::<I>::new(input, layout);
-    let inputs = array.to_contiguous();
+    let inputs = array.to_contiguous()?;
     let one = |(plane, out): (usize, &mut [O::Compute])| {
         one(plane, &inputs[plane * input_len..][..input_len], out);
     };
@@ -114,6 +115,7 @@ fn planes<I: Element, O: Element>(
             on_all(|| out.par_chunks_mut(out_len).enumerate().for_each(one));
         }
     });
+    Ok(())
 }
 
 /// The mean of each window.
@@ -121,7 +123,7 @@ pub(crate) fn mean<E: Element<Compute: Real>>(
     windows: Windows,
     images: Planes<'_, &[u8]>,
     out: Planes<'_, &mut [u8]>,
-) {
+) -> Result<(), BackendError> {
     let sizes = Sizes::new(images.1, out.1);
     planes::<E, E>(images, out, |_, image, out| {
         sizes.windows(windows, |window, rows, columns| {
@@ -135,7 +137,7 @@ pub(crate) fn mean<E: Element<Compute: Real>>(
             let count = rows.count as f64 * columns.count as f64;
             out[window] = E::Compute::from_f64(if count > 0.0 { sum / count } else { 0.0 });
         });
-    });
+    })
 }
 
 /// The gradient of a mean: each element has its part of those of its windows.
@@ -143,7 +145,7 @@ pub(crate) fn mean_grad<E: Element<Compute: Real>>(
     windows: Windows,
     grads: Planes<'_, &[u8]>,
     out: Planes<'_, &mut [u8]>,
-) {
+) -> Result<(), BackendError> {
     let sizes = Sizes::new(out.1, grads.1);
     planes::<E, E>(grads, out, |_, grads, out| {
         out.fill(E::Compute::default());
@@ -156,7 +158,7 @@ pub(crate) fn mean_grad<E: Element<Compute: Real>>(
                 }
             }
         });
-    });
+    })
 }
 
 /// The largest element of each window.
@@ -164,11 +166,11 @@ pub(crate) fn max<E: Element<Compute: Number>>(
     pool: Pool2d,
     images: Planes<'_, &[u8]>,
     out: Planes<'_, &mut [u8]>,
-) {
+) -> Result<(), BackendError> {
     let sizes = Sizes::new(images.1, out.1);
     planes::<E, E>(images, out, |_, image, out| {
         largest(pool, sizes, image, |window, _, value| out[window] = value);
-    });
+    })
 }
 
 /// The place of the largest element of each window, in its image.
@@ -176,11 +178,11 @@ pub(crate) fn max_places<E: Element<Compute: Number>, I: Element>(
     pool: Pool2d,
     images: Planes<'_, &[u8]>,
     out: Planes<'_, &mut [u8]>,
-) {
+) -> Result<(), BackendError> {
     let sizes = Sizes::new(images.1, out.1);
     planes::<E, I>(images, out, |_, image, out| {
         largest(pool, sizes, image, |window, place, _| out[window] = I::Compute::from_i64(place as i64));
-    });
+    })
 }
 
 fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl FnMut(usize, usize, C)) {
@@ -210,11 +212,11 @@ pub(crate) fn max_grad<E: Element<Compute: Real>>(
     grads: Planes<'_, &[u8]>,
     places: &[usize],
     out: Planes<'_, &mut [u8]>,
-) {
+) -> Result<(), BackendError> {
     planes::<E, E>(grads, out, |plane, grads, out| {
         out.fill(E::Compute::default());
         for (place, grad) in places[plane * grads.len()..].iter().zip(grads) {
             out[*place] += *grad;
         }
-    });
+    })
 }

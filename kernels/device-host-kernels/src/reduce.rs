@@ -123,7 +123,7 @@ pub(crate) fn reduce<E: Element<Compute: Wide>>(
 ) -> Result<(), BackendError> {
     let fold = E::Compute::fold(reduction).ok_or_else(|| crate::unsupported(reduction))?;
     let array = Array::<E>::new(input, layout);
-    let elements = array.to_contiguous();
+    let elements = array.to_contiguous()?;
 
     // Runs of dimensions that are all reduced, or all kept, from the inside out.
     let mut runs: Vec<(bool, usize)> = Vec::new();
@@ -230,7 +230,7 @@ pub(crate) fn arg_reduce<E: Element<Compute: Number>, I: Element>(
         other => return Err(crate::unsupported(other)),
     };
     let array = Array::<E>::new(input, layout);
-    let elements = array.to_contiguous();
+    let elements = array.to_contiguous()?;
     let (_, len, inner) = around(layout.shape(), dim);
     let find = |place: usize| {
         let start = place / inner * len * inner + place % inner;

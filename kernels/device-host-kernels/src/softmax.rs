@@ -18,7 +18,7 @@ pub(crate) fn softmax<E: Element<Compute: Real>>(
     (out, out_layout): (&mut [u8], &Layout),
 ) -> Result<(), BackendError> {
     let array = Array::<E>::new(input, layout);
-    let elements = array.to_contiguous();
+    let elements = array.to_contiguous()?;
     let (_, len, inner) = around(layout.shape(), dim);
     let group = |elements: &[E::Compute], out: &mut [E::Compute]| {
         for column in 0..inner {

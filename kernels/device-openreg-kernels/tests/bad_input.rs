@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use device_kernels::{Binary, DType, Operand, Operator, RunError, run};
-use device_registry::{Buffer, Device, device};
+use device_kernels::{Binary, DType, Dims, Extremum, Operand, Operator, Reduction, RunError, run};
+use device_registry::{Buffer, Device, ErrorChain, device};
 
 device_registry::autoload!();
 
@@ -89,5 +89,31 @@ fn an_index_out_of_range_is_an_error_of_the_stream() -> Result<(), Box<dyn Error
     let message = device_registry::ErrorChain::new(&error).to_string();
     assert!(message.contains("index_select<dim 0>"), "{message}");
     assert!(message.contains("index 7 is out of range for 2 elements"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn a_broadcast_that_no_memory_holds_is_an_error_with_its_bytes() -> Result<(), Box<dyn Error>> {
+    const LEN: usize = 1 << 50;
+    let device = device("openreg:0")?;
+    let (one, index, out) = (zeros(device, 4), zeros(device, 4), zeros(device, 4));
+    let element = Operand::new(&one, DType::I32, [1])?.view(|layout| layout.broadcast_to([LEN]))?;
+    let index = Operand::new(&index, DType::I32, [1])?;
+    let out = Operand::new(&out, DType::I32, [1])?;
+    let sum = Operator::Reduce { reduction: Reduction::Sum, dims: Dims::from([0]) };
+    let arg_max = Operator::ArgReduce { extremum: Extremum::Max, dim: 0 };
+    let calls: [(Operator, &[Operand<'_>]); 4] = [
+        (sum, &[element]),
+        (arg_max, &[element]),
+        (Operator::Gather { dim: 0 }, &[element, index]),
+        (Operator::IndexSelect { dim: 0 }, &[element, index]),
+    ];
+    for (operator, inputs) in calls {
+        let stream = device.create_stream()?;
+        run(&stream, operator, inputs, &[out])?;
+        let error = stream.synchronize().expect_err("no machine has the memory");
+        let text = ErrorChain::new(&error).to_string();
+        assert!(text.ends_with("out of memory: 4503599627370496 bytes asked for"), "{operator}: {text}");
+    }
     Ok(())
 }
