@@ -2,12 +2,12 @@
 //!
 //! | argument | what it does |
 //! |---|---|
-//! | `install=NAME:ENTRY:FILE` | installs a backend; the file is one of this package's plug-ins |
+//! | `install=NAME:ENTRY:FILE` | installs a backend; the file is one of this package's plugins |
 //! | `use=NAME` | opens a device, and moves bytes through it |
 //! | `write=NAME` | writes to a device, and nothing else |
 //! | `count=NAME` | counts the devices |
 //! | `set=NAME:OPTION:VALUE` | sets an option |
-//! | `mapped` | names the plug-ins that this process has opened |
+//! | `mapped` | names the plugins that this process has opened |
 //! | `report` | prints the report of the backends |
 //! | `log=LEVEL` | sets a logger that prints |
 //! | `bad_logger` | sets a logger that panics |
@@ -60,7 +60,7 @@ fn main() {
     }
 }
 
-/// The folder of this program and of the plug-ins.
+/// The folder of this program and of the plugins.
 fn built() -> PathBuf {
     let program = std::env::current_exe().expect("the program's own path");
     program.parent().map(Path::to_owned).expect("a folder")

@@ -1,4 +1,4 @@
-//! What the tests of plug-ins share: folders with libraries and their manifests.
+//! What the tests of plugins share: folders with libraries and their manifests.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// What a child runs the suite on.
 const BACKEND: &str = "DEVICE_PLUGIN_TESTS_BACKEND";
 
-/// The folder with the plug-ins.
+/// The folder with the plugins.
 const FOLDER: &str = "DEVICE_PLUGIN_TESTS_FOLDER";
 
 fn main() -> ExitCode {
@@ -42,7 +42,7 @@ fn compare_all() -> ExitCode {
     libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
 
-/// A folder with the plug-ins, and the simulated driver of `cuda` in another one below it.
+/// A folder with the plugins, and the simulated driver of `cuda` in another one below it.
 fn folder() -> TempDir {
     let folder = TempDir::new().expect("there is room");
     for plugin in PLUGINS {

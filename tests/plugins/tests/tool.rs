@@ -241,7 +241,7 @@ fn a_wrong_table_is_named() {
     assert_contains(
         &text,
         &[
-            "problem: backend `acme`: cannot load: the plug-in does not have the function `dp_device_api.read`, which is",
+            "problem: backend `acme`: cannot load: the plugin does not have the function `dp_device_api.read`, which is",
         ],
     );
     let text = problems(&build_with_manifest(&folder, &["-DMAJOR=7"]), 1);

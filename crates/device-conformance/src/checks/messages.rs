@@ -63,7 +63,7 @@ fn out_of_memory_tells_what_is_free(context: &Context) -> Result<(), Failure> {
 /// What the loader of backends in files says in place of a library's text: if there is none, if the report cannot be read, and if
 /// the text is too long.
 const TEXTS_OF_THE_LOADER: [&str; 3] =
-    ["without a message", "the report of the plug-in has", "the plug-in passed a text of"];
+    ["without a message", "the report of the plugin has", "the plugin passed a text of"];
 
 /// Expects the common style: one line, lower case unless it begins with a name, no full stop, no surrounding space.
 pub(super) fn reads_as_others(message: &str) -> Result<(), Failure> {
@@ -162,9 +162,9 @@ mod tests {
     #[test]
     fn a_text_of_the_loader_is_none_of_the_library() {
         for text in [
-            "the plug-in reported DP_OTHER without a message",
-            "the report of the plug-in has a `struct_size` of 0, which no table can have",
-            "the plug-in passed a text of 70000 bytes; expected at most 65536",
+            "the plugin reported DP_OTHER without a message",
+            "the report of the plugin has a `struct_size` of 0, which no table can have",
+            "the plugin passed a text of 70000 bytes; expected at most 65536",
         ] {
             let failure = reads_as_others(text).unwrap_err();
             assert!(
@@ -173,7 +173,7 @@ mod tests {
                 failure.message
             );
         }
-        reads_as_others("the plug-in has no fan").unwrap();
+        reads_as_others("the plugin has no fan").unwrap();
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn failure(operation: Operation) -> BackendError {
         }
         Operation::Allocate(len) => BackendError::out_of_memory(len as u64, None),
         Operation::Copy if wrong(FaultsSayNothing) => {
-            BackendError::other("the plug-in reported DP_OTHER without a message")
+            BackendError::other("the plugin reported DP_OTHER without a message")
         }
         Operation::Copy if wrong(FaultsAreEscaped) => BackendError::other("it failed\\nby an injected fault"),
         Operation::Copy if wrong(FaultsAreNotUtf8) => BackendError::other("it failed by a f\u{fffd}ult"),

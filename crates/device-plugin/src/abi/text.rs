@@ -81,7 +81,7 @@ pub(crate) struct TooLong(usize);
 
 impl fmt::Display for TooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the plug-in passed a text of {} bytes; expected at most {LONGEST_TEXT}", self.0)
+        write!(f, "the plugin passed a text of {} bytes; expected at most {LONGEST_TEXT}", self.0)
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         let shown = unsafe { text.shown() };
         assert_eq!(
             shown,
-            format!("the plug-in passed a text of {} bytes; expected at most 65536", usize::MAX)
+            format!("the plugin passed a text of {} bytes; expected at most 65536", usize::MAX)
         );
     }
 }

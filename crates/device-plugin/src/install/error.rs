@@ -1,4 +1,4 @@
-//! The error of a program that says where plug-ins lie in a way that cannot be right.
+//! The error of a program that says where plugins lie in a way that cannot be right.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use entry_points::message::{shown, shown_path};
 pub enum InstallError {
     /// [`folder`](crate::Plugins::folder) with a path that depends on the current directory.
     #[error(
-        "the folder `{}` of plug-ins is relative; expected an absolute path, or `Plugins::beside_program`",
+        "the folder `{}` of plugins is relative; expected an absolute path, or `Plugins::beside_program`",
         shown_path(.0)
     )]
     RelativeFolder(PathBuf),

@@ -93,7 +93,7 @@ impl Manifest {
     }
 
     /// Parses the text of the manifest `file`. It is `None` if it is for another group: several frameworks may have their
-    /// plug-ins in one folder.
+    /// plugins in one folder.
     pub(crate) fn parse(text: &[u8], file: &Path) -> Result<Option<Self>, String> {
         if text.starts_with(b"\xff\xfe") {
             return Err(

@@ -1,4 +1,4 @@
-//! Where a program's plug-ins may lie: from what the program says to folders.
+//! Where a program's plugins may lie: from what the program says to folders.
 
 use std::collections::HashSet;
 use std::env;
@@ -129,7 +129,7 @@ impl Surroundings {
     }
 }
 
-/// Reports a folder that cannot be read. A program without plug-ins has none, which is no mistake.
+/// Reports a folder that cannot be read. A program without plugins has none, which is no mistake.
 pub(super) fn leave_out(folder: &Path, error: &io::Error, report: &mut InstallReport) {
     let place = shown_path(folder);
     if error.kind() == io::ErrorKind::NotFound {
@@ -161,8 +161,8 @@ mod tests {
     fn a_program_that_names_a_place_that_cannot_be_right_gets_an_error() {
         let absolute = if cfg!(windows) { r"C:\x" } else { "/x" };
         let cases = [
-            (Place::Folder("backends".into()), "the folder `backends` of plug-ins is relative"),
-            (Place::Folder("".into()), "the folder `` of plug-ins is relative"),
+            (Place::Folder("backends".into()), "the folder `backends` of plugins is relative"),
+            (Place::Folder("".into()), "the folder `` of plugins is relative"),
             (Place::BesideProgram(absolute.into()), "is not relative; expected a path such as `backends`"),
             (Place::Variable("A=B".into()), "`variable(\"A=B\")` is not the name of a variable"),
             (Place::Variable(String::new()), "is not the name of a variable"),

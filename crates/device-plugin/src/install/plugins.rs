@@ -1,4 +1,4 @@
-//! Where a program's plug-ins lie, and installing them.
+//! Where a program's plugins lie, and installing them.
 
 use std::env::consts::DLL_EXTENSION;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ const SUFFIX: &[u8] = b".plugin.json";
 /// How many reasons of skipped manifests go into the notes of the group. The report has all.
 const NOTES: usize = 8;
 
-/// The folders in which a program's plug-ins may lie.
+/// The folders in which a program's plugins may lie.
 ///
 /// Only the program names them: there is no default folder, the current directory is never searched, and this crate has no
 /// variable of its own. A library leaves this to its program.
@@ -76,7 +76,7 @@ impl Plugins {
         self.and(Place::Variable(name.into()))
     }
 
-    /// Turns off the check that other users cannot change the plug-ins. It is for containers, whose files may belong to users
+    /// Turns off the check that other users cannot change the plugins. It is for containers, whose files may belong to users
     /// that do not exist there, and for folders that every member of a group may change.
     ///
     /// By default, manifests, libraries, and all folders above them have to belong to root or to the user of this process,

@@ -145,7 +145,7 @@ impl Backend for LoadedBackend {
         call("properties", |report| unsafe {
             properties(self.tables.object, ordinal, context, Some(receive), report)
         })?;
-        let none = || Err(BackendError::other("the plug-in gave no properties"));
+        let none = || Err(BackendError::other("the plugin gave no properties"));
         received.unwrap_or_else(none)
     }
 
@@ -190,7 +190,7 @@ unsafe extern "C" fn receive(context: Object, properties: *const Properties) {
     let read = catch_unwind(AssertUnwindSafe(|| unsafe { read(properties) }));
     *received = Some(read.unwrap_or_else(|panic| {
         std::mem::forget(panic);
-        Err(BackendError::other("reading the properties of the plug-in panicked"))
+        Err(BackendError::other("reading the properties of the plugin panicked"))
     }));
 }
 
@@ -201,7 +201,7 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
     // SAFETY: the caller promises it.
     let read = unsafe { abi::take(properties) };
     let read = read
-        .map_err(|error| BackendError::other(format_args!("the plug-in's table `dp_properties` {error}")))?;
+        .map_err(|error| BackendError::other(format_args!("the plugin's table `dp_properties` {error}")))?;
     let text = |text: Str, field| {
         // SAFETY: the caller promises that the texts are valid. One that is too long is not read.
         match unsafe { text.text() } {
@@ -241,7 +241,7 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
     }
     if !pci.is_empty() {
         let invalid =
-            |error| BackendError::other("the plug-in gave an invalid PCI address").with_source(error);
+            |error| BackendError::other("the plugin gave an invalid PCI address").with_source(error);
         properties = properties.with_pci(pci.parse().map_err(|error| invalid(Box::new(error)))?);
     }
     if read.total_memory != 0 {

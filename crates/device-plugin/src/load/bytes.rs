@@ -32,7 +32,7 @@ unsafe impl Send for Read {}
 /// Reports a call that breaks a rule, as no caller gets an error for it. The call has no effect.
 #[cold]
 fn misused(what: &str) {
-    report_broken_rule(&format!("a plug-in {what}; the call has no effect"));
+    report_broken_rule(&format!("a plugin {what}; the call has no effect"));
 }
 
 /// The source of a queued write, for a library, which owns the reference.
@@ -79,7 +79,7 @@ unsafe extern "C" fn finish(
         abi::DROPPED => return drop(completion),
         // SAFETY: the library passes bytes that are valid, and gives them to this side.
         abi::OK if !bytes.is_null() => unsafe { take_back(bytes.read(), destination) },
-        abi::OK => Err(BackendError::other("the plug-in has finished a read without its bytes")),
+        abi::OK => Err(BackendError::other("the plugin has finished a read without its bytes")),
         _ => {
             // SAFETY: the library passes a failure that is null or valid during the call.
             let reported = (!failure.is_null()).then(|| unsafe { read(failure) });
@@ -100,7 +100,7 @@ unsafe fn take_back(bytes: HostBytes, destination: Object) -> Result<HostBuffer,
         // SAFETY: the caller promises that the library gives the bytes to this side.
         return unsafe { foreign(bytes) };
     }
-    let wrong = |what| Err(BackendError::other(format_args!("the plug-in has finished a read with {what}")));
+    let wrong = |what| Err(BackendError::other(format_args!("the plugin has finished a read with {what}")));
     if bytes.owner != destination {
         return wrong("the destination of another one");
     }
@@ -117,9 +117,9 @@ type Release = unsafe extern "C" fn(Object);
 pub(crate) unsafe fn foreign(bytes: HostBytes) -> Result<HostBuffer, BackendError> {
     let owner = PluginBytes(bytes);
     let start = NonNull::new(bytes.start.cast())
-        .ok_or_else(|| BackendError::other("the plug-in has returned bytes without an address"))?;
+        .ok_or_else(|| BackendError::other("the plugin has returned bytes without an address"))?;
     if bytes.len > isize::MAX as usize {
-        return Err(BackendError::other("the plug-in has returned more bytes than an address space has"));
+        return Err(BackendError::other("the plugin has returned more bytes than an address space has"));
     }
     // SAFETY: the caller promises that the bytes are initialised and no other code accesses them until the drop of the owner
     // releases them.

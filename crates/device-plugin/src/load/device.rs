@@ -251,7 +251,7 @@ impl FaultInjector for LoadedDriver {
             Fault::Unplug => (abi::UNPLUG, 0, 0),
             Fault::Slow { by } => (abi::SLOW, 0, nanoseconds(by)),
             Fault::Stall { nth } => (abi::STALL, nth, 0),
-            _ => return Err(BackendError::unsupported("injecting this fault into a device of a plug-in")),
+            _ => return Err(BackendError::unsupported("injecting this fault into a device of a plugin")),
         };
         let fault = abi::Fault { kind, nth, nanoseconds, ..abi::Fault::zeroed() };
         // SAFETY: the device is open, and the fault and the report are valid during the call.

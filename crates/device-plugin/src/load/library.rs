@@ -54,7 +54,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// If the system cannot open it, or if it is not a plug-in of this version.
+    /// If the system cannot open it, or if it is not a plugin of this version.
     ///
     /// # Safety
     ///
@@ -94,15 +94,14 @@ impl Library {
             return Err(match reported {
                 Some(reported) => failure(abi::OTHER, Some(reported)),
                 None => LoadFailure::new(format_args!(
-                    "`{}` of the plug-in returned NULL without a message",
+                    "`{}` of the plugin returned NULL without a message",
                     abi::SYMBOL
                 )),
             });
         }
         // SAFETY: the library has returned a table that is valid forever.
-        let plugin = unsafe { abi::take(plugin) }.map_err(|error| {
-            LoadFailure::new(format_args!("the table `dp_plugin` of the plug-in {error}"))
-        })?;
+        let plugin = unsafe { abi::take(plugin) }
+            .map_err(|error| LoadFailure::new(format_args!("the table `dp_plugin` of the plugin {error}")))?;
         if plugin.major != abi::MAJOR {
             return Err(LoadFailure::new(format_args!(
                 "expected version {} of the interface, found {}.{}",
@@ -169,7 +168,7 @@ impl Library {
         reported: &mut Option<Reported>,
     ) -> Result<Status, LoadFailure> {
         let load = self.plugin.load.ok_or_else(|| {
-            LoadFailure::new("the plug-in does not have the function `dp_plugin.load`, which is required")
+            LoadFailure::new("the plugin does not have the function `dp_plugin.load`, which is required")
         })?;
         let options: Vec<_> = options
             .iter()
@@ -190,9 +189,9 @@ impl Library {
 
 /// # Safety
 ///
-/// The plug-in's table is valid.
+/// The plugin's table is valid.
 unsafe fn entries(plugin: &Plugin) -> Result<Vec<LibraryEntry>, LoadFailure> {
-    let refused = |error| LoadFailure::new(format_args!("an entry of the plug-in {error}"));
+    let refused = |error| LoadFailure::new(format_args!("an entry of the plugin {error}"));
     if plugin.entries.is_null() && plugin.entry_count > 0 {
         return Err(refused(abi::TableError::Null));
     }
@@ -284,5 +283,5 @@ fn cannot_open(file: &Path, error: impl Error + 'static) -> LoadFailure {
 
 fn without_symbol(file: &Path, name: &str, error: impl Error + 'static) -> LoadFailure {
     let reason = error.source().unwrap_or(&error);
-    LoadFailure::new(format_args!("{} is no plug-in: it does not export `{name}`: {reason}", file.display()))
+    LoadFailure::new(format_args!("{} is no plugin: it does not export `{name}`: {reason}", file.display()))
 }

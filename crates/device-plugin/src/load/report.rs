@@ -38,7 +38,7 @@ pub(crate) fn call(what: &str, run: impl FnOnce(*const Report) -> Status) -> Res
 pub(crate) fn made(object: Object, place: &str) -> Result<Object, BackendError> {
     if object.is_null() {
         return Err(BackendError::other(format_args!(
-            "the plug-in returned DP_OK and wrote no object to `{place}`, or NULL"
+            "the plugin returned DP_OK and wrote no object to `{place}`, or NULL"
         )));
     }
     Ok(object)
@@ -68,7 +68,7 @@ pub(crate) unsafe fn read(failure: *const Failure) -> Reported {
     let failure = match unsafe { abi::take(failure) } {
         Ok(failure) => failure,
         Err(error) => {
-            let message = format!("the report of the plug-in {error}");
+            let message = format!("the report of the plugin {error}");
             return Reported { messages: vec![message], asked: 0, free: None };
         }
     };
@@ -128,9 +128,9 @@ pub(crate) fn failure(status: Status, reported: Option<Reported>) -> LoadFailure
 
 fn no_message(status: Status) -> String {
     match abi::status_name(status) {
-        Some(name) => format!("the plug-in reported {name} without a message"),
+        Some(name) => format!("the plugin reported {name} without a message"),
         None => format!(
-            "the plug-in reported status {status}, which the interface does not have, without a message"
+            "the plugin reported status {status}, which the interface does not have, without a message"
         ),
     }
 }

@@ -65,7 +65,7 @@ impl Tables {
                 |name: &&&str| !functions.iter().any(|(of, has)| of == table && has.contains(&(name, true)));
             if let Some(name) = names.iter().find(missing) {
                 return Err(LoadFailure::new(format_args!(
-                    "the plug-in does not have the function `dp_{table}_api.{name}`, which is required"
+                    "the plugin does not have the function `dp_{table}_api.{name}`, which is required"
                 )));
             }
         }
@@ -79,7 +79,7 @@ impl Tables {
 unsafe fn table<T: Table>(table: *const T, name: &str) -> Result<T, LoadFailure> {
     // SAFETY: the caller promises it.
     unsafe { abi::take(table) }
-        .map_err(|error| LoadFailure::new(format_args!("the table `{name}` of the plug-in {error}")))
+        .map_err(|error| LoadFailure::new(format_args!("the table `{name}` of the plugin {error}")))
 }
 
 /// # Safety

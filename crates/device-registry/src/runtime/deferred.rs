@@ -1,6 +1,6 @@
 //! Values that must be dropped later, on a thread that may use devices.
 //!
-//! Freeing memory calls a driver. A host call may not do so, and on the thread of a stream the `drop` of a plug-in's memory
+//! Freeing memory calls a driver. A host call may not do so, and on the thread of a stream the `drop` of a driver's memory
 //! could wait for that same stream. So such values are stored, and the next call that may use the device drops them.
 //!
 //! A device that has ended may get no call any more. What it defers goes into one list of the process, and the next call that

@@ -111,7 +111,7 @@ fn by_queue(
     queue.settle();
     let _ = queue.take_failure();
     drop(handle);
-    // The `drop` of a plug-in's memory could wait for the stream whose thread this is.
+    // The `drop` of a driver's memory could wait for the stream whose thread this is.
     if !device_use::is_stream_thread() {
         device.collect();
     }

@@ -1,4 +1,4 @@
-//! Plug-ins and programs that are built differently: profiles, linkers, compilers.
+//! Plugins and programs that are built differently: profiles, linkers, compilers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use crate::copies::{exported, foreign_bindings};
 
-/// A project with the plug-in `openreg` as its library and the program `plugin_probe`.
+/// A project with the plugin `openreg` as its library and the program `plugin_probe`.
 struct Project {
     folder: PathBuf,
     target: PathBuf,
@@ -81,7 +81,7 @@ log = "0.4"
         command
     }
 
-    /// The plug-in of a profile.
+    /// The plugin of a profile.
     fn plug_in(&self, profile: &str) -> String {
         self.target.join(profile).join("libbuilds.so").display().to_string()
     }
@@ -126,7 +126,7 @@ fn succeeds(command: &mut Command) -> Output {
     output
 }
 
-/// The program works with the plug-in beside its linked `openreg`.
+/// The program works with the plugin beside its linked `openreg`.
 #[track_caller]
 fn work_together(program: &Path, plug_in: &str) {
     let install = format!("install=reg:openreg:{plug_in}");

@@ -35,8 +35,8 @@ fn does_not_load(mistake: &str, expected: &str) {
 
 #[test]
 fn an_error_without_a_report_has_its_status() {
-    fails_to_allocate("no_report", "the plug-in reported DP_OTHER without a message");
-    does_not_load("load_silent", "failed to load: the plug-in reported DP_OTHER without a message");
+    fails_to_allocate("no_report", "the plugin reported DP_OTHER without a message");
+    does_not_load("load_silent", "failed to load: the plugin reported DP_OTHER without a message");
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn an_unknown_status_is_an_error() {
 
 #[test]
 fn a_report_without_a_text_counts_as_none() {
-    fails_to_allocate("null_message", "the plug-in reported DP_OTHER without a message");
-    fails_to_allocate("null_failure", "the report of the plug-in is null");
+    fails_to_allocate("null_message", "the plugin reported DP_OTHER without a message");
+    fails_to_allocate("null_failure", "the report of the plugin is null");
     fails_to_allocate(
         "odd_failure",
-        "the report of the plug-in has a `struct_size` of 3, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
+        "the report of the plugin has a `struct_size` of 3, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
     );
 }
 
@@ -88,7 +88,7 @@ fn a_huge_message_arrives() {
 
 #[test]
 fn a_text_that_is_too_long_is_not_read() {
-    let too_long = |len: usize| format!("the plug-in passed a text of {len} bytes; expected at most 65536");
+    let too_long = |len: usize| format!("the plugin passed a text of {len} bytes; expected at most 65536");
     fails_to_allocate("endless_message", &too_long(usize::MAX));
     fails_to_allocate("endless_cause", &format!("the fan is stuck\ncaused by: {}", too_long(65537)));
     does_not_open(
@@ -105,7 +105,7 @@ fn control_characters_of_a_message_are_escaped() {
 #[test]
 fn a_call_that_succeeds_without_its_object_is_an_error() {
     let missing =
-        |place: &str| format!("the plug-in returned DP_OK and wrote no object to `{place}`, or NULL");
+        |place: &str| format!("the plugin returned DP_OK and wrote no object to `{place}`, or NULL");
     does_not_open("null_device", &format!(": open: {}", missing("device")));
     fails_to_allocate("null_memory", &missing("memory"));
     let device = mistaken("queue_null_stream");
@@ -146,11 +146,11 @@ fn a_driver_that_is_missing_is_unavailable() {
 
 #[test]
 fn properties_that_are_not_received_are_an_error() {
-    does_not_open("no_properties", ": properties: the plug-in gave no properties");
-    does_not_open("null_properties", ": properties: the plug-in's table `dp_properties` is null");
+    does_not_open("no_properties", ": properties: the plugin gave no properties");
+    does_not_open("null_properties", ": properties: the plugin's table `dp_properties` is null");
     does_not_open(
         "odd_properties",
-        ": properties: the plug-in's table `dp_properties` has a `struct_size` of 7, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
+        ": properties: the plugin's table `dp_properties` has a `struct_size` of 7, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
     );
 }
 
@@ -171,7 +171,7 @@ fn properties_before_an_error_do_not_count() {
 fn invalid_properties_are_an_error() {
     does_not_open(
         "bad_pci",
-        ": properties: the plug-in gave an invalid PCI address\ncaused by: `slot 3` does not have the form `0000:3b:00.0`",
+        ": properties: the plugin gave an invalid PCI address\ncaused by: `slot 3` does not have the form `0000:3b:00.0`",
     );
     does_not_open(
         "bad_alignment",
@@ -194,7 +194,7 @@ fn an_absent_device_has_a_reason() {
     does_not_open("absent", " is absent: the cable is out; the next use looks again");
     does_not_open(
         "silently_absent",
-        " is absent: the plug-in reported DP_ABSENT without a message; the next use looks again",
+        " is absent: the plugin reported DP_ABSENT without a message; the next use looks again",
     );
 }
 
@@ -228,7 +228,7 @@ fn of_two_losses_the_first_counts() {
 
 #[test]
 fn a_loss_without_a_report_says_so() {
-    is_lost("lost_silently", "the plug-in reported DP_LOST without a message");
+    is_lost("lost_silently", "the plugin reported DP_LOST without a message");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn host_memory_of_another_length_is_released_and_an_error() {
 fn host_memory_without_an_address_is_an_error() {
     says(
         mistaken("host_null").allocate_host(64),
-        "`host_null:0` (mistakes 1.0.0): allocate pinned host memory: the plug-in has returned bytes without an address",
+        "`host_null:0` (mistakes 1.0.0): allocate pinned host memory: the plugin has returned bytes without an address",
     );
     others_work();
 }

@@ -1,4 +1,4 @@
-//! What a plug-in logs, and its panics, reach the program's logger and its panic hook.
+//! What a plugin logs, and its panics, reach the program's logger and its panic hook.
 
 use crate::support::{plug_in, probe};
 
@@ -29,7 +29,7 @@ fn the_hook_hears_of_a_panic_with_a_value_and_of_one_in_a_thread_of_the_plug_in(
     assert!(printed.contains("thread: ()\ncpu: \"yust\"\n"), "{printed}");
 }
 
-/// The lines of the logger, for a plug-in whose memory panics in its drop: an error.
+/// The lines of the logger, for a plugin whose memory panics in its drop: an error.
 fn logged(level: &str) -> Vec<String> {
     let install = "install=memory_drop:memory_drop:panicky_file";
     let printed = probe(&[], &[&format!("log={level}"), "hook", install, "write=memory_drop"]);

@@ -1,4 +1,4 @@
-//! Files that are no plug-in, or whose start goes wrong.
+//! Files that are no plugin, or whose start goes wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ fn another_major_version_is_an_error() {
 #[test]
 fn a_library_that_cannot_work_says_why() {
     does_not_start("REFUSES", "the licence is missing\ncaused by: the key is under the mat");
-    does_not_start("REFUSES_SILENTLY", "`device_plugin_v0` of the plug-in returned NULL without a message");
+    does_not_start("REFUSES_SILENTLY", "`device_plugin_v0` of the plugin returned NULL without a message");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_table_of_the_library_with_a_size_that_none_has_is_an_error() {
         does_not_start(
             &format!("SIZE={size}"),
             &format!(
-                "the table `dp_plugin` of the plug-in has a `struct_size` of {size}, which no table can have: expected the size of the struct in bytes, as by `sizeof`"
+                "the table `dp_plugin` of the plugin has a `struct_size` of {size}, which no table can have: expected the size of the struct in bytes, as by `sizeof`"
             ),
         );
     }
@@ -90,11 +90,11 @@ fn a_table_that_ends_before_the_entries_offers_nothing() {
 
 #[test]
 fn entries_that_cannot_be_read_are_an_error() {
-    does_not_start("NULL_ENTRIES", "an entry of the plug-in is null");
-    does_not_start("NULL_ENTRY", "an entry of the plug-in is null");
+    does_not_start("NULL_ENTRIES", "an entry of the plugin is null");
+    does_not_start("NULL_ENTRY", "an entry of the plugin is null");
     does_not_start(
         "ODD_ENTRY",
-        "an entry of the plug-in has a `struct_size` of 13, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
+        "an entry of the plugin has a `struct_size` of 13, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
     );
 }
 
@@ -102,7 +102,7 @@ fn entries_that_cannot_be_read_are_an_error() {
 fn options_that_are_null_are_none_and_a_missing_load_is_an_error() {
     does_not_start(
         "NULL_OPTIONS",
-        "the plug-in does not have the function `dp_plugin.load`, which is required",
+        "the plugin does not have the function `dp_plugin.load`, which is required",
     );
 }
 

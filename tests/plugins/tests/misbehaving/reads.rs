@@ -89,14 +89,14 @@ fn a_read_of_another_length_is_an_error() {
 
 #[test]
 fn a_read_without_bytes_is_an_error() {
-    fails("queue_no_bytes", "the plug-in has finished a read without its bytes");
-    fails("queue_null_bytes", "the plug-in has returned bytes without an address");
+    fails("queue_no_bytes", "the plugin has finished a read without its bytes");
+    fails("queue_null_bytes", "the plugin has returned bytes without an address");
 }
 
 #[test]
 fn a_read_that_fails_has_a_message() {
     fails("queue_failed", "the link is down");
-    fails("queue_failed_silently", "the plug-in reported DP_OTHER without a message");
+    fails("queue_failed_silently", "the plugin reported DP_OTHER without a message");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_second_finish_or_release_has_no_effect() {
             works(device);
         }
         others_work();
-        let expected = format!("a plug-in {expected}; the call has no effect");
+        let expected = format!("a plugin {expected}; the call has no effect");
         let reports = take_validation_reports();
         assert!(reports.contains(&expected), "{mistake}: {reports:?}");
     }
@@ -146,7 +146,7 @@ fn a_second_finish_or_release_has_no_effect() {
 
 #[test]
 fn a_read_that_is_finished_with_a_destination_that_was_released_is_an_error() {
-    let expected = "the plug-in has finished a read with its destination, which it has released";
+    let expected = "the plugin has finished a read with its destination, which it has released";
     fails("queue_released_and_finished", expected);
 }
 

@@ -1,4 +1,4 @@
-//! Plug-ins for tests: compiling, installing and using them.
+//! Plugins for tests: compiling, installing and using them.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(crate) fn built() -> PathBuf {
     test.parent().and_then(Path::parent).expect("a target folder").to_owned()
 }
 
-/// A plug-in of this package, which Cargo builds beside the tests.
+/// A plugin of this package, which Cargo builds beside the tests.
 #[track_caller]
 pub(crate) fn plug_in(name: &str) -> PathBuf {
     let file = built().join(format!("examples/{DLL_PREFIX}{name}{DLL_SUFFIX}"));
@@ -70,7 +70,7 @@ pub(crate) fn says<T>(result: Result<T, DeviceError>, expected: &str) {
     assert_eq!(ErrorChain::new(&error).to_string(), expected);
 }
 
-/// `cpu` and a sound plug-in work.
+/// `cpu` and a sound plugin work.
 #[track_caller]
 pub(crate) fn others_work() {
     static OPENREG: OnceLock<Device> = OnceLock::new();

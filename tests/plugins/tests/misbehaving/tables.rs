@@ -56,13 +56,13 @@ fn a_size_that_no_table_has_is_an_error() {
         does_not_load(
             &format!("size_{size}"),
             &format!(
-                "the table `dp_device_api` of the plug-in has a `struct_size` of {size}, which no table can have: expected the size of the struct in bytes, as by `sizeof`"
+                "the table `dp_device_api` of the plugin has a `struct_size` of {size}, which no table can have: expected the size of the struct in bytes, as by `sizeof`"
             ),
         );
     }
     does_not_load(
         "queue_odd_event_api",
-        "the table `dp_event_api` of the plug-in has a `struct_size` of 9, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
+        "the table `dp_event_api` of the plugin has a `struct_size` of 9, which no table can have: expected the size of the struct in bytes, as by `sizeof`",
     );
 }
 
@@ -90,7 +90,7 @@ fn what_a_cut_table_lacks_is_unsupported() {
 fn a_table_that_is_cut_before_a_required_function_does_not_load() {
     does_not_load(
         "cut_before_copy",
-        "the plug-in does not have the function `dp_device_api.copy`, which is required",
+        "the plugin does not have the function `dp_device_api.copy`, which is required",
     );
 }
 
@@ -107,7 +107,7 @@ fn a_required_function_that_is_missing_is_named() {
             does_not_load(
                 &format!("no_{table}_{function}"),
                 &format!(
-                    "the plug-in does not have the function `dp_{table}_api.{function}`, which is required"
+                    "the plugin does not have the function `dp_{table}_api.{function}`, which is required"
                 ),
             );
         }
@@ -116,20 +116,20 @@ fn a_required_function_that_is_missing_is_named() {
 
 #[test]
 fn a_missing_table_is_an_error() {
-    does_not_load("null_backend_api", "the table `dp_backend_api` of the plug-in is null");
-    does_not_load("null_device_api", "the table `dp_device_api` of the plug-in is null");
+    does_not_load("null_backend_api", "the table `dp_backend_api` of the plugin is null");
+    does_not_load("null_device_api", "the table `dp_device_api` of the plugin is null");
     // Of an untouched `dp_backend`, the first table.
-    does_not_load("nothing", "the table `dp_backend_api` of the plug-in is null");
+    does_not_load("nothing", "the table `dp_backend_api` of the plugin is null");
 }
 
 #[test]
 fn queues_without_their_tables_are_an_error() {
     does_not_load(
         "queue_null_stream_api",
-        "the plug-in does not have the function `dp_stream_api.destroy`, which is required",
+        "the plugin does not have the function `dp_stream_api.destroy`, which is required",
     );
     does_not_load(
         "queue_null_event_api",
-        "the plug-in does not have the function `dp_event_api.destroy`, which is required",
+        "the plugin does not have the function `dp_event_api.destroy`, which is required",
     );
 }

@@ -214,7 +214,7 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         if self.is_due() && !device_use::is_stream_thread() {
             self.check_thread(call)?;
-            // Before this call is counted: the `drop` of a plug-in's memory may close the device, which waits for all counted
+            // Before this call is counted: the `drop` of a driver's memory may close the device, which waits for all counted
             // calls.
             self.drop_what_is_due();
         }

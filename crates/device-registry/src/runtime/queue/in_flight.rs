@@ -138,7 +138,7 @@ impl InFlight {
         self.marks.back().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
-    /// Takes all values below `number`, whose work is done. Drop them without a lock: the `drop` of a plug-in's memory is
+    /// Takes all values below `number`, whose work is done. Drop them without a lock: the `drop` of a driver's memory is
     /// foreign code.
     pub(crate) fn release(&mut self, number: u64) -> Released {
         let count = number.saturating_sub(self.released).min(self.kept.len() as u64);

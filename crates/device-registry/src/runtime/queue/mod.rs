@@ -173,7 +173,7 @@ impl Queue {
         let Some(driver) = self.driver.as_deref() else {
             return self.give_to_thread(lock(&self.state), operation);
         };
-        // Both before the lock. The `drop` of a plug-in's memory may enqueue work, which would take the lock twice.
+        // Both before the lock. The `drop` of a driver's memory may enqueue work, which would take the lock twice.
         self.device.drop_what_is_due();
         operation.begin_awaited();
         let turn = lock(&self.submitting);

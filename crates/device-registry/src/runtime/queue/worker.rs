@@ -52,7 +52,7 @@ impl Queue {
                 let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
                 Err(DeviceError::Call { device: self.device.device(), call, error })
             });
-            // The `drop` of a plug-in's memory may call the core, and would wait for this same work.
+            // The `drop` of a driver's memory may call the core, and would wait for this same work.
             if self.device.is_due() {
                 device_use::forbid(|| self.device.drop_what_is_due());
             }
