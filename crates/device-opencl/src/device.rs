@@ -4,9 +4,10 @@ use std::any::Any;
 use std::ptr;
 use std::sync::Arc;
 
+use device_registry::backend::testing::FaultPoint;
 use device_registry::backend::{
-    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FaultInjector, FaultPoint,
-    FillPattern, HostBuffer, Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
+    AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FaultInjector, FillPattern,
+    HostBuffer, Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
 };
 use parking_lot::Mutex;
 

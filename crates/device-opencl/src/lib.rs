@@ -34,8 +34,9 @@ mod reads;
 mod stream;
 pub mod sys;
 
+use device_registry::backend::testing::FaultCounter;
 #[cfg(feature = "backend")]
-use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, FaultCounter, LoadFailure, Options};
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure, Options};
 
 pub use crate::error::OpenClError;
 pub use crate::functions::OpenClFunctions;

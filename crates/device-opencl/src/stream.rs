@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
+use device_registry::backend::testing::FaultPoint;
 use device_registry::backend::{
-    BackendError, Completion, EventDriver, EventOptions, FaultPoint, FillPattern, HostBuffer, Span,
-    StreamDriver,
+    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
 
 use crate::commands::Commands;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use device_registry::BackendErrorKind;
+use device_registry::backend::testing::{FaultCounter, FaultPoint};
 use device_registry::backend::{
-    AllocateOptions, BackendError, DeviceDriver, FaultCounter, FaultInjector, FaultPoint, FillPattern,
-    LossReporter, Memory, MemoryInfo, Span, open_windows,
+    AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, LossReporter, Memory,
+    MemoryInfo, Span, open_windows,
 };
 
 use crate::location;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use device_registry::backend::{BackendError, FaultCounter, HostMemory, Memory};
+use device_registry::backend::testing::FaultCounter;
+use device_registry::backend::{BackendError, HostMemory, Memory};
 
 use crate::pool::Region;
 

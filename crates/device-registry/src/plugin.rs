@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::registry::Switches;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::drop_isolated;
+pub use crate::runtime::validation::report_broken_rule;
 
 /// An option of a backend: its name, its value, and the variable that sets it, if not the program.
 pub type Setting<'a> = (&'a str, &'a str, Option<&'a str>);

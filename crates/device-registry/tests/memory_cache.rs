@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use device_registry::backend::testing::{FaultCounter, FaultPoint};
 use device_registry::backend::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, FaultCounter,
-    FaultInjector, FaultPoint, HostMemory, LoadFailure, LossReporter, Memory, MemoryInfo, MemoryReuse,
-    OpenedDevice, Span,
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, FaultInjector,
+    HostMemory, LoadFailure, LossReporter, Memory, MemoryInfo, MemoryReuse, OpenedDevice, Span,
 };
 use device_registry::{
     BackendErrorKind, Buffer, Device, DeviceError, Fault, MemoryStatistics, backends, device,

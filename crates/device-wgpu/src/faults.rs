@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use device_registry::backend::{
-    BackendError, BackendErrorKind, FaultCounter, FaultInjector, FaultPoint, LossReporter,
-};
+use device_registry::backend::testing::{FaultCounter, FaultPoint};
+use device_registry::backend::{BackendError, BackendErrorKind, FaultInjector, LossReporter};
 
 use crate::context::Context;
 

@@ -18,7 +18,8 @@ mod stream;
 mod submission;
 mod transfer;
 
-use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, FaultCounter, LoadFailure, Options};
+use device_registry::backend::testing::FaultCounter;
+use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure, Options};
 
 /// The crate of all native handles.
 pub use wgpu;

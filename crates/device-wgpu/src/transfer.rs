@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use device_registry::backend::{BackendError, FaultPoint, FillPattern, Span};
+use device_registry::backend::testing::FaultPoint;
+use device_registry::backend::{BackendError, FillPattern, Span};
 use wgpu::{BufferDescriptor, BufferUsages, CommandEncoder, MapMode};
 
 use crate::context::Context;

@@ -4,8 +4,9 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use device_registry::HostBuffer;
-use device_registry::backend::{BackendError, Completion, CompletionWatch, report_broken_rule};
+use device_registry::backend::{BackendError, Completion, CompletionWatch};
 use device_registry::plugin;
+use device_registry::plugin::report_broken_rule;
 
 use crate::abi::{self, Done, Failure, HostBytes, Object, Status, Watch};
 use crate::load::report::{error, read};

@@ -44,7 +44,7 @@ pub enum Fault {
 }
 
 /// The fault injection of a driver. Faults of different kinds add up; of one kind, the last one counts.
-/// [`FaultCounter`](crate::backend::FaultCounter) implements it.
+/// [`FaultCounter`](crate::backend::testing::FaultCounter) implements it.
 ///
 /// Both functions may be called from any thread while operations are running, and `clear` also while one stalls.
 pub trait FaultInjector: Send + Sync {

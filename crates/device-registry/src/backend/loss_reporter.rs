@@ -40,7 +40,7 @@ use crate::sync::{Mutex, lock};
 /// thread that waits inside of the driver: a driver that reports a loss ends its own waiting calls. It reports first, so
 /// that those calls find the same reason. The report frees nothing that queued work uses: the core keeps that until it has
 /// [dropped the stream](crate::backend::StreamDriver). Then the driver ends its connection and, in a driver with fault
-/// injection, calls [`FaultCounter::lose`](crate::backend::FaultCounter::lose), which ends injected stalls.
+/// injection, calls [`FaultCounter::lose`](crate::backend::testing::FaultCounter::lose), which ends injected stalls.
 ///
 /// A report runs the wakers of tasks and the program's logger, which may wait for a thread that resets the device. So
 /// [`reset`](crate::backend::DeviceDriver::reset) and `close` do not wait for the thread that reports, and that thread holds no lock

@@ -16,7 +16,7 @@
 //! | kernels | [`Launch`], [`NativeDevice`] |
 //! | errors | [`BackendError`], [`BackendErrorKind`] |
 //! | variables that name files or libraries | [`path_variable`], [`is_elevated`] |
-//! | fault injection, for tests | [`FaultInjector`], [`Fault`], [`FaultCounter`] |
+//! | fault injection, for tests | [`FaultInjector`], [`Fault`], [`testing`] |
 //! | registration | [`BackendDescriptor`], [`BACKENDS`], [`entry_points!`], [`LoadFailure`] |
 //! | options that users set by name | [`BackendDescriptor::with_options`], [`OptionSpec`], [`Options`], [`OptionValue`] |
 //!
@@ -30,7 +30,6 @@ mod elevated;
 mod error;
 mod event_driver;
 mod fault;
-mod fault_counter;
 mod fill_pattern;
 pub(crate) mod guarded_bytes;
 // Pinned memory comes from a driver as an address.
@@ -56,6 +55,7 @@ pub(crate) mod registration;
 mod span;
 mod stream_driver;
 mod stream_order;
+pub mod testing;
 // A window is a range of host memory.
 #[allow(unsafe_code)]
 mod windows;
@@ -77,7 +77,6 @@ pub use crate::backend::elevated::{ElevatedProcess, is_elevated, path_variable};
 pub use crate::backend::error::{BackendError, BackendErrorKind};
 pub use crate::backend::event_driver::EventDriver;
 pub use crate::backend::fault::{Fault, FaultInjector};
-pub use crate::backend::fault_counter::{FaultCounter, FaultPoint};
 pub use crate::backend::fill_pattern::FillPattern;
 pub use crate::backend::host_buffer::HostBuffer;
 pub use crate::backend::host_memory::HostMemory;
@@ -99,7 +98,6 @@ pub(crate) use crate::backend::span::{Allocation, Block};
 pub use crate::backend::stream_driver::StreamDriver;
 pub(crate) use crate::backend::stream_order::{Progress, StreamOrder};
 pub use crate::backend::windows::{Window, WindowMut, open_windows};
-pub use crate::runtime::validation::report_broken_rule;
 
 /// A backend, such as CUDA: it counts its devices, describes them and opens them.
 ///

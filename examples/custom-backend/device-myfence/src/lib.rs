@@ -13,10 +13,11 @@ mod stream;
 use std::any::Any;
 use std::sync::Arc;
 
+use device_registry::backend::testing::{FaultCounter, FaultPoint};
 use device_registry::backend::{
     AllocateOptions, BACKENDS, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceKind,
-    DeviceProperties, FaultCounter, FaultInjector, FaultPoint, LoadFailure, LossReporter, Memory, MemoryInfo,
-    OpenedDevice, ReadThreads, StreamDriver, StreamOptions,
+    DeviceProperties, FaultInjector, LoadFailure, LossReporter, Memory, MemoryInfo, OpenedDevice,
+    ReadThreads, StreamDriver, StreamOptions,
 };
 
 use crate::hardware::Hardware;

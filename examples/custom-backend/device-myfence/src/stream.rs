@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use device_registry::backend::testing::{FaultCounter, FaultPoint};
 use device_registry::backend::{
-    BackendError, Completion, EventDriver, EventOptions, FaultCounter, FaultPoint, FillPattern, HostBuffer,
-    ReadThread, Span, StreamDriver,
+    BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, ReadThread, Span,
+    StreamDriver,
 };
 
 use crate::hardware::{Command, Hardware, HardwareQueue, Timeline};

@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use device_registry::backend::testing::{FaultCounter, FaultPoint};
 use device_registry::backend::{
-    AllocateOptions, Backend, BackendError, DeviceDriver, FaultCounter, FaultInjector, FaultPoint,
-    FillPattern, LossReporter, Memory, MemoryInfo, OpenedDevice, Span,
+    AllocateOptions, Backend, BackendError, DeviceDriver, FaultInjector, FillPattern, LossReporter, Memory,
+    MemoryInfo, OpenedDevice, Span,
 };
 use netmem_protocol::{Info, MAX_BYTES, Place, Request};
 use parking_lot::Mutex;

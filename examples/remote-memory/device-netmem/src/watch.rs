@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use device_registry::backend::{BackendError, FaultCounter, LossReporter};
+use device_registry::backend::testing::FaultCounter;
+use device_registry::backend::{BackendError, LossReporter};
 
 use crate::connection::Connection;
 use crate::driver::Link;

@@ -56,7 +56,7 @@ impl Layer {
 
 /// Takes the reports of the validating layer since the last call, oldest first. Each is also a line in the log, at the level
 /// `error`. Without the variable `DEVICE_VALIDATE=1` there are none but those of
-/// [`report_broken_rule`](crate::backend::report_broken_rule).
+/// the loader of backends in files.
 ///
 /// A conformance suite fails the check in which there are any.
 #[must_use]

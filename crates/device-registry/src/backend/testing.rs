@@ -1,4 +1,10 @@
-//! What a driver needs to offer fault injection: it counts operations, and says which of them a fault hits.
+//! For tests of a driver: injected faults.
+//!
+//! A driver that offers faults lets the conformance suite see what it does when an operation fails, a device is lost or a
+//! queue stalls. It has a [`FaultCounter`], calls [`before`](FaultCounter::before) at the start of each operation, and returns
+//! the counter from [`DeviceDriver::faults`](crate::backend::DeviceDriver::faults). A backend for hardware offers that only
+//! to tests, by the option [`FaultCounter::OPTION`]. Programs inject faults with
+//! [`Device::faults`](crate::Device::faults).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -34,7 +40,8 @@ pub enum FaultPoint {
 /// That is all that [`Fault`] needs:
 ///
 /// ```
-/// use device_registry::backend::{BackendError, Fault, FaultCounter, FaultInjector, FaultPoint};
+/// use device_registry::backend::{BackendError, Fault, FaultInjector};
+/// use device_registry::backend::testing::{FaultCounter, FaultPoint};
 ///
 /// struct Device {
 ///     faults: FaultCounter,
@@ -79,7 +86,8 @@ pub enum FaultPoint {
 /// [`is_requested`](Self::is_requested) says so. The backends `opencl` and `wgpu` do this:
 ///
 /// ```
-/// use device_registry::backend::{Backend, BackendDescriptor, FaultCounter, LoadFailure, Options};
+/// use device_registry::backend::{Backend, BackendDescriptor, LoadFailure, Options};
+/// use device_registry::backend::testing::FaultCounter;
 ///
 /// static ACME: BackendDescriptor = BackendDescriptor::with_options("acme", load, &[FaultCounter::OPTION]);
 ///
@@ -218,7 +226,7 @@ impl FaultCounter {
     /// ```
     /// # use std::net::{Shutdown, TcpStream};
     /// # use std::sync::Arc;
-    /// # use device_registry::backend::FaultCounter;
+    /// # use device_registry::backend::testing::FaultCounter;
     /// fn counter(connection: &Arc<TcpStream>) -> FaultCounter {
     ///     let broken = Arc::downgrade(connection);
     ///     FaultCounter::new().on_loss(move || {
