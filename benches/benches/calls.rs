@@ -11,8 +11,8 @@ use device_registry::{Device, device, device_count};
 
 device_registry::autoload!();
 
-/// Counts devices, for which openreg returns a number: through a plain reference, through the entry in the registry, and
-/// by `device_count`, which catches panics and detects cycles.
+/// Counts devices, for which openreg returns a number: through a plain reference, through the entry in the
+/// registry, and by `device_count`, which catches panics and detects cycles.
 fn call(criterion: &mut Criterion) {
     let device = device("openreg").expect("it is linked");
     let entry = device.backend();
@@ -39,8 +39,8 @@ fn threads(criterion: &mut Criterion) {
     }
 }
 
-/// The time that the slowest of the threads takes for `times` look-ups. Each thread has its own clock: with fewer cores
-/// than threads, this thread may be the last to continue after the barrier.
+/// The time that the slowest of the threads takes for `times` look-ups. Each thread has its own clock: with
+/// fewer cores than threads, this thread may be the last to continue after the barrier.
 fn on_threads(threads: usize, times: u64) -> Duration {
     let start = Barrier::new(threads);
     let look_up = || {

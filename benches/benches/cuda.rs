@@ -1,8 +1,9 @@
-//! The same work through device-registry and directly by `cudarc`, in turns, so that other load affects both. It prints
-//! the median of the ratios, ours to the other: a copy below 1.03 has 0.97 of the direct speed.
+//! The same work through device-registry and directly by `cudarc`, in turns, so that other load affects both.
+//! It prints the median of the ratios, ours to the other: a copy below 1.03 has 0.97 of the direct speed.
 //!
-//! An empty operation is an event that is recorded in a stream and waited for. Opening is retaining the primary context
-//! and releasing it, without other users in the process. Without a GPU it prints a line and measures nothing.
+//! An empty operation is an event that is recorded in a stream and waited for. Opening is retaining the
+//! primary context and releasing it, without other users in the process. Without a GPU it prints a line and
+//! measures nothing.
 
 use std::hint::black_box;
 

@@ -52,7 +52,8 @@ fn first_use(criterion: &mut Criterion) {
     });
 }
 
-/// Leaves touched memory in the allocator. Every iteration leaks a group, and page faults would take half of the time.
+/// Leaves touched memory in the allocator. Every iteration leaks a group, and page faults would take half of
+/// the time.
 fn touch_memory() {
     let memory: Vec<_> = (0..200_000).map(|_| Box::new([1_u8; 1000])).collect();
     // Above it, so that the allocator does not return the memory to the system.

@@ -1,4 +1,5 @@
-//! Allocating and freeing on a device that keeps freed memory, beside its driver and beside a pool of a program's own.
+//! Allocating and freeing on a device that keeps freed memory, beside its driver and beside a pool of a
+//! program's own.
 
 use std::hint::black_box;
 use std::sync::Mutex;

@@ -1,10 +1,10 @@
-//! The same work through device-registry and directly on OpenCL, taking turns, so that whatever else the machine does
-//! meets both. For each the median of the ratios is printed, ours to the other: below 1.03 a copy has 0.97 of the direct
-//! speed.
+//! The same work through device-registry and directly on OpenCL, taking turns, so that whatever else the
+//! machine does meets both. For each the median of the ratios is printed, ours to the other: below 1.03 a
+//! copy has 0.97 of the direct speed.
 //!
-//! An empty operation is a marker: the one command that does nothing. Opening is what leads to a first marker that is
-//! done: platforms, devices, context, queue. It is measured in processes of its own, as only the first is what a program
-//! waits for; and once more in a process that has done it before.
+//! An empty operation is a marker: the one command that does nothing. Opening is what leads to a first marker
+//! that is done: platforms, devices, context, queue. It is measured in processes of its own, as only the
+//! first is what a program waits for; and once more in a process that has done it before.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -30,7 +30,8 @@ struct Direct {
 }
 
 impl Direct {
-    /// A queue beside those of the registry, in the same context, so that both copy from and to the same memory.
+    /// A queue beside those of the registry, in the same context, so that both copy from and to the same
+    /// memory.
     fn beside(device: Device) -> Self {
         let handles = |driver: &OpenClDevice| Ok((driver.functions(), driver.context(), driver.device_id()));
         let (cl, context, device) = device.with_driver(handles).expect("it is open");
@@ -125,7 +126,8 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         // The cost of zeroing new memory. It includes a use, as many drivers allocate at the first use.
         let allocate = || drop(black_box(device.allocate(len).expect("there is memory")));
         let direct_allocate = || {
-            // SAFETY: the memory is OpenCL's own, the write waits, and there is no other handle of the buffer.
+            // SAFETY: the memory is OpenCL's own, the write waits, and there is no other handle of the
+            // buffer.
             unsafe {
                 let (flags, no_host) = (CL_MEM_READ_WRITE, ptr::null_mut());
                 let buffer = expect(cl.clCreateBuffer(direct.context, flags, len, no_host));
@@ -231,8 +233,8 @@ fn beside_opencl(criterion: &mut Criterion) {
 criterion_group!(benches, beside_opencl);
 
 fn main() {
-    // And those that the driver starts. The work of a driver on the processor is done by another thread, and what it costs
-    // to wake that one depends on where it runs: more than all that is measured here.
+    // And those that the driver starts. The work of a driver on the processor is done by another thread, and
+    // what it costs to wake that one depends on where it runs: more than all that is measured here.
     keep_on(0);
     if let Ok(way) = std::env::var(FIRST) {
         return open_first(&way);

@@ -72,7 +72,8 @@ fn copies(criterion: &mut Criterion) {
     }
 }
 
-/// Builds the libraries, and installs `openreg` as `openreg_file`. Returns their folder, which has to stay until they are loaded.
+/// Builds the libraries, and installs `openreg` as `openreg_file`. Returns their folder, which has to stay
+/// until they are loaded.
 fn install() -> TempDir {
     let program = env::current_exe().expect("this program has a file");
     let profile = program.parent().and_then(|deps| deps.parent()).expect("it lies in target/<profile>/deps");

@@ -1,6 +1,8 @@
-//! Installing backends from 0, 2 and 100 manifests, beside reading the same files and doing nothing with them.
+//! Installing backends from 0, 2 and 100 manifests, beside reading the same files and doing nothing with
+//! them.
 //!
-//! All but the first call find the backends installed already, which costs a look-up in place of an insertion.
+//! All but the first call find the backends installed already, which costs a look-up in place of an
+//! insertion.
 
 use std::fs;
 use std::path::Path;

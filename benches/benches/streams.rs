@@ -1,5 +1,5 @@
-//! The same work in several streams, beside all of it in one. The streams' threads share two cores evenly, which the
-//! scheduler does not always see to.
+//! The same work in several streams, beside all of it in one. The streams' threads share two cores evenly,
+//! which the scheduler does not always see to.
 
 use std::hint::black_box;
 

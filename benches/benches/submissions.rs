@@ -1,5 +1,5 @@
-//! Putting an empty operation in a stream and waiting for it, beside a plain queue; and whether a stream that has done
-//! much is slower.
+//! Putting an empty operation in a stream and waiting for it, beside a plain queue; and whether a stream that
+//! has done much is slower.
 
 use std::collections::VecDeque;
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! The same work written directly on wgpu and through device-registry, on one device, in turns.
 //!
-//! An empty operation is a submission of no commands, which is then waited for. To open a device is to request one of
-//! its adapter, with the same features and limits.
+//! An empty operation is a submission of no commands, which is then waited for. To open a device is to
+//! request one of its adapter, with the same features and limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

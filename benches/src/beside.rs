@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, SamplingMode};
 
-/// Measures `ours` as criterion does, and `other` beside it. Prints the median of the rounds' ratios, the time of `ours`
-/// to that of `other`, with what half of the rounds lie between.
+/// Measures `ours` as criterion does, and `other` beside it. Prints the median of the rounds' ratios, the
+/// time of `ours` to that of `other`, with what half of the rounds lie between.
 pub fn beside(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: impl Into<String>,
@@ -16,7 +16,8 @@ pub fn beside(
     rounds(group, name.into(), |times| time(times, &mut ours), |times| time(times, &mut other));
 }
 
-/// Measures like [`beside`], for functions that return how long they took because a part of them does not count.
+/// Measures like [`beside`], for functions that return how long they took because a part of them does not
+/// count.
 pub fn beside_timed(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: impl Into<String>,

@@ -1,7 +1,8 @@
 //! Which core a thread runs on.
 //!
-//! Waking a thread on the same core takes a few microseconds, and several times as long on a core that sleeps. The
-//! scheduler chooses the core, differently in each run. Without pinning, a ratio compares two such choices.
+//! Waking a thread on the same core takes a few microseconds, and several times as long on a core that
+//! sleeps. The scheduler chooses the core, differently in each run. Without pinning, a ratio compares two
+//! such choices.
 
 /// The cores of two threads that wait for each other.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +17,8 @@ impl Cores {
     /// Both choices, with their names in a benchmark.
     pub const BOTH: [(Self, &str); 2] = [(Self::One, "one core"), (Self::Two, "two cores")];
 
-    /// Pins this thread to the first core. The other thread has to run the function that `call` gets, which pins it.
+    /// Pins this thread to the first core. The other thread has to run the function that `call` gets, which
+    /// pins it.
     pub fn keep(self, call: impl FnOnce(fn())) {
         keep_on(0);
         match self {
@@ -26,8 +28,8 @@ impl Cores {
     }
 }
 
-/// Pins this thread, and the threads that it starts, to the core of this number. If that fails, it prints a line and the
-/// thread runs on any core.
+/// Pins this thread, and the threads that it starts, to the core of this number. If that fails, it prints a
+/// line and the thread runs on any core.
 #[cfg(target_os = "linux")]
 pub fn keep_on(core: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};

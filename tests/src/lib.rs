@@ -1,5 +1,5 @@
-//! Shared by the tests across crates: [`Project`], a small Cargo project that a test writes, builds and runs, and
-//! [`platform`], what builds it for other systems.
+//! Shared by the tests across crates: [`Project`], a small Cargo project that a test writes, builds and runs,
+//! and [`platform`], what builds it for other systems.
 //!
 //! Whether a crate is linked is decided by Cargo, rustc and the linker together, so nothing less than a real
 //! project shows it. The tests in `tests/tests` that need none use the workspace's crates directly.

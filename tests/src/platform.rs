@@ -1,9 +1,9 @@
 //! What the tests of other platforms need: compilers, standard libraries and Wine.
 //!
-//! A tool that is not there is no failure: the test says `skipped`, what is missing, and passes. Name the platforms
-//! that have to be there, as in `DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,wasm32`, and it fails instead.
-//! `tests/install-platforms.sh` installs them on Debian 12, Miri only where rustup has it, and `tests/processors.sh install`
-//! those of other processors.
+//! A tool that is not there is no failure: the test says `skipped`, what is missing, and passes. Name the
+//! platforms that have to be there, as in `DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,wasm32`, and it fails
+//! instead. `tests/install-platforms.sh` installs them on Debian 12, Miri only where rustup has it, and
+//! `tests/processors.sh install` those of other processors.
 
 use std::env;
 use std::io::Write;
@@ -66,7 +66,8 @@ pub fn compile_c(compiler: &str, project: &Project, arguments: &[&str]) {
     let _ = run(project.command(compiler).args(arguments)).success();
 }
 
-/// How to build for a target: by the toolchain in use, or by Debian's, which builds the standard library first.
+/// How to build for a target: by the toolchain in use, or by Debian's, which builds the standard library
+/// first.
 #[derive(Clone, Copy, Debug)]
 pub enum Toolchain {
     /// rustup has added the standard library.
@@ -176,8 +177,8 @@ impl Windows {
         self.toolchain.artifacts().join(Self::TARGET).join("debug").join(file)
     }
 
-    /// Runs a program that was built. The folder of the project is on its `PATH`, and no other one that is not the
-    /// system's.
+    /// Runs a program that was built. The folder of the project is on its `PATH`, and no other one that is
+    /// not the system's.
     #[must_use]
     pub fn command(self, project: &Project, program: &str) -> Command {
         let mut command = project.command(self.wine);

@@ -9,7 +9,8 @@ use std::{env, fs, io};
 
 use parking_lot::Mutex;
 
-/// The rest of a `main.rs` below the `autoload!` line: prints the name of each backend that loads, one a line.
+/// The rest of a `main.rs` below the `autoload!` line: prints the name of each backend that loads, one a
+/// line.
 pub const LIST: &str = "
 fn main() {
     for (entry, loaded) in device_registry::backends().load_all() {
@@ -28,8 +29,8 @@ fn main() {
 /// says. Cargo locks it, so that tests may run at the same time; a project's name is also the name of its
 /// package, and no two projects may have one name, because they would overwrite each other's programs.
 ///
-/// In every file, `@name` is the project's name, and `@crates`, `@examples` and `@fixtures` are the folders of the
-/// workspace's crates, of its examples and of the fixtures.
+/// In every file, `@name` is the project's name, and `@crates`, `@examples` and `@fixtures` are the folders
+/// of the workspace's crates, of its examples and of the fixtures.
 #[derive(Clone, Debug)]
 pub struct Project {
     name: &'static str,
@@ -172,8 +173,8 @@ impl Project {
         }
         command
             .env("CARGO_TARGET_DIR", artifacts())
-            // Costs time and room. Nothing else differs from what a user has: an incremental build has more object
-            // files for the linker to lose.
+            // Costs time and room. Nothing else differs from what a user has: an incremental build has more
+            // object files for the linker to lose.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_TERM_COLOR", "never")
             .env("RUST_BACKTRACE", "0");

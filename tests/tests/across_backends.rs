@@ -1,7 +1,7 @@
 //! Tests of several backends: copies between the devices of any two, and that there is more than one.
 //!
-//! What one device has to do by itself is in the conformance suite, `conformance.rs`. No source line names a backend:
-//! adding one to this package's Cargo.toml adds its tests.
+//! What one device has to do by itself is in the conformance suite, `conformance.rs`. No source line names a
+//! backend: adding one to this package's Cargo.toml adds its tests.
 
 use device_registry::{Buffer, Device, DeviceError, backends, devices};
 use libtest_mimic::{Arguments, Failed, Trial};

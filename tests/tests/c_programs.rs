@@ -1,8 +1,9 @@
 //! C programs that use a Rust library: backends are found in there too.
 //!
-//! rustc links a `cdylib` itself, and keeps what is registered. A `staticlib` is linked by a C linker, which takes
-//! from the archive only the object files that something refers to. So there it matters where `autoload!` stands:
-//! the object file it is in has to be needed for another reason, such as a function that C calls.
+//! rustc links a `cdylib` itself, and keeps what is registered. A `staticlib` is linked by a C linker, which
+//! takes from the archive only the object files that something refers to. So there it matters where
+//! `autoload!` stands: the object file it is in has to be needed for another reason, such as a function that
+//! C calls.
 
 #![cfg(target_os = "linux")]
 
@@ -10,7 +11,8 @@ use std::path::PathBuf;
 
 use device_registry_tests::{Outcome, Project, artifacts, run};
 
-/// The function that the C programs call: prints the name of each backend that loads, and the error for an unknown name.
+/// The function that the C programs call: prints the name of each backend that loads, and the error for an
+/// unknown name.
 const EXPORTED: &str = r#"
 #[unsafe(no_mangle)]
 pub extern "C" fn print_backends() {
@@ -187,8 +189,8 @@ fn a_staticlib_with_autoload_in_a_module_that_c_does_not_call_reports_that_it_ha
 #[test]
 #[ignore = "slow: an optimised build of all dependencies"]
 fn an_optimised_staticlib_with_autoload_in_a_module_that_c_does_not_call_is_never_silent() {
-    // With 0.1 kB of code, rustc puts both modules into one object file, and all backends are found. That is rustc's
-    // choice. The promise is only that missing backends are reported.
+    // With 0.1 kB of code, rustc puts both modules into one object file, and all backends are found. That is
+    // rustc's choice. The promise is only that missing backends are reported.
     let project = apart("c-apart-release");
     let outcome = run_static(&project, RELEASE, false);
     if outcome.lines() != BLOCK {
@@ -207,8 +209,8 @@ fn a_staticlib_with_fat_lto_has_everything_wherever_autoload_stands() {
     assert_eq!(run_static(&project, &build, false).lines(), BLOCK_AND_BARE);
 }
 
-/// A `staticlib` that depends on device-alpha through a library with an `autoload!` line, and through a facade that
-/// re-exports device-beta by name.
+/// A `staticlib` that depends on device-alpha through a library with an `autoload!` line, and through a
+/// facade that re-exports device-beta by name.
 #[track_caller]
 fn a_staticlib_has_the_backends_of_its_libraries(name: &'static str, build: &[&[&str]]) {
     let manifest = r#"

@@ -1,5 +1,5 @@
-//! The example `codec` as its readers use it: the program's own source, with and without the lines that bring the
-//! backend and the decoder along.
+//! The example `codec` as its readers use it: the program's own source, with and without the lines that bring
+//! the backend and the decoder along.
 
 use std::process::Command;
 

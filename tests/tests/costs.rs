@@ -17,11 +17,13 @@ struct Program {
     binary: Vec<u8>,
     /// How many threads there are, and which libraries are open.
     printed: String,
-    /// How many bytes of memory are its own because it has written to them, or the loader has: not those of its file.
+    /// How many bytes of memory are its own because it has written to them, or the loader has: not those of
+    /// its file.
     touched: u64,
 }
 
-/// The rest of `main.rs`: prints the number of threads, what is mapped into the process, and what it has written to.
+/// The rest of `main.rs`: prints the number of threads, what is mapped into the process, and what it has
+/// written to.
 const FACTS: &str = r#"
 fn facts() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -109,7 +111,8 @@ fn an_unused_backend_costs_next_to_nothing() {
 
     let [plain, registry, backend] = [plain, registry, backend].map(|program| program.loaded_bytes());
     println!("loaded bytes: the registry adds {}, the backend {}", registry - plain, backend - registry);
-    // 25 kB more than it adds today: the segments end at a page, so that a longer path of the sources may add some pages.
+    // 25 kB more than it adds today: the segments end at a page, so that a longer path of the sources may add
+    // some pages.
     assert!(backend - registry <= 125_000, "the backend adds {} bytes", backend - registry);
 }
 

@@ -1,4 +1,5 @@
-//! The example `custom-backend`, a workspace of its own: as it stands in the source tree, and copied out of it.
+//! The example `custom-backend`, a workspace of its own: as it stands in the source tree, and copied out of
+//! it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -140,7 +141,8 @@ fn the_guide_quotes_the_templates() {
     }
 }
 
-/// A copy elsewhere, with other paths to the workspace's crates, and `line` in place of the program's [`BACKEND`].
+/// A copy elsewhere, with other paths to the workspace's crates, and `line` in place of the program's
+/// [`BACKEND`].
 fn copy(name: &'static str, line: &str) -> Project {
     let paths = [
         "Cargo.toml",

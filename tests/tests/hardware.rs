@@ -1,5 +1,5 @@
-//! All backends of the repository in one program: the quickstart, with those for real hardware linked too. It has to run
-//! on whatever the machine has.
+//! All backends of the repository in one program: the quickstart, with those for real hardware linked too. It
+//! has to run on whatever the machine has.
 
 // `LD_DEBUG` is glibc's.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]

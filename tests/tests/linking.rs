@@ -1,7 +1,7 @@
 //! A backend crate in Cargo.toml is enough, wherever in Cargo.toml it stands and whatever is built from it.
 //!
-//! Each test is a real project: it is built, run, and says which backends it found. Not to be confused with unit
-//! tests of `autoload!`, which cannot show what Cargo, rustc and the linker make of it.
+//! Each test is a real project: it is built, run, and says which backends it found. Not to be confused with
+//! unit tests of `autoload!`, which cannot show what Cargo, rustc and the linker make of it.
 
 use device_registry_tests::{LIST, Outcome, Project, run};
 

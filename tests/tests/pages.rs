@@ -1,4 +1,5 @@
-//! What the pages of this repository say that can be checked: links, paths, the crates of the first page, macros.
+//! What the pages of this repository say that can be checked: links, paths, the crates of the first page,
+//! macros.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// The macros that pages may name by their path. Each is imported below, so that a wrong path does not compile.
+/// The macros that pages may name by their path. Each is imported below, so that a wrong path does not
+/// compile.
 const MACROS: [&str; 6] = [
     "device_registry::autoload!",
     "device_registry::backend::entry_points!",
@@ -25,7 +27,8 @@ mod imported {
     };
 }
 
-/// The folders whose paths are written from the root of this repository. Those of `tests/` are often below a crate.
+/// The folders whose paths are written from the root of this repository. Those of `tests/` are often below a
+/// crate.
 const FOLDERS: [&str; 7] =
     ["crates/", "kernels/", "docs/", "tests/tests/", "examples/", "integrations/", "benches/"];
 
@@ -33,27 +36,31 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in a folder").to_owned()
 }
 
-/// All pages, but for those of build folders.
-fn pages() -> Vec<(PathBuf, String)> {
-    fn walk(folder: &Path, pages: &mut Vec<(PathBuf, String)>) {
+/// All files of a kind, but for those of build folders.
+fn files(extension: &str) -> Vec<(PathBuf, String)> {
+    fn walk(folder: &Path, extension: &str, files: &mut Vec<(PathBuf, String)>) {
         for entry in fs::read_dir(folder).expect("it is a folder") {
             let path = entry.expect("it can be read").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if path.is_dir() {
                 let is_built = path.join("CACHEDIR.TAG").exists() || name == "target";
                 if !is_built && (!name.starts_with('.') || name == ".github") {
-                    walk(&path, pages);
+                    walk(&path, extension, files);
                 }
-            } else if name.ends_with(".md") {
+            } else if path.extension().is_some_and(|of| of == extension) {
                 let text = fs::read_to_string(&path).expect("it is text");
-                pages.push((path, text));
+                files.push((path, text));
             }
         }
     }
-    let mut pages = Vec::new();
-    walk(&root(), &mut pages);
-    assert!(pages.len() > 50, "{} pages", pages.len());
-    pages
+    let mut files_of_kind = Vec::new();
+    walk(&root(), extension, &mut files_of_kind);
+    assert!(files_of_kind.len() > 50, "{} files", files_of_kind.len());
+    files_of_kind
+}
+
+fn pages() -> Vec<(PathBuf, String)> {
+    files("md")
 }
 
 fn parse(text: &str) -> Parser<'_> {
@@ -140,6 +147,43 @@ fn missing_macros(page: &Path, text: &str) -> Vec<String> {
     missing.map(|word| format!("{}: there is no macro `{word}`", page.display())).collect()
 }
 
+/// The longest line of prose, which is rustfmt's `max_width`.
+const WIDTH: usize = 110;
+
+/// The numbers of the lines of prose that are too long and could be broken. Tables, code and headings cannot.
+fn long_lines<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<usize> {
+    let (mut long, mut is_code) = (Vec::new(), false);
+    for (number, line) in lines {
+        let text = line.trim_start_matches([' ', '/', '!']);
+        is_code ^= text.starts_with("```");
+        let is_fixed = is_code || text.starts_with(['|', '#', '[', '<']) || text.starts_with("```");
+        if is_fixed || line.chars().count() <= WIDTH {
+            continue;
+        }
+        // A place outside of code spans, behind the first word.
+        let first_word = line.chars().count() - text.chars().count() + text.find(' ').unwrap_or(WIDTH);
+        let mut in_code_span = false;
+        let can_break = line.chars().take(WIDTH + 1).enumerate().any(|(place, c)| {
+            in_code_span ^= c == '`';
+            c == ' ' && !in_code_span && place > first_word
+        });
+        if can_break {
+            long.push(number);
+        }
+    }
+    long
+}
+
+/// Those of a page, or of the comments of a source file.
+fn long_prose(path: &Path, text: &str) -> Vec<String> {
+    let is_source = path.extension().is_some_and(|of| of == "rs");
+    let lines =
+        text.lines().enumerate().filter(|(_, line)| !is_source || line.trim_start().starts_with("//"));
+    let long = long_lines(lines.map(|(index, line)| (index + 1, line)));
+    let shown = |number| format!("{}:{number}: more than {WIDTH} characters", path.display());
+    long.into_iter().map(shown).collect()
+}
+
 #[track_caller]
 fn expect_none(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -161,6 +205,22 @@ fn paths_in_pages_exist() {
 fn macros_in_pages_have_their_path() {
     let wrong: Vec<_> = pages().iter().flat_map(|(page, text)| missing_macros(page, text)).collect();
     expect_none(&wrong);
+}
+
+#[test]
+fn prose_ends_where_code_does() {
+    let files = [files("md"), files("rs")].concat();
+    let wrong: Vec<_> = files.iter().flat_map(|(path, text)| long_prose(path, text)).collect();
+    expect_none(&wrong);
+}
+
+#[test]
+fn a_long_line_is_found_if_it_could_be_broken() {
+    let (words, word) = ("some words ".repeat(12), "x".repeat(120));
+    let page = format!("{words}\n| {words} |\n```\n{words}\n```\n- {word}\n- `{words}` b\n- {words}\n");
+    assert_eq!(long_lines((1..).zip(page.lines())), [1, 8]);
+    let source = format!("//! {words}\nlet x = \"{words}\";\n    /// {words}\n// {word}\n");
+    assert_eq!(long_prose(Path::new("a.rs"), &source).len(), 2);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The same small program on other targets and with other linkers.
 //!
-//! Without its tools a test is skipped: `tests/src/platform.rs` says more. `docs/platforms.md` has the results.
+//! Without its tools a test is skipped: `tests/src/platform.rs` says more. `docs/platforms.md` has the
+//! results.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -39,8 +40,8 @@ fn reporting_main_rs() -> String {
 
 // ---- other linkers
 
-/// Links the program with this linker, in debug and release; it has to find everything, and to carry the mark that
-/// the linker leaves. GNU ld leaves none.
+/// Links the program with this linker, in debug and release; it has to find everything, and to carry the mark
+/// that the linker leaves. GNU ld leaves none.
 #[track_caller]
 fn links_with(name: &'static str, linker: &str, mark: Option<&str>) {
     let project = Project::new(name, ALPHA_AND_BARE, &[("src/main.rs", &main_rs())]);
@@ -62,7 +63,8 @@ fn links_with(name: &'static str, linker: &str, mark: Option<&str>) {
     }
 }
 
-/// What linkers write into the programs that they link, down to the digits: words alone stand in our messages too.
+/// What linkers write into the programs that they link, down to the digits: words alone stand in our messages
+/// too.
 const MARKS: [&str; 5] = ["LLD 1", "LLD 2", "gold 1.", "mold 1.", "mold 2."];
 
 #[test]

@@ -1,7 +1,7 @@
 //! Compares how tensors print with PyTorch: the table `printing/cases.txt`, made by the script beside it.
 //!
-//! The table has the cpu and the devices of openreg. Every other linked device that is there prints the same, but for its
-//! name.
+//! The table has the cpu and the devices of openreg. Every other linked device that is there prints the same,
+//! but for its name.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -22,7 +22,8 @@ const DEVICES: [&str; 3] = ["cpu", "openreg:0", "openreg:1"];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A case of the table: a tensor in four words, the last of which reaches to the end of its line, and its text.
+/// A case of the table: a tensor in four words, the last of which reaches to the end of its line, and its
+/// text.
 struct Case {
     dtype: &'static str,
     shape: &'static str,
@@ -89,7 +90,8 @@ fn the_table_has_cases_of_every_dtype_on_every_device() {
     assert!(there.iter().copied().eq(wanted), "{there:?}");
 }
 
-/// The devices of all linked backends that are available. A backend that is not is skipped, with a line that says so.
+/// The devices of all linked backends that are available. A backend that is not is skipped, with a line that
+/// says so.
 fn linked_devices() -> Vec<Device> {
     let first: Vec<_> = backends().names().filter_map(device_or_skip).collect();
     let all = |first: Device| {

@@ -1,6 +1,7 @@
 //! The same small program on other processors, which QEMU emulates.
 //!
-//! `tests/processors.sh` runs more there. Without its tools a test is skipped: `tests/src/platform.rs` says more.
+//! `tests/processors.sh` runs more there. Without its tools a test is skipped: `tests/src/platform.rs` says
+//! more.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -14,7 +15,8 @@ device-alpha = { path = "@fixtures/device-alpha" }
 device-bare = { path = "@fixtures/device-bare" }
 "#;
 
-/// Builds the program with the linker of GCC's `gnu`, and runs it in the emulator, or without one: it has to find everything.
+/// Builds the program with the linker of GCC's `gnu`, and runs it in the emulator, or without one: it has to
+/// find everything.
 #[track_caller]
 fn finds_its_backends(processor: &'static str, target: &str, gnu: &str, emulator: Option<&str>) {
     let linker = format!("{gnu}-gcc");

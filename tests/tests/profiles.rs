@@ -1,10 +1,10 @@
-//! No way of building a program loses a backend: neither optimisation across crates, nor leaving out what nothing
-//! refers to, nor stripping.
+//! No way of building a program loses a backend: neither optimisation across crates, nor leaving out what
+//! nothing refers to, nor stripping.
 
 use device_registry_tests::{LIST, Project, run};
 
-/// Builds a program with this `[profile.release]`; it has to find what blocks and linkme's attribute registered,
-/// at the root of a crate and deep in its modules.
+/// Builds a program with this `[profile.release]`; it has to find what blocks and linkme's attribute
+/// registered, at the root of a crate and deep in its modules.
 #[track_caller]
 fn keeps_every_backend(name: &'static str, profile: &str) {
     let manifest = format!(

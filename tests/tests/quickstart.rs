@@ -1,4 +1,5 @@
-//! The quickstart as its readers use it: its own source, with and without the line that brings the backend along.
+//! The quickstart as its readers use it: its own source, with and without the line that brings the backend
+//! along.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Two of what there should be one of. Two versions of device-registry would split the registry without a word:
-//! that is refused, by Cargo or else by the compiler. Two crates with a slice of one name both work.
+//! Two of what there should be one of. Two versions of device-registry would split the registry without a
+//! word: that is refused, by Cargo or else by the compiler. Two crates with a slice of one name both work.
 
 use std::path::Path;
 
@@ -51,7 +51,8 @@ fn program_with_a_backend_for(name: &'static str, mut other: Vec<(String, String
         ]
         .map(|(path, text)| (path.to_owned(), text.to_owned())),
     );
-    // Continues `[workspace]`. Otherwise the other version would be a member of this workspace, and inherit from it.
+    // Continues `[workspace]`. Otherwise the other version would be a member of this workspace, and inherit
+    // from it.
     let manifest = r#"
 exclude = ["other"]
 

@@ -1,5 +1,5 @@
-//! Backends in files on Windows, as far as Wine shows it: a program that links none installs and uses one in Rust and
-//! one in C, and `device-plugin` finds what is wrong with others. docs/platforms.md has the results.
+//! Backends in files on Windows, as far as Wine shows it: a program that links none installs and uses one in
+//! Rust and one in C, and `device-plugin` finds what is wrong with others. docs/platforms.md has the results.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

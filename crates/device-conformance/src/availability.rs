@@ -19,8 +19,8 @@ pub(crate) enum Availability<D = Device> {
 }
 
 impl Availability {
-    /// Like [`of`](Self::of), with the names of the devices. A backend that takes longer than `limit` is broken; the
-    /// thread that loads it keeps running.
+    /// Like [`of`](Self::of), with the names of the devices. A backend that takes longer than `limit` is
+    /// broken; the thread that loads it keeps running.
     pub(crate) fn within(limit: Duration, backend: &str) -> Availability<String> {
         let (sender, found) = mpsc::channel();
         let name = backend.to_owned();

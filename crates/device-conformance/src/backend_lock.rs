@@ -11,14 +11,15 @@ pub(crate) struct BackendLock {
 }
 
 impl BackendLock {
-    /// Blocks until a check may run on a backend, and on the cpu too if it uses that. Both locks are exclusive or both are
-    /// shared.
+    /// Blocks until a check may run on a backend, and on the cpu too if it uses that. Both locks are
+    /// exclusive or both are shared.
     pub(crate) fn acquire(backend: &str, exclusive: bool, uses_cpu: bool) -> Self {
         Self { _guards: backends(backend, uses_cpu).map(|name| Guard::acquire(name, exclusive)).collect() }
     }
 }
 
-/// The backends whose locks a check takes. The cpu's is the first one of every check: otherwise two checks could deadlock.
+/// The backends whose locks a check takes. The cpu's is the first one of every check: otherwise two checks
+/// could deadlock.
 fn backends(backend: &str, uses_cpu: bool) -> impl Iterator<Item = &str> {
     (uses_cpu && backend != "cpu").then_some("cpu").into_iter().chain([backend])
 }

@@ -13,8 +13,8 @@ use crate::hung::Hung;
 use crate::outcome::Outcome;
 use crate::{fault_injection, watchdog};
 
-/// How long a check may take by default: so long that a busy machine fails no check. Those that pass take a few seconds at
-/// most, on two cores and a device that is emulated.
+/// How long a check may take by default: so long that a busy machine fails no check. Those that pass take a
+/// few seconds at most, on two cores and a device that is emulated.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// All checks, by group.
@@ -65,8 +65,8 @@ impl Check {
         self
     }
 
-    /// For a check that injects failures. It runs exclusively, and a cleanup follows it, which leaves no faults, no
-    /// unreported errors and no lost devices.
+    /// For a check that injects failures. It runs exclusively, and a cleanup follows it, which leaves no
+    /// faults, no unreported errors and no lost devices.
     pub(crate) const fn leaves_failures(mut self) -> Self {
         self.exclusive = true;
         self.leaves_failures = true;
@@ -85,22 +85,24 @@ impl Check {
         self.proves
     }
 
-    /// What a device has to offer for the check to make sense, such as `two devices`. On any other device the check is
-    /// unsupported.
+    /// What a device has to offer for the check to make sense, such as `two devices`. On any other device the
+    /// check is unsupported.
     pub fn requirements(&self) -> impl Iterator<Item = &'static str> {
         self.needs.iter().map(|need| need.name())
     }
 
-    /// Whether the check runs while no other check uses the backend, because others would change what this one sees.
+    /// Whether the check runs while no other check uses the backend, because others would change what this
+    /// one sees.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {
         self.exclusive
     }
 
-    /// Runs the check on a device, on a thread of its own. First waits for checks that must not run at the same time.
+    /// Runs the check on a device, on a thread of its own. First waits for checks that must not run at the
+    /// same time.
     ///
-    /// A panic is a failure. So is a check that exceeds `limit`, counted from when it begins; its thread keeps running,
-    /// because nothing can stop it.
+    /// A panic is a failure. So is a check that exceeds `limit`, counted from when it begins; its thread
+    /// keeps running, because nothing can stop it.
     pub fn run(&'static self, device: Device, limit: Duration) -> Outcome {
         self.run_once(device, limit).unwrap_or_else(|hung| self.failed(&hung))
     }

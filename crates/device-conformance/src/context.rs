@@ -94,8 +94,8 @@ impl Context {
         filled(self.device, bytes)
     }
 
-    /// The ranges of a buffer of `len` bytes with one of `offsets` and one of `lens`, both in units of the alignment.
-    /// For each offset, there is also the range to the end of the buffer.
+    /// The ranges of a buffer of `len` bytes with one of `offsets` and one of `lens`, both in units of the
+    /// alignment. For each offset, there is also the range to the end of the buffer.
     pub(crate) fn ranges(
         &self,
         len: usize,
@@ -146,8 +146,8 @@ pub(crate) fn content(buffer: &Buffer) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// `len` bytes of all values. They differ from their neighbours, from bytes a page or a power of two away, and from the
-/// bytes of another seed.
+/// `len` bytes of all values. They differ from their neighbours, from bytes a page or a power of two away,
+/// and from the bytes of another seed.
 pub(crate) fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i as u32).wrapping_mul(0x9E37_79B1) >> 24) as u8 ^ seed.wrapping_mul(0x3D)).collect()
 }

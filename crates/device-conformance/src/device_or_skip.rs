@@ -1,4 +1,5 @@
-//! `device_or_skip`: a device for a backend's own tests, which are skipped under the same conditions as the suite.
+//! `device_or_skip`: a device for a backend's own tests, which are skipped under the same conditions as the
+//! suite.
 
 use std::collections::BTreeSet;
 use std::io::{Write, stderr};
@@ -10,8 +11,8 @@ use crate::environment::{self, REQUIRE};
 
 /// Opens the backend's first device, for a test of the backend's own.
 ///
-/// Returns `None` if the backend is unavailable on this machine. The reason then goes to the standard error, past the test
-/// harness's capture, so that a skipped test does not look like one that passed.
+/// Returns `None` if the backend is unavailable on this machine. The reason then goes to the standard error,
+/// past the test harness's capture, so that a skipped test does not look like one that passed.
 ///
 /// ```
 /// # device_registry::autoload!();

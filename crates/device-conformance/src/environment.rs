@@ -32,8 +32,8 @@ impl Worker {
     }
 }
 
-/// Whether another process of the suite has started this one. A value that the suite never sets is an error: a process that
-/// takes itself for a worker runs no checks of its own accord.
+/// Whether another process of the suite has started this one. A value that the suite never sets is an error:
+/// a process that takes itself for a worker runs no checks of its own accord.
 pub(crate) fn worker() -> Result<Option<Worker>, String> {
     let Ok(value) = env::var(WORKER) else { return Ok(None) };
     if value.is_empty() {

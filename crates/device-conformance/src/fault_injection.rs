@@ -40,8 +40,8 @@ pub(crate) fn fail_next_copy(device: Device) -> Result<(), Failure> {
     inject(device, Fault::FailCopy { nth: 1 })
 }
 
-/// Undoes what a check did to a device: clears its faults, takes the unreported errors of all devices of the backend, and
-/// resets lost ones.
+/// Undoes what a check did to a device: clears its faults, takes the unreported errors of all devices of the
+/// backend, and resets lost ones.
 pub(crate) fn clean_up(device: Device) -> Result<(), Failure> {
     /// The most errors that a check may leave unreported, one for each stream.
     const MOST: usize = 1000;
@@ -139,8 +139,8 @@ pub(crate) fn failing_write(stream: &Stream, buffer: &Buffer, byte: u8) -> Resul
 
 /// Enqueues work that fails when the stream executes it.
 ///
-/// A driver may refuse to submit the work in place of that. Then the stream's thread submits it, behind a host call, and the
-/// refusal is a failure of the stream.
+/// A driver may refuse to submit the work in place of that. Then the stream's thread submits it, behind a
+/// host call, and the refusal is a failure of the stream.
 #[track_caller]
 pub(crate) fn enqueue_failing(
     stream: &Stream,
@@ -168,10 +168,11 @@ pub(crate) fn accepted<T>(enqueued: Result<T, DeviceError>) -> Result<T, Failure
     })
 }
 
-/// Whether the driver has a queue of its own for the stream. Such a queue may execute work behind a failure, or not.
+/// Whether the driver has a queue of its own for the stream. Such a queue may execute work behind a failure,
+/// or not.
 pub(crate) fn is_a_drivers_queue(stream: &Stream) -> Result<bool, Failure> {
-    // With a driver's queue, an idle stream calls a kernel at once, on this thread, to submit its work. Otherwise the
-    // kernel runs on the stream's thread.
+    // With a driver's queue, an idle stream calls a kernel at once, on this thread, to submit its work.
+    // Otherwise the kernel runs on the stream's thread.
     let (sender, called_on) = mpsc::channel();
     stream.synchronize()?;
     stream.launch(&[], move |_| {

@@ -1,6 +1,7 @@
 //! For a backend's own tests: tests in a process of their own, and the libraries and threads of this process.
 //!
-//! A test needs a process of its own if it changes environment variables, crashes, or counts libraries or threads.
+//! A test needs a process of its own if it changes environment variables, crashes, or counts libraries or
+//! threads.
 
 use std::env;
 use std::process::{Command, Output};
@@ -35,8 +36,8 @@ pub fn program() -> Command {
     command
 }
 
-/// Runs one test of this program once more, in a process of its own, and returns its output. `prepare` may change the
-/// command.
+/// Runs one test of this program once more, in a process of its own, and returns its output. `prepare` may
+/// change the command.
 ///
 /// ```no_run
 /// use device_conformance::process;
@@ -77,9 +78,9 @@ pub fn passes(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
     assert!(output.status.success(), "{test} ended with {}: {printed}", output.status);
 }
 
-/// Runs one test as [`again`] does, in a process that is [elevated](device_registry::backend::is_elevated): a copy of this
-/// program with the set-user-ID bit of root, started by the user 65534. `None` where that is impossible, after a line that
-/// says why.
+/// Runs one test as [`again`] does, in a process that is [elevated](device_registry::backend::is_elevated): a
+/// copy of this program with the set-user-ID bit of root, started by the user 65534. `None` where that is
+/// impossible, after a line that says why.
 ///
 /// # Panics
 ///
@@ -155,7 +156,8 @@ pub fn is_elevated() -> bool {
     elevated
 }
 
-/// The environment of a child: that of this process, without the variables that choose drivers on this machine.
+/// The environment of a child: that of this process, without the variables that choose drivers on this
+/// machine.
 ///
 /// A backend defines one for its tests:
 ///

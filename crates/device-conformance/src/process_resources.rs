@@ -11,8 +11,8 @@ pub(crate) struct ProcessResources([usize; KINDS.len()]);
 
 struct Kind {
     name: &'static str,
-    /// A cycle that leaks so much on average is suspect. The core itself keeps a few KiB for each device that it opened,
-    /// which is less.
+    /// A cycle that leaks so much on average is suspect. The core itself keeps a few KiB for each device that
+    /// it opened, which is less.
     leak: f64,
 }
 
@@ -54,7 +54,8 @@ impl ProcessResources {
     }
 }
 
-/// The kinds of resources that grew in every round of cycles so far. A cache stops growing when it is full; a leak does not.
+/// The kinds of resources that grew in every round of cycles so far. A cache stops growing when it is full; a
+/// leak does not.
 pub(crate) struct SuspectedLeaks {
     cycles: usize,
     last: ProcessResources,

@@ -1,7 +1,8 @@
-//! Runs a check in a process of its own, because other checks would change what it measures: the number of threads, say.
+//! Runs a check in a process of its own, because other checks would change what it measures: the number of
+//! threads, say.
 //!
-//! The check starts this program once more, with the name of its own test in the suite. An environment variable
-//! marks the second run of the check as the one in the subprocess.
+//! The check starts this program once more, with the name of its own test in the suite. An environment
+//! variable marks the second run of the check as the one in the subprocess.
 
 use std::env;
 use std::io::{self, Read, Write, stdout};
@@ -21,13 +22,13 @@ const SUBPROCESS: &str = "DEVICE_CONFORMANCE_SUBPROCESS";
 /// The start of the line on which a subprocess prints its outcome.
 const OUTCOME: &str = "device-conformance outcome: ";
 
-/// From which length on glibc maps a block and unmaps it when it is freed (`mallopt(3)`). Else it raises the length to that
-/// of any freed block, and keeps freed blocks in its heap, where `posix_memalign` may find no place for an equal one
-/// (glibc's bug 14581): a driver that allocates with it then seems to leak.
+/// From which length on glibc maps a block and unmaps it when it is freed (`mallopt(3)`). Else it raises the
+/// length to that of any freed block, and keeps freed blocks in its heap, where `posix_memalign` may find no
+/// place for an equal one (glibc's bug 14581): a driver that allocates with it then seems to leak.
 const MMAP_THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
 
-/// How long the end of a subprocess's output may take to arrive when it has ended: a process that it started may hold the
-/// output open.
+/// How long the end of a subprocess's output may take to arrive when it has ended: a process that it started
+/// may hold the output open.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Whether a check has started this process, for itself alone.
@@ -35,8 +36,8 @@ pub(crate) fn is_one() -> bool {
     env::var_os(SUBPROCESS).is_some()
 }
 
-/// Runs a check in a subprocess. Its time limit is shorter than that of the check, so that the outcome arrives in time. A
-/// subprocess that exceeds its limit and does not end is killed.
+/// Runs a check in a subprocess. Its time limit is shorter than that of the check, so that the outcome
+/// arrives in time. A subprocess that exceeds its limit and does not end is killed.
 ///
 /// # Errors
 ///
@@ -87,7 +88,8 @@ impl Subprocess {
     }
 }
 
-/// What a program has printed, and how it ended. An error if it does not start, or does not end in `limit`; it is killed then.
+/// What a program has printed, and how it ended. An error if it does not start, or does not end in `limit`;
+/// it is killed then.
 fn output_within(program: &mut Command, limit: Duration) -> io::Result<Output> {
     let program = program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut subprocess = Subprocess(program.spawn()?);

@@ -35,11 +35,12 @@ pub fn read_all(buffer: &Buffer) -> Vec<u8> {
     bytes
 }
 
-/// Lists a linked backend, uses the cpu, and parses a device name of the backend. Panics if any of that opens a library or
-/// starts a thread.
+/// Lists a linked backend, uses the cpu, and parses a device name of the backend. Panics if any of that opens
+/// a library or starts a thread.
 ///
-/// It compares the whole process before and after. So call it first, from a test in a process of its own or from the only
-/// test of its program. `is_driver` recognises the libraries that the backend opens on use, none of which may be open yet.
+/// It compares the whole process before and after. So call it first, from a test in a process of its own or
+/// from the only test of its program. `is_driver` recognises the libraries that the backend opens on use,
+/// none of which may be open yet.
 ///
 /// # Panics
 ///
@@ -62,8 +63,8 @@ pub fn opens_nothing_before_its_first_use(backend: &str, is_driver: impl Fn(&str
     assert_eq!(threads(), threads_before, "a thread was started before any use of `{backend}`");
 }
 
-/// Loads a backend and counts its devices, from eight threads at once. Returns the count or the error, which has to be the
-/// same on all threads.
+/// Loads a backend and counts its devices, from eight threads at once. Returns the count or the error, which
+/// has to be the same on all threads.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Runs a check on a thread of its own, with a time limit, so that a panic or a hang does not end the other checks.
+//! Runs a check on a thread of its own, with a time limit, so that a panic or a hang does not end the other
+//! checks.
 
 use std::any::Any;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,8 +12,8 @@ use crate::failure::Failure;
 use crate::hung::Hung;
 use crate::outcome::Outcome;
 
-/// Runs a check of a device on a thread called `name`. A panic is a failure. If the check exceeds `limit`, its thread keeps running,
-/// because nothing can stop it.
+/// Runs a check of a device on a thread called `name`. A panic is a failure. If the check exceeds `limit`,
+/// its thread keeps running, because nothing can stop it.
 pub(crate) fn run(
     name: &str,
     device: Device,
@@ -44,8 +45,8 @@ pub(crate) fn run(
     })
 }
 
-/// Runs a function of the suite's user on a thread of its own. A panic is an error, and so is a function that exceeds
-/// `limit`, whose thread keeps running.
+/// Runs a function of the suite's user on a thread of its own. A panic is an error, and so is a function that
+/// exceeds `limit`, whose thread keeps running.
 pub(crate) fn within(
     limit: Duration,
     name: &str,

@@ -1,4 +1,5 @@
-//! The suite on a backend that ends its process, hangs or does nothing: none of that is green, and the report is complete.
+//! The suite on a backend that ends its process, hangs or does nothing: none of that is green, and the report
+//! is complete.
 
 use std::io::{self, BufRead, Write};
 use std::process::{Command, ExitCode, Stdio, abort, exit};

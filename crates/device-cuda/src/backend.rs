@@ -14,11 +14,13 @@ pub(crate) struct Cuda {
 }
 
 impl Cuda {
-    /// Opens the driver's library and starts the driver. Creates no context, and allocates nothing on any device.
+    /// Opens the driver's library and starts the driver. Creates no context, and allocates nothing on any
+    /// device.
     pub(crate) fn load() -> Result<Self, LoadFailure> {
         let library = Library::open()?;
-        // Here and not when devices are counted: a driver that does not start, or has no device, makes the backend
-        // unavailable. And the core stops a child of `fork` from using a backend that was loaded before.
+        // Here and not when devices are counted: a driver that does not start, or has no device, makes the
+        // backend unavailable. And the core stops a child of `fork` from using a backend that was loaded
+        // before.
         library.start().map_err(start_failure)?;
         Ok(Self { library, version: properties::version(library)? })
     }
@@ -35,8 +37,8 @@ impl Backend for Cuda {
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let opened = OpenedDevice::new(self, Driver::open(self.library, ordinal)?);
-        // SAFETY: device, memory and streams return the four kinds of the README only, each for the object that they own, which
-        // lives as long as they do.
+        // SAFETY: device, memory and streams return the four kinds of the README only, each for the object
+        // that they own, which lives as long as they do.
         Ok(unsafe { opened.with_native_handles() })
     }
 }

@@ -39,8 +39,8 @@ impl Driver {
 
     /// Submits work to a stream of the device's own, and waits for it.
     ///
-    /// The driver's own blocking functions work in the null stream. That stream waits for the streams of other libraries in
-    /// the process and holds them back, and is not ordered with the streams of this crate.
+    /// The driver's own blocking functions work in the null stream. That stream waits for the streams of
+    /// other libraries in the process and holds them back, and is not ordered with the streams of this crate.
     fn perform(&self, work: impl FnOnce(&Queue) -> Result<(), BackendError>) -> Result<(), BackendError> {
         let lent = self.idle.lock().pop();
         let stream = match lent {
@@ -66,7 +66,8 @@ fn finish(stream: &Queue) -> Result<Result<(), BackendError>, BackendError> {
     let mut tried = 0;
     loop {
         match stream.synchronize() {
-            // Other code in the process can make the driver refuse the wait for a while, such as by capturing a stream.
+            // Other code in the process can make the driver refuse the wait for a while, such as by capturing
+            // a stream.
             Err(error) if error.kind() != BackendErrorKind::Lost && tried < TRIES => {
                 tried += 1;
                 thread::sleep(Duration::from_millis(1));
@@ -104,9 +105,9 @@ impl DeviceDriver for Driver {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let memory = CudaMemory::allocate(&self.context()?.primary, options.len)?;
-        // The reference does not specify what new memory holds. It may be data of another library in the process, if not of
-        // another process.
-        // SAFETY: `perform` waits for the work, or returns that the device is lost. `memory` is dropped after that.
+        // The reference does not specify what new memory holds. It may be data of another library in the
+        // process, if not of another process. SAFETY: `perform` waits for the work, or returns that the
+        // device is lost. `memory` is dropped after that.
         let all = unsafe { DeviceRange::new(memory.memory(), 0, options.len) }?;
         self.perform(|stream| stream.stream().fill(all, &[0]))?;
         Ok(Arc::new(memory))
@@ -144,7 +145,8 @@ impl DeviceDriver for Driver {
         Ok(PinnedMemory::allocate(&self.context()?.primary, len)?.into_host_buffer())
     }
 
-    /// The context is released when the last thing in it has been dropped, such as pinned memory that a program holds.
+    /// The context is released when the last thing in it has been dropped, such as pinned memory that a
+    /// program holds.
     fn close(&self) -> Result<(), BackendError> {
         self.idle.lock().clear();
         self.native.lock().take();

@@ -12,15 +12,16 @@ const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const DEINITIALIZED: u32 = 4;
 pub(crate) const DEVICE_UNAVAILABLE: u32 = 46;
 const NOT_READY: u32 = 600;
-/// The driver refuses a query with these while a stream is captured: this one or, in the global mode, any in the process.
+/// The driver refuses a query with these while a stream is captured: this one or, in the global mode, any in
+/// the process.
 const CAPTURE: std::ops::RangeInclusive<u32> = 900..=908;
 const CONTEXT_IS_DESTROYED: u32 = 709;
 
 /// Codes after which the process cannot use the device any more.
 ///
-/// The CUDA driver API reference (enum `CUresult`, 13.0) documents those marked *inconsistent* in one way: they leave the
-/// process in an inconsistent state, all further work returns the same error, and the process has to be terminated and
-/// relaunched. Of the others it says what the rest of the line says.
+/// The CUDA driver API reference (enum `CUresult`, 13.0) documents those marked *inconsistent* in one way:
+/// they leave the process in an inconsistent state, all further work returns the same error, and the process
+/// has to be terminated and relaunched. Of the others it says what the rest of the line says.
 const LOST: [(u32, &str); 19] = [
     (4, "DEINITIALIZED: the driver is shutting down, at the end of the process"),
     (214, "ECC_UNCORRECTABLE: memory is broken; contexts that had it cannot be used any more"),
@@ -43,8 +44,8 @@ const LOST: [(u32, &str); 19] = [
     (999, "UNKNOWN: an internal error of the driver, after which nothing is certain"),
 ];
 
-/// Codes that newer drivers may use for exceptions in a kernel. Each counts as a loss: otherwise threads that wait for later
-/// work would wait forever.
+/// Codes that newer drivers may use for exceptions in a kernel. Each counts as a loss: otherwise threads that
+/// wait for later work would wait forever.
 const LATER_EXCEPTIONS: std::ops::RangeInclusive<u32> = 722..=799;
 
 fn is_loss(code: u32) -> bool {
@@ -100,11 +101,11 @@ impl From<CudaError> for BackendError {
     }
 }
 
-/// The result of a function of [`cudarc::driver::sys`] that a kernel has called, as an error of a backend. It is a loss if
-/// the driver cannot continue after it. `call` is the function's name.
+/// The result of a function of [`cudarc::driver::sys`] that a kernel has called, as an error of a backend. It
+/// is a loss if the driver cannot continue after it. `call` is the function's name.
 ///
-/// A destroyed context (709) is invalid here, and a loss only in the backend's own calls. A kernel may have another context
-/// current to its thread, such as one from before the device was closed and opened again.
+/// A destroyed context (709) is invalid here, and a loss only in the backend's own calls. A kernel may have
+/// another context current to its thread, such as one from before the device was closed and opened again.
 ///
 /// ```
 /// use device_cuda::cudarc::driver::sys::CUresult;

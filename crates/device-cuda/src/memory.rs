@@ -47,8 +47,8 @@ impl<'a> DeviceRange<'a> {
     /// The bytes of a span, for work that the core submits.
     pub(crate) fn of(span: &'a Span) -> Result<Self, BackendError> {
         let memory = span.memory_as::<CudaMemory>()?;
-        // SAFETY: only the core makes spans and calls this driver with them. It keeps their memory until the driver itself
-        // says that the work is done, or that the device is lost.
+        // SAFETY: only the core makes spans and calls this driver with them. It keeps their memory until the
+        // driver itself says that the work is done, or that the device is lost.
         unsafe { Self::new(memory.memory(), span.offset(), span.len()) }
     }
 }

@@ -1,5 +1,5 @@
-//! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract protects can be
-//! reached through them.
+//! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract
+//! protects can be reached through them.
 
 use std::sync::Arc;
 
@@ -40,15 +40,15 @@ impl CudaDevice {
         self.ordinal
     }
 
-    /// The primary context of the device, into which modules are loaded. The CUDA runtime and the libraries above it use the
-    /// same context. As a number it has the kind `cuda.CUcontext`.
+    /// The primary context of the device, into which modules are loaded. The CUDA runtime and the libraries
+    /// above it use the same context. As a number it has the kind `cuda.CUcontext`.
     #[must_use]
     pub fn context(&self) -> CUcontext {
         self.context.primary.handle()
     }
 
-    /// Makes the context current to this thread, and leaves it current, for functions of the driver that a kernel calls. All
-    /// other functions of this crate restore the context that they find.
+    /// Makes the context current to this thread, and leaves it current, for functions of the driver that a
+    /// kernel calls. All other functions of this crate restore the context that they find.
     ///
     /// # Errors
     ///
@@ -62,7 +62,8 @@ impl CudaDevice {
 ///
 /// A kernel gets it by [`Launch::stream_as`](device_registry::backend::Launch::stream_as).
 ///
-/// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
+/// It is not the driver: work whose memory the core has to keep is enqueued by a
+/// [`Stream`](device_registry::Stream) only.
 ///
 /// ```compile_fail,E0277
 /// fn is_driver<D: device_registry::backend::StreamDriver>() {}

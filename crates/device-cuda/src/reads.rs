@@ -1,8 +1,8 @@
 //! Pending reads, and the thread that finishes those of a failed context.
 //!
-//! When a read is done, the driver calls a host function behind it. After the context has failed it does not, and returns
-//! the failure only to other calls: a program that waits for the read alone would wait forever. So a thread queries the
-//! streams with pending reads from time to time.
+//! When a read is done, the driver calls a host function behind it. After the context has failed it does not,
+//! and returns the failure only to other calls: a program that waits for the read alone would wait forever.
+//! So a thread queries the streams with pending reads from time to time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::library::{HostFunction, Library, Stream};
 /// How often the thread queries streams: a read returns a failure at most about this much later.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How many queries of a stream in a row have to return an error that is not a loss, before its reads return it. Other code
-/// in the process can cause such an error, which says nothing about the reads, such as by capturing a stream.
+/// How many queries of a stream in a row have to return an error that is not a loss, before its reads return
+/// it. Other code in the process can cause such an error, which says nothing about the reads, such as by
+/// capturing a stream.
 const PATIENCE: u32 = 100;
 
 /// The pending reads of a context.
 ///
-/// The driver's own thread takes this lock in host functions. So no call of CUDA may be made under it, and no stream dropped:
-/// the watching thread takes streams out and drops them.
+/// The driver's own thread takes this lock in host functions. So no call of CUDA may be made under it, and no
+/// stream dropped: the watching thread takes streams out and drops them.
 #[derive(Default)]
 pub(crate) struct Reads(Mutex<Open>);
 
@@ -176,7 +177,8 @@ impl Reads {
         }
     }
 
-    /// The streams with pending reads. `None` if there are none; then this thread has to end, and the next read starts another.
+    /// The streams with pending reads. `None` if there are none; then this thread has to end, and the next
+    /// read starts another.
     fn watched(&self) -> Option<BTreeMap<usize, Arc<Stream>>> {
         let mut open = self.0.lock();
         let streams = std::mem::take(&mut open.streams);

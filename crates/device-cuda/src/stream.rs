@@ -42,8 +42,8 @@ impl StreamDriver for Queue {
     }
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
-        // SAFETY: the core alone calls this, and keeps `source` until the work is done. The bytes of a shared `HostBuffer`
-        // neither move nor change.
+        // SAFETY: the core alone calls this, and keeps `source` until the work is done. The bytes of a shared
+        // `HostBuffer` neither move nor change.
         unsafe { self.stream().copy_from_host(source, DeviceRange::of(destination)?) }
     }
 
@@ -55,8 +55,9 @@ impl StreamDriver for Queue {
     ) -> Result<(), BackendError> {
         let source = DeviceRange::of(source)?;
         let mut read = PendingRead::open(&self.reads, self.stream(), destination, completion)?;
-        // SAFETY: the bytes of a `HostBuffer` stay where they are when it is moved. `read` owns it and leaves it alone until
-        // the host function behind the copy runs; every other way out below waits for the copy or leaks the bytes.
+        // SAFETY: the bytes of a `HostBuffer` stay where they are when it is moved. `read` owns it and leaves
+        // it alone until the host function behind the copy runs; every other way out below waits for the copy
+        // or leaks the bytes.
         if let Err(error) = unsafe { self.stream().copy_to_host(source, read.bytes()) } {
             // An error may be one of earlier work, which does not say that this copy has not begun.
             match error.kind() {
@@ -84,8 +85,9 @@ impl StreamDriver for Queue {
         self.stream().copy(DeviceRange::of(source)?, DeviceRange::of(destination)?)
     }
 
-    /// Patterns of 8 and 16 bytes are left to the core, which writes some and doubles them by copies. The driver has no
-    /// function for them. Whether it may fill rows with a pitch of 8 bytes on every device is not documented.
+    /// Patterns of 8 and 16 bytes are left to the core, which writes some and doubles them by copies. The
+    /// driver has no function for them. Whether it may fill rows with a pitch of 8 bytes on every device is
+    /// not documented.
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         self.stream().fill(DeviceRange::of(destination)?, pattern.as_bytes())
     }

@@ -1,5 +1,5 @@
-//! A machine without a driver, with one that does not start, and with one that is too old: a reason and no panic. The
-//! drivers are simulated, or no libraries at all, so that it is the same with and without a GPU.
+//! A machine without a driver, with one that does not start, and with one that is too old: a reason and no
+//! panic. The drivers are simulated, or no libraries at all, so that it is the same with and without a GPU.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -12,7 +12,8 @@ mod child;
 
 device_registry::autoload!();
 
-/// What asking for the backend comes to in a child: whether it is unavailable rather than broken, and the reason.
+/// What asking for the backend comes to in a child: whether it is unavailable rather than broken, and the
+/// reason.
 fn asked(test: &str, folder: &Path, variables: &[(&str, &str)]) -> (bool, String) {
     if process::is_child() {
         match backends().load("cuda") {
@@ -91,8 +92,8 @@ fn devices_that_a_variable_hides_are_not_installed_in_vain() {
     assert!(reason.contains("CUDA_VISIBLE_DEVICES is `none of them`"), "{reason}");
 }
 
-/// A code that this version knows, one that says nothing, and one that no version knows: a Rust enum of codes would be
-/// undefined behaviour then.
+/// A code that this version knows, one that says nothing, and one that no version knows: a Rust enum of codes
+/// would be undefined behaviour then.
 #[test]
 fn a_driver_that_does_not_start_is_broken_whatever_its_code() {
     const TEST: &str = "a_driver_that_does_not_start_is_broken_whatever_its_code";
@@ -110,7 +111,8 @@ fn a_driver_that_does_not_start_is_broken_whatever_its_code() {
     }
 }
 
-/// The driver starts and one device is another process's: it is said when it is opened, and the backend is there.
+/// The driver starts and one device is another process's: it is said when it is opened, and the backend is
+/// there.
 #[test]
 fn a_device_that_another_process_has_for_itself_is_unavailable() {
     const TEST: &str = "a_device_that_another_process_has_for_itself_is_unavailable";

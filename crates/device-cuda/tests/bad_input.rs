@@ -178,7 +178,8 @@ fn a_kernel_that_traps_loses_the_device() {
     is_lost(device, "CUDA_ERROR_");
 }
 
-/// The simulated driver compiles nothing, and refuses one malformed text with a log: that it gets here is what is tested.
+/// The simulated driver compiles nothing, and refuses one malformed text with a log: that it gets here is
+/// what is tested.
 #[test]
 fn the_log_of_a_compiler_is_in_the_error() {
     const TEST: &str = "the_log_of_a_compiler_is_in_the_error";
@@ -260,7 +261,8 @@ fn is_retained(ordinal: i32) -> bool {
     active != 0
 }
 
-/// In a process of its own, in which nobody else has the device: on the GPU of this machine and on the simulated driver.
+/// In a process of its own, in which nobody else has the device: on the GPU of this machine and on the
+/// simulated driver.
 #[test]
 fn what_a_program_still_has_when_a_device_is_closed_stays_valid_and_then_the_context_goes() {
     const TEST: &str =

@@ -1,4 +1,5 @@
-//! Kernels of a program's own through the native handles, on the GPU of this machine: the simulated driver runs none.
+//! Kernels of a program's own through the native handles, on the GPU of this machine: the simulated driver
+//! runs none.
 
 use std::sync::mpsc;
 

@@ -105,8 +105,8 @@ fn a_driver_that_has_ended_is_not_queried_again() {
     read.wait().unwrap();
 }
 
-/// The read returns the error after some time. The driver uses the bytes until then: freeing pinned memory in use, or in a
-/// host function, ends this process.
+/// The read returns the error after some time. The driver uses the bytes until then: freeing pinned memory in
+/// use, or in a host function, ends this process.
 #[test]
 fn a_permanent_error_is_returned_and_the_device_is_not_lost() {
     const TEST: &str = "a_permanent_error_is_returned_and_the_device_is_not_lost";
@@ -218,7 +218,8 @@ fn a_stream_whose_query_a_capture_refuses_is_not_done_yet() {
     stream.synchronize().unwrap();
 }
 
-/// Of earlier work, returned when the host function behind a read was submitted: the driver may call it or not.
+/// Of earlier work, returned when the host function behind a read was submitted: the driver may call it or
+/// not.
 #[test]
 fn the_argument_of_a_host_function_is_kept_after_a_loss() {
     const TEST: &str = "the_argument_of_a_host_function_is_kept_after_a_loss";

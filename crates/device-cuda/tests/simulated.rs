@@ -1,6 +1,6 @@
-//! The suite on the **simulated** driver of `tests/simulated_driver`, which is no hardware: it shows that the backend
-//! keeps to the interface as the reference describes it, the strict simulation being its judge. `tests/conformance.rs`
-//! runs the same suite on the GPUs of this machine.
+//! The suite on the **simulated** driver of `tests/simulated_driver`, which is no hardware: it shows that the
+//! backend keeps to the interface as the reference describes it, the strict simulation being its judge.
+//! `tests/conformance.rs` runs the same suite on the GPUs of this machine.
 
 device_registry::autoload!();
 

@@ -1,4 +1,5 @@
-//! The simulated driver finds what it is there to find: each misuse of the interface ends the process, with a message.
+//! The simulated driver finds what it is there to find: each misuse of the interface ends the process, with a
+//! message.
 #![cfg(target_os = "linux")]
 
 use std::env;

@@ -1,7 +1,7 @@
 //! A program that has the crate linked and does not use it: no library is opened, and no thread is started.
 //!
-//! The only test of this program, because it is about the whole process. It runs on the simulated driver. So there is a
-//! driver to open, and the test sees it when it is open.
+//! The only test of this program, because it is about the whole process. It runs on the simulated driver. So
+//! there is a driver to open, and the test sees it when it is open.
 #![cfg(target_os = "linux")]
 
 use device_conformance::process::{self, libraries, threads, wait_for_threads};

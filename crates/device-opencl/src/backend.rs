@@ -24,10 +24,11 @@ pub(crate) struct OpenCl {
     functions: &'static OpenClFunctions,
     /// In the loader's order.
     platforms: Vec<Platform>,
-    /// In the order of their ordinals. Each query lists the devices until one finds any; from then on an ordinal is one
-    /// device.
+    /// In the order of their ordinals. Each query lists the devices until one finds any; from then on an
+    /// ordinal is one device.
     devices: OnceLock<Vec<Found>>,
-    /// Held while devices are listed: PoCL returns no devices to a thread whose query overlaps with another thread's first.
+    /// Held while devices are listed: PoCL returns no devices to a thread whose query overlaps with another
+    /// thread's first.
     listing: Mutex<()>,
     /// Whether tests requested fault injection.
     offers_faults: bool,
@@ -50,7 +51,8 @@ struct DeviceId(cl_device_id);
 unsafe impl Send for Platform {}
 // SAFETY: OpenCL's functions may be called for one platform from several threads at once.
 unsafe impl Sync for Platform {}
-// SAFETY: devices that are not parts of others are never freed, and OpenCL's functions take them on any thread.
+// SAFETY: devices that are not parts of others are never freed, and OpenCL's functions take them on any
+// thread.
 unsafe impl Send for Found {}
 // SAFETY: OpenCL's functions may be called for one device from several threads at once.
 unsafe impl Sync for Found {}
@@ -91,8 +93,9 @@ impl OpenCl {
     }
 }
 
-/// All devices, of which there is at least one: sorted by the names of their platforms, as the loader's order is that of
-/// a directory, and within a platform as it lists them. Platforms of one name are sorted by vendor and version.
+/// All devices, of which there is at least one: sorted by the names of their platforms, as the loader's order
+/// is that of a directory, and within a platform as it lists them. Platforms of one name are sorted by vendor
+/// and version.
 fn list(functions: &'static OpenClFunctions, platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
     let mut listed = Vec::new();
     let mut failure = None;
@@ -185,8 +188,8 @@ impl Backend for OpenCl {
         let faults = if self.offers_faults { Faults::new(&reporter) } else { Faults::default() };
         let opened =
             OpenedDevice::new(self, Driver::new(context, facts, faults)).with_loss_reporter(reporter);
-        // SAFETY: device, memory and streams return the kinds of `handles` only, each for the object that they own, which
-        // lives as long as they do. A device of OpenCL is never freed.
+        // SAFETY: device, memory and streams return the kinds of `handles` only, each for the object that
+        // they own, which lives as long as they do. A device of OpenCL is never freed.
         Ok(unsafe { opened.with_native_handles() })
     }
 }

@@ -1,8 +1,8 @@
 //! The commands of one queue that may not be done, and the errors of those that failed.
 //!
-//! `clFinish` waits for commands and does not return their errors; only their events have them. So this keeps each
-//! command's event until the command is done, and queries it then. The queue is in order: when a command is done, all
-//! before it are.
+//! `clFinish` waits for commands and does not return their errors; only their events have them. So this keeps
+//! each command's event until the command is done, and queries it then. The queue is in order: when a command
+//! is done, all before it are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -22,8 +22,8 @@ pub(crate) struct Commands(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// How many commands were submitted. A command's number is that count after it. All that one kernel enqueues counts as
-    /// one command.
+    /// How many commands were submitted. A command's number is that count after it. All that one kernel
+    /// enqueues counts as one command.
     submitted: u64,
     /// All commands up to this number are done.
     done: u64,
@@ -31,11 +31,11 @@ struct State {
     pending: VecDeque<Command>,
     /// The first failure that the stream has not reported.
     failure: Option<BackendError>,
-    /// The failures of reads whose completions are not finished, and perhaps of some that are finished by now. Events behind
-    /// such a read need its failure; once the completion is finished, the core has it.
+    /// The failures of reads whose completions are not finished, and perhaps of some that are finished by
+    /// now. Events behind such a read need its failure; once the completion is finished, the core has it.
     read_failures: Vec<(BackendError, CompletionWatch)>,
-    /// The markers of the existing events, and the first failure before each. An event returns the same error each time,
-    /// whatever the stream has reported since, and whatever else has failed.
+    /// The markers of the existing events, and the first failure before each. An event returns the same error
+    /// each time, whatever the stream has reported since, and whatever else has failed.
     events: BTreeMap<u64, Option<BackendError>>,
 }
 
@@ -86,7 +86,8 @@ impl Commands {
         self.lock().submitted
     }
 
-    /// Notes that the queue was waited for, so that all commands up to this number are done. Returns the unreported failure.
+    /// Notes that the queue was waited for, so that all commands up to this number are done. Returns the
+    /// unreported failure.
     pub(crate) fn finish(&self, number: u64) -> Result<(), BackendError> {
         loop {
             let mut state = self.lock();
@@ -101,7 +102,8 @@ impl Commands {
         }
     }
 
-    /// Whether all commands are done. Calls `mark` for a marker behind the last one, if its event is not known.
+    /// Whether all commands are done. Calls `mark` for a marker behind the last one, if its event is not
+    /// known.
     pub(crate) fn query(
         &self,
         mark: impl FnOnce() -> Result<Arc<Handle>, BackendError>,
@@ -144,7 +146,8 @@ impl State {
         self.submitted
     }
 
-    /// Whether the completions of the reads that have failed are finished, so that the core has their failures.
+    /// Whether the completions of the reads that have failed are finished, so that the core has their
+    /// failures.
     fn failed_reads_have_ended(&mut self) -> bool {
         self.read_failures.retain(|(_, completion)| !completion.is_finished());
         self.read_failures.is_empty()
@@ -157,7 +160,8 @@ impl State {
                 Ok(status) if status > CL_COMPLETE => return,
                 status => status.and_then(|status| event::outcome(oldest.call, status)),
             };
-            // A callback looks at the event, as long as there is one, so this drops it once the read has the failure.
+            // A callback looks at the event, as long as there is one, so this drops it once the read has the
+            // failure.
             let Some(Command { number, read, event: _event, .. }) = self.pending.pop_front() else { return };
             self.done = self.done.max(number);
             if let Err(error) = outcome {
@@ -169,7 +173,8 @@ impl State {
         }
     }
 
-    /// Keeps a failure for the stream, which reports the first only, and for each event behind it without one.
+    /// Keeps a failure for the stream, which reports the first only, and for each event behind it without
+    /// one.
     fn fail(&mut self, number: u64, error: BackendError, completion: Option<CompletionWatch>) {
         for (_, failure) in self.events.range_mut(number + 1..) {
             failure.get_or_insert_with(|| error.clone());

@@ -33,10 +33,11 @@ impl Context {
         device: cl_device_id,
     ) -> Result<Self, BackendError> {
         let properties = [CL_CONTEXT_PLATFORM, platform as cl_context_properties, 0];
-        // The number itself in place of a pointer: the last call may come at any time, so that nothing can be freed after it.
+        // The number itself in place of a pointer: the last call may come at any time, so that nothing can be
+        // freed after it.
         let ordinal = ptr::without_provenance_mut(ordinal);
-        // SAFETY: the properties end with 0, the caller promises a valid device, whose length is 1, and `notify` takes any
-        // number.
+        // SAFETY: the properties end with 0, the caller promises a valid device, whose length is 1, and
+        // `notify` takes any number.
         let context =
             unsafe { functions.clCreateContext(properties.as_ptr(), 1, &device, Some(notify), ordinal) };
         Ok(Self { context: context.map_err(OpenClError::own)?, device, functions })
@@ -72,8 +73,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: `new` or `retain` gave this value its reference, which is released here once. OpenCL keeps the context until
-        // the buffers, queues and events in it are released.
+        // SAFETY: `new` or `retain` gave this value its reference, which is released here once. OpenCL keeps
+        // the context until the buffers, queues and events in it are released.
         if let Err(error) = unsafe { self.functions.clReleaseContext(self.context) } {
             log::warn!("{error}");
         }

@@ -41,8 +41,8 @@ pub(crate) struct Driver {
     facts: Facts,
     /// What programs and kernels get; `None` once the device is closed.
     native: Mutex<Option<Arc<OpenClDevice>>>,
-    /// Idle queues for blocking calls. Each running call has a queue to itself, so that it waits for no other call and for
-    /// no stream.
+    /// Idle queues for blocking calls. Each running call has a queue to itself, so that it waits for no other
+    /// call and for no stream.
     idle: Mutex<Vec<Handle>>,
     /// The queue that maps pinned memory. `None` before the first allocation.
     mapping: Mutex<Option<Arc<Handle>>>,
@@ -77,7 +77,8 @@ impl Driver {
         // SAFETY: `native` keeps the context, and the device is the one that the context was made for.
         let without_hints = || unsafe { functions.clCreateCommandQueue(context, device, profiling) };
         let created = if self.facts.version >= (2, 0) {
-            // SAFETY: `native` keeps the context, the device is the one that the context was made for, and `list` ends with 0.
+            // SAFETY: `native` keeps the context, the device is the one that the context was made for, and
+            // `list` ends with 0.
             match unsafe { functions.clCreateCommandQueueWithProperties(context, device, list.as_ptr()) } {
                 // The loader may be older than the device.
                 Err(error) if error.is_missing() => without_hints(),
@@ -94,8 +95,9 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// If `enqueue` succeeds, it has enqueued one command to the queue, the command's event is in the place that it gets, and
-    /// it gives one reference to it away. What the command touches may be touched until this returns.
+    /// If `enqueue` succeeds, it has enqueued one command to the queue, the command's event is in the place
+    /// that it gets, and it gives one reference to it away. What the command touches may be touched until
+    /// this returns.
     unsafe fn block(
         &self,
         call: &'static str,
@@ -103,8 +105,8 @@ impl Driver {
         enqueue: impl Enqueue,
     ) -> Result<(), BackendError> {
         let queue = self.idle_queue()?;
-        // SAFETY: the caller promises that `enqueue` enqueues one command with an event, and that what the command touches may
-        // be touched until this returns.
+        // SAFETY: the caller promises that `enqueue` enqueues one command with an event, and that what the
+        // command touches may be touched until this returns.
         unsafe { self.block_in(queue, call, len, enqueue) }
     }
 
@@ -114,13 +116,14 @@ impl Driver {
         idle.map_or_else(|| self.queue(Priority::Normal), Ok)
     }
 
-    /// Enqueues a command to this queue by `enqueue`, which calls `call`, waits for it, and keeps the queue for the next
-    /// blocking call.
+    /// Enqueues a command to this queue by `enqueue`, which calls `call`, waits for it, and keeps the queue
+    /// for the next blocking call.
     ///
     /// # Safety
     ///
-    /// If `enqueue` succeeds, it has enqueued one command to the queue, the command's event is in the place that it gets, and
-    /// it gives one reference to it away. What the command touches may be touched until this returns.
+    /// If `enqueue` succeeds, it has enqueued one command to the queue, the command's event is in the place
+    /// that it gets, and it gives one reference to it away. What the command touches may be touched until
+    /// this returns.
     unsafe fn block_in(
         &self,
         queue: Handle,
@@ -166,8 +169,8 @@ impl Driver {
     /// The flag that says where memory lies.
     fn placement(&self) -> cl_mem_flags {
         match self.facts.properties.kind {
-            // The memory is the host's anyway. With this flag PoCL allocates it at once; without it PoCL aborts the process if
-            // memory runs out when a command first uses the buffer.
+            // The memory is the host's anyway. With this flag PoCL allocates it at once; without it PoCL
+            // aborts the process if memory runs out when a command first uses the buffer.
             DeviceKind::Cpu => CL_MEM_ALLOC_HOST_PTR,
             _ => 0,
         }
@@ -210,10 +213,10 @@ impl DeviceDriver for Driver {
             .map_err(|error| error.own_allocation(len))?;
         // SAFETY: the call above made the buffer and gave its one reference to this function.
         let memory = OpenClMemory::new(unsafe { Handle::buffer(functions, buffer) }, len);
-        // OpenCL does not specify what new memory holds. And many implementations allocate it at its first use: this fill
-        // makes the allocation fail here, and not in a stream's later work.
-        // SAFETY: the pattern is copied by the call, and the buffer outlives the command, which is waited for. The call writes
-        // the command's event to the place, with one reference.
+        // OpenCL does not specify what new memory holds. And many implementations allocate it at its first
+        // use: this fill makes the allocation fail here, and not in a stream's later work. SAFETY: the
+        // pattern is copied by the call, and the buffer outlives the command, which is waited for. The call
+        // writes the command's event to the place, with one reference.
         unsafe {
             self.block_in(queue, "clEnqueueFillBuffer", len, |cl, queue, event| {
                 let zero = [0u8].as_ptr().cast();
@@ -228,8 +231,8 @@ impl DeviceDriver for Driver {
         self.faults.before(FaultPoint::Write)?;
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
-        // SAFETY: a span lies inside its buffer, `source` has the same length, and both live until `block` returns. The call
-        // writes the command's event to the place, with one reference.
+        // SAFETY: a span lies inside its buffer, `source` has the same length, and both live until `block`
+        // returns. The call writes the command's event to the place, with one reference.
         unsafe {
             self.block("clEnqueueWriteBuffer", len, |cl, queue, event| {
                 let (source, none) = (source.as_ptr().cast(), ptr::null());
@@ -242,8 +245,9 @@ impl DeviceDriver for Driver {
         self.faults.before(FaultPoint::Read)?;
         let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
-        // SAFETY: a span lies inside its buffer, `destination` has the same length, and is borrowed for writing until `block`
-        // returns. The call writes the command's event to the place, with one reference.
+        // SAFETY: a span lies inside its buffer, `destination` has the same length, and is borrowed for
+        // writing until `block` returns. The call writes the command's event to the place, with one
+        // reference.
         unsafe {
             self.block("clEnqueueReadBuffer", len, |cl, queue, event| {
                 let (destination, none) = (destination.as_mut_ptr().cast(), ptr::null());
@@ -256,8 +260,9 @@ impl DeviceDriver for Driver {
         self.faults.before(FaultPoint::Copy)?;
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         same_length(from.len, to.len)?;
-        // SAFETY: spans lie inside their buffers and live until `block` returns, the lengths are equal, and the core passes no
-        // ranges that overlap. The call writes the command's event to the place, with one reference.
+        // SAFETY: spans lie inside their buffers and live until `block` returns, the lengths are equal, and
+        // the core passes no ranges that overlap. The call writes the command's event to the place, with one
+        // reference.
         unsafe {
             self.block("clEnqueueCopyBuffer", to.len, |cl, queue, event| {
                 cl.clEnqueueCopyBuffer(
@@ -279,8 +284,9 @@ impl DeviceDriver for Driver {
         self.faults.before(FaultPoint::Fill)?;
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
-        // SAFETY: a span lies inside its buffer and lives until `block` returns. The core passes whole patterns only, and the
-        // call copies the pattern. It writes the command's event to the place, with one reference.
+        // SAFETY: a span lies inside its buffer and lives until `block` returns. The core passes whole
+        // patterns only, and the call copies the pattern. It writes the command's event to the place, with
+        // one reference.
         unsafe {
             self.block("clEnqueueFillBuffer", len, |cl, queue, event| {
                 let (start, size) = (pattern.as_ptr().cast(), pattern.len());
@@ -306,8 +312,8 @@ impl DeviceDriver for Driver {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        // The next open makes a new context that shares nothing with this one, or fails if the device is not back. Calls of
-        // other threads keep what they use.
+        // The next open makes a new context that shares nothing with this one, or fails if the device is not
+        // back. Calls of other threads keep what they use.
         self.release();
         Ok(())
     }

@@ -7,8 +7,8 @@ use device_registry::backend::{BackendError, BackendErrorKind};
 
 use crate::sys::*;
 
-/// A function of OpenCL that failed, or a command that did. It is for kernels, which call OpenCL themselves: `?` turns it into
-/// a [`BackendError`] of one of these kinds.
+/// A function of OpenCL that failed, or a command that did. It is for kernels, which call OpenCL themselves:
+/// `?` turns it into a [`BackendError`] of one of these kinds.
 ///
 /// | status | kind |
 /// |---|---|
@@ -17,9 +17,9 @@ use crate::sys::*;
 /// | arguments that are invalid, a program that does not build | [`Invalid`](BackendErrorKind::Invalid) |
 /// | anything else | [`Other`](BackendErrorKind::Other) |
 ///
-/// `CL_INVALID_CONTEXT` is an invalid argument here: a launch returns it if its program was built before the device was
-/// closed, or for another device. In the backend's own calls, whose arguments belong together, an invalid context, device
-/// or queue is a loss.
+/// `CL_INVALID_CONTEXT` is an invalid argument here: a launch returns it if its program was built before the
+/// device was closed, or for another device. In the backend's own calls, whose arguments belong together, an
+/// invalid context, device or queue is a loss.
 ///
 /// ```
 /// use device_opencl::OpenClError;
@@ -41,8 +41,8 @@ pub struct OpenClError {
 }
 
 impl OpenClError {
-    /// The error of the function `call` that returned `status`, or of a command that it enqueued and whose event has this
-    /// negative status.
+    /// The error of the function `call` that returned `status`, or of a command that it enqueued and whose
+    /// event has this negative status.
     #[must_use]
     pub const fn new(call: &'static str, status: cl_int) -> Self {
         Self { call, status: Some(status) }
@@ -73,7 +73,8 @@ impl OpenClError {
         self.of_kind(self.kind(), what)
     }
 
-    /// As the error of one of the backend's own calls. Their device, context and queue are valid unless the device is lost.
+    /// As the error of one of the backend's own calls. Their device, context and queue are valid unless the
+    /// device is lost.
     pub(crate) fn own(self) -> BackendError {
         let kind = match self.status {
             Some(CL_INVALID_DEVICE | CL_INVALID_CONTEXT | CL_INVALID_COMMAND_QUEUE) => BackendErrorKind::Lost,
@@ -90,8 +91,8 @@ impl OpenClError {
         }
     }
 
-    /// As the error of an allocation of `len` bytes. `CL_OUT_OF_RESOURCES`, which kernels may return as well, and a size that
-    /// no device has, are *out of memory* here.
+    /// As the error of an allocation of `len` bytes. `CL_OUT_OF_RESOURCES`, which kernels may return as well,
+    /// and a size that no device has, are *out of memory* here.
     pub(crate) fn own_allocation(self, len: usize) -> BackendError {
         match self.status {
             Some(CL_OUT_OF_RESOURCES | CL_INVALID_BUFFER_SIZE) => self.out_of_memory(len),
@@ -135,7 +136,8 @@ impl From<OpenClError> for BackendError {
     }
 }
 
-/// Why a call failed: its status, as its name in the headers of OpenCL with its number, or that there is none.
+/// Why a call failed: its status, as its name in the headers of OpenCL with its number, or that there is
+/// none.
 #[derive(Debug)]
 struct Reason(Option<cl_int>);
 

@@ -56,7 +56,8 @@ impl EventDriver for OpenClEvent {
     fn query(&self) -> Result<bool, BackendError> {
         match status(&self.marker) {
             Ok(status) if status > CL_COMPLETE => Ok(false),
-            // A failure before the marker comes first, because it may be the only reason why the marker failed.
+            // A failure before the marker comes first, because it may be the only reason why the marker
+            // failed.
             reached => self
                 .commands
                 .outcome_before(self.number)

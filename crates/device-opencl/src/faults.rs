@@ -30,7 +30,8 @@ impl Faults {
         self.0.as_ref().map_or(Ok(()), |counter| counter.before(operation))
     }
 
-    /// Counts a command that is about to be enqueued. An injected failure is one of the command, and not of this call.
+    /// Counts a command that is about to be enqueued. An injected failure is one of the command, and not of
+    /// this call.
     pub(crate) fn before_command(
         &self,
         operation: FaultPoint,
@@ -44,8 +45,8 @@ impl Faults {
     }
 }
 
-/// The events that a command waits for: none, or with an injected failure one that fails when this is dropped. Then the
-/// command does nothing and fails.
+/// The events that a command waits for: none, or with an injected failure one that fails when this is
+/// dropped. Then the command does nothing and fails.
 pub(crate) struct WaitList {
     event: cl_event,
     handle: Option<Handle>,

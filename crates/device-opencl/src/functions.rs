@@ -18,20 +18,23 @@ macro_rules! functions {
         makers:
         $(fn $maker:ident($($maker_argument:ident: $maker_type:ty),* $(,)?) -> $object:ty;)*
     ) => {
-        /// The functions of OpenCL, for kernels. [`OpenClDevice::functions`](crate::OpenClDevice::functions) returns them.
+        /// The functions of OpenCL, for kernels. [`OpenClDevice::functions`](crate::OpenClDevice::functions)
+        /// returns them.
         ///
-        /// Each method calls the function of its name with the arguments of the OpenCL specification, but one: a function
-        /// that returns an object writes its status to a last argument, which the method passes by itself. A status that is
-        /// not `CL_SUCCESS` is an [`OpenClError`] with the function's name, which `?` turns into a
-        /// [`BackendError`](device_registry::backend::BackendError).
+        /// Each method calls the function of its name with the arguments of the OpenCL specification, but
+        /// one: a function that returns an object writes its status to a last argument, which the method
+        /// passes by itself. A status that is not `CL_SUCCESS` is an [`OpenClError`] with the function's
+        /// name, which `?` turns into a [`BackendError`](device_registry::backend::BackendError).
         ///
-        /// A function that the loader lacks is an error when it is called, and not before: loaders and devices may be older
-        /// than this crate. [`other`](Self::other) looks up functions for which there is no method.
+        /// A function that the loader lacks is an error when it is called, and not before: loaders and
+        /// devices may be older than this crate. [`other`](Self::other) looks up functions for which there is
+        /// no method.
         #[allow(non_snake_case, reason = "the names are OpenCL's")]
         pub struct OpenClFunctions {
             $($name: Option<unsafe extern "system" fn($($type),*) -> cl_int>,)*
             $($maker: Option<unsafe extern "system" fn($($maker_type,)* *mut cl_int) -> $object>,)*
-            /// Never closed: a driver's threads may run in it until the process ends, and not every library survives it.
+            /// Never closed: a driver's threads may run in it until the process ends, and not every library
+            /// survives it.
             library: ManuallyDrop<Library>,
         }
 
@@ -65,7 +68,8 @@ macro_rules! functions {
                 /// The arguments are as the OpenCL specification requires.
                 pub unsafe fn $name(&self $(, $argument: $type)*) -> Result<(), OpenClError> {
                     let function = self.$name.ok_or(OpenClError::missing(stringify!($name)))?;
-                    // SAFETY: the caller passes arguments that the specification allows, and the pointer is of this function.
+                    // SAFETY: the caller passes arguments that the specification allows, and the pointer is
+                    // of this function.
                     OpenClError::check(stringify!($name), unsafe { function($($argument),*) })
                 }
             )*
@@ -82,8 +86,8 @@ macro_rules! functions {
                 pub unsafe fn $maker(&self $(, $maker_argument: $maker_type)*) -> Result<$object, OpenClError> {
                     let function = self.$maker.ok_or(OpenClError::missing(stringify!($maker)))?;
                     let mut status = CL_SUCCESS;
-                    // SAFETY: the caller passes arguments that the specification allows, the pointer is of this function, and
-                    // `status` is a place for a status.
+                    // SAFETY: the caller passes arguments that the specification allows, the pointer is of
+                    // this function, and `status` is a place for a status.
                     let object = unsafe { function($($maker_argument,)* &mut status) };
                     OpenClError::check(stringify!($maker), status).map(|()| object)
                 }
@@ -347,8 +351,8 @@ impl fmt::Debug for OpenClFunctions {
     }
 }
 
-/// The value of a query, which is called with a size, a place of that size and a place for the value's size: first
-/// without a place for the value, for its size.
+/// The value of a query, which is called with a size, a place of that size and a place for the value's size:
+/// first without a place for the value, for its size.
 pub(crate) fn value(
     query: impl Fn(usize, *mut c_void, *mut usize) -> Result<(), OpenClError>,
 ) -> Result<Vec<u8>, OpenClError> {
@@ -362,8 +366,8 @@ pub(crate) fn value(
     Ok(words.into_iter().flat_map(u64::to_ne_bytes).take(size).collect())
 }
 
-/// The members of a list, by a query that is called with a length, a place of that length and a place for the list's
-/// length: first without a place for the members, for their number.
+/// The members of a list, by a query that is called with a length, a place of that length and a place for the
+/// list's length: first without a place for the members, for their number.
 pub(crate) fn list(
     query: impl Fn(cl_uint, *mut *mut c_void, *mut cl_uint) -> Result<(), OpenClError>,
 ) -> Result<Vec<*mut c_void>, OpenClError> {

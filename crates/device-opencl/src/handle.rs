@@ -15,10 +15,11 @@ pub(crate) struct Handle {
     functions: &'static OpenClFunctions,
 }
 
-// SAFETY: OpenCL counts references atomically, and all of its functions but `clSetKernelArg` may be called from any thread.
-// None of these objects is a kernel.
+// SAFETY: OpenCL counts references atomically, and all of its functions but `clSetKernelArg` may be called
+// from any thread. None of these objects is a kernel.
 unsafe impl Send for Handle {}
-// SAFETY: a shared reference only gives the pointer, and OpenCL's functions take it on several threads at once.
+// SAFETY: a shared reference only gives the pointer, and OpenCL's functions take it on several threads at
+// once.
 unsafe impl Sync for Handle {}
 
 impl Handle {

@@ -1,4 +1,5 @@
-//! Native handles by their kinds, for kernels that work alike with the linked backend and with one from a file.
+//! Native handles by their kinds, for kernels that work alike with the linked backend and with one from a
+//! file.
 //!
 //! A backend of the name `opencl` returns them for the kinds below. A kernel gets them from the parts of a
 //! [`Launch`], without a Rust type of the backend's: see [`Span::native_handle`].
@@ -10,13 +11,15 @@
 //! | `opencl.cl_context` | a device | the context of all of these, which has one device | while the device is open |
 //! | `opencl.cl_device_id` | a device | that device, which is not a part of another one | until the process ends |
 //!
-//! A handle is the address of OpenCL's object, of the same loader as [`OpenClFunctions`](crate::OpenClFunctions). To keep an
-//! object for longer, retain it by its function of OpenCL; [`OpenClDevice::from_native`](crate::OpenClDevice::from_native)
-//! does so for the context.
+//! A handle is the address of OpenCL's object, of the same loader as
+//! [`OpenClFunctions`](crate::OpenClFunctions). To keep an object for longer, retain it by its function of
+//! OpenCL; [`OpenClDevice::from_native`](crate::OpenClDevice::from_native) does so for the context.
 //!
-//! The functions here are safe, as a handle does nothing by itself. A call of OpenCL with it is the caller's unsafe code. It
-//! may rely on the table: a backend returns handles of these kinds only after it has promised that they are such objects, by
-//! [`OpenedDevice::with_native_handles`](device_registry::backend::OpenedDevice::with_native_handles), which is unsafe.
+//! The functions here are safe, as a handle does nothing by itself. A call of OpenCL with it is the caller's
+//! unsafe code. It may rely on the table: a backend returns handles of these kinds only after it has promised
+//! that they are such objects, by
+//! [`OpenedDevice::with_native_handles`](device_registry::backend::OpenedDevice::with_native_handles), which
+//! is unsafe.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -41,8 +44,8 @@ pub fn buffer(span: &Span) -> Result<cl_mem, BackendError> {
 
 /// The queue of the stream that the kernel is launched in.
 ///
-/// Commands that a kernel enqueues to it within the launch are work of the stream like any other. The stream does not notice
-/// commands that are enqueued later.
+/// Commands that a kernel enqueues to it within the launch are work of the stream like any other. The stream
+/// does not notice commands that are enqueued later.
 ///
 /// # Errors
 ///

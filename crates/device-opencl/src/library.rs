@@ -14,7 +14,8 @@ use crate::sys::{CL_PLATFORM_NOT_FOUND_KHR, cl_platform_id};
 /// Libraries to try before the system's, with `;` between them.
 const PATHS: &str = "OPENCL_DYLIB_PATH";
 const UNSET: &str = "unset it, or name a loader";
-/// Where the loaders of Linux look for drivers, in place of `/etc/OpenCL/vendors`: that of ocl-icd, and that of Khronos.
+/// Where the loaders of Linux look for drivers, in place of `/etc/OpenCL/vendors`: that of ocl-icd, and that
+/// of Khronos.
 const VENDORS: [&str; 3] = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES"];
 /// The libraries that loaders open besides drivers, and a driver's folder of compiled code.
 const LAYERS: [&str; 3] = ["OPENCL_LAYERS", "OPENCL_LAYER_PATH", "POCL_CACHE_DIR"];
@@ -39,7 +40,8 @@ const INSTALL: &str = if cfg!(windows) {
 impl OpenClFunctions {
     /// Opens the loader permanently, if it is not open yet, and looks its functions up. Calls none of them.
     ///
-    /// An open device has [them](crate::OpenClDevice::functions) as well. This is for programs that call OpenCL without one.
+    /// An open device has [them](crate::OpenClDevice::functions) as well. This is for programs that call
+    /// OpenCL without one.
     ///
     /// # Errors
     ///
@@ -113,8 +115,9 @@ fn open_named(paths: &OsStr) -> Result<Library, LoadFailure> {
 
 /// Opens a library. The error is the system's text.
 fn open_library(name: &str) -> Result<Library, String> {
-    // SAFETY: opening a library runs its initialisers. Those of a loader make no demands of the program, and a library that a
-    // user names runs because the user says so, as one of `LD_PRELOAD` does. Neither does in an elevated process.
+    // SAFETY: opening a library runs its initialisers. Those of a loader make no demands of the program, and
+    // a library that a user names runs because the user says so, as one of `LD_PRELOAD` does. Neither does in
+    // an elevated process.
     let opened = unsafe { Library::new(name) };
     opened.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }

@@ -15,8 +15,8 @@ use crate::sys::*;
 /// The memory behind a buffer on a device of `opencl`.
 ///
 /// A kernel gets it by [`Span::memory_as`](device_registry::backend::Span::memory_as), and finds its bytes
-/// [`offset`](device_registry::backend::Span::offset) bytes into the [`buffer`](Self::buffer). Buffers do not have an address
-/// to add the offset to: a kernel takes it as a second argument.
+/// [`offset`](device_registry::backend::Span::offset) bytes into the [`buffer`](Self::buffer). Buffers do not
+/// have an address to add the offset to: a kernel takes it as a second argument.
 pub struct OpenClMemory {
     buffer: Handle,
     len: usize,
@@ -80,8 +80,8 @@ pub(crate) fn same_length(host: usize, device: usize) -> Result<(), BackendError
     Err(BackendError::invalid(format_args!("expected {device} bytes, found {host}")))
 }
 
-/// A buffer in memory of the host that stays mapped until this is dropped. No command uses the buffer, so that the mapping
-/// is host memory like any other; implementations pin it, and copy from and to it directly.
+/// A buffer in memory of the host that stays mapped until this is dropped. No command uses the buffer, so
+/// that the mapping is host memory like any other; implementations pin it, and copy from and to it directly.
 pub(crate) struct PinnedMemory {
     start: NonNull<u8>,
     len: usize,
@@ -90,8 +90,8 @@ pub(crate) struct PinnedMemory {
     queue: Arc<Handle>,
 }
 
-// SAFETY: it is an address and two handles that may be used from any thread. Only the `HostBuffer` that owns this value
-// reads and writes the bytes.
+// SAFETY: it is an address and two handles that may be used from any thread. Only the `HostBuffer` that owns
+// this value reads and writes the bytes.
 unsafe impl Send for PinnedMemory {}
 // SAFETY: a shared reference to it gives access to nothing.
 unsafe impl Sync for PinnedMemory {}
@@ -107,8 +107,8 @@ impl PinnedMemory {
         let buffer = unsafe { Handle::buffer(functions, buffer.map_err(failed)?) };
         let mut start = ptr::null_mut();
         let (queue_object, object, access) = (queue.get(), buffer.get(), CL_MAP_READ | CL_MAP_WRITE);
-        // SAFETY: queue and buffer are of this context, the range is the whole buffer, and no other code has the buffer. The
-        // call writes the event of its command to the place, with one reference.
+        // SAFETY: queue and buffer are of this context, the range is the whole buffer, and no other code has
+        // the buffer. The call writes the event of its command to the place, with one reference.
         let mapped = unsafe {
             Handle::event_of(functions, |functions, event| {
                 start = functions.clEnqueueMapBuffer(
@@ -137,8 +137,8 @@ impl PinnedMemory {
 
     pub(crate) fn into_host_buffer(self) -> HostBuffer {
         let (start, len) = (self.start, self.len);
-        // SAFETY: `map` has initialised `len` bytes at `start`. They stay mapped until `self` is dropped, which the buffer owns,
-        // and no other code has their address.
+        // SAFETY: `map` has initialised `len` bytes at `start`. They stay mapped until `self` is dropped,
+        // which the buffer owns, and no other code has their address.
         unsafe { HostBuffer::from_raw_parts(start, len, self) }
     }
 }
@@ -146,8 +146,8 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         let (queue, buffer, start) = (self.queue.get(), self.buffer.get(), self.start.as_ptr().cast());
-        // SAFETY: `map` mapped the buffer at `start`, and the `HostBuffer` that used the bytes is being dropped. The call writes
-        // the event of its command to the place, with one reference.
+        // SAFETY: `map` mapped the buffer at `start`, and the `HostBuffer` that used the bytes is being
+        // dropped. The call writes the event of its command to the place, with one reference.
         let unmapped = unsafe {
             Handle::event_of(self.queue.functions(), |functions, event| {
                 functions.clEnqueueUnmapMemObject(queue, buffer, start, 0, ptr::null(), event)

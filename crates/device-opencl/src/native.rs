@@ -1,5 +1,5 @@
-//! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract protects can be
-//! reached through them.
+//! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract
+//! protects can be reached through them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::sys::{cl_command_queue, cl_context, cl_device_id, cl_device_info};
 /// An open device: a context of its own with one device in it.
 ///
 /// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
-/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as), if the backend is linked. Both can make one
-/// [from native handles](Self::from_native), whether it is linked or from a file.
+/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as), if the backend is linked. Both can
+/// make one [from native handles](Self::from_native), whether it is linked or from a file.
 ///
 /// It is not the driver: functions that rely on the core's checks cannot be called through it.
 ///
@@ -29,9 +29,10 @@ use crate::sys::{cl_command_queue, cl_context, cl_device_id, cl_device_info};
 pub struct OpenClDevice(Arc<Context>);
 
 impl OpenClDevice {
-    /// An open device by its [native handles](handles), which has a reference of its own to the context: what is made with
-    /// it is of the context of the device's streams and memory. It stays valid when the device is closed or reset, and is
-    /// then of the old context; compare [`context`](Self::context) with [`handles::context`] to notice that.
+    /// An open device by its [native handles](handles), which has a reference of its own to the context: what
+    /// is made with it is of the context of the device's streams and memory. It stays valid when the device
+    /// is closed or reset, and is then of the old context; compare [`context`](Self::context) with
+    /// [`handles::context`] to notice that.
     ///
     /// ```no_run
     /// use device_opencl::OpenClDevice;
@@ -46,13 +47,13 @@ impl OpenClDevice {
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if the device is of another backend, [`BackendError::unavailable`] if there is no loader
-    /// of OpenCL, or the error of the loader.
+    /// [`BackendError::unsupported`] if the device is of another backend, [`BackendError::unavailable`] if
+    /// there is no loader of OpenCL, or the error of the loader.
     pub fn from_native(native: NativeDevice<'_>) -> Result<Self, BackendError> {
         let (context, device) = (handles::context(native)?, handles::device_id(native)?);
         let functions = OpenClFunctions::open().map_err(BackendError::unavailable)?;
-        // SAFETY: the device's backend has promised that its handles of these kinds are what `handles` says, and the device
-        // stays open while `native` exists.
+        // SAFETY: the device's backend has promised that its handles of these kinds are what `handles` says,
+        // and the device stays open while `native` exists.
         unsafe { Context::retain(functions, context, device) }.map(|context| Self(Arc::new(context)))
     }
 
@@ -82,23 +83,25 @@ impl OpenClDevice {
         self.0.functions()
     }
 
-    /// What the device says of itself: the bytes of `clGetDeviceInfo`. Drivers return numbers of other sizes than the
-    /// specification says, so compare the length.
+    /// What the device says of itself: the bytes of `clGetDeviceInfo`. Drivers return numbers of other sizes
+    /// than the specification says, so compare the length.
     ///
     /// # Errors
     ///
     /// If the device does not know the answer.
     pub fn info(&self, what: cl_device_info) -> Result<Vec<u8>, OpenClError> {
-        // SAFETY: the device is the one that the context was made for, and devices that are not parts of others are never freed.
+        // SAFETY: the device is the one that the context was made for, and devices that are not parts of
+        // others are never freed.
         unsafe { self.functions().device_info(self.device_id(), what) }
     }
 
-    /// Compiles OpenCL C for the device, with options of `clBuildProgram`. The call blocks, perhaps for seconds.
+    /// Compiles OpenCL C for the device, with options of `clBuildProgram`. The call blocks, perhaps for
+    /// seconds.
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] with the compiler's log if the source does not compile, [`BackendError::unsupported`] if the
-    /// device does not have a compiler.
+    /// [`BackendError::invalid`] with the compiler's log if the source does not compile,
+    /// [`BackendError::unsupported`] if the device does not have a compiler.
     pub fn build(&self, source: &str, options: &str) -> Result<OpenClProgram, BackendError> {
         OpenClProgram::build(&self.0, source, options)
     }
@@ -112,10 +115,11 @@ impl fmt::Debug for OpenClDevice {
 
 /// A stream of an open device.
 ///
-/// A kernel gets it by [`Launch::stream_as`](device_registry::backend::Launch::stream_as), and enqueues to its
-/// [queue](Self::command_queue).
+/// A kernel gets it by [`Launch::stream_as`](device_registry::backend::Launch::stream_as), and enqueues to
+/// its [queue](Self::command_queue).
 ///
-/// It is not the driver: work whose memory the core has to keep is enqueued by a [`Stream`](device_registry::Stream) only.
+/// It is not the driver: work whose memory the core has to keep is enqueued by a
+/// [`Stream`](device_registry::Stream) only.
 ///
 /// ```compile_fail,E0277
 /// fn is_driver<D: device_registry::backend::StreamDriver>() {}
@@ -130,8 +134,8 @@ impl OpenClStream {
 
     /// The queue, which is in order, and valid for as long as `self`.
     ///
-    /// Commands that a kernel enqueues to it within a [launch](device_registry::Stream::launch) are work of the stream like
-    /// any other. The stream does not notice commands that are enqueued later.
+    /// Commands that a kernel enqueues to it within a [launch](device_registry::Stream::launch) are work of
+    /// the stream like any other. The stream does not notice commands that are enqueued later.
     #[must_use]
     pub fn command_queue(&self) -> cl_command_queue {
         self.0.get()

@@ -33,7 +33,8 @@ impl OpenClProgram {
         // SAFETY: the call above made the program and gave its one reference to this function.
         let program = unsafe { Handle::program(functions, program.map_err(OpenClError::own)?) };
         let (device, options) = (context.device(), options.as_ptr());
-        // SAFETY: the device is the one of the program's context, `options` ends with a zero, and there is no callback.
+        // SAFETY: the device is the one of the program's context, `options` ends with a zero, and there is no
+        // callback.
         match unsafe { functions.clBuildProgram(program.get(), 1, &device, options, None, ptr::null_mut()) } {
             Ok(()) => Ok(Self(program)),
             Err(error) if error.status() == Some(CL_BUILD_PROGRAM_FAILURE) => {
@@ -48,8 +49,8 @@ impl OpenClProgram {
     /// # Errors
     ///
     /// If the driver does not know the answer. `CL_INVALID_VALUE` too for `CL_PROGRAM_BINARIES`, which is
-    /// [`binary`](Self::binary), and for values that are not in OpenCL 3.0: drivers take what such a query finds in its place
-    /// for addresses to which they write.
+    /// [`binary`](Self::binary), and for values that are not in OpenCL 3.0: drivers take what such a query
+    /// finds in its place for addresses to which they write.
     pub fn info(&self, what: cl_program_info) -> Result<Vec<u8>, OpenClError> {
         const FIRST: cl_program_info = 0x1160;
         const LAST: cl_program_info = 0x116b;
@@ -57,15 +58,15 @@ impl OpenClProgram {
             return Err(OpenClError::new("clGetProgramInfo", CL_INVALID_VALUE));
         }
         let functions = self.0.functions();
-        // SAFETY: `self` owns the program, and `value` passes a place together with its size. The answer of each value that is
-        // left is written to that place alone.
+        // SAFETY: `self` owns the program, and `value` passes a place together with its size. The answer of
+        // each value that is left is written to that place alone.
         value(|size, place, written| unsafe {
             functions.clGetProgramInfo(self.program(), what, size, place, written)
         })
     }
 
-    /// The compiled program, which `clCreateProgramWithBinary` takes for the same device. `None` if the driver does not have
-    /// it.
+    /// The compiled program, which `clCreateProgramWithBinary` takes for the same device. `None` if the
+    /// driver does not have it.
     ///
     /// # Errors
     ///
@@ -81,8 +82,8 @@ impl OpenClProgram {
         let mut place = binary.as_mut_ptr();
         let (functions, program) = (self.0.functions(), self.program());
         let (size, places, none) = (size_of_val(&place), (&raw mut place).cast(), ptr::null_mut());
-        // SAFETY: `self` owns the program, which has one device. `place` is the one address to which its binary is written, and
-        // has as many bytes as the driver said.
+        // SAFETY: `self` owns the program, which has one device. `place` is the one address to which its
+        // binary is written, and has as many bytes as the driver said.
         unsafe { functions.clGetProgramInfo(program, CL_PROGRAM_BINARIES, size, places, none) }?;
         Ok(Some(binary))
     }
@@ -96,7 +97,8 @@ impl OpenClProgram {
 
 fn refused(program: &Handle, context: &Context, error: OpenClError) -> BackendError {
     let (functions, device) = (context.functions(), context.device());
-    // SAFETY: the device is the one that the program was built for, and `value` passes a place together with its size.
+    // SAFETY: the device is the one that the program was built for, and `value` passes a place together with
+    // its size.
     let log = value(|size, place, written| unsafe {
         functions.clGetProgramBuildInfo(program.get(), device, CL_PROGRAM_BUILD_LOG, size, place, written)
     });

@@ -92,8 +92,8 @@ struct Device {
     device: cl_device_id,
 }
 
-/// Each query compares sizes, because drivers return numbers of other sizes than the specification says. A value of an
-/// unexpected size counts as unknown.
+/// Each query compares sizes, because drivers return numbers of other sizes than the specification says. A
+/// value of an unexpected size counts as unknown.
 impl Device {
     fn bytes(&self, what: cl_device_info) -> Result<Vec<u8>, OpenClError> {
         // SAFETY: the device is valid.

@@ -1,8 +1,9 @@
 //! Reads in a queue, and the callbacks that finish them.
 //!
-//! OpenCL calls back when a command is done or has failed. PoCL does so only when it is done: it forgets the callback of a
-//! command that fails, and one that is registered after the failure gets the status of a success. So a callback looks at the
-//! event, and one thread for all devices looks for reads that have failed without one.
+//! OpenCL calls back when a command is done or has failed. PoCL does so only when it is done: it forgets the
+//! callback of a command that fails, and one that is registered after the failure gets the status of a
+//! success. So a callback looks at the event, and one thread for all devices looks for reads that have failed
+//! without one.
 
 use std::ffi::c_void;
 use std::mem;
@@ -100,8 +101,8 @@ impl QueuedRead {
         completion.finish(match result {
             Ok(()) => Ok(destination),
             Err(error) => {
-                // A device that has failed may still write to the bytes. And pinned memory must not be freed on a thread of
-                // the driver's.
+                // A device that has failed may still write to the bytes. And pinned memory must not be freed
+                // on a thread of the driver's.
                 mem::forget(destination);
                 Err(error)
             }

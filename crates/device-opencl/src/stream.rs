@@ -50,7 +50,8 @@ impl Queue {
     ///
     /// # Safety
     ///
-    /// If `enqueue` succeeds, the command's event is in the place that it gets, and `enqueue` gives one reference to it away.
+    /// If `enqueue` succeeds, the command's event is in the place that it gets, and `enqueue` gives one
+    /// reference to it away.
     unsafe fn add(
         &self,
         call: &'static str,
@@ -64,8 +65,8 @@ impl Queue {
 
     fn mark(&self) -> Result<Handle, BackendError> {
         let queue = self.command_queue();
-        // SAFETY: `self` owns the queue, and a length of 0 goes with the null list of events. The call writes the marker's event
-        // to the place, with one reference.
+        // SAFETY: `self` owns the queue, and a length of 0 goes with the null list of events. The call writes
+        // the marker's event to the place, with one reference.
         let marker = unsafe {
             Handle::event_of(self.context.functions(), |cl, event| {
                 cl.clEnqueueMarkerWithWaitList(queue, 0, ptr::null(), event)
@@ -89,9 +90,9 @@ impl StreamDriver for Queue {
         same_length(source.len(), len)?;
         let (queue, bytes) = (self.command_queue(), source.as_ptr().cast());
         let waits = self.before(FaultPoint::Write)?;
-        // SAFETY: a span lies inside its buffer, and `source` has the same length. The core alone calls this, and keeps both
-        // until an event behind the command is done. The bytes of a shared `HostBuffer` do not change. The call writes the
-        // command's event to the place, with one reference.
+        // SAFETY: a span lies inside its buffer, and `source` has the same length. The core alone calls this,
+        // and keeps both until an event behind the command is done. The bytes of a shared `HostBuffer` do not
+        // change. The call writes the command's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueWriteBuffer", len, |cl, event| {
                 let (count, list) = (waits.len(), waits.start());
@@ -114,9 +115,9 @@ impl StreamDriver for Queue {
         let mut destination = destination;
         let (queue, bytes) = (self.command_queue(), destination.as_mut_ptr().cast());
         let waits = self.before(FaultPoint::Read)?;
-        // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the memory. The bytes
-        // of a `HostBuffer` stay where they are when it is moved, and are freed only when the command is done. The call writes
-        // the command's event to the place, with one reference.
+        // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the
+        // memory. The bytes of a `HostBuffer` stay where they are when it is moved, and are freed only when
+        // the command is done. The call writes the command's event to the place, with one reference.
         let read = unsafe {
             Handle::event_of(self.context.functions(), |cl, event| {
                 let (count, list) = (waits.len(), waits.start());
@@ -136,9 +137,9 @@ impl StreamDriver for Queue {
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         same_length(from.len, to.len)?;
         let waits = self.before(FaultPoint::Copy)?;
-        // SAFETY: spans lie inside their buffers, and the lengths are equal. The core passes no ranges that overlap, and keeps
-        // the memory until an event behind the command is done. The call writes the command's event to the place, with one
-        // reference.
+        // SAFETY: spans lie inside their buffers, and the lengths are equal. The core passes no ranges that
+        // overlap, and keeps the memory until an event behind the command is done. The call writes the
+        // command's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueCopyBuffer", to.len, |cl, event| {
                 cl.clEnqueueCopyBuffer(
@@ -162,9 +163,9 @@ impl StreamDriver for Queue {
         let pattern = pattern.as_bytes();
         let start: *const c_void = pattern.as_ptr().cast();
         let waits = self.before(FaultPoint::Fill)?;
-        // SAFETY: a span lies inside its buffer. The core passes whole patterns only, and keeps the memory until an event
-        // behind the command is done; the call copies the pattern. The call writes the command's event to the place, with one
-        // reference.
+        // SAFETY: a span lies inside its buffer. The core passes whole patterns only, and keeps the memory
+        // until an event behind the command is done; the call copies the pattern. The call writes the
+        // command's event to the place, with one reference.
         unsafe {
             let (queue, size) = (self.command_queue(), pattern.len());
             self.add("clEnqueueFillBuffer", len, |cl, event| {
@@ -191,8 +192,8 @@ impl StreamDriver for Queue {
             return Err(BackendError::unsupported("waiting in the queue for an event of another device"));
         }
         let list = [event.get()];
-        // SAFETY: the list has one event, which `event` owns and which is of this context. The call writes the barrier's event
-        // to the place, with one reference.
+        // SAFETY: the list has one event, which `event` owns and which is of this context. The call writes
+        // the barrier's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueBarrierWithWaitList", 0, |cl, event| {
                 cl.clEnqueueBarrierWithWaitList(self.command_queue(), 1, list.as_ptr(), event)

@@ -1,8 +1,8 @@
 //! Types and constants of OpenCL, with the names and values of Khronos' headers.
 //!
-//! These are what [`OpenClFunctions`](crate::OpenClFunctions) takes and what the kernels of this project use. Handles are
-//! plain pointers, as in other crates for OpenCL: a `cl_mem` of theirs is one here. A constant that is missing here is a
-//! number of the headers.
+//! These are what [`OpenClFunctions`](crate::OpenClFunctions) takes and what the kernels of this project use.
+//! Handles are plain pointers, as in other crates for OpenCL: a `cl_mem` of theirs is one here. A constant
+//! that is missing here is a number of the headers.
 
 #![allow(non_camel_case_types, reason = "the names are those of Khronos' headers")]
 #![allow(missing_docs, reason = "the specification of OpenCL describes each")]

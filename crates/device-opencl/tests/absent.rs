@@ -34,8 +34,8 @@ fn folder(test: &str, file: &str, content: &str) -> PathBuf {
     folder
 }
 
-/// The reason for which the backend is unavailable, which is not the same as broken; and that nothing else of the
-/// program is harmed.
+/// The reason for which the backend is unavailable, which is not the same as broken; and that nothing else of
+/// the program is harmed.
 #[track_caller]
 fn reason() -> String {
     let error = device("opencl").and_then(|device| device.open()).unwrap_err();

@@ -1,4 +1,5 @@
-//! The suite, on the devices of `opencl`, which offer fault injection here. The suite over all backends runs without it.
+//! The suite, on the devices of `opencl`, which offer fault injection here. The suite over all backends runs
+//! without it.
 
 device_registry::autoload!();
 

@@ -54,7 +54,8 @@ impl Kernel {
 
     fn enqueue_to(self, queue: cl_command_queue, items: usize) -> Result<(), BackendError> {
         let (none, no_event) = (ptr::null(), ptr::null_mut());
-        // SAFETY: the arguments are set, and the kernels here touch the first items of a span only, which the core keeps.
+        // SAFETY: the arguments are set, and the kernels here touch the first items of a span only, which the
+        // core keeps.
         unsafe {
             self.cl.clEnqueueNDRangeKernel(
                 queue,

@@ -1,4 +1,5 @@
-//! The suite on several devices: those of the library that stands in for OpenCL's loader, as one machine seldom has two.
+//! The suite on several devices: those of the library that stands in for OpenCL's loader, as one machine
+//! seldom has two.
 //!
 //! The stand-in does commands at once, so that this says nothing of queues that run beside the host.
 

@@ -8,12 +8,13 @@ pub(crate) const ALIGNMENT: usize = 256;
 
 /// Allocates ranges of `0..capacity`, best fit.
 ///
-/// The maintained crate (`offset-allocator`) is limited to 2³² bytes, rounds sizes by up to an eighth, and cannot find
-/// the block that an offset lies in.
+/// The maintained crate (`offset-allocator`) is limited to 2³² bytes, rounds sizes by up to an eighth, and
+/// cannot find the block that an offset lies in.
 pub(crate) struct Allocator {
     capacity: usize,
     used: usize,
-    /// Every block by its offset, free or not: together they are `0..capacity`, and no two neighbours are free.
+    /// Every block by its offset, free or not: together they are `0..capacity`, and no two neighbours are
+    /// free.
     blocks: BTreeMap<usize, Block>,
     /// The free ones, by length and then by offset.
     free: BTreeSet<(usize, usize)>,
@@ -55,7 +56,8 @@ impl Allocator {
         Some(offset)
     }
 
-    /// Frees the block that begins at `offset`, and joins it with its neighbours that are free. Returns its length.
+    /// Frees the block that begins at `offset`, and joins it with its neighbours that are free. Returns its
+    /// length.
     pub(crate) fn release(&mut self, offset: usize) -> usize {
         let block = self.blocks[&offset];
         debug_assert!(block.requested.is_some(), "the block at {offset} is freed twice");
@@ -75,7 +77,8 @@ impl Allocator {
         block.len
     }
 
-    /// The offset and the requested length of the block that the byte at `offset` belongs to, if it is in use.
+    /// The offset and the requested length of the block that the byte at `offset` belongs to, if it is in
+    /// use.
     pub(crate) fn find(&self, offset: usize) -> Option<(usize, usize)> {
         let (&start, block) = self.blocks.range(..=offset).next_back()?;
         let requested = block.requested?;

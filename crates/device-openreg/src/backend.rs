@@ -76,12 +76,13 @@ impl Backend for OpenReg {
 
 #[allow(unsafe_code)]
 fn with_handles(opened: OpenedDevice) -> OpenedDevice {
-    // SAFETY: the only kind is `openreg.address`, of memory. It is the address at which that memory lies until it is dropped.
+    // SAFETY: the only kind is `openreg.address`, of memory. It is the address at which that memory lies
+    // until it is dropped.
     unsafe { opened.with_native_handles() }
 }
 
-/// The ordinal and the backend's name, as a UUID of version 8, which RFC 9562 leaves to the implementation. The ordinal
-/// comes first, so that four digits choose a device.
+/// The ordinal and the backend's name, as a UUID of version 8, which RFC 9562 leaves to the implementation.
+/// The ordinal comes first, so that four digits choose a device.
 fn uuid(ordinal: usize) -> DeviceUuid {
     let [.., high, low] = ordinal.to_be_bytes();
     let [o, p, e, n, r, e2, g] = *b"openreg";

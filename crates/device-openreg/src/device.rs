@@ -16,7 +16,8 @@ use crate::sync::{Mutex, lock};
 
 pub(crate) struct OpenRegDevice {
     ordinal: usize,
-    /// `None` once the device was closed or reset: the core never drops a driver, which would keep its memory.
+    /// `None` once the device was closed or reset: the core never drops a driver, which would keep its
+    /// memory.
     pool: Mutex<Option<Arc<Pool>>>,
     faults: Arc<FaultCounter>,
     loss_reporter: LossReporter,
@@ -88,8 +89,8 @@ impl DeviceDriver for OpenRegDevice {
         self.faults.before(FaultPoint::Copy)?;
         let from = source.memory_as::<OpenRegMemory>()?;
         let to = destination.memory_as::<OpenRegMemory>()?.bytes()?;
-        // The source may be on another device, and that device may have been lost or closed after the core checked it. This
-        // device is not lost with it.
+        // The source may be on another device, and that device may have been lost or closed after the core
+        // checked it. This device is not lost with it.
         let from = from.bytes().map_err(|error| {
             let end = if error.kind() == BackendErrorKind::Lost { "lost" } else { "closed" };
             let message = format_args!("the source was {end} with its device, `openreg:{}`", from.ordinal());

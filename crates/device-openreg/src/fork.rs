@@ -1,9 +1,10 @@
 //! Distinguishes a process from its children by `fork`, which do not have the memory of its devices.
 //!
-//! The core keeps every call of a child away from the driver, except three: the drop of memory, `OpenRegMemory::bytes`
-//! and `locate`. These must neither take a lock that a thread of the parent may have held, nor touch the pages, so they
-//! compare processes first. `bytes` is on the path of every copy, where a system call such as `getpid` would cost more
-//! than a small copy. So each `fork` increments a counter in the child.
+//! The core keeps every call of a child away from the driver, except three: the drop of memory,
+//! `OpenRegMemory::bytes` and `locate`. These must neither take a lock that a thread of the parent may have
+//! held, nor touch the pages, so they compare processes first. `bytes` is on the path of every copy, where a
+//! system call such as `getpid` would cost more than a small copy. So each `fork` increments a counter in the
+//! child.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -26,8 +27,8 @@ impl Process {
     /// If the C library is out of memory for the handler.
     pub(crate) fn current() -> Result<Self, BackendError> {
         static COUNTED: OnceLock<bool> = OnceLock::new();
-        // SAFETY: the declaration below is that of POSIX. The handler only adds to an atomic number, which is allowed in a
-        // child of `fork`. It is never unloaded, as Rust crates are linked.
+        // SAFETY: the declaration below is that of POSIX. The handler only adds to an atomic number, which is
+        // allowed in a child of `fork`. It is never unloaded, as Rust crates are linked.
         let counted = COUNTED.get_or_init(|| unsafe { pthread_atfork(None, None, Some(in_child)) } == 0);
         if *counted {
             Ok(Self(FORKS.load(Ordering::Relaxed)))

@@ -22,8 +22,8 @@ pub struct Location {
 
 /// Where `address` lies in the memory of the devices of `openreg`.
 ///
-/// It is `None` for all other addresses: the host's memory, freed memory, and the byte after the last. In a child of
-/// `fork`, where the memory is not mapped, it is `None` for every address.
+/// It is `None` for all other addresses: the host's memory, freed memory, and the byte after the last. In a
+/// child of `fork`, where the memory is not mapped, it is `None` for every address.
 ///
 /// ```
 /// use device_openreg::{Location, OpenRegMemory, locate};

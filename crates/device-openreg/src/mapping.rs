@@ -1,10 +1,11 @@
 //! The bytes of a device: one memory object, mapped twice.
 //!
-//! The *public* range cannot be accessed: its addresses are the device's pointers, and host code that follows one
-//! crashes, as with a real accelerator. The *alias* can be read and written, and only windows know where it is.
+//! The *public* range cannot be accessed: its addresses are the device's pointers, and host code that follows
+//! one crashes, as with a real accelerator. The *alias* can be read and written, and only windows know where
+//! it is.
 //!
-//! PyTorch's OpenReg opens and closes the pages of the public range around each access. That had a third of the
-//! bandwidth, and needed a mapping for each allocation, of which a process has at most 65,530.
+//! PyTorch's OpenReg opens and closes the pages of the public range around each access. That had a third of
+//! the bandwidth, and needed a mapping for each allocation, of which a process has at most 65,530.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -42,8 +43,8 @@ impl Mapping {
             let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &object, 0) };
             let start = start.map_err(|error| refused("a mapping", error))?;
             let map = Map { start: start.cast(), len, process };
-            // A child of `fork` that wrote here would write to its parent's device, past the locks. Where the kernel
-            // refuses the advice, the checks of the process still keep a child from it.
+            // A child of `fork` that wrote here would write to its parent's device, past the locks. Where the
+            // kernel refuses the advice, the checks of the process still keep a child from it.
             let _ = map.advise(0..len, Advice::LinuxDontFork);
             Ok::<_, BackendError>(map)
         };
@@ -62,13 +63,15 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// Until the result is dropped, there is no other one for these bytes, and they are not [discarded](Self::discard).
+    /// Until the result is dropped, there is no other one for these bytes, and they are not
+    /// [discarded](Self::discard).
     pub(crate) unsafe fn bytes(self: &Arc<Self>, range: Range<usize>) -> Result<HostMemory, BackendError> {
         assert!(range.start <= range.end && range.end <= self.alias.len, "{range:?} is not inside");
         let start = self.alias.start.wrapping_add(range.start);
         let start = NonNull::new(start).expect("nothing is mapped at address 0");
-        // SAFETY: the bytes are mapped for reading and writing as long as the owner lives. The kernel has initialised
-        // them. Only this type knows the alias, and the caller has no other `HostMemory` for this part of it.
+        // SAFETY: the bytes are mapped for reading and writing as long as the owner lives. The kernel has
+        // initialised them. Only this type knows the alias, and the caller has no other `HostMemory` for this
+        // part of it.
         Ok(unsafe { HostMemory::from_raw_parts(start, range.len(), Arc::clone(self)) })
     }
 
@@ -76,7 +79,8 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// There are no [bytes](Self::bytes) of this range, and the mapping [is of this process](Self::is_of_this_process).
+    /// There are no [bytes](Self::bytes) of this range, and the mapping [is of this
+    /// process](Self::is_of_this_process).
     pub(crate) unsafe fn discard(&self, range: Range<usize>) {
         // The largest page of Linux.
         const PAGE: usize = 1 << 16;
@@ -87,8 +91,8 @@ impl Mapping {
         }
     }
 
-    /// Whether this process made the mapping. A child of `fork` did not, and does not have it. The check reads one
-    /// number.
+    /// Whether this process made the mapping. A child of `fork` did not, and does not have it. The check
+    /// reads one number.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.alias.process.is_current()
     }
@@ -101,7 +105,8 @@ struct Map {
     process: Process,
 }
 
-// SAFETY: it is an address and a length, which any thread may have; `Mapping::bytes` answers for the accesses.
+// SAFETY: it is an address and a length, which any thread may have; `Mapping::bytes` answers for the
+// accesses.
 unsafe impl Send for Map {}
 // SAFETY: a shared reference gives an address and a length, and nothing is read or written through them here.
 unsafe impl Sync for Map {}
@@ -112,8 +117,8 @@ impl Map {
     }
 
     fn advise(&self, range: Range<usize>, advice: Advice) -> rustix::io::Result<()> {
-        // SAFETY: the range is of this mapping, and neither advice that this module gives unmaps it. `discard`, whose
-        // advice clears the bytes, has a caller who promises that no one reads them.
+        // SAFETY: the range is of this mapping, and neither advice that this module gives unmaps it.
+        // `discard`, whose advice clears the bytes, has a caller who promises that no one reads them.
         unsafe { madvise(self.at(range.start), range.len(), advice) }
     }
 }

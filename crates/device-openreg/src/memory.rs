@@ -10,13 +10,14 @@ use crate::pool::Region;
 
 /// The memory behind a buffer on a device of `openreg`.
 ///
-/// Its [`address`](Self::address) stands for the pointer of a real device: the host can neither read nor write there.
-/// [`Buffer`](device_registry::Buffer) copies its bytes, and kernels reach them through [`bytes`](Self::bytes).
+/// Its [`address`](Self::address) stands for the pointer of a real device: the host can neither read nor
+/// write there. [`Buffer`](device_registry::Buffer) copies its bytes, and kernels reach them through
+/// [`bytes`](Self::bytes).
 ///
 /// # A kernel
 ///
-/// A kernel for `openreg` is host code that stands for device code. It finds the memory behind each buffer and opens
-/// windows to all bytes that it uses, in one call.
+/// A kernel for `openreg` is host code that stands for device code. It finds the memory behind each buffer
+/// and opens windows to all bytes that it uses, in one call.
 ///
 /// ```
 /// use device_openreg::OpenRegMemory;
@@ -76,16 +77,19 @@ impl OpenRegMemory {
     /// The bytes, to be read and written through windows.
     ///
     /// A thread opens all windows of one operation together, by
-    /// [`open_windows`](device_registry::backend::open_windows). Windows nest without waiting, see [`HostMemory`]; bytes
-    /// that are written to can be in one window only. [`HostMemory::window_count`] returns how many are open.
+    /// [`open_windows`](device_registry::backend::open_windows). Windows nest without waiting, see
+    /// [`HostMemory`]; bytes that are written to can be in one window only. [`HostMemory::window_count`]
+    /// returns how many are open.
     ///
     /// # Errors
     ///
     /// - [`BackendError::lost`] if the device is lost.
     /// - [`BackendError::invalid`] if the device is closed.
-    /// - [`BackendError::invalid`] in a child of `fork`, which does not have the memory of its parent's devices.
+    /// - [`BackendError::invalid`] in a child of `fork`, which does not have the memory of its parent's
+    ///   devices.
     pub fn bytes(&self) -> Result<&HostMemory, BackendError> {
-        // Before the faults: a child of `fork` must not take a lock that a thread of its parent may have held.
+        // Before the faults: a child of `fork` must not take a lock that a thread of its parent may have
+        // held.
         let bytes = self.region.bytes()?;
         self.faults.check()?;
         Ok(bytes)
@@ -97,15 +101,15 @@ impl OpenRegMemory {
         self.ordinal
     }
 
-    /// The address of the first byte, a multiple of 256. No two allocations share an address, whatever their devices. The
-    /// bytes of a [`Span`](device_registry::backend::Span) begin [`offset`](device_registry::backend::Span::offset)
-    /// bytes further.
+    /// The address of the first byte, a multiple of 256. No two allocations share an address, whatever their
+    /// devices. The bytes of a [`Span`](device_registry::backend::Span) begin
+    /// [`offset`](device_registry::backend::Span::offset) bytes further.
     ///
-    /// A program can print it, compare it, compute with it and [locate](crate::locate) it. Host code that reads or
-    /// writes there ends the process, by SIGSEGV on Linux.
+    /// A program can print it, compare it, compute with it and [locate](crate::locate) it. Host code that
+    /// reads or writes there ends the process, by SIGSEGV on Linux.
     ///
-    /// It is also the [native handle](device_registry::backend::Span::native_handle) of the kind `openreg.address`, for
-    /// programs whose `openreg` is from a file.
+    /// It is also the [native handle](device_registry::backend::Span::native_handle) of the kind
+    /// `openreg.address`, for programs whose `openreg` is from a file.
     #[must_use]
     pub fn address(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.region.address())

@@ -1,7 +1,7 @@
 //! The bytes of a device where it has no mapping: ordinary memory, allocated one by one.
 //!
-//! The public addresses are numbers outside every mapping. No 64-bit system maps memory there, so a host access
-//! crashes too. With 32 bits, such as on wasm, there is no such promise.
+//! The public addresses are numbers outside every mapping. No 64-bit system maps memory there, so a host
+//! access crashes too. With 32 bits, such as on wasm, there is no such promise.
 
 use std::ops::Range;
 use std::sync::Arc;

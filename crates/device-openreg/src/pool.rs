@@ -46,8 +46,8 @@ impl Pool {
         let offset = state.allocator.allocate(len).ok_or_else(|| out_of_memory(len, &state.allocator))?;
         drop(state);
         let place = Place { pool: Arc::clone(self), offset };
-        // SAFETY: the allocator gives this range to no other place until this place is dropped, which happens after its
-        // bytes are dropped. Pages are discarded only where no place is.
+        // SAFETY: the allocator gives this range to no other place until this place is dropped, which happens
+        // after its bytes are dropped. Pages are discarded only where no place is.
         let bytes = unsafe { self.mapping.bytes(offset..offset + len) }?;
         Ok(Region { bytes, place })
     }
@@ -72,8 +72,8 @@ impl Pool {
         }
         state.freed = 0;
         for hole in state.allocator.holes(Self::SMALLEST_HOLE) {
-            // SAFETY: the range belongs to no block, and the lock that is held keeps it free. `Place::drop` does not
-            // release places in a child of `fork`, so the mapping is of this process.
+            // SAFETY: the range belongs to no block, and the lock that is held keeps it free. `Place::drop`
+            // does not release places in a child of `fork`, so the mapping is of this process.
             unsafe { self.mapping.discard(hole) };
         }
     }
@@ -134,7 +134,8 @@ impl Region {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A child of `fork` has a copy of the allocator but not the pages, and a thread of its parent may hold the lock.
+        // A child of `fork` has a copy of the allocator but not the pages, and a thread of its parent may
+        // hold the lock.
         if self.pool.is_of_this_process() {
             self.pool.release(self.offset);
         }

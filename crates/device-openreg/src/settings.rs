@@ -1,4 +1,5 @@
-//! The settings: which devices there are, and which faults they have. Each is an option of the backend and a variable.
+//! The settings: which devices there are, and which faults they have. Each is an option of the backend and a
+//! variable.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -93,7 +94,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// For the first setting with an invalid value: its name, its value, where it was set and what is expected.
+    /// For the first setting with an invalid value: its name, its value, where it was set and what is
+    /// expected.
     pub(crate) fn read(
         options: &Options,
         variable: impl Fn(&str) -> Option<OsString>,

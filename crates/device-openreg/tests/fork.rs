@@ -15,8 +15,8 @@ device_registry::autoload!();
 
 /// Runs `work` in a child of `fork`. Returns the child's exit status, or the signal that ends it as an error.
 fn forked(work: impl FnOnce()) -> Result<i32, i32> {
-    // SAFETY: the allocator of the C library works in a child, whatever threads the parent has. The child exits without
-    // running the parent's exit handlers, and `alarm` ends it if it hangs.
+    // SAFETY: the allocator of the C library works in a child, whatever threads the parent has. The child
+    // exits without running the parent's exit handlers, and `alarm` ends it if it hangs.
     let process = unsafe { libc::fork() };
     assert!(process >= 0);
     if process == 0 {

@@ -52,7 +52,8 @@ fn counters(devices: &[Device]) -> Counters {
     }
 }
 
-/// The counters once they are as expected, or after four seconds. Threads of dropped streams end without a wait.
+/// The counters once they are as expected, or after four seconds. Threads of dropped streams end without a
+/// wait.
 fn settled(devices: &[Device], expected: &Counters) -> Counters {
     for _ in 0..200 {
         let now = counters(devices);

@@ -1,4 +1,5 @@
-//! A hundred manifests, one of them malformed: the others are installed, and no library is opened until its name is used.
+//! A hundred manifests, one of them malformed: the others are installed, and no library is opened until its
+//! name is used.
 #![cfg(feature = "load")]
 
 mod common;
@@ -71,7 +72,8 @@ fn a_malformed_manifest_among_a_hundred_harms_none_and_no_library_is_opened() {
     assert!(matches!(entry.state(), State::Installed), "{entry:?}");
     assert_eq!((entry.package(), entry.file()), (Some("device-acme_7"), Some(&*path.join("lib07.so"))));
 
-    // The reports of the group have the reasons, each once, and the error for an unknown backend has the folders.
+    // The reports of the group have the reasons, each once, and the error for an unknown backend has the
+    // folders.
     let notes = backends().report().notes().to_vec();
     assert_eq!(notes.iter().filter(|note| **note == reason).count(), 1, "{notes:?}");
     let error = device("acme_x").unwrap_err().to_string();

@@ -11,13 +11,13 @@ use crate::error::{DeviceError, NoneAvailable};
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::listing;
 
-/// Whether a device string names an available device. That is so if the string is well formed, the backend is linked,
-/// enabled and loads, it has a device with this index (without one, the current device), and that device is
-/// [present](crate::Presence): neither absent nor lost.
+/// Whether a device string names an available device. That is so if the string is well formed, the backend is
+/// linked, enabled and loads, it has a device with this index (without one, the current device), and that
+/// device is [present](crate::Presence): neither absent nor lost.
 ///
-/// It never fails and never panics, whatever the text. It loads the backend, which may block for a while at the first
-/// use, and opens nothing; a later `open` may still fail. To learn *why* a device is not available, use it: the error
-/// says so.
+/// It never fails and never panics, whatever the text. It loads the backend, which may block for a while at
+/// the first use, and opens nothing; a later `open` may still fail. To learn *why* a device is not available,
+/// use it: the error says so.
 ///
 /// ```
 /// use device_registry::is_available;
@@ -31,10 +31,12 @@ pub fn is_available(text: &str) -> bool {
     Device::parse(text).and_then(listing::check_present).is_ok()
 }
 
-/// The first available device of a comma-separated list such as `cuda:1,opencl,cpu`, and the devices before it.
+/// The first available device of a comma-separated list such as `cuda:1,opencl,cpu`, and the devices before
+/// it.
 ///
-/// It passes over a device whose backend is not linked, is disabled or fails to load, and one that does not exist, is
-/// absent or is lost. The result and the log have the cause of each. It does not load the backends after the first available device.
+/// It passes over a device whose backend is not linked, is disabled or fails to load, and one that does not
+/// exist, is absent or is lost. The result and the log have the cause of each. It does not load the backends
+/// after the first available device.
 ///
 /// ```
 /// use device_registry::{Device, first_available};
@@ -49,8 +51,8 @@ pub fn is_available(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// [`DeviceError::Syntax`] if any of the device strings is not well formed, even one after an available device.
-/// [`DeviceError::NoneAvailable`], with the cause for each device, if none is available.
+/// [`DeviceError::Syntax`] if any of the device strings is not well formed, even one after an available
+/// device. [`DeviceError::NoneAvailable`], with the cause for each device, if none is available.
 pub fn first_available(list: &str) -> Result<FirstAvailable, DeviceError> {
     for text in list.split(',') {
         DeviceString::parse(text)?;
@@ -80,7 +82,8 @@ pub struct FirstAvailable {
 
 /// The number of devices of a backend. Loads it, and opens nothing.
 ///
-/// It includes devices that are absent or lost: their indices stay. [`Device::presence`] says which those are.
+/// It includes devices that are absent or lost: their indices stay. [`Device::presence`] says which those
+/// are.
 ///
 /// ```
 /// assert_eq!(device_registry::device_count("cpu")?, 1);
@@ -89,17 +92,17 @@ pub struct FirstAvailable {
 ///
 /// # Errors
 ///
-/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, [`DeviceError::Backend`] if it is disabled or
-/// does not load, [`DeviceError::Call`] if it cannot count its devices.
+/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, [`DeviceError::Backend`] if it is
+/// disabled or does not load, [`DeviceError::Call`] if it cannot count its devices.
 pub fn device_count(backend: &str) -> Result<usize, DeviceError> {
     listing::count(backends().usable(backend)?)
 }
 
 /// The devices of every backend that is not disabled, sorted by name and index: those that are present.
 ///
-/// The iterator loads each backend when it reaches it, and opens nothing. It returns an error for a backend that cannot
-/// be used, and continues with the next one. Devices that are [absent or lost](crate::Presence) are left out, with a line
-/// in the log; [`device_list`](crate::device_list) shows them with the reason.
+/// The iterator loads each backend when it reaches it, and opens nothing. It returns an error for a backend
+/// that cannot be used, and continues with the next one. Devices that are [absent or lost](crate::Presence)
+/// are left out, with a line in the log; [`device_list`](crate::device_list) shows them with the reason.
 ///
 /// ```
 /// for (backend, devices) in device_registry::devices() {

@@ -16,16 +16,17 @@ use crate::runtime::{table, timed, transfer};
 
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
 ///
-/// Its functions block until the bytes are copied, and may be called from any thread. A [`Stream`](crate::Stream) copies
-/// asynchronously. A blocking call first waits for this thread's [current stream](Device::current_stream) of the device, and
-/// returns its errors; it does not wait for other streams.
+/// Its functions block until the bytes are copied, and may be called from any thread. A
+/// [`Stream`](crate::Stream) copies asynchronously. A blocking call first waits for this thread's [current
+/// stream](Device::current_stream) of the device, and returns its errors; it does not wait for other streams.
 ///
-/// Two copies at the same time that touch the same bytes, one of them writing, leave those bytes unspecified. They are never
-/// undefined behaviour.
+/// Two copies at the same time that touch the same bytes, one of them writing, leave those bytes unspecified.
+/// They are never undefined behaviour.
 ///
-/// All offsets and lengths are in bytes. A range outside of the buffer is an error, also if its end overflows. An empty range
-/// is valid anywhere up to the end. Copies and fills must be aligned as the device's
-/// [properties](crate::DeviceProperties::copy_alignment) require; whole buffers of any length always are.
+/// All offsets and lengths are in bytes. A range outside of the buffer is an error, also if its end
+/// overflows. An empty range is valid anywhere up to the end. Copies and fills must be aligned as the
+/// device's [properties](crate::DeviceProperties::copy_alignment) require; whole buffers of any length always
+/// are.
 ///
 /// ```
 /// use device_registry::device;
@@ -51,15 +52,17 @@ impl Device {
     ///
     /// The content is unspecified, but initialised. A length of zero is valid, and allocates nothing.
     ///
-    /// While a [`StreamGuard`](crate::StreamGuard) chooses a stream of the device on this thread, the memory is that stream's:
-    /// see [`Stream::allocate`](crate::Stream::allocate).
+    /// While a [`StreamGuard`](crate::StreamGuard) chooses a stream of the device on this thread, the memory
+    /// is that stream's: see [`Stream::allocate`](crate::Stream::allocate).
     ///
-    /// It may block: if the device is full, and work in its queues is the last user of some memory, the call waits for that
-    /// work. It waits for no host call. A failure of the work is not an error of this call: the stream reports it.
+    /// It may block: if the device is full, and work in its queues is the last user of some memory, the call
+    /// waits for that work. It waits for no host call. A failure of the work is not an error of this call:
+    /// the stream reports it.
     ///
     /// # Errors
     ///
-    /// If the backend does not load, does not have the device or cannot open it, or if there is not enough memory.
+    /// If the backend does not load, does not have the device or cannot open it, or if there is not enough
+    /// memory.
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = table::open(self)?;
         device.check("allocate")?;
@@ -67,13 +70,14 @@ impl Device {
         Buffer::new(device, len, stream.as_ref().and_then(|stream| stream.progress()))
     }
 
-    /// Allocates `len` bytes of host memory that the device reaches faster than other memory of the host ("pinned").
-    /// Opens the device at the first use.
+    /// Allocates `len` bytes of host memory that the device reaches faster than other memory of the host
+    /// ("pinned"). Opens the device at the first use.
     ///
     /// # Errors
     ///
-    /// If the device cannot be opened, or the host does not have enough memory. A device without pinned memory returns an error
-    /// of kind [`Unsupported`](crate::BackendErrorKind::Unsupported); [`HostBuffer::zeroed`] works for every device.
+    /// If the device cannot be opened, or the host does not have enough memory. A device without pinned
+    /// memory returns an error of kind [`Unsupported`](crate::BackendErrorKind::Unsupported);
+    /// [`HostBuffer::zeroed`] works for every device.
     pub fn allocate_host(self, len: usize) -> Result<HostBuffer, DeviceError> {
         const CALL: &str = "allocate pinned host memory";
         let device = table::open(self)?;
@@ -160,16 +164,19 @@ impl Buffer {
         self.range.start
     }
 
-    /// Whether both buffers are of one allocation: clones or slices. Their [offsets](Self::offset) tell whether they overlap.
+    /// Whether both buffers are of one allocation: clones or slices. Their [offsets](Self::offset) tell
+    /// whether they overlap.
     #[must_use]
     pub fn shares_memory(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.allocation, &other.allocation)
     }
 
-    /// The backend's own memory and the range in it, for native code that knows the backend; `None` if the buffer has no bytes.
+    /// The backend's own memory and the range in it, for native code that knows the backend; `None` if the
+    /// buffer has no bytes.
     ///
-    /// Blocks while another stream still uses the memory, which was [allocated for it](crate::Stream::allocate). Kernels get
-    /// spans by [`Stream::launch`](crate::Stream::launch), in the order of the stream.
+    /// Blocks while another stream still uses the memory, which was [allocated for
+    /// it](crate::Stream::allocate). Kernels get spans by [`Stream::launch`](crate::Stream::launch), in the
+    /// order of the stream.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         // What native code does with the memory is not known. If the wait fails, so does every use of it.
@@ -187,8 +194,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or the error that the backend
-    /// returns.
+    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or the error
+    /// that the backend returns.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(source.len());
         let Some(span) = self.checked(BufferRole::Destination, range)? else {
@@ -203,8 +210,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is read, or the error that the backend
-    /// returns; the bytes of `destination` are then unspecified.
+    /// [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is read, or the error that
+    /// the backend returns; the bytes of `destination` are then unspecified.
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(destination.len());
         let Some(span) = self.checked(BufferRole::Source, range)? else {
@@ -214,15 +221,16 @@ impl Buffer {
         transfer::read(self.device, &span, destination)
     }
 
-    /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in this one. Blocks.
+    /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in this
+    /// one. Blocks.
     ///
-    /// Within a device it is one copy, and between two devices of one backend if the backend can copy directly. Otherwise the
-    /// bytes go through the host, in pieces.
+    /// Within a device it is one copy, and between two devices of one backend if the backend can copy
+    /// directly. Otherwise the bytes go through the host, in pieces.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`] or [`DeviceError::Overlap`], before anything is copied,
-    /// or the error that a backend returns; the bytes written to are then unspecified.
+    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`] or [`DeviceError::Overlap`], before anything
+    /// is copied, or the error that a backend returns; the bytes written to are then unspecified.
     pub fn copy_from(
         &self,
         source: &Buffer,
@@ -240,14 +248,14 @@ impl Buffer {
         transfer::copy(source.device, &from, self.device, &to)
     }
 
-    /// Like [`write`](Self::write), but waits no longer than `timeout`. It copies `source` first, and the work goes through
-    /// a stream of its own, which on a device without queues is a new thread.
+    /// Like [`write`](Self::write), but waits no longer than `timeout`. It copies `source` first, and the
+    /// work goes through a stream of its own, which on a device without queues is a new thread.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then. The copy goes on: the bytes of the
-    /// buffer are unspecified, and the device reports a later failure like that of a dropped stream. Otherwise the errors
-    /// of [`write`](Self::write).
+    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then. The copy goes on: the
+    /// bytes of the buffer are unspecified, and the device reports a later failure like that of a dropped
+    /// stream. Otherwise the errors of [`write`](Self::write).
     pub fn write_timeout(&self, offset: usize, source: &[u8], timeout: Duration) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(source.len());
         let Some(span) = self.checked(BufferRole::Destination, range)? else {
@@ -259,13 +267,13 @@ impl Buffer {
         timed::write(self.device, &span, source, &deadline)
     }
 
-    /// Like [`read`](Self::read), but waits no longer than `timeout`. The work goes through a stream of its own, which on a
-    /// device without queues is a new thread.
+    /// Like [`read`](Self::read), but waits no longer than `timeout`. The work goes through a stream of its
+    /// own, which on a device without queues is a new thread.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then: `destination` stays as it was.
-    /// Otherwise the errors of [`read`](Self::read).
+    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then: `destination` stays
+    /// as it was. Otherwise the errors of [`read`](Self::read).
     pub fn read_timeout(
         &self,
         offset: usize,
@@ -281,14 +289,14 @@ impl Buffer {
         timed::read(self.device, &span, destination, &deadline)
     }
 
-    /// Like [`copy_from`](Self::copy_from), but waits no longer than `timeout`. The work goes through a stream of its own,
-    /// which on a device without queues is a new thread.
+    /// Like [`copy_from`](Self::copy_from), but waits no longer than `timeout`. The work goes through a
+    /// stream of its own, which on a device without queues is a new thread.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if a current stream or the copy is not done by then. The copy goes on: the bytes of this
-    /// buffer are unspecified, and the device reports a later failure like that of a dropped stream. Otherwise the errors
-    /// of [`copy_from`](Self::copy_from).
+    /// [`DeviceError::TimedOut`] if a current stream or the copy is not done by then. The copy goes on: the
+    /// bytes of this buffer are unspecified, and the device reports a later failure like that of a dropped
+    /// stream. Otherwise the errors of [`copy_from`](Self::copy_from).
     pub fn copy_from_timeout(
         &self,
         source: &Buffer,
@@ -312,9 +320,9 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Pattern`] if the pattern has another length or the range does not begin and end at multiples of
-    /// it, [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is written, or the error that the backend
-    /// returns.
+    /// [`DeviceError::Pattern`] if the pattern has another length or the range does not begin and end at
+    /// multiples of it, [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`], before anything is
+    /// written, or the error that the backend returns.
     pub fn fill(&self, range: impl RangeBounds<usize>, pattern: &[u8]) -> Result<(), DeviceError> {
         let Some((destination, pattern)) = checked_fill(self, range, pattern)? else {
             return Ok(());
@@ -339,8 +347,8 @@ impl Buffer {
         start..end
     }
 
-    /// The bytes of a range, checked as those of an operation that has no other range on a device; `None` if there are
-    /// none.
+    /// The bytes of a range, checked as those of an operation that has no other range on a device; `None` if
+    /// there are none.
     pub(crate) fn checked(&self, role: BufferRole, range: Range<usize>) -> Result<Option<Span>, DeviceError> {
         let range = self.in_range(role, range)?;
         self.aligned(role, &range)?;
@@ -358,8 +366,8 @@ impl Buffer {
         Ok(self.range.start + range.start..self.range.start + range.end)
     }
 
-    /// Checks what the device requires of a range in the memory: it begins at a multiple of the alignment, and ends at one
-    /// or with the memory.
+    /// Checks what the device requires of a range in the memory: it begins at a multiple of the alignment,
+    /// and ends at one or with the memory.
     fn aligned(&self, role: BufferRole, range: &Range<usize>) -> Result<(), DeviceError> {
         let alignment = self.open_device().properties().copy_alignment;
         let to_the_end = range.end == self.allocation.len;

@@ -32,7 +32,8 @@ impl Backend for Cpu {
 struct CpuDevice;
 
 impl DeviceDriver for CpuDevice {
-    /// Unknown: a process may not be able to use all free memory of the host, and std has no call to query it.
+    /// Unknown: a process may not be able to use all free memory of the host, and std has no call to query
+    /// it.
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         Ok(MemoryInfo::unknown())
     }

@@ -1,7 +1,8 @@
 //! The choices of a thread: the current device of each backend, and the default device.
 //!
-//! Both belong to the thread, as in PyTorch and in CUDA. **They do not follow an async task**: a task that moves to
-//! another thread between two polls sees that thread's choices. In async code, hold a resolved [`Device`] instead.
+//! Both belong to the thread, as in PyTorch and in CUDA. **They do not follow an async task**: a task that
+//! moves to another thread between two polls sees that thread's choices. In async code, hold a resolved
+//! [`Device`] instead.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,7 +16,8 @@ thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
 }
 
-/// The current device of a backend on this thread, with its index. The backend's name alone means this device.
+/// The current device of a backend on this thread, with its index. The backend's name alone means this
+/// device.
 ///
 /// Runs no backend code, so the device need not exist.
 ///
@@ -26,19 +28,20 @@ thread_local! {
 ///
 /// # Errors
 ///
-/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, [`DeviceError::Backend`] if it is disabled or offered
-/// by two packages.
+/// [`DeviceError::UnknownBackend`] if no backend of the name is linked, [`DeviceError::Backend`] if it is
+/// disabled or offered by two packages.
 pub fn current_device(backend: &str) -> Result<Device, DeviceError> {
     Ok(Device::of_backend(backends().usable(backend)?, None).resolve())
 }
 
-/// Makes `device` the current device of its backend on this thread. The backend's name alone then means this device.
+/// Makes `device` the current device of its backend on this thread. The backend's name alone then means this
+/// device.
 ///
-/// It is like `torch.cuda.set_device`. Loads the backend, and opens nothing. A device without an index is the current
-/// one already. For a choice that ends with a scope, use [`DeviceGuard`].
+/// It is like `torch.cuda.set_device`. Loads the backend, and opens nothing. A device without an index is the
+/// current one already. For a choice that ends with a scope, use [`DeviceGuard`].
 ///
-/// The choice belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
-/// resolved [`Device`] instead.
+/// The choice belongs to the thread and does not follow an async task that moves to another one: in async
+/// code, hold a resolved [`Device`] instead.
 ///
 /// # Errors
 ///
@@ -54,8 +57,8 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
 
 /// Makes a device the current one of its backend on this thread, until the guard is dropped.
 ///
-/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous choice,
-/// also on unwinding. Drop guards in the opposite order of their creation, as scopes do.
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous
+/// choice, also on unwinding. Drop guards in the opposite order of their creation, as scopes do.
 ///
 /// ```
 /// use device_registry::{DeviceGuard, device};
@@ -67,8 +70,8 @@ pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
 /// # }
 /// ```
 ///
-/// The choice belongs to the thread: it does not follow an async task that moves (hold a resolved [`Device`] there),
-/// and the guard cannot be sent to another thread.
+/// The choice belongs to the thread: it does not follow an async task that moves (hold a resolved [`Device`]
+/// there), and the guard cannot be sent to another thread.
 ///
 /// ```compile_fail,E0277
 /// # use device_registry::{Device, DeviceError, DeviceGuard};
@@ -104,11 +107,11 @@ impl Drop for DeviceGuard {
     }
 }
 
-/// The device that this thread uses by default: the cpu, until [`set_default_device`] changes it. Frameworks use it where
-/// a call names no device.
+/// The device that this thread uses by default: the cpu, until [`set_default_device`] changes it. Frameworks
+/// use it where a call names no device.
 ///
-/// The choice belongs to the thread and does not follow an async task that moves to another one: in async code, hold a
-/// resolved [`Device`] instead.
+/// The choice belongs to the thread and does not follow an async task that moves to another one: in async
+/// code, hold a resolved [`Device`] instead.
 ///
 /// ```
 /// assert_eq!(device_registry::default_device(), device_registry::Device::cpu());
@@ -118,7 +121,8 @@ pub fn default_device() -> Device {
     DEFAULT.get().unwrap_or_else(Device::cpu)
 }
 
-/// Sets this thread's default device. Other threads keep theirs, and so do threads that this one starts later.
+/// Sets this thread's default device. Other threads keep theirs, and so do threads that this one starts
+/// later.
 ///
 /// It loads no backend and uses no device, so the device need not exist.
 pub fn set_default_device(device: Device) {
@@ -127,9 +131,9 @@ pub fn set_default_device(device: Device) {
 
 /// Sets this thread's default device until the guard is dropped.
 ///
-/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous choice,
-/// also on unwinding. The choice belongs to the thread: it does not follow an async task, and the guard cannot be sent to
-/// another thread.
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous
+/// choice, also on unwinding. The choice belongs to the thread: it does not follow an async task, and the
+/// guard cannot be sent to another thread.
 ///
 /// ```
 /// use device_registry::{DefaultDeviceGuard, Device, default_device, device};

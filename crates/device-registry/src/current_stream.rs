@@ -15,7 +15,8 @@ use crate::runtime::table;
 use crate::stream::Stream;
 
 thread_local! {
-    /// At most one stream for each device, and none where the default stream is current. A list of few is fast enough.
+    /// At most one stream for each device, and none where the default stream is current. A list of few is
+    /// fast enough.
     static CURRENT: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -23,12 +24,14 @@ fn is_of(device: &OpenDevice) -> impl Fn(&Stream) -> bool {
     move |stream| std::ptr::eq(stream.open_device(), device)
 }
 
-/// The chosen stream of a device, if there is one. While a thread ends, its list may be destroyed: then there is none.
+/// The chosen stream of a device, if there is one. While a thread ends, its list may be destroyed: then there
+/// is none.
 fn chosen(device: &OpenDevice) -> Option<Stream> {
     CURRENT.try_with(|current| current.borrow().iter().find(|stream| is_of(device)(stream)).cloned()).ok()?
 }
 
-/// The stream that a thread's new memory is for: the one that it has chosen, on a device that uses memory again.
+/// The stream that a thread's new memory is for: the one that it has chosen, on a device that uses memory
+/// again.
 #[inline]
 pub(crate) fn for_memory(device: &OpenDevice) -> Option<Stream> {
     if device.keeps_memory() { chosen(device) } else { None }
@@ -74,8 +77,8 @@ impl Device {
         Ok(Stream::of_queue(device.default_stream_or(stream)))
     }
 
-    /// This thread's current stream of the device. Frameworks use it where a call names no stream. It is the default
-    /// stream, until a [`StreamGuard`] chooses another one. Opens the device.
+    /// This thread's current stream of the device. Frameworks use it where a call names no stream. It is the
+    /// default stream, until a [`StreamGuard`] chooses another one. Opens the device.
     ///
     /// The blocking calls of [`Buffer`](crate::Buffer) wait for it first, so that they run after its work.
     ///
@@ -92,9 +95,10 @@ impl Device {
 
 /// Makes a stream the current one of its device on this thread, until the guard is dropped.
 ///
-/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous choice,
-/// also on unwinding. Drop guards in the opposite order of their creation, as scopes do. The choice belongs to the
-/// thread: it does not follow an async task that moves, and the guard cannot be sent to another thread.
+/// Bind it to a name such as `_guard`: bound to `_`, it is dropped at once. Dropping it restores the previous
+/// choice, also on unwinding. Drop guards in the opposite order of their creation, as scopes do. The choice
+/// belongs to the thread: it does not follow an async task that moves, and the guard cannot be sent to
+/// another thread.
 ///
 /// ```
 /// use device_registry::{StreamGuard, device};
@@ -126,7 +130,8 @@ impl StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         let chosen = choose(self.stream.open_device(), self.previous.take());
-        // It may be the stream's last handle. Its `drop` inside of `choose` could borrow the list a second time.
+        // It may be the stream's last handle. Its `drop` inside of `choose` could borrow the list a second
+        // time.
         drop(chosen);
     }
 }

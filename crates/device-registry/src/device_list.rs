@@ -10,8 +10,8 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::listing;
 
-/// The report on all backends, and their devices with their properties. Loads each backend that is not disabled, and
-/// opens no device. A device that is absent or lost is in the list, with the reason.
+/// The report on all backends, and their devices with their properties. Loads each backend that is not
+/// disabled, and opens no device. A device that is absent or lost is in the list, with the reason.
 ///
 /// It is for a program's `--list`. Without loading anything, `backends().report()` prints the first part.
 ///

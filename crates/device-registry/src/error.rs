@@ -16,8 +16,9 @@ pub use crate::device::selector::SelectorError;
 
 /// Why a device string gave no device, or a device could not be used.
 ///
-/// `Display` writes the whole message, in several lines where a table helps. [`source`](Error::source) is the backend's
-/// own chain of causes. `Debug` writes both, so that a `main` or a test that returns the error prints a readable one.
+/// `Display` writes the whole message, in several lines where a table helps. [`source`](Error::source) is the
+/// backend's own chain of causes. `Debug` writes both, so that a `main` or a test that returns the error
+/// prints a readable one.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -47,7 +48,8 @@ pub enum DeviceError {
         /// The error that the backend returned.
         error: BackendError,
     },
-    /// Opening the device requires the same device to be open: directly, through other devices, or across threads.
+    /// Opening the device requires the same device to be open: directly, through other devices, or across
+    /// threads.
     #[non_exhaustive]
     OpenCycle {
         /// The device.
@@ -145,8 +147,8 @@ pub enum DeviceError {
         /// The call that was refused.
         call: &'static str,
     },
-    /// The device, or its backend, was in use when this process was forked from another one. Devices do not survive a
-    /// fork.
+    /// The device, or its backend, was in use when this process was forked from another one. Devices do not
+    /// survive a fork.
     #[non_exhaustive]
     Forked {
         /// The device; without an index if it was the backend itself.
@@ -185,8 +187,8 @@ impl fmt::Display for BufferRole {
 }
 
 impl DeviceError {
-    /// The kind of the backend's error, for a caller that reacts to each kind differently. `None` if the error does not
-    /// come from a backend or from an allocation of host memory.
+    /// The kind of the backend's error, for a caller that reacts to each kind differently. `None` if the
+    /// error does not come from a backend or from an allocation of host memory.
     #[must_use]
     pub fn kind(&self) -> Option<BackendErrorKind> {
         self.backend_error().map(BackendError::kind)
@@ -224,7 +226,8 @@ impl fmt::Display for DeviceError {
             Self::UnknownBackend(unknown) => {
                 fmt_unknown_line(unknown, f)?;
                 write!(f, "\n{}", unknown.table())?;
-                // The guess would mislead after a likely typing error, or where the crate may be present and unlinked.
+                // The guess would mislead after a likely typing error, or where the crate may be present and
+                // unlinked.
                 if unknown.nearest().is_none() && unknown.is_autoloaded() {
                     fmt_crate_hint(unknown, f)
                 } else {
@@ -328,13 +331,15 @@ fn fmt_with_package(device: Device, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Writes the first line of the message: the list of [`NoneAvailable`] uses it alone, and prints the table once.
+/// Writes the first line of the message: the list of [`NoneAvailable`] uses it alone, and prints the table
+/// once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (asked, similar) = (shown(unknown.asked()), did_you_mean(unknown.nearest()));
     write!(f, "no backend called `{asked}` is linked into this program or installed{similar}")
 }
 
-/// Writes a guess at the crate. No list of all backends exists, but crates are named after their backend by convention.
+/// Writes a guess at the crate. No list of all backends exists, but crates are named after their backend by
+/// convention.
 fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     // A crate's name is written with hyphens.
     let package = format!("device-{}", unknown.asked().replace('_', "-"));
@@ -362,7 +367,8 @@ impl fmt::Debug for DeviceError {
 impl Error for DeviceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // This error's message contains theirs: the chain continues with their source, or it would print them twice.
+            // This error's message contains theirs: the chain continues with their source, or it would print
+            // them twice.
             Self::Backend(error) => error.source(),
             Self::Call { error, .. } | Self::Host(error) | Self::Absent { reason: error, .. } => {
                 error.source()
@@ -372,7 +378,8 @@ impl Error for DeviceError {
     }
 }
 
-/// The error of [`first_available`](crate::first_available) when it can use none of the devices: the cause for each.
+/// The error of [`first_available`](crate::first_available) when it can use none of the devices: the cause
+/// for each.
 #[derive(Clone, Debug)]
 pub struct NoneAvailable {
     pub(crate) causes: Vec<(String, DeviceError)>,

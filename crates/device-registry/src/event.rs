@@ -9,10 +9,11 @@ use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::point::Point;
 
-/// A point in a stream's work: the event is done when all work before it is done. [`Stream::record`] makes one.
+/// A point in a stream's work: the event is done when all work before it is done. [`Stream::record`] makes
+/// one.
 ///
-/// An event never changes: recording again makes another one. Cloning it is cheap, and its functions may be called from
-/// any thread. If work before it failed, every call returns that error.
+/// An event never changes: recording again makes another one. Cloning it is cheap, and its functions may be
+/// called from any thread. If work before it failed, every call returns that error.
 ///
 /// [`Stream::record`]: crate::Stream::record
 ///
@@ -54,8 +55,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The error of the work before it, or why the device cannot be queried: it is lost or closed, or the caller is a host
-    /// call or a fork.
+    /// The error of the work before it, or why the device cannot be queried: it is lost or closed, or the
+    /// caller is a host call or a fork.
     pub fn query(&self) -> Result<bool, DeviceError> {
         self.0.query()
     }
@@ -86,9 +87,9 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Call`] with [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if one event has no
-    /// timestamp, if they are of two devices, or if `start` was reached later. Otherwise the errors of
-    /// [`query`](Self::query).
+    /// [`DeviceError::Call`] with [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if one
+    /// event has no timestamp, if they are of two devices, or if `start` was reached later. Otherwise the
+    /// errors of [`query`](Self::query).
     pub fn elapsed_since(&self, start: &Self) -> Result<Duration, DeviceError> {
         self.0.elapsed_since(&start.0)
     }

@@ -10,7 +10,8 @@ use crate::runtime::table;
 pub struct Faults(Device);
 
 impl Device {
-    /// A handle to inject faults into the device, for a test of how a program reacts. Opens the device at the first use.
+    /// A handle to inject faults into the device, for a test of how a program reacts. Opens the device at the
+    /// first use.
     ///
     /// ```
     /// use device_registry::backend::BackendErrorKind;
@@ -24,8 +25,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) if the device offers no fault
-    /// injection, or why it cannot be opened.
+    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) if the device offers
+    /// no fault injection, or why it cannot be opened.
     pub fn faults(self) -> Result<Faults, DeviceError> {
         let device = self.resolve();
         table::open(device)?.check_faults()?;
@@ -42,13 +43,14 @@ impl Faults {
 
     /// Injects a fault. Faults of different kinds add up; of one kind, the last one counts.
     ///
-    /// Until the faults are [cleared](Self::clear), each allocation of the program is one of the driver's: the device gives
-    /// out no freed memory again, and an allocation that fails is not tried again. So a fault is counted as the program calls.
+    /// Until the faults are [cleared](Self::clear), each allocation of the program is one of the driver's:
+    /// the device gives out no freed memory again, and an allocation that fails is not tried again. So a
+    /// fault is counted as the program calls.
     ///
     /// # Errors
     ///
-    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) for a fault that the device does
-    /// not support, or why the device cannot be used.
+    /// [`BackendErrorKind::Unsupported`](crate::backend::BackendErrorKind::Unsupported) for a fault that the
+    /// device does not support, or why the device cannot be used.
     pub fn inject(self, fault: Fault) -> Result<(), DeviceError> {
         table::open(self.0)?.inject(fault)
     }

@@ -2,27 +2,28 @@
 //!
 //! # Design
 //!
-//! - *A device is a value.* [`Device`] is a name and perhaps an index, small and `Copy`. Parsing one runs no backend
-//!   code, unless the string selects it by UUID or PCI address. The first use checks whether the device exists; the
-//!   documentation of [`Device`] has a table of when each check happens.
+//! - *A device is a value.* [`Device`] is a name and perhaps an index, small and `Copy`. Parsing one runs no
+//!   backend code, unless the string selects it by UUID or PCI address. The first use checks whether the
+//!   device exists; the documentation of [`Device`] has a table of when each check happens.
 //! - *Backends are plugins, and no list names them.* A backend crate depends on this one and registers a
-//!   [`BackendDescriptor`](backend::BackendDescriptor) in [`BACKENDS`](backend::BACKENDS); no crate below it names it,
-//!   and there is no enum to extend. [`entry-points`] finds, loads and disables backends. An extra backend in the
-//!   program has no effect until a device string names it.
-//! - *Loading, counting and opening are three steps.* The first use of a name loads the backend. Counting its devices
-//!   claims none of them. The first use of a device opens it. A backend that fails to load keeps its error
-//!   ([`Group::retry`](registry::Group::retry) tries again). A use looks again for one whose driver is missing, at
-//!   most once a second. A device that fails to open is tried again at its next use.
-//! - *Every check is made once, above the drivers.* [`Buffer`] checks ranges, overflow and overlap; a driver gets a
-//!   [`Span`](backend::Span), which only this crate can construct. So drivers are short, and all of them refuse the same
-//!   arguments with the same messages.
-//! - *A backend is not trusted.* Every call into one is isolated: a panic becomes an error of that call. This crate
-//!   holds no lock during the call, except the lock that serializes submissions to a driver's queue. Backends that need
-//!   each other, to load or to open a device, get an error instead of a deadlock.
-//! - *Errors are values, and complete.* A [`DeviceError`] says what is wrong, what exists, and what to do. A backend
-//!   returns a [`BackendError`](backend::BackendError), to which this crate adds the device and the call.
-//! - *Asynchronous work goes into streams.* Queued work owns the buffers that it uses. Where a driver has no queues,
-//!   this crate runs a thread for each [`Stream`]. A failure of queued work is reported exactly once.
+//!   [`BackendDescriptor`](backend::BackendDescriptor) in [`BACKENDS`](backend::BACKENDS); no crate below it
+//!   names it, and there is no enum to extend. [`entry-points`] finds, loads and disables backends. An extra
+//!   backend in the program has no effect until a device string names it.
+//! - *Loading, counting and opening are three steps.* The first use of a name loads the backend. Counting its
+//!   devices claims none of them. The first use of a device opens it. A backend that fails to load keeps its
+//!   error ([`Group::retry`](registry::Group::retry) tries again). A use looks again for one whose driver is
+//!   missing, at most once a second. A device that fails to open is tried again at its next use.
+//! - *Every check is made once, above the drivers.* [`Buffer`] checks ranges, overflow and overlap; a driver
+//!   gets a [`Span`](backend::Span), which only this crate can construct. So drivers are short, and all of
+//!   them refuse the same arguments with the same messages.
+//! - *A backend is not trusted.* Every call into one is isolated: a panic becomes an error of that call. This
+//!   crate holds no lock during the call, except the lock that serializes submissions to a driver's queue.
+//!   Backends that need each other, to load or to open a device, get an error instead of a deadlock.
+//! - *Errors are values, and complete.* A [`DeviceError`] says what is wrong, what exists, and what to do. A
+//!   backend returns a [`BackendError`](backend::BackendError), to which this crate adds the device and the
+//!   call.
+//! - *Asynchronous work goes into streams.* Queued work owns the buffers that it uses. Where a driver has no
+//!   queues, this crate runs a thread for each [`Stream`]. A failure of queued work is reported exactly once.
 //! - *A lost device and a forked process get errors*; nothing hangs.
 //!
 //! | what | where |
@@ -99,7 +100,8 @@ pub use crate::runtime::statistics::MemoryStatistics;
 pub use crate::runtime::validation::take_validation_reports;
 pub use crate::stream::Stream;
 
-/// Groups of entry points and their reports: what is linked into the program, in which state, and how it was registered.
+/// Groups of entry points and their reports: what is linked into the program, in which state, and how it was
+/// registered.
 ///
 /// [`backends()`] is the group of device backends. A framework declares groups of its own with
 /// [`group!`](entry_points::group).

@@ -12,8 +12,8 @@ use crate::runtime::{device_use, listing, table};
 impl Device {
     /// The device's properties, such as its name and its memory. Loads the backend, and opens nothing.
     ///
-    /// Those of a device that is open, even if it is lost by now, are as they were when it was opened. A backend may know
-    /// those of an absent device or not.
+    /// Those of a device that is open, even if it is lost by now, are as they were when it was opened. A
+    /// backend may know those of an absent device or not.
     ///
     /// # Errors
     ///
@@ -22,11 +22,12 @@ impl Device {
         listing::properties(self)
     }
 
-    /// Whether the device is there now. Loads the backend, and opens nothing. May block for a while, where the backend has
-    /// to look.
+    /// Whether the device is there now. Loads the backend, and opens nothing. May block for a while, where
+    /// the backend has to look.
     ///
-    /// A device that is open is present, until its driver reports it as lost. [`properties`](Self::properties) still
-    /// describes a lost device, and [`device_count`](crate::device_count) counts it.
+    /// A device that is open is present, until its driver reports it as lost.
+    /// [`properties`](Self::properties) still describes a lost device, and
+    /// [`device_count`](crate::device_count) counts it.
     ///
     /// # Errors
     ///
@@ -35,44 +36,47 @@ impl Device {
         listing::presence(self)
     }
 
-    /// Opens the device, unless it is open. Every use opens it by itself; this call is for a program that wants to fail
-    /// early. Blocks while the device opens.
+    /// Opens the device, unless it is open. Every use opens it by itself; this call is for a program that
+    /// wants to fail early. Blocks while the device opens.
     ///
     /// # Errors
     ///
-    /// If the backend does not load, does not have this device or cannot open it, or if the device is absent or lost.
+    /// If the backend does not load, does not have this device or cannot open it, or if the device is absent
+    /// or lost.
     pub fn open(self) -> Result<(), DeviceError> {
         table::open(self)?.check("open")
     }
 
-    /// Whether the driver has reported the device as lost and it was not [reset](Self::reset) since. Calls no driver and
-    /// opens nothing. Returns `false` in a fork of the process that opened the device.
+    /// Whether the driver has reported the device as lost and it was not [reset](Self::reset) since. Calls no
+    /// driver and opens nothing. Returns `false` in a fork of the process that opened the device.
     #[must_use]
     pub fn is_lost(self) -> bool {
         table::find(self).is_ok_and(|open| open.is_some_and(OpenDevice::is_lost))
     }
 
-    /// Resets a lost device, so that the next use opens it again. Its old buffers, streams and events keep returning the
-    /// error of the loss. For a device that is not open, the call does nothing.
+    /// Resets a lost device, so that the next use opens it again. Its old buffers, streams and events keep
+    /// returning the error of the loss. For a device that is not open, the call does nothing.
     ///
     /// # Errors
     ///
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process can use the
-    /// device again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not lost.
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) where only a new process can
+    /// use the device again; [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if it is not
+    /// lost.
     pub fn reset(self) -> Result<(), DeviceError> {
         table::reset(self)
     }
 
-    /// Closes the device: waits for the work of its streams, then releases its context and its threads. Blocks.
+    /// Closes the device: waits for the work of its streams, then releases its context and its threads.
+    /// Blocks.
     ///
-    /// Its old buffers, streams and events return [`DeviceError::Closed`] from then on. The next use opens the device
-    /// again. For a device that is not open, the call does nothing. A program needs it at its end only where a driver's
-    /// library requires it: see [`close_all`](crate::close_all).
+    /// Its old buffers, streams and events return [`DeviceError::Closed`] from then on. The next use opens
+    /// the device again. For a device that is not open, the call does nothing. A program needs it at its end
+    /// only where a driver's library requires it: see [`close_all`](crate::close_all).
     ///
     /// # Errors
     ///
-    /// The first failure of queued work that was not reported, or the driver's error. The device is closed even so,
-    /// unless it is lost.
+    /// The first failure of queued work that was not reported, or the driver's error. The device is closed
+    /// even so, unless it is lost.
     pub fn close(self) -> Result<(), DeviceError> {
         table::close(self)
     }
@@ -86,13 +90,14 @@ impl Device {
         Ok(table::find(self)?.map(OpenDevice::memory_statistics).unwrap_or_default())
     }
 
-    /// Gives the memory in the device's cache back to the driver, so that other programs and libraries can use it. Opens
-    /// nothing.
+    /// Gives the memory in the device's cache back to the driver, so that other programs and libraries can
+    /// use it. Opens nothing.
     ///
     /// Where allocating is slow, the core keeps freed memory and gives it out again: see
-    /// [`DeviceProperties::memory_reuse`]. Such memory contains bytes that this program wrote before. What a device holds is
-    /// at most an eighth more than was in use at once, or 16 MiB, unless small buffers keep parts of its memory in use. An allocation that finds the device full empties the cache by
-    /// itself, and a close and a loss end it.
+    /// [`DeviceProperties::memory_reuse`]. Such memory contains bytes that this program wrote before. What a
+    /// device holds is at most an eighth more than was in use at once, or 16 MiB, unless small buffers keep
+    /// parts of its memory in use. An allocation that finds the device full empties the cache by itself, and
+    /// a close and a loss end it.
     ///
     /// # Errors
     ///
@@ -101,8 +106,8 @@ impl Device {
         table::find(self)?.map_or(Ok(()), OpenDevice::empty_cache)
     }
 
-    /// Sets the most bytes that the device's [cache](Self::empty_cache) keeps. 0 turns the cache off. Opens the device at
-    /// the first use; a close and a reset forget the limit.
+    /// Sets the most bytes that the device's [cache](Self::empty_cache) keeps. 0 turns the cache off. Opens
+    /// the device at the first use; a close and a reset forget the limit.
     ///
     /// # Errors
     ///
@@ -120,12 +125,13 @@ impl Device {
         table::open(self)?.call("memory info", |driver| driver.memory_info())
     }
 
-    /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels, for example.
-    /// Opens the device at the first use, and returns the result of the code.
+    /// Calls native code with the backend's handle of the device, outside of any stream: to compile kernels,
+    /// for example. Opens the device at the first use, and returns the result of the code.
     ///
-    /// The code runs on this thread, at the same time as the work of the device's streams. For native work in the order
-    /// of a stream, use [`Stream::launch`](crate::Stream::launch). The code may not use devices through this crate: such
-    /// a call returns [`DeviceError::InHostCall`], since closing the device there would wait for the code itself.
+    /// The code runs on this thread, at the same time as the work of the device's streams. For native work in
+    /// the order of a stream, use [`Stream::launch`](crate::Stream::launch). The code may not use devices
+    /// through this crate: such a call returns [`DeviceError::InHostCall`], since closing the device there
+    /// would wait for the code itself.
     ///
     /// ```no_run
     /// # struct AcmeDevice;
@@ -141,9 +147,9 @@ impl Device {
     /// # Errors
     ///
     /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics;
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the backend has no handle of this type,
-    /// as one from a file, whose types are its own ([`with_native`](Self::with_native) is for those as well);
-    /// or why the device cannot be used.
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the backend has no handle
+    /// of this type, as one from a file, whose types are its own ([`with_native`](Self::with_native) is for
+    /// those as well); or why the device cannot be used.
     pub fn with_driver<D: Any, T>(
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
@@ -156,12 +162,13 @@ impl Device {
         })
     }
 
-    /// Calls native code with the device's handles by their [kinds](crate::backend::DeviceDriver::native_handle), outside
-    /// of any stream. It works alike for a backend that is linked and for one from a file. Opens the device at the first use,
-    /// and returns the result of the code.
+    /// Calls native code with the device's handles by their
+    /// [kinds](crate::backend::DeviceDriver::native_handle), outside of any stream. It works alike for a
+    /// backend that is linked and for one from a file. Opens the device at the first use, and returns the
+    /// result of the code.
     ///
-    /// The device is not closed while the code runs, so the handles are valid there. The other rules are those of
-    /// [`with_driver`](Self::with_driver).
+    /// The device is not closed while the code runs, so the handles are valid there. The other rules are
+    /// those of [`with_driver`](Self::with_driver).
     ///
     /// ```no_run
     /// # fn retain(context: u64) -> u64 { context }
@@ -172,8 +179,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics; or why the device
-    /// cannot be used.
+    /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics; or
+    /// why the device cannot be used.
     pub fn with_native<T>(
         self,
         code: impl FnOnce(NativeDevice<'_>) -> Result<T, BackendError>,
@@ -182,16 +189,16 @@ impl Device {
         open.call("native code", |driver| device_use::forbid(|| code(NativeDevice::new(open, driver))))
     }
 
-    /// The device's handle of a [kind](crate::backend::DeviceDriver::native_handle), such as `cuda.CUcontext`. Opens the
-    /// device at the first use.
+    /// The device's handle of a [kind](crate::backend::DeviceDriver::native_handle), such as
+    /// `cuda.CUcontext`. Opens the device at the first use.
     ///
-    /// The handle is borrowed: it is valid while the device is open. Where another thread may close or reset the device, use
-    /// it inside of [`with_native`](Self::with_native).
+    /// The handle is borrowed: it is valid while the device is open. Where another thread may close or reset
+    /// the device, use it inside of [`with_native`](Self::with_native).
     ///
     /// # Errors
     ///
-    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the device does not have a handle of this
-    /// kind, or why the device cannot be used.
+    /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the device does not have a
+    /// handle of this kind, or why the device cannot be used.
     pub fn native_handle(self, kind: &str) -> Result<u64, DeviceError> {
         let open = table::open(self)?;
         open.call("native handle", |driver| NativeDevice::new(open, driver).handle(kind))
@@ -200,8 +207,8 @@ impl Device {
 
 /// [Closes](Device::close) all open devices, and returns each with its outcome. Blocks.
 ///
-/// It is for the end of a program whose driver library crashes if it is still in use at exit. Other programs need not
-/// call it: without it nothing is closed, and the system releases everything.
+/// It is for the end of a program whose driver library crashes if it is still in use at exit. Other programs
+/// need not call it: without it nothing is closed, and the system releases everything.
 ///
 /// ```
 /// device_registry::device("cpu")?.open()?;

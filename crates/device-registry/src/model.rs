@@ -1,12 +1,13 @@
-//! Models of threads that use a queue, its failures and its end. [shuttle] explores them: it chooses at each lock, wait and
-//! atomic access which thread runs next.
+//! Models of threads that use a queue, its failures and its end. [shuttle] explores them: it chooses at each
+//! lock, wait and atomic access which thread runs next.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg shuttle" cargo test -p device-registry --lib model::
 //! ```
 //!
-//! A failure prints a schedule, which [`shuttle::replay`] runs again. Loom would explore every schedule, but only of far
-//! smaller models: it does not support detached threads, which queues have, and a polling loop does not end there.
+//! A failure prints a schedule, which [`shuttle::replay`] runs again. Loom would explore every schedule, but
+//! only of far smaller models: it does not support detached threads, which queues have, and a polling loop
+//! does not end there.
 //!
 //! [shuttle]: https://docs.rs/shuttle
 

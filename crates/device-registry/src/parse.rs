@@ -19,16 +19,16 @@ pub fn device(text: &str) -> Result<Device, DeviceError> {
 }
 
 impl Device {
-    /// The device that a string names. Runs no backend code, unless the string has a selector. A device without one need
-    /// not exist.
+    /// The device that a string names. Runs no backend code, unless the string has a selector. A device
+    /// without one need not exist.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Syntax`] if the string is not well formed, [`DeviceError::UnknownBackend`] if no backend of
-    /// the name is linked, [`DeviceError::Backend`] if it is disabled or offered by two packages.
+    /// [`DeviceError::Syntax`] if the string is not well formed, [`DeviceError::UnknownBackend`] if no
+    /// backend of the name is linked, [`DeviceError::Backend`] if it is disabled or offered by two packages.
     ///
-    /// With a selector, [`DeviceError::Selector`] if it matches no device or several, or the error of the backend if it
-    /// does not load or cannot count its devices.
+    /// With a selector, [`DeviceError::Selector`] if it matches no device or several, or the error of the
+    /// backend if it does not load or cannot count its devices.
     #[inline]
     pub fn parse(text: &str) -> Result<Self, DeviceError> {
         match Self::find(text) {
@@ -37,7 +37,8 @@ impl Device {
         }
     }
 
-    /// The fast path of `parse`: the device of a valid string without a selector. `None` if the slow path must decide.
+    /// The fast path of `parse`: the device of a valid string without a selector. `None` if the slow path
+    /// must decide.
     fn find(text: &str) -> Option<Self> {
         // The name of a registered backend is well formed, so this path skips the check of each character.
         let (name, index) = DeviceString::split(text)?;

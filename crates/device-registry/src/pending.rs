@@ -39,8 +39,8 @@ impl Pending {
         Self(Outcome::known(device, value))
     }
 
-    /// Whether the work is done or has failed, so that [`wait`](Self::wait) does not block. Returns `true` in a fork of
-    /// the process that enqueued the work, where `wait` returns an error at once.
+    /// Whether the work is done or has failed, so that [`wait`](Self::wait) does not block. Returns `true` in
+    /// a fork of the process that enqueued the work, where `wait` returns an error at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.0.is_ready()
@@ -51,14 +51,15 @@ impl Pending {
     /// # Errors
     ///
     /// The error of the work, or of earlier work of its stream that made the stream skip it;
-    /// [`DeviceError::InHostCall`] in a host call that would have to wait; [`DeviceError::Forked`] in a fork of the
-    /// process that enqueued the work.
+    /// [`DeviceError::InHostCall`] in a host call that would have to wait; [`DeviceError::Forked`] in a fork
+    /// of the process that enqueued the work.
     pub fn wait(self) -> Result<HostBuffer, DeviceError> {
         self.0.wait()
     }
 
-    /// Waits for the work, but no longer than `timeout`. Returns whether the work is done or has failed, so that
-    /// [`wait`](Self::wait) does not block: a wait that may not block this thread counts as done, and `wait` returns the error.
+    /// Waits for the work, but no longer than `timeout`. Returns whether the work is done or has failed, so
+    /// that [`wait`](Self::wait) does not block: a wait that may not block this thread counts as done, and
+    /// `wait` returns the error.
     ///
     /// ```
     /// use std::time::Duration;

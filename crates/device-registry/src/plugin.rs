@@ -1,6 +1,6 @@
-//! Not public API. The crate `device-plugin` exports a backend from a shared library by these functions. In such a library,
-//! this copy of the core has no open devices: the program's core checks each call, and this one makes the values that a
-//! driver gets.
+//! Not public API. The crate `device-plugin` exports a backend from a shared library by these functions. In
+//! such a library, this copy of the core has no open devices: the program's core checks each call, and this
+//! one makes the values that a driver gets.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -23,8 +23,8 @@ pub use crate::runtime::validation::report_broken_rule;
 /// An option of a backend: its name, its value, and the variable that sets it, if not the program.
 pub type Setting<'a> = (&'a str, &'a str, Option<&'a str>);
 
-/// Runs the `load` function of a descriptor, with these options. The descriptor is registered in this copy, so that its
-/// devices have names. The environment has no effect on that: its switches are the program's.
+/// Runs the `load` function of a descriptor, with these options. The descriptor is registered in this copy,
+/// so that its devices have names. The environment has no effect on that: its switches are the program's.
 ///
 /// # Errors
 ///
@@ -52,8 +52,8 @@ pub struct PluginDevice {
 }
 
 impl PluginDevice {
-    /// Takes over a device that `backend` has opened, which [`load`] has registered by its name, and reports its loss by a
-    /// function.
+    /// Takes over a device that `backend` has opened, which [`load`] has registered by its name, and reports
+    /// its loss by a function.
     ///
     /// # Errors
     ///
@@ -156,7 +156,8 @@ impl PluginMemory {
     /// The pointer is from `into_raw`, and this is its last use.
     #[inline]
     pub unsafe fn from_raw(pointer: *const ()) -> Self {
-        // SAFETY: the caller promises that `Arc::into_raw` returned the pointer, and that it owns one reference.
+        // SAFETY: the caller promises that `Arc::into_raw` returned the pointer, and that it owns one
+        // reference.
         Self(unsafe { Arc::from_raw(pointer.cast()) })
     }
 
@@ -166,8 +167,9 @@ impl PluginMemory {
         span.memory().native_handle(kind)
     }
 
-    /// A range of the memory behind a pointer; `None` if it is empty or does not lie inside. The memory is not counted for it,
-    /// which saves a tenth of a short call: the caller must not use the result longer than the memory, and never drops it.
+    /// A range of the memory behind a pointer; `None` if it is empty or does not lie inside. The memory is
+    /// not counted for it, which saves a tenth of a short call: the caller must not use the result longer
+    /// than the memory, and never drops it.
     ///
     /// # Safety
     ///
@@ -183,8 +185,8 @@ impl PluginMemory {
     }
 }
 
-/// The error of a device that cannot be used, and whether it is absent. Here the compiler finds a new state, which another crate
-/// would take for one of those that it knows.
+/// The error of a device that cannot be used, and whether it is absent. Here the compiler finds a new state,
+/// which another crate would take for one of those that it knows.
 pub fn refusal(presence: Presence) -> Option<(BackendError, bool)> {
     match presence {
         Presence::Present => None,
@@ -202,15 +204,15 @@ pub fn fill_pattern(bytes: &[u8]) -> Option<FillPattern> {
 ///
 /// # Safety
 ///
-/// Until `owner` is dropped, `len` bytes from `start` on are initialised, nothing writes to them, and any thread may read
-/// them.
+/// Until `owner` is dropped, `len` bytes from `start` on are initialised, nothing writes to them, and any
+/// thread may read them.
 pub unsafe fn shared_bytes(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> HostBuffer {
     // SAFETY: the caller promises it.
     unsafe { HostBuffer::from_shared_parts(start, len, owner) }
 }
 
-/// The source of a queued write, for a library, which says when it no longer reads it. For the validating layer it is a copy,
-/// which is overwritten then, although the core still has the source.
+/// The source of a queued write, for a library, which says when it no longer reads it. For the validating
+/// layer it is a copy, which is overwritten then, although the core still has the source.
 pub fn library_source(source: &Arc<HostBuffer>) -> Arc<HostBuffer> {
     match source.as_guarded().map(|bytes| bytes.again()) {
         Some(Ok(copy)) => Arc::new(HostBuffer::guarded(copy)),
@@ -218,7 +220,8 @@ pub fn library_source(source: &Arc<HostBuffer>) -> Arc<HostBuffer> {
     }
 }
 
-/// Takes back bytes that [`HostBuffer::from_raw_parts`] has made with an owner of type `T`, or returns the buffer.
+/// Takes back bytes that [`HostBuffer::from_raw_parts`] has made with an owner of type `T`, or returns the
+/// buffer.
 ///
 /// # Errors
 ///

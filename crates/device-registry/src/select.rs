@@ -11,11 +11,11 @@ use crate::error::DeviceError;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::listing;
 
-/// The one device of a backend that the selector matches. Loads the backend, and opens nothing. `text` is the whole
-/// device string.
+/// The one device of a backend that the selector matches. Loads the backend, and opens nothing. `text` is the
+/// whole device string.
 ///
-/// A device that does not answer never makes a selector unambiguous: the start of a UUID might match it too. A value that
-/// only one device can have is enough.
+/// A device that does not answer never makes a selector unambiguous: the start of a UUID might match it too.
+/// A value that only one device can have is enough.
 pub(crate) fn select(
     selector: Selector<'_>,
     backend: Entry<dyn Backend>,

@@ -21,13 +21,13 @@ use crate::runtime::point::Point;
 use crate::runtime::queue::{Queue, QueueHandle};
 use crate::runtime::table;
 
-/// A queue of work on a device. Work runs in the order in which it is enqueued, asynchronously to the host and to other
-/// streams.
+/// A queue of work on a device. Work runs in the order in which it is enqueued, asynchronously to the host
+/// and to other streams.
 ///
-/// A stream is a handle that is cheap to clone. Its functions may be called from any thread, and return at once unless
-/// they say that they block. Queued work owns the buffers that it uses, so they may be dropped before it runs. Work
-/// continues after the last handle is dropped, and the drop does not wait for it. The end of the process does not wait
-/// either, and aborts the work: [synchronize](Self::synchronize) first.
+/// A stream is a handle that is cheap to clone. Its functions may be called from any thread, and return at
+/// once unless they say that they block. Queued work owns the buffers that it uses, so they may be dropped
+/// before it runs. Work continues after the last handle is dropped, and the drop does not wait for it. The
+/// end of the process does not wait either, and aborts the work: [synchronize](Self::synchronize) first.
 ///
 /// ```
 /// use device_registry::device;
@@ -46,16 +46,17 @@ use crate::runtime::table;
 ///
 /// # Errors in queued work
 ///
-/// A function returns an error if it refuses the work: then it has enqueued nothing. Work that fails *later* makes the
-/// stream skip the work after it, until one [`synchronize`](Self::synchronize) or [`query`](Self::query) has returned the
-/// error. The stream skips all work that was enqueued before that return, since its caller did not know of the failure.
-/// Skipped reads and events return the same error, and a stream that waits for such an event fails with it.
+/// A function returns an error if it refuses the work: then it has enqueued nothing. Work that fails *later*
+/// makes the stream skip the work after it, until one [`synchronize`](Self::synchronize) or
+/// [`query`](Self::query) has returned the error. The stream skips all work that was enqueued before that
+/// return, since its caller did not know of the failure. Skipped reads and events return the same error, and
+/// a stream that waits for such an event fails with it.
 ///
-/// So every error is reported, once, and work that is enqueued after the report runs. If a stream is dropped before it
-/// reports its error, [`Device::synchronize`] returns the error, and the log has it too.
+/// So every error is reported, once, and work that is enqueued after the report runs. If a stream is dropped
+/// before it reports its error, [`Device::synchronize`] returns the error, and the log has it too.
 ///
-/// Where a device has queues of its own, work that such a queue already contains behind a failure may run or not. Most
-/// such failures mean that the device is lost.
+/// Where a device has queues of its own, work that such a queue already contains behind a failure may run or
+/// not. Most such failures mean that the device is lost.
 #[derive(Clone)]
 pub struct Stream(Arc<QueueHandle>);
 
@@ -84,8 +85,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The first failure of any stream that was not reported; each later call returns the next one. The device keeps the
-    /// first 1,000 failures of streams that were dropped, and logs all of them.
+    /// The first failure of any stream that was not reported; each later call returns the next one. The
+    /// device keeps the first 1,000 failures of streams that were dropped, and logs all of them.
     pub fn synchronize(self) -> Result<(), DeviceError> {
         match table::find(self)? {
             Some(device) => device.synchronize(),
@@ -97,8 +98,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the work of a stream is not done by then: it goes on. Otherwise the errors of
-    /// [`synchronize`](Self::synchronize).
+    /// [`DeviceError::TimedOut`] if the work of a stream is not done by then: it goes on. Otherwise the
+    /// errors of [`synchronize`](Self::synchronize).
     pub fn synchronize_timeout(self, timeout: Duration) -> Result<(), DeviceError> {
         match table::find(self)? {
             Some(device) => device.synchronize_until(&Deadline::new("synchronize", timeout)),
@@ -144,14 +145,15 @@ impl Stream {
 
     /// Allocates `len` bytes of memory of the device, to be used in this stream.
     ///
-    /// Work that the stream has not finished may still use the memory: it was of buffers that are dropped. The stream's own
-    /// work is in order, so that nothing waits, and a program whose temporary buffers come and go needs little memory. If
-    /// another stream or a blocking call is the first to write to the buffer, it waits until the earlier work is done, on this
-    /// thread. Once this stream has used the bytes in question, only the program orders further uses, as for any buffer; a launch
-    /// counts as a use of all bytes of its buffers.
+    /// Work that the stream has not finished may still use the memory: it was of buffers that are dropped.
+    /// The stream's own work is in order, so that nothing waits, and a program whose temporary buffers come
+    /// and go needs little memory. If another stream or a blocking call is the first to write to the buffer,
+    /// it waits until the earlier work is done, on this thread. Once this stream has used the bytes in
+    /// question, only the program orders further uses, as for any buffer; a launch counts as a use of all
+    /// bytes of its buffers.
     ///
-    /// Where the device does not [use memory again](crate::DeviceProperties::memory_reuse), or its driver has no queues, it is
-    /// [`Device::allocate`].
+    /// Where the device does not [use memory again](crate::DeviceProperties::memory_reuse), or its driver has
+    /// no queues, it is [`Device::allocate`].
     ///
     /// ```
     /// use device_registry::device;
@@ -174,13 +176,13 @@ impl Stream {
         Buffer::new(device, len, self.progress())
     }
 
-    /// Enqueues a copy of `source` from the host to the bytes of `destination` from `offset` on. The work owns `source`:
-    /// a `Vec<u8>` moves into it without a copy, and a slice is copied.
+    /// Enqueues a copy of `source` from the host to the bytes of `destination` from `offset` on. The work
+    /// owns `source`: a `Vec<u8>` moves into it without a copy, and a slice is copied.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`], [`DeviceError::OtherDevice`], or the error of the
-    /// backend if it refuses the work.
+    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`], [`DeviceError::OtherDevice`], or the error
+    /// of the backend if it refuses the work.
     pub fn write(
         &self,
         destination: &Buffer,
@@ -203,14 +205,14 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`write`](Self::write), and an error if the host does not have enough memory. The
-    /// [`Pending`] returns an error that happens later.
+    /// Returns the errors of [`write`](Self::write), and an error if the host does not have enough memory.
+    /// The [`Pending`] returns an error that happens later.
     pub fn read(&self, source: &Buffer, range: impl RangeBounds<usize>) -> Result<Pending, DeviceError> {
         self.enqueue_read(source, source.range_of(range), None)
     }
 
-    /// Enqueues a copy of the bytes of `source` from `offset` on into `destination`, which the [`Pending`] returns. The
-    /// destination may be [pinned](Device::allocate_host).
+    /// Enqueues a copy of the bytes of `source` from `offset` on into `destination`, which the [`Pending`]
+    /// returns. The destination may be [pinned](Device::allocate_host).
     ///
     /// # Errors
     ///
@@ -246,11 +248,11 @@ impl Stream {
         Ok(Pending::new(outcome))
     }
 
-    /// Enqueues a copy of the bytes of `range` in `source` to the bytes of `destination` from `offset` on. The source may
-    /// be on any device; the destination must be on this stream's device.
+    /// Enqueues a copy of the bytes of `range` in `source` to the bytes of `destination` from `offset` on.
+    /// The source may be on any device; the destination must be on this stream's device.
     ///
-    /// Within a device, and between two devices of a backend with peer copies, it is one copy. Otherwise the bytes go
-    /// through the host.
+    /// Within a device, and between two devices of a backend with peer copies, it is one copy. Otherwise the
+    /// bytes go through the host.
     ///
     /// # Errors
     ///
@@ -273,12 +275,13 @@ impl Stream {
         }
     }
 
-    /// Enqueues a fill of the bytes of `range` with `pattern`, repeated. The pattern has 1, 2, 4, 8 or 16 bytes.
+    /// Enqueues a fill of the bytes of `range` with `pattern`, repeated. The pattern has 1, 2, 4, 8 or 16
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`write`](Self::write), and [`DeviceError::Pattern`] if the pattern has another length or
-    /// the range does not start and end at multiples of that length.
+    /// Returns the errors of [`write`](Self::write), and [`DeviceError::Pattern`] if the pattern has another
+    /// length or the range does not start and end at multiples of that length.
     pub fn fill(
         &self,
         destination: &Buffer,
@@ -295,10 +298,12 @@ impl Stream {
         }
     }
 
-    /// Enqueues a call of a function on the host. It runs on a thread of the stream, when all work before it is done.
+    /// Enqueues a call of a function on the host. It runs on a thread of the stream, when all work before it
+    /// is done.
     ///
-    /// The function may not use devices: such a call in it returns [`DeviceError::InHostCall`]. Otherwise it could wait
-    /// for a stream that waits for it. Buffers that it drops are freed later. A panic in it is an error of queued work.
+    /// The function may not use devices: such a call in it returns [`DeviceError::InHostCall`]. Otherwise it
+    /// could wait for a stream that waits for it. Buffers that it drops are freed later. A panic in it is an
+    /// error of queued work.
     ///
     /// # Errors
     ///
@@ -307,9 +312,9 @@ impl Stream {
         self.queue().accept(Operation::Call(Box::new(call)))
     }
 
-    /// Enqueues a kernel: code that knows the backend and works on the native memory of `buffers`, which must be on this
-    /// stream's device. Like a [host call](Self::host_call) it may not use devices, but it may submit native work: see
-    /// [`Launch`], also for how a kernel works with a backend from a file.
+    /// Enqueues a kernel: code that knows the backend and works on the native memory of `buffers`, which must
+    /// be on this stream's device. Like a [host call](Self::host_call) it may not use devices, but it may
+    /// submit native work: see [`Launch`], also for how a kernel works with a backend from a file.
     ///
     /// ```
     /// use device_registry::backend::HostMemory;
@@ -329,8 +334,9 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OtherDevice`], or the errors of [`host_call`](Self::host_call). An error of the kernel is an error
-    /// of queued work. Where the kernel runs at once, to submit native work, this function returns its error.
+    /// [`DeviceError::OtherDevice`], or the errors of [`host_call`](Self::host_call). An error of the kernel
+    /// is an error of queued work. Where the kernel runs at once, to submit native work, this function
+    /// returns its error.
     pub fn launch(
         &self,
         buffers: &[&Buffer],
@@ -371,8 +377,8 @@ impl Stream {
         Ok(Event::of_point(event))
     }
 
-    /// Makes all work that is enqueued after this call wait until `event` is done. The event may be of any stream of any
-    /// device.
+    /// Makes all work that is enqueued after this call wait until `event` is done. The event may be of any
+    /// stream of any device.
     ///
     /// # Errors
     ///
@@ -428,8 +434,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the work is not done by then, with what is under way. The work goes on, and no failure
-    /// is reported by that error. Otherwise the errors of [`synchronize`](Self::synchronize).
+    /// [`DeviceError::TimedOut`] if the work is not done by then, with what is under way. The work goes on,
+    /// and no failure is reported by that error. Otherwise the errors of [`synchronize`](Self::synchronize).
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
         self.queue().synchronize_until(&Deadline::new("synchronize", timeout))
     }
@@ -438,7 +444,8 @@ impl Stream {
         if std::ptr::eq(buffer.open_device(), self.open_device()) {
             return Ok(());
         }
-        // A device that was opened before a reset has the same name: `OtherDevice` would name one device twice.
+        // A device that was opened before a reset has the same name: `OtherDevice` would name one device
+        // twice.
         buffer.open_device().check("use a buffer")?;
         self.open_device().check("use a stream")?;
         Err(DeviceError::OtherDevice { role, device: buffer.device(), stream: self.device() })

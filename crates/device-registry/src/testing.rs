@@ -86,7 +86,8 @@ struct Fake {
     opened_before: AtomicBool,
 }
 
-/// The properties of a card. Two cards have similar UUIDs and addresses that differ in the domain; a third has no address.
+/// The properties of a card. Two cards have similar UUIDs and addresses that differ in the domain; a third
+/// has no address.
 fn of_hardware(card: usize) -> DeviceProperties {
     let uuid = ["0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10", "0d7c8f33-3d1b-4d0a-9a55-0c1f5d7e9b10"];
     let uuid = uuid.get(card).map_or(DeviceUuid::from_bytes([0xff; 16]), |uuid| uuid.parse().unwrap());

@@ -1,4 +1,5 @@
-//! Closing all devices at the end of a program. A separate test binary, as it closes the devices of all threads.
+//! Closing all devices at the end of a program. A separate test binary, as it closes the devices of all
+//! threads.
 
 use device_registry::{Device, DeviceError, close_all};
 

@@ -15,12 +15,13 @@ unsafe extern "C" {
     fn _exit(status: c_int) -> !;
 }
 
-/// Runs in a child of `fork`, and returns its exit status: the number of wrong results that `run` has counted.
+/// Runs in a child of `fork`, and returns its exit status: the number of wrong results that `run` has
+/// counted.
 fn in_a_fork(run: impl FnOnce() -> usize) -> c_int {
     const NO_HANG: c_int = 1;
     const KILL: c_int = 9;
-    // SAFETY: the child calls the code under test, which must not take locks that other threads of the parent may hold. It
-    // ends without unwinding out of this function and without running exit handlers.
+    // SAFETY: the child calls the code under test, which must not take locks that other threads of the parent
+    // may hold. It ends without unwinding out of this function and without running exit handlers.
     let child = unsafe { fork() };
     if child == 0 {
         let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(100);
@@ -31,7 +32,8 @@ fn in_a_fork(run: impl FnOnce() -> usize) -> c_int {
     // SAFETY: the child is ours, and the status a variable of this function.
     while unsafe { waitpid(child, &mut status, NO_HANG) } == 0 {
         if start.elapsed() > Duration::from_secs(20) {
-            // SAFETY: the child is ours. `waitpid` has not returned it, so no other process can have its number.
+            // SAFETY: the child is ours. `waitpid` has not returned it, so no other process can have its
+            // number.
             unsafe { kill(child, KILL) };
             panic!("the child hangs");
         }
@@ -98,7 +100,8 @@ fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
     device.allocate(1).unwrap().write(0, b"x").unwrap();
 }
 
-/// Each fork may come while another thread of the parent holds the lock of the work, which that thread would release.
+/// Each fork may come while another thread of the parent holds the lock of the work, which that thread would
+/// release.
 fn a_child_does_not_wait_for_threads_of_its_parent(read: &Pending, buffer: &Buffer) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,10 +1,11 @@
-//! The layers of this crate: the programs' interface, the machinery, and the contract below both. A module imports only
-//! from its own layer and lower ones.
+//! The layers of this crate: the programs' interface, the machinery, and the contract below both. A module
+//! imports only from its own layer and lower ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of each layer, from the lowest up, and the modules below that it may name. It may also name its own.
+/// The modules of each layer, from the lowest up, and the modules below that it may name. It may also name
+/// its own.
 const LAYERS: [(&[&str], &[&str]); 3] = [
     (&["sync"], &[]),
     (&["backend", "device", "error", "cpu"], &["sync"]),
@@ -25,7 +26,8 @@ fn files_of(module: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The modules at the root of this crate that the code of a file names, without its tests and its documentation.
+/// The modules at the root of this crate that the code of a file names, without its tests and its
+/// documentation.
 fn named(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap();
     let code = text.split("#[cfg(test)]").next().unwrap().lines();

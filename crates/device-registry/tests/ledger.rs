@@ -1,5 +1,5 @@
-//! Every object of a driver is dropped, however its device ends, and wherever and whenever a program drops its handle. What
-//! queued work uses is dropped after the queue.
+//! Every object of a driver is dropped, however its device ends, and wherever and whenever a program drops
+//! its handle. What queued work uses is dropped after the queue.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -110,7 +110,8 @@ impl DeviceDriver for CountingDevice {
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
         let mut bytes = vec![0; len];
         let start = NonNull::new(bytes.as_mut_ptr()).unwrap();
-        // SAFETY: the vector has `len` initialised bytes there, does not move them with itself, and is only dropped.
+        // SAFETY: the vector has `len` initialised bytes there, does not move them with itself, and is only
+        // dropped.
         Ok(unsafe { HostBuffer::from_raw_parts(start, len, (bytes, Object::new("host memory"))) })
     }
 
@@ -287,7 +288,8 @@ fn drop_in(place: Place, handles: Handles) {
     }
 }
 
-/// Waits until nothing is left. Threads of streams end by themselves, and calls of another device drop the rest.
+/// Waits until nothing is left. Threads of streams end by themselves, and calls of another device drop the
+/// rest.
 fn nothing_is_left(case: &str) {
     let start = Instant::now();
     loop {

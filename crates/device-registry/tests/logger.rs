@@ -1,5 +1,5 @@
-//! A logger that panics, as `println!` does on a closed pipe: it changes no result. A separate test binary, as a process
-//! has one logger.
+//! A logger that panics, as `println!` does on a closed pipe: it changes no result. A separate test binary,
+//! as a process has one logger.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

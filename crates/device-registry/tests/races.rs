@@ -1,4 +1,5 @@
-//! Work that races for the same bytes leaves the result of one of the two, and never causes undefined behaviour.
+//! Work that races for the same bytes leaves the result of one of the two, and never causes undefined
+//! behaviour.
 //!
 //! Miri checks the second: `cargo +nightly miri test -p device-registry --test races`.
 

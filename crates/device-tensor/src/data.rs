@@ -11,10 +11,10 @@ use crate::{Element, TensorError};
 
 /// Host data with a shape: a scalar, an [`ndarray`] array, or rows of data in arrays, slices and vectors.
 ///
-/// It may be nested in any way, with references anywhere: `Vec<Vec<f32>>`, `[&[u8]; 2]`, `&[[i32; 3]]`. Arrays of
-/// [`ndarray`] may have any kind, dimension and order in memory: transposed, sliced, reversed and broadcast arrays give
-/// their elements in logical order. Without rows, the type determines the shape as far as it can:
-/// `Vec::<[f32; 3]>::new()` has the shape `[0, 3]`.
+/// It may be nested in any way, with references anywhere: `Vec<Vec<f32>>`, `[&[u8]; 2]`, `&[[i32; 3]]`.
+/// Arrays of [`ndarray`] may have any kind, dimension and order in memory: transposed, sliced, reversed and
+/// broadcast arrays give their elements in logical order. Without rows, the type determines the shape as far
+/// as it can: `Vec::<[f32; 3]>::new()` has the shape `[0, 3]`.
 ///
 /// The trait is sealed: use it in bounds.
 #[diagnostic::on_unimplemented(
@@ -58,7 +58,8 @@ pub trait Rows {
         None
     }
 
-    /// Appends all elements, the last dimension's next to each other, if the shape of each row is as in `shape`.
+    /// Appends all elements, the last dimension's next to each other, if the shape of each row is as in
+    /// `shape`.
     fn append_to(&self, shape: &[usize], elements: &mut Vec<Self::Element>) -> Result<(), Ragged>;
 }
 

@@ -1,7 +1,7 @@
 //! A tensor as text, laid out as PyTorch does with its default options (`torch/_tensor_str.py`).
 //!
-//! The README has the rules. This file writes the suffixes, `layout` chooses and places the elements, and `format` writes
-//! each element.
+//! The README has the rules. This file writes the suffixes, `layout` chooses and places the elements, and
+//! `format` writes each element.
 
 mod format;
 mod layout;
@@ -78,8 +78,8 @@ fn texts(tensor: &Tensor, shown: &[Range<usize>]) -> Result<Texts, TensorError> 
 
 /// Appends the suffixes and the bracket, each suffix on a line of its own if it does not fit.
 fn with_suffixes(mut text: String, suffixes: &[String]) -> String {
-    // The odd count is PyTorch's (`len - rfind("\n") + 1`, where `rfind` gives -1 for none); with it, lines break
-    // where PyTorch breaks them.
+    // The odd count is PyTorch's (`len - rfind("\n") + 1`, where `rfind` gives -1 for none); with it, lines
+    // break where PyTorch breaks them.
     let mut last_line = text.rfind('\n').map_or(text.len() + 2, |newline| text.len() - newline + 1);
     for suffix in suffixes {
         if last_line + suffix.len() + 2 > LINE_WIDTH {

@@ -6,8 +6,8 @@ use half::{bf16, f16};
 
 use crate::{Data, TensorError, data};
 
-/// The one list of dtypes: passes each variant with its Rust type and its documentation to a macro. The `numbers` are the
-/// types for which every bit pattern is a value.
+/// The one list of dtypes: passes each variant with its Rust type and its documentation to a macro. The
+/// `numbers` are the types for which every bit pattern is a value.
 macro_rules! for_each_dtype {
     ($macro:ident) => {
         $macro! {
@@ -92,8 +92,8 @@ for_each_dtype!(dtypes);
 
 /// A Rust type that can be an element of a tensor.
 ///
-/// Device memory holds elements in the byte order of the host. An element is [`Data`] too, a scalar, so that code for
-/// all of them can make tensors. The trait is sealed: a dtype is more than its bytes.
+/// Device memory holds elements in the byte order of the host. An element is [`Data`] too, a scalar, so that
+/// code for all of them can make tensors. The trait is sealed: a dtype is more than its bytes.
 #[diagnostic::on_unimplemented(
     message = "no tensor has elements of type `{Self}`",
     note = "they are `bool`, `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or `f64`"

@@ -10,9 +10,9 @@ use crate::{DType, Element, TensorError, shape};
 
 /// Elements of one type in the memory of one device, in any number of dimensions.
 ///
-/// A tensor is immutable, and a clone shares its memory. Any thread may use it; functions that move bytes are blocking
-/// calls. `Display` prints it as PyTorch does (see [the crate](crate)), for which it reads the shown elements from the
-/// device. If the device returns an error, it prints that error in place of the elements.
+/// A tensor is immutable, and a clone shares its memory. Any thread may use it; functions that move bytes are
+/// blocking calls. `Display` prints it as PyTorch does (see [the crate](crate)), for which it reads the shown
+/// elements from the device. If the device returns an error, it prints that error in place of the elements.
 ///
 /// ```
 /// use device_registry::device;
@@ -31,8 +31,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor on `device` with the elements and the shape of `data`. It opens the device at its first use, and blocks
-    /// until the device has the elements.
+    /// A tensor on `device` with the elements and the shape of `data`. It opens the device at its first use,
+    /// and blocks until the device has the elements.
     ///
     /// ```
     /// # use device_registry::Device;
@@ -50,7 +50,8 @@ impl Tensor {
     ///
     /// - [`TensorError::Ragged`] if rows of `data` have different shapes.
     /// - [`TensorError::TooLarge`] if it has more bytes than can be addressed.
-    /// - [`TensorError::HostMemory`] if its elements are not contiguous, and the host has no memory to lay them out.
+    /// - [`TensorError::HostMemory`] if its elements are not contiguous, and the host has no memory to lay
+    ///   them out.
     /// - [`TensorError::Device`] if the device cannot be used or does not have enough memory.
     pub fn new<D: Data>(data: D, device: Device) -> Result<Self, TensorError> {
         let (shape, dtype) = (data.first_shape(), D::Element::DTYPE);
@@ -62,7 +63,8 @@ impl Tensor {
         Ok(Self { buffer, dtype, shape })
     }
 
-    /// A tensor that shares the bytes of a buffer, such as the output of a kernel. It runs nothing on the device.
+    /// A tensor that shares the bytes of a buffer, such as the output of a kernel. It runs nothing on the
+    /// device.
     ///
     /// The last dimension's elements lie next to each other, in the byte order of the host.
     ///
@@ -79,8 +81,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`TensorError::WrongLength`] if the buffer has more or fewer bytes than a tensor of this shape and dtype, or
-    /// [`TensorError::TooLarge`].
+    /// [`TensorError::WrongLength`] if the buffer has more or fewer bytes than a tensor of this shape and
+    /// dtype, or [`TensorError::TooLarge`].
     pub fn from_buffer(
         buffer: Buffer,
         shape: impl Into<Vec<usize>>,
@@ -136,8 +138,8 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// The same tensor on `device`: a copy, or a clone if it is on that device already. Blocks until the device has the
-    /// elements.
+    /// The same tensor on `device`: a copy, or a clone if it is on that device already. Blocks until the
+    /// device has the elements.
     ///
     /// # Errors
     ///
@@ -166,8 +168,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`TensorError::WrongDType`] if the elements are not of type `T`, or if the host has no memory for them or the
-    /// device cannot be read.
+    /// [`TensorError::WrongDType`] if the elements are not of type `T`, or if the host has no memory for them
+    /// or the device cannot be read.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
         self.read(std::slice::from_ref(&(0..self.len())))
     }
@@ -206,7 +208,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`TensorError::NotOneElement`] if there are none or more than one, and the errors of [`to_vec`](Self::to_vec).
+    /// [`TensorError::NotOneElement`] if there are none or more than one, and the errors of
+    /// [`to_vec`](Self::to_vec).
     pub fn item<T: Element>(&self) -> Result<T, TensorError> {
         let not_one = || TensorError::NotOneElement { shape: self.shape.clone() };
         if self.len() != 1 {
@@ -233,8 +236,8 @@ impl Tensor {
         T::from_bits(bits)
     }
 
-    /// Reads the bytes from `start` on. A device copies ranges that are multiples of its alignment, or that reach the end
-    /// of the buffer. For other ranges this reads the aligned range around them, and cuts it.
+    /// Reads the bytes from `start` on. A device copies ranges that are multiples of its alignment, or that
+    /// reach the end of the buffer. For other ranges this reads the aligned range around them, and cuts it.
     fn read_bytes(&self, start: usize, destination: &mut [u8]) -> Result<(), TensorError> {
         let (end, len) = (start + destination.len(), self.buffer.len());
         if start == 0 && end == len {

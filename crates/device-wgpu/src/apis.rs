@@ -33,8 +33,8 @@ pub(crate) struct Apis {
 impl Apis {
     /// # Errors
     ///
-    /// Names the variable, the part of it that is invalid, and the values that are valid. *Unavailable* if this system has
-    /// none of the chosen interfaces.
+    /// Names the variable, the part of it that is invalid, and the values that are valid. *Unavailable* if
+    /// this system has none of the chosen interfaces.
     pub(crate) fn from_env() -> Result<Self, LoadFailure> {
         // An empty variable counts as not set, like the registry's variables.
         match env::var_os(CHOICE).filter(|value| !value.is_empty()) {
@@ -82,8 +82,8 @@ impl Apis {
         }
         let mut descriptor = InstanceDescriptor::new_without_display_handle();
         descriptor.backends = self.searched;
-        // The default of a debug build turns the interfaces' validation layers on as well. This flag alone keeps an indirect
-        // dispatch within the limits.
+        // The default of a debug build turns the interfaces' validation layers on as well. This flag alone
+        // keeps an indirect dispatch within the limits.
         descriptor.flags = InstanceFlags::VALIDATION_INDIRECT_CALL.with_env();
         let instance = Instance::new(descriptor);
         let adapters =
@@ -130,8 +130,9 @@ fn what_to_install() -> &'static str {
 /// Why the library of Vulkan's loader cannot be opened, with its name. `None` if it can be.
 #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn missing_loader() -> Option<String> {
-    // SAFETY: opening and closing the library runs the initialisers of Vulkan's loader, which make no demands of the program;
-    // wgpu has just opened it as well. No function of it is called, and nothing of it is kept.
+    // SAFETY: opening and closing the library runs the initialisers of Vulkan's loader, which make no demands
+    // of the program; wgpu has just opened it as well. No function of it is called, and nothing of it is
+    // kept.
     let entry = unsafe { ash::Entry::load() };
     entry.err().map(|error| error.to_string())
 }

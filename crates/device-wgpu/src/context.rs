@@ -22,7 +22,8 @@ use crate::submission::Submission;
 pub(crate) const TIMESTAMPS: Features =
     Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
-/// The features that kernels can use, requested where the adapter has them. Those only for drawing are left out.
+/// The features that kernels can use, requested where the adapter has them. Those only for drawing are left
+/// out.
 const FOR_KERNELS: Features = Features::SHADER_F16
     .union(Features::SHADER_F64)
     .union(Features::SHADER_I16)
@@ -43,7 +44,8 @@ pub(crate) struct Context {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) staging: Staging,
-    /// The buffer that copies within one buffer go through. All streams share it, which is safe in the order of one queue.
+    /// The buffer that copies within one buffer go through. All streams share it, which is safe in the order
+    /// of one queue.
     pub(crate) between: Mutex<Option<wgpu::Buffer>>,
     pub(crate) loss: Arc<Loss>,
     pub(crate) faults: Faults,
@@ -70,7 +72,8 @@ impl Context {
         let loss = Arc::new(Loss::default());
         let reported = Arc::clone(&loss);
         device.set_device_lost_callback(move |reason, message| reported.set(reason, &message));
-        // The default panics on an error outside any scope, such as one of a kernel that does not use `checked`.
+        // The default panics on an error outside any scope, such as one of a kernel that does not use
+        // `checked`.
         device.on_uncaptured_error(Arc::new(|error| log::error!("wgpu: {error}")));
         let (staging, between) = Default::default();
         let (instance, adapter) = (instance.clone(), adapter.clone());
@@ -101,7 +104,8 @@ impl Context {
         self.loss.check()
     }
 
-    /// Polls, then fails if the device is lost. wgpu reports a device that its native handle has destroyed only in a poll.
+    /// Polls, then fails if the device is lost. wgpu reports a device that its native handle has destroyed
+    /// only in a poll.
     pub(crate) fn poll_loss(&self) -> Result<(), BackendError> {
         self.poll(PollType::Poll)?;
         self.loss.check()
@@ -120,7 +124,8 @@ impl Context {
             ready(internal.pop()).flatten(),
             ready(out_of_memory.pop()).flatten(),
         ];
-        // The outermost scope has the cause of the others: a buffer that ran out of memory is also an invalid one.
+        // The outermost scope has the cause of the others: a buffer that ran out of memory is also an invalid
+        // one.
         let error = errors.into_iter().flatten().last();
         // wgpu reports a loss to the callback only, and not as an error.
         self.loss.check()?;
@@ -147,7 +152,8 @@ impl Context {
         self.encode_then(encode, || ()).map(|(submission, ())| submission)
     }
 
-    /// Submits the commands that `encode` encodes, then calls `then` in the same error scopes, which are costly.
+    /// Submits the commands that `encode` encodes, then calls `then` in the same error scopes, which are
+    /// costly.
     pub(crate) fn encode_then<T>(
         &self,
         encode: impl FnOnce(&mut CommandEncoder),
@@ -165,8 +171,9 @@ impl Context {
     pub(crate) fn is_done(&self, submission: &Submission) -> Result<bool, BackendError> {
         if !submission.is_done() {
             submission.track(&self.queue);
-            // Not a wait with the time limit 0. Such a wait reads the device and then wgpu's list, and panics if another
-            // thread has cleared the list in between. gfx-rs/wgpu#9958 fixes that, which 30.0.1 does not have.
+            // Not a wait with the time limit 0. Such a wait reads the device and then wgpu's list, and panics
+            // if another thread has cleared the list in between. gfx-rs/wgpu#9958 fixes that, which 30.0.1
+            // does not have.
             self.poll(PollType::Poll)?;
         }
         Ok(submission.is_done())
@@ -205,7 +212,8 @@ impl Context {
         }
     }
 
-    /// Fails if the device is lost, whether or not the callback has said so: another library may have taken its place.
+    /// Fails if the device is lost, whether or not the callback has said so: another library may have taken
+    /// its place.
     pub(crate) fn probe(&self) -> Result<(), BackendError> {
         // The second turn is after a wait that panicked: it found the loss, which the next submission shows.
         for _ in 0..2 {
@@ -220,7 +228,8 @@ impl Context {
         self.loss.check()
     }
 
-    /// The loss that is known by a submission that wgpu did not make: it still returned an index. No scope catches it.
+    /// The loss that is known by a submission that wgpu did not make: it still returned an index. No scope
+    /// catches it.
     fn refused(&self) -> BackendError {
         self.poll_again();
         self.loss.infer("it no longer accepts work")

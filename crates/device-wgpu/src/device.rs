@@ -109,7 +109,8 @@ impl DeviceDriver for Driver {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        // This does not destroy the device: calls of other threads may still copy from mapped memory, which that would free.
+        // This does not destroy the device: calls of other threads may still copy from mapped memory, which
+        // that would free.
         self.end();
         Ok(())
     }
@@ -122,7 +123,8 @@ impl DeviceDriver for Driver {
                 return Ok(());
             }
             context.device.destroy();
-            // All work is done, so that this poll frees the memory of the device. It returns the destruction as a loss.
+            // All work is done, so that this poll frees the memory of the device. It returns the destruction
+            // as a loss.
             let _ = context.poll_loss();
         }
         Ok(())

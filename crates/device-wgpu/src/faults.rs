@@ -23,8 +23,9 @@ impl Faults {
 }
 
 impl Context {
-    /// Counts an operation that is about to be submitted. wgpu has no work that fails later, so an injected failure is a
-    /// refusal, as the error of an error scope is. After an injected loss all calls and waits find it.
+    /// Counts an operation that is about to be submitted. wgpu has no work that fails later, so an injected
+    /// failure is a refusal, as the error of an error scope is. After an injected loss all calls and waits
+    /// find it.
     pub(crate) fn before(&self, operation: FaultPoint) -> Result<(), BackendError> {
         let Some(counter) = &self.faults.0 else { return Ok(()) };
         counter.before(operation).map_err(|error| match error.kind() {

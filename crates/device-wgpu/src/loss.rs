@@ -7,8 +7,8 @@ use wgpu::DeviceLostReason;
 
 const DESTROYED: &str = "it was destroyed by its native handle";
 
-/// The loss of a device, set once. wgpu's callback may run on any thread that calls wgpu, under wgpu's locks: so it only
-/// stores the loss, and waiting threads check it from time to time.
+/// The loss of a device, set once. wgpu's callback may run on any thread that calls wgpu, under wgpu's locks:
+/// so it only stores the loss, and waiting threads check it from time to time.
 #[derive(Default)]
 pub(crate) struct Loss(OnceLock<BackendError>);
 
@@ -28,8 +28,8 @@ impl Loss {
         self.0.get_or_init(|| BackendError::lost(message)).clone()
     }
 
-    /// Sets the loss after which mapped memory is not mapped any more. Only wgpu unmaps it: it frees the buffers of a
-    /// destroyed device before it calls the callback.
+    /// Sets the loss after which mapped memory is not mapped any more. Only wgpu unmaps it: it frees the
+    /// buffers of a destroyed device before it calls the callback.
     pub(crate) fn unmapped(&self, error: wgpu::MapRangeError) -> BackendError {
         self.0.get_or_init(|| BackendError::lost(DESTROYED).with_source(error)).clone()
     }

@@ -8,7 +8,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::loss::Loss;
 
-/// How often a waiting thread checks whether the device is lost. After a loss wgpu may never call its callbacks.
+/// How often a waiting thread checks whether the device is lost. After a loss wgpu may never call its
+/// callbacks.
 const LOSS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A mapping of the first bytes of a buffer, requested or done.
@@ -38,8 +39,8 @@ impl Drop for Callback {
 }
 
 impl Mapping {
-    /// Requests the first `len` bytes of `buffer`. They are mapped once submitted work no longer uses them and a thread
-    /// polls.
+    /// Requests the first `len` bytes of `buffer`. They are mapped once submitted work no longer uses them
+    /// and a thread polls.
     pub(crate) fn begin(buffer: &wgpu::Buffer, mode: wgpu::MapMode, len: u64) -> Arc<Self> {
         let mapping = Arc::new(Self { outcome: Mutex::default(), known: Condvar::new() });
         let callback = Callback(Arc::clone(&mapping));

@@ -27,7 +27,8 @@ impl WgpuMemory {
     /// [`INDIRECT`](BufferUsages::INDIRECT), [`COPY_SRC`](BufferUsages::COPY_SRC) and
     /// [`COPY_DST`](BufferUsages::COPY_DST). The bytes of a [`Span`] begin at its [`offset`](Span::offset).
     ///
-    /// Its length is that of the allocation, rounded up to a multiple of 4 bytes. Destroying it breaks every use of it.
+    /// Its length is that of the allocation, rounded up to a multiple of 4 bytes. Destroying it breaks every
+    /// use of it.
     #[must_use]
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer

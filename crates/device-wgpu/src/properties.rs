@@ -21,8 +21,8 @@ impl Facts {
         Self { uuid: uuid(adapter), pci, info }
     }
 
-    /// The key that devices are sorted by. It does not depend on the order in which a driver lists adapters: first the kind,
-    /// then the interface, then the place in the machine.
+    /// The key that devices are sorted by. It does not depend on the order in which a driver lists adapters:
+    /// first the kind, then the interface, then the place in the machine.
     pub(crate) fn order(&self) -> impl Ord + use<> {
         let kind = match self.info.device_type {
             DeviceType::DiscreteGpu => 0,
@@ -128,8 +128,8 @@ fn uuid(adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
     }
     let mut ids = vk::PhysicalDeviceIDProperties::default();
     let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
-    // SAFETY: the physical device belongs to this instance, and both live as long as `adapter`. Both have Vulkan 1.1, which
-    // has the function and the structure.
+    // SAFETY: the physical device belongs to this instance, and both live as long as `adapter`. Both have
+    // Vulkan 1.1, which has the function and the structure.
     unsafe { instance.raw_instance().get_physical_device_properties2(device, &mut properties) };
     // A driver without a UUID returns zeros.
     (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid))

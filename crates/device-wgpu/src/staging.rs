@@ -1,4 +1,5 @@
-//! Buffers between the host and the device, kept for the next copy: a new one has to be allocated, mapped and zeroed.
+//! Buffers between the host and the device, kept for the next copy: a new one has to be allocated, mapped and
+//! zeroed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -64,8 +65,8 @@ fn class(len: usize) -> u64 {
 }
 
 impl Context {
-    /// A buffer that begins with these bytes, of which there are at most a [`PIECE`]. Behind them come zeros, up to
-    /// whole words.
+    /// A buffer that begins with these bytes, of which there are at most a [`PIECE`]. Behind them come zeros,
+    /// up to whole words.
     pub(crate) fn stage(&self, bytes: &[u8]) -> Result<wgpu::Buffer, BackendError> {
         let buffer = match self.staging.take_up(class(bytes.len())) {
             Some(buffer) => buffer,
@@ -123,7 +124,8 @@ impl Staging {
     /// Keeps a buffer of [`stage`](Context::stage) for reuse after submitted work has read it.
     pub(crate) fn keep_up(&self, buffer: &wgpu::Buffer) {
         let mut up = self.up.lock();
-        // The limit counts buffers that the device has not read yet: more than are in use at once are of no use.
+        // The limit counts buffers that the device has not read yet: more than are in use at once are of no
+        // use.
         if up.has_room(buffer.size()) {
             let mapping = Mapping::begin(buffer, MapMode::Write, buffer.size());
             up.put(buffer.size(), (buffer.clone(), mapping));

@@ -32,8 +32,8 @@ impl Submission {
         self.done.store(true, Ordering::Release);
     }
 
-    /// Registers a callback that a later poll calls once this is done. It may come later than that, because it also waits for
-    /// work that was submitted since.
+    /// Registers a callback that a later poll calls once this is done. It may come later than that, because
+    /// it also waits for work that was submitted since.
     pub(crate) fn track(&self, queue: &wgpu::Queue) {
         if !self.tracked.swap(true, Ordering::AcqRel) {
             let done = Arc::clone(&self.done);

@@ -47,8 +47,8 @@ impl Context {
         self.before(FaultPoint::Allocate { len })?;
         let size = whole_words(len);
         let descriptor = BufferDescriptor { label: None, size, usage: USES, mapped_at_creation: false };
-        // On a destroyed device `create_buffer` succeeds, and the buffer cannot be used. The poll also frees memory that
-        // finished work held.
+        // On a destroyed device `create_buffer` succeeds, and the buffer cannot be used. The poll also frees
+        // memory that finished work held.
         self.poll_loss()?;
         self.create_buffer(&descriptor)
     }

@@ -1,4 +1,5 @@
-//! What a device gives back when it is closed or reset. The suite has the same for a close, and cannot lose this device.
+//! What a device gives back when it is closed or reset. The suite has the same for a close, and cannot lose
+//! this device.
 
 #![cfg(target_os = "linux")]
 

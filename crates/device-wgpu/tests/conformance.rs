@@ -1,7 +1,8 @@
 //! The suite, on devices that offer fault injection. The suite over all backends runs without it.
 //!
-//! With `WGPU_VALIDATION=1 WGPU_DEBUG=1`, a check also fails if Vulkan's validation layer has said anything, with its
-//! validation of synchronisation. The first variable loads the layer, the second passes its messages on.
+//! With `WGPU_VALIDATION=1 WGPU_DEBUG=1`, a check also fails if Vulkan's validation layer has said anything,
+//! with its validation of synchronisation. The first variable loads the layer, the second passes its messages
+//! on.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -335,8 +335,8 @@ fn what_runs_is_not_done_and_what_was_waited_for_is() {
             stream.synchronize().unwrap();
             started.elapsed() > Duration::from_millis(300)
         };
-        // More than once, as this process may have to wait for others. Or as many as one dispatch has, which keep the
-        // fastest card busy for longer than it takes to ask.
+        // More than once, as this process may have to wait for others. Or as many as one dispatch has, which
+        // keep the fastest card busy for longer than it takes to ask.
         if (0..3).all(is_long) || count == 64 << 15 {
             break buffer;
         }

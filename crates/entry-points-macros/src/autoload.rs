@@ -1,6 +1,7 @@
-//! `autoload!()`, `autoload!(only a, b)` and `autoload!(except a, b)`: names each crate of the list in `rustc_args.rs`, and
-//! refers to the hidden constant of its `entry_points!` block, if it has one. That list has the dependencies that Cargo passes
-//! for this target: direct ones, renamed ones by their new name, those of enabled features, and dev-dependencies in tests.
+//! `autoload!()`, `autoload!(only a, b)` and `autoload!(except a, b)`: names each crate of the list in
+//! `rustc_args.rs`, and refers to the hidden constant of its `entry_points!` block, if it has one. That list
+//! has the dependencies that Cargo passes for this target: direct ones, renamed ones by their new name, those
+//! of enabled features, and dev-dependencies in tests.
 
 use std::collections::BTreeSet;
 
@@ -75,15 +76,18 @@ fn crate_names(input: &mut Tokens) -> Result<BTreeSet<String>, Error> {
     }
 }
 
-/// Links each crate, and refers to the hidden constants at its root: `__ENTRY_POINTS`, which its `entry_points!` block
-/// leaves, and `__AUTOLOADED`, which an `autoload!` line of its own leaves. In a library this line leaves the second one
-/// too, so that the lines of a program are a tree with typed references.
+/// Links each crate, and refers to the hidden constants at its root: `__ENTRY_POINTS`, which its
+/// `entry_points!` block leaves, and `__AUTOLOADED`, which an `autoload!` line of its own leaves. In a
+/// library this line leaves the second one too, so that the lines of a program are a tree with typed
+/// references.
 ///
-/// A macro cannot find out whether a crate has such a constant, but name lookup can. If the crate exports it, the glob
-/// import of the inner block finds it. Otherwise the lookup finds the empty constant of the outer block.
+/// A macro cannot find out whether a crate has such a constant, but name lookup can. If the crate exports it,
+/// the glob import of the inner block finds it. Otherwise the lookup finds the empty constant of the outer
+/// block.
 ///
-/// The reference is an ordinary typed path, so it needs no linker section of the other crate, and the linker cannot
-/// drop what it leads to. A crate that was built against another version of entry-points is a compile error.
+/// The reference is an ordinary typed path, so it needs no linker section of the other crate, and the linker
+/// cannot drop what it leads to. A crate that was built against another version of entry-points is a compile
+/// error.
 fn link(names: &Names) -> Output {
     let krate = Output::CRATE;
     let mut output = Output::default();

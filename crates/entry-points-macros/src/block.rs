@@ -78,7 +78,8 @@ fn emit_static(output: &mut Output, element: &Element) {
         output.text("#[").tokens(attribute.clone()).text("]");
     }
     output.tokens(element.visibility.clone()).text("static").tokens(TokenTree::from(element.name.clone()));
-    // As an argument and not the receiver of a method, so that the closures in the value get the type of the static.
+    // As an argument and not the receiver of a method, so that the closures in the value get the type of the
+    // static.
     output.text(":").tokens(element.ty.clone()).text(&format!("= {krate}::__private::with_origin("));
     output.tokens(element.value.clone()).text(&format!(
         ", {krate}::__private::Origin::new(
@@ -111,7 +112,8 @@ fn conditions(output: &mut Output, element: &Element) {
     }
 }
 
-/// The path of the load function: the second argument of the call that makes the entry point, if it is a path.
+/// The path of the load function: the second argument of the call that makes the entry point, if it is a
+/// path.
 fn load_path(value: &TokenStream) -> Option<String> {
     let call = value.clone().into_iter().find_map(|token| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => Some(group.stream()),

@@ -27,21 +27,21 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
 
     let krate = Output::CRATE;
     let name = unique_name(&slice.to_string());
-    // A unit test is another build of the crate than the one that plugins among its dev-dependencies use. With two slices of
-    // one name linkme would read neither.
+    // A unit test is another build of the crate than the one that plugins among its dev-dependencies use.
+    // With two slices of one name linkme would read neither.
     let unique = if rustc_args::is_test() { format!("{name}_TEST") } else { name.clone() };
     let mut output = Output::default();
 
-    // The aliases stay outside of the module below, where `super::` and `self::` in the user's types would be other
-    // paths.
+    // The aliases stay outside of the module below, where `super::` and `self::` in the user's types would be
+    // other paths.
     output.text(&format!("#[doc(hidden)] #[allow(non_camel_case_types)] type {unique}_Element ="));
     output.tokens(element).text(";");
     output.text(&format!("#[doc(hidden)] #[allow(non_camel_case_types)] type {unique}_Plugin ="));
     output.tokens(plugin.clone()).text(";");
 
-    // linkme identifies a slice by the bare identifier of its static: two crates with a slice called DECODERS would
-    // make each other panic. So the static has a unique name, and the short name is a re-export of three items at
-    // once: the static, linkme's macro, and the type that leads from the slice to its group.
+    // linkme identifies a slice by the bare identifier of its static: two crates with a slice called DECODERS
+    // would make each other panic. So the static has a unique name, and the short name is a re-export of
+    // three items at once: the static, linkme's macro, and the type that leads from the slice to its group.
     output.text(&format!(
         "#[doc(hidden)] #[allow(non_snake_case, unreachable_pub, private_interfaces, clippy::wildcard_imports)]
         pub mod {unique} {{
@@ -109,9 +109,9 @@ fn angle_brackets(input: &mut Tokens) -> Result<TokenStream, Error> {
     Err(input.unexpected(None, "`>`"))
 }
 
-/// A name for the slice that is unique in the whole program. It does not contain the version on purpose: two versions
-/// of a framework in one program are found by the equal names of their slices, and a group is not silently split in
-/// two.
+/// A name for the slice that is unique in the whole program. It does not contain the version on purpose: two
+/// versions of a framework in one program are found by the equal names of their slices, and a group is not
+/// silently split in two.
 fn unique_name(slice: &str) -> String {
     let krate = std::env::var("CARGO_CRATE_NAME").ok().or_else(rustc_args::crate_name).unwrap_or_default();
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| krate.clone());

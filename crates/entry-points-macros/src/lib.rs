@@ -1,8 +1,8 @@
 //! The procedural macros of `entry-points`. Use that crate, which re-exports them.
 //!
-//! They are not public API. Each macro takes the path of `entry-points` as its first token, which a `macro_rules`
-//! wrapper passes as `$crate`. So a crate can re-export the wrapper, and its users need no dependency on
-//! `entry-points`.
+//! They are not public API. Each macro takes the path of `entry-points` as its first token, which a
+//! `macro_rules` wrapper passes as `$crate`. So a crate can re-export the wrapper, and its users need no
+//! dependency on `entry-points`.
 //!
 //! This crate has no dependencies, because every build has to wait for it.
 //!

@@ -1,10 +1,11 @@
 //! The `--extern NAME=PATH` list that Cargo passes to rustc for the target being built.
 //!
-//! rustc links a crate of Cargo.toml only if some path names it (the rustc book, "--extern"; rust-lang/cargo#9391).
-//! Only this list has the dependencies of the target, with features, target tables, renames and dev-dependencies
-//! applied: a renamed dependency has its new name, an optional one is there if its feature is on, and a build-dependency is
-//! never there. The compiler's own crates are skipped. No one guarantees that a procedural macro may read rustc's
-//! arguments, hence [`Externs::Unknown`] and `autoload!(only …)`.
+//! rustc links a crate of Cargo.toml only if some path names it (the rustc book, "--extern";
+//! rust-lang/cargo#9391). Only this list has the dependencies of the target, with features, target tables,
+//! renames and dev-dependencies applied: a renamed dependency has its new name, an optional one is there if
+//! its feature is on, and a build-dependency is never there. The compiler's own crates are skipped. No one
+//! guarantees that a procedural macro may read rustc's arguments, hence [`Externs::Unknown`] and
+//! `autoload!(only …)`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,12 +29,13 @@ pub(crate) enum Externs {
     Known(Names),
     /// An IDE expands the macro. It has no list, and links nothing.
     Ide,
-    /// The host is not an IDE, and shows no list or only a part of it, for this reason. Without an error, plugins would
-    /// be lost silently.
+    /// The host is not an IDE, and shows no list or only a part of it, for this reason. Without an error,
+    /// plugins would be lost silently.
     Unknown(String),
 }
 
-/// The compiler's own crates. rustc finds them without a path, and Cargo's `-Zbuild-std` passes them with `noprelude`.
+/// The compiler's own crates. rustc finds them without a path, and Cargo's `-Zbuild-std` passes them with
+/// `noprelude`.
 const SYSROOT: &[&str] = &[
     "alloc",
     "compiler_builtins",
@@ -92,7 +94,8 @@ fn args() -> Vec<String> {
         // musl's start-up code passes no arguments to a shared library, but Linux has them in `/proc`.
         args = proc_self_cmdline();
     }
-    // Names of crates are UTF-8. The lossy conversion changes only paths: an argument file with such a path is an error.
+    // Names of crates are UTF-8. The lossy conversion changes only paths: an argument file with such a path
+    // is an error.
     args.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
 }
 
@@ -105,8 +108,9 @@ fn proc_self_cmdline() -> Vec<OsString> {
         .collect()
 }
 
-/// Whether this is rust-analyzer's macro server, which RustRover uses too. It refuses to start without the variable, and
-/// passes it on to any compiler that it starts. A compiler has at least one argument: its input.
+/// Whether this is rust-analyzer's macro server, which RustRover uses too. It refuses to start without the
+/// variable, and passes it on to any compiler that it starts. A compiler has at least one argument: its
+/// input.
 fn is_ide(args: &[String], is_set: impl Fn(&str) -> bool) -> bool {
     let program = args.first().map(|program| Path::new(program).file_stem().unwrap_or_default());
     let is_named = program.is_some_and(|stem| stem.to_string_lossy().starts_with("rust-analyzer"));
@@ -126,8 +130,8 @@ fn read_again(path: &str) -> Result<String, String> {
     }
 }
 
-/// The arguments, with those in argument files: rustc reads one in each line of `@FILE`. rustdoc passes the list of
-/// doctests that way.
+/// The arguments, with those in argument files: rustc reads one in each line of `@FILE`. rustdoc passes the
+/// list of doctests that way.
 fn expanded(args: &[String], read: impl Fn(&str) -> Result<String, String>) -> Result<Vec<String>, String> {
     let mut expanded = Vec::new();
     for arg in args {
@@ -175,7 +179,8 @@ fn has_cfg_test(args: &[String]) -> bool {
 }
 
 fn kind_of(args: &[String]) -> Kind {
-    // From edition 2024 on, rustdoc compiles doctests as modules of one library, of which it makes one program.
+    // From edition 2024 on, rustdoc compiles doctests as modules of one library, of which it makes one
+    // program.
     let is_doctests = |arg: &String| {
         Path::new(arg).file_name().is_some_and(|name| name.to_string_lossy().starts_with("doctest_bundle_"))
     };

@@ -39,8 +39,8 @@ impl Error {
 
 /// Expands one macro, of which `input` is `[$crate] the user's tokens`.
 ///
-/// The `$crate` token replaces [`Output::CRATE`] in the output. It has to stay a token, since its text does not parse
-/// back.
+/// The `$crate` token replaces [`Output::CRATE`] in the output. It has to stay a token, since its text does
+/// not parse back.
 pub(crate) fn expand(input: TokenStream, body: fn(&mut Tokens) -> Result<Output, Error>) -> TokenStream {
     let mut tokens = Tokens::new(input);
     let result = tokens.group(Delimiter::Bracket, "the path of entry-points").and_then(|krate| {

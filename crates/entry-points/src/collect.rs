@@ -66,8 +66,8 @@ mod no_inventory;
 mod no_linkme;
 
 // Not public API. Used by generated code.
-/// A type that stands for a distributed slice. `group!` gives it the name of the slice, in the namespace of types, so
-/// that a path to the slice leads to its group as well.
+/// A type that stands for a distributed slice. `group!` gives it the name of the slice, in the namespace of
+/// types, so that a path to the slice leads to its group as well.
 #[doc(hidden)]
 pub trait Collected: 'static {
     type Plugin: ?Sized + Send + Sync + 'static;
@@ -108,7 +108,8 @@ impl SliceId {
 }
 
 // Not public API. Used by generated code.
-/// An entry point and its group, with the type of the plugin erased, so that one list holds those of all groups.
+/// An entry point and its group, with the type of the plugin erased, so that one list holds those of all
+/// groups.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Registration {
@@ -133,8 +134,8 @@ impl Registration {
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Autoload {
-    /// The module of the line. `None` for the sentinel, which this crate submits to every collector to check that it
-    /// works.
+    /// The module of the line. `None` for the sentinel, which this crate submits to every collector to check
+    /// that it works.
     module: Option<&'static str>,
     crates: &'static [Linked],
 }
@@ -198,16 +199,16 @@ impl fmt::Display for Autoload {
 }
 
 // Not public API. Used by generated code.
-/// An element of inventory's collection. All groups share the collection: inventory identifies it by the type of its
-/// elements, and a crate can only declare one for its own types.
+/// An element of inventory's collection. All groups share the collection: inventory identifies it by the type
+/// of its elements, and a crate can only declare one for its own types.
 #[doc(hidden)]
 pub enum Submission {
     EntryPoint(Registration),
     Autoload(&'static Autoload),
 }
 
-// Not public API. The constants that `autoload!` finds for a crate without an `entry_points!` block, and for one without
-// an `autoload!` line.
+// Not public API. The constants that `autoload!` finds for a crate without an `entry_points!` block, and for
+// one without an `autoload!` line.
 #[doc(hidden)]
 pub mod nothing {
     pub const __ENTRY_POINTS: &[super::Registration] = &[];
@@ -293,8 +294,8 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
     let registrations = submitted.iter().chain(listed.clone().flat_map(|one| one.points));
     let mut points: Vec<_> = registrations.filter_map(|one| one.of_slice(slice)).collect();
     findings.stranger = stranger(slice, &submitted, listed);
-    // With a stranger, linkme would panic, and end a program with `panic = "abort"`. In a unit test of the framework it
-    // would not: `group!` gives that slice another name.
+    // With a stranger, linkme would panic, and end a program with `panic = "abort"`. In a unit test of the
+    // framework it would not: `group!` gives that slice another name.
     if findings.stranger.as_ref().is_none_or(|stranger| stranger.own.is_test != stranger.other.is_test) {
         match catch_unwind(AssertUnwindSafe(source.elements)) {
             Ok(elements) => points.extend(elements),

@@ -15,8 +15,8 @@ use crate::verdict::Standing;
 
 /// A name in a [`Group`].
 ///
-/// It is `Copy`, as large as a pointer, and compared by group and name. It stays valid for the life of the program:
-/// later registrations do not invalidate it.
+/// It is `Copy`, as large as a pointer, and compared by group and name. It stays valid for the life of the
+/// program: later registrations do not invalidate it.
 pub struct Entry<P: ?Sized + 'static>(pub(crate) &'static Slot<P>);
 
 impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
@@ -72,8 +72,8 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         }
     }
 
-    /// Whether the entry may be used: it is neither disabled nor a duplicate. Runs no plugin's code and takes no
-    /// lock. If this returns `false`, the error of [`load`](Self::load) says why.
+    /// Whether the entry may be used: it is neither disabled nor a duplicate. Runs no plugin's code and takes
+    /// no lock. If this returns `false`, the error of [`load`](Self::load) says why.
     #[must_use]
     pub fn is_usable(self) -> bool {
         self.0.usable()
@@ -81,8 +81,8 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
 
     /// Returns the plugin, and loads it at the first call.
     ///
-    /// The first call runs the entry point's `load` on this thread; other threads that call meanwhile block until it
-    /// ends. Once the plugin is loaded, a call is one atomic load: no lock, no allocation.
+    /// The first call runs the entry point's `load` on this thread; other threads that call meanwhile block
+    /// until it ends. Once the plugin is loaded, a call is one atomic load: no lock, no allocation.
     ///
     /// # Errors
     ///

@@ -8,10 +8,11 @@ use crate::failure::LoadFailure;
 use crate::message::shown_path;
 use crate::options::{OptionSpec, Options};
 
-/// A named plugin of the interface `P`, as constant data: its name, its package, and the function that loads it.
+/// A named plugin of the interface `P`, as constant data: its name, its package, and the function that loads
+/// it.
 ///
-/// It lives in read-only memory and holds no state: the [`Group`](crate::Group) holds the state of its entry points.
-/// The constructor runs no plugin's code.
+/// It lives in read-only memory and holds no state: the [`Group`](crate::Group) holds the state of its entry
+/// points. The constructor runs no plugin's code.
 ///
 /// ```
 /// use entry_points::{EntryPoint, LoadFailure};
@@ -35,8 +36,8 @@ use crate::options::{OptionSpec, Options};
 /// assert_eq!(POLITE.name(), "polite");
 /// ```
 ///
-/// It has the four facts of Python's `importlib.metadata.EntryPoint`: name, group, package (with its version) and
-/// value. The [`entry_points!`](crate::entry_points) block adds all but the name.
+/// It has the four facts of Python's `importlib.metadata.EntryPoint`: name, group, package (with its version)
+/// and value. The [`entry_points!`](crate::entry_points) block adds all but the name.
 pub struct EntryPoint<P: ?Sized + 'static> {
     name: &'static str,
     load: Load<P>,
@@ -88,13 +89,13 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
 
     /// An entry point called `name`, whose plugin `load` makes.
     ///
-    /// `load` runs on the thread that first uses the name, at most once at a time, with no lock held. It may load other
-    /// entry points.
+    /// `load` runs on the thread that first uses the name, at most once at a time, with no lock held. It may
+    /// load other entry points.
     ///
     /// # Panics
     ///
-    /// Panics if `name` is not 1 to 32 bytes of `a`–`z`, `0`–`9` and `_`, or starts with a digit. In a `static` or
-    /// `const`, where entry points belong, this is a compile error.
+    /// Panics if `name` is not 1 to 32 bytes of `a`–`z`, `0`–`9` and `_`, or starts with a digit. In a
+    /// `static` or `const`, where entry points belong, this is a compile error.
     ///
     /// ```compile_fail
     /// # use entry_points::{EntryPoint, LoadFailure};
@@ -107,9 +108,9 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
 
     /// An entry point called `name` that accepts options, which `load` gets.
     ///
-    /// The program sets an option by [`Group::set_option`](crate::Group::set_option). If it does not, the environment
-    /// may: in the variable `PREFIX_OPTIONS` of the group, as `name.option=value`. An option that is not declared here is
-    /// an error.
+    /// The program sets an option by [`Group::set_option`](crate::Group::set_option). If it does not, the
+    /// environment may: in the variable `PREFIX_OPTIONS` of the group, as `name.option=value`. An option that
+    /// is not declared here is an error.
     ///
     /// ```
     /// use entry_points::{EntryPoint, Group, LoadFailure, OptionSpec, Options};
@@ -142,7 +143,8 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     ///
     /// # Panics
     ///
-    /// Panics as [`new`](Self::new), and if two options have one name. In a `static` or `const`, this is a compile error.
+    /// Panics as [`new`](Self::new), and if two options have one name. In a `static` or `const`, this is a
+    /// compile error.
     ///
     /// ```compile_fail
     /// # use entry_points::{EntryPoint, OptionSpec};
@@ -222,8 +224,8 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.origin.version
     }
 
-    /// The Rust path of its `load` function, such as `codec_vorbis::load`, if an `entry_points!` block declared it. If
-    /// `load` is a closure, the path of the static.
+    /// The Rust path of its `load` function, such as `codec_vorbis::load`, if an `entry_points!` block
+    /// declared it. If `load` is a closure, the path of the static.
     #[must_use]
     pub const fn value(&self) -> Option<&'static str> {
         self.origin.value
@@ -235,7 +237,8 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.file
     }
 
-    /// The place in the source code that declares it; for an installed one, that of [`Installed::new`](crate::Installed::new).
+    /// The place in the source code that declares it; for an installed one, that of
+    /// [`Installed::new`](crate::Installed::new).
     #[must_use]
     pub const fn declared_at(&self) -> &'static Location<'static> {
         self.declared_at
@@ -253,8 +256,8 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.options.iter().any(|spec| spec.name() == option)
     }
 
-    /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source. If it was installed, also
-    /// its file.
+    /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source. If it was
+    /// installed, also its file.
     pub(crate) fn provider(&self) -> String {
         let package = self.package().map(|package| match self.version() {
             Some(version) => format!("{package} {version}"),

@@ -1,5 +1,5 @@
-//! The errors of looking up, loading, registering and configuring, in any group. For devices, `DeviceError` of the crate
-//! `device-registry` has the message for an unknown backend.
+//! The errors of looking up, loading, registering and configuring, in any group. For devices, `DeviceError`
+//! of the crate `device-registry` has the message for an unknown backend.
 
 use std::error::Error;
 use std::fmt;
@@ -14,9 +14,10 @@ use crate::report::Report;
 
 /// Why a name could not be loaded.
 ///
-/// It is cheap to clone, since later uses of a name return the remembered failure. `Display` has several lines
-/// if it includes the report of the group. [`source`](Error::source) is the plugin's own chain of errors. `Debug`
-/// prints the message and the chain, for programs and tests that return the error from `main`.
+/// It is cheap to clone, since later uses of a name return the remembered failure. `Display` has several
+/// lines if it includes the report of the group. [`source`](Error::source) is the plugin's own chain of
+/// errors. `Debug` prints the message and the chain, for programs and tests that return the error from
+/// `main`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -40,8 +41,8 @@ pub enum LoadError {
         /// What the user can do.
         remedy: Arc<str>,
     },
-    /// The plugin cannot work on this machine at the moment: its driver or hardware is missing. A use more than one
-    /// second later looks again.
+    /// The plugin cannot work on this machine at the moment: its driver or hardware is missing. A use more
+    /// than one second later looks again.
     #[non_exhaustive]
     Unavailable {
         /// The name, its group and its package.
@@ -73,8 +74,8 @@ pub enum LoadError {
         /// The names on the cycle, with the same name at both ends.
         path: Arc<[String]>,
     },
-    /// At the time of a fork, another thread of the parent process was loading this name, or briefly held a lock to
-    /// load any name. That thread does not exist in this process, so waiting for it would never end.
+    /// At the time of a fork, another thread of the parent process was loading this name, or briefly held a
+    /// lock to load any name. That thread does not exist in this process, so waiting for it would never end.
     #[non_exhaustive]
     Forked {
         /// The name, its group and its package.
@@ -200,13 +201,15 @@ impl UnknownName {
         self.nearest
     }
 
-    /// Whether this program has an `autoload!` line. If not, a crate in Cargo.toml may have the name and not be linked.
+    /// Whether this program has an `autoload!` line. If not, a crate in Cargo.toml may have the name and not
+    /// be linked.
     #[must_use]
     pub fn is_autoloaded(&self) -> bool {
         self.autoloaded
     }
 
-    /// The entry points of the group and their states. Its [`advice`](Report::advice) says why one may be missing.
+    /// The entry points of the group and their states. Its [`advice`](Report::advice) says why one may be
+    /// missing.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report
@@ -399,7 +402,8 @@ impl fmt::Display for UnknownOption {
     }
 }
 
-/// [`Group::configure`](crate::Group::configure) was called after the group's first use, which had read the switches.
+/// [`Group::configure`](crate::Group::configure) was called after the group's first use, which had read the
+/// switches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{group} is already in use; set its switches before the first look-up, listing or registration, or in the \

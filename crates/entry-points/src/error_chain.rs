@@ -8,8 +8,8 @@ const LONGEST: usize = 16;
 
 /// An error and the errors that caused it, printed a line each.
 ///
-/// `Display` of most errors is their own message only: the causes are behind [`Error::source`]. A program that ends with an
-/// error prints both.
+/// `Display` of most errors is their own message only: the causes are behind [`Error::source`]. A program
+/// that ends with an error prints both.
 ///
 /// ```
 /// use entry_points::ErrorChain;

@@ -9,14 +9,15 @@ use crate::error::LoadError;
 
 /// The error of a `load` function that cannot return a plugin.
 ///
-/// There are two kinds, since callers handle them differently. The plugin is *unavailable* on this machine: the driver
-/// or the hardware is missing, and the plugin itself is sound. It may come, so a use of the name runs `load` again, at
-/// most once a second. Or it *failed*, which every use of the name returns until a
+/// There are two kinds, since callers handle them differently. The plugin is *unavailable* on this machine:
+/// the driver or the hardware is missing, and the plugin itself is sound. It may come, so a use of the name
+/// runs `load` again, at most once a second. Or it *failed*, which every use of the name returns until a
 /// [`retry`](crate::Group::retry).
 ///
-/// `?` converts any error, which then counts as a failure. Only [`LoadError::Unavailable`] of another entry point stays
-/// unavailable. For other errors that mean a missing driver, write `.map_err(LoadFailure::unavailable)?`. Like
-/// `anyhow::Error`, this type does not implement `Error`: that would rule out the conversion from any error.
+/// `?` converts any error, which then counts as a failure. Only [`LoadError::Unavailable`] of another entry
+/// point stays unavailable. For other errors that mean a missing driver, write
+/// `.map_err(LoadFailure::unavailable)?`. Like `anyhow::Error`, this type does not implement `Error`: that
+/// would rule out the conversion from any error.
 ///
 /// ```
 /// use entry_points::LoadFailure;
@@ -33,9 +34,9 @@ use crate::error::LoadError;
 #[derive(Clone)]
 pub struct LoadFailure {
     unavailable: bool,
-    /// The message, and those of the chain of sources, innermost last. They are formatted once, while `load` runs:
-    /// there a panic in an error's `Display` is a failure of that plugin, while in a report it would break the whole
-    /// table.
+    /// The message, and those of the chain of sources, innermost last. They are formatted once, while `load`
+    /// runs: there a panic in an error's `Display` is a failure of that plugin, while in a report it would
+    /// break the whole table.
     messages: Arc<[String]>,
     cause: Arc<dyn Error + Send + Sync>,
 }
@@ -47,15 +48,16 @@ impl LoadFailure {
         Self::of(false, Message { text: message.to_string(), source: None })
     }
 
-    /// The plugin is sound, and its driver or hardware is missing on this machine. `reason` says what was looked for,
-    /// and what to install.
+    /// The plugin is sound, and its driver or hardware is missing on this machine. `reason` says what was
+    /// looked for, and what to install.
     ///
-    /// Unlike any other failure it is not permanent: a use of the name returns it for one second, and the next use runs
-    /// `load` again. So `load` finds a driver or a server that comes while the program runs. Until then it runs at most
-    /// once a second, with whatever it opens and allocates before it returns this failure.
+    /// Unlike any other failure it is not permanent: a use of the name returns it for one second, and the
+    /// next use runs `load` again. So `load` finds a driver or a server that comes while the program runs.
+    /// Until then it runs at most once a second, with whatever it opens and allocates before it returns this
+    /// failure.
     ///
-    /// It is for a plugin that can do nothing at the moment. A plugin whose driver works, and which has nothing to offer
-    /// yet, loads and says so by its own interface.
+    /// It is for a plugin that can do nothing at the moment. A plugin whose driver works, and which has
+    /// nothing to offer yet, loads and says so by its own interface.
     #[must_use]
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         Self::of(true, Message { text: reason.to_string(), source: None })

@@ -26,26 +26,28 @@ use crate::versions::Versions;
 
 /// A named set of entry points for the interface `P`, such as `codec.decoders` for `dyn Decoder`.
 ///
-/// A framework declares its groups with [`group!`](crate::group), which also declares the distributed slice in which
-/// plugin crates register. The group finds entry points by name, loads them, and holds their states. It is always a
-/// `static` (or leaked), since entries and plugins borrow from it.
+/// A framework declares its groups with [`group!`](crate::group), which also declares the distributed slice
+/// in which plugin crates register. The group finds entry points by name, loads them, and holds their states.
+/// It is always a `static` (or leaked), since entries and plugins borrow from it.
 ///
 /// - **Listing is free.** [`names`](Self::names), [`iter`](Self::iter), [`get`](Self::get) and
 ///   [`report`](Self::report) run no plugin's code.
-/// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses it, with
-///   no lock held. Different names load in parallel. A loaded plugin is never unloaded.
-/// - **What is broken stays so, what is missing may come.** A failure is remembered until [`retry`](Self::retry). A use
-///   looks for a missing driver or hardware again, at most once a second.
+/// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses
+///   it, with no lock held. Different names load in parallel. A loaded plugin is never unloaded.
+/// - **What is broken stays so, what is missing may come.** A failure is remembered until
+///   [`retry`](Self::retry). A use looks for a missing driver or hardware again, at most once a second.
 /// - **A bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). With
-///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook runs as usual, so a caught panic
-///   still prints.
+///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook runs as usual, so a
+///   caught panic still prints.
 /// - **The order is by name**, in whatever order the linker placed the entry points.
-/// - **A child of `fork` never hangs.** It finds the plugins that the parent had loaded. Look-ups, lists and reports
-///   take no lock that a thread of the parent could have held. If another thread of the parent was loading or
-///   registering, `load` returns [`LoadError::Forked`] and `register` returns [`RegisterError::Forked`].
+/// - **A child of `fork` never hangs.** It finds the plugins that the parent had loaded. Look-ups, lists and
+///   reports take no lock that a thread of the parent could have held. If another thread of the parent was
+///   loading or registering, `load` returns [`LoadError::Forked`] and `register` returns
+///   [`RegisterError::Forked`].
 ///
-/// The first call that needs the entry points builds the table and reads the switches, which takes some microseconds.
-/// After that, look-ups of loaded names take no lock and allocate nothing, also while other threads register.
+/// The first call that needs the entry points builds the table and reads the switches, which takes some
+/// microseconds. After that, look-ups of loaded names take no lock and allocate nothing, also while other
+/// threads register.
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group};
@@ -136,10 +138,11 @@ impl<P: ?Sized + Send + Sync + 'static> Table<P> {
     }
 }
 
-/// Declaring a group: in the body of [`group!`](crate::group), or in a `static` for a private group, which holds only
-/// the entry points that the program registers.
+/// Declaring a group: in the body of [`group!`](crate::group), or in a `static` for a private group, which
+/// holds only the entry points that the program registers.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
-    /// A group called `name`. By convention this is the framework, a dot, and the kind of plugin: `codec.decoders`.
+    /// A group called `name`. By convention this is the framework, a dot, and the kind of plugin:
+    /// `codec.decoders`.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
@@ -163,15 +166,16 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
-    /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_INSTALLED`, `PREFIX_DISABLE` and `PREFIX_SELECT`, and the options of
-    /// entry points from `PREFIX_OPTIONS`: see [`set_option`](Self::set_option).
+    /// Reads [`Switches`] from `PREFIX_AUTOLOAD`, `PREFIX_INSTALLED`, `PREFIX_DISABLE` and `PREFIX_SELECT`,
+    /// and the options of entry points from `PREFIX_OPTIONS`: see [`set_option`](Self::set_option).
     #[must_use]
     pub const fn switches(mut self, prefix: &'static str) -> Self {
         self.switches = Some(prefix);
         self
     }
 
-    /// Adds entry points that belong to the group itself. Their names cannot be taken, overridden or disabled.
+    /// Adds entry points that belong to the group itself. Their names cannot be taken, overridden or
+    /// disabled.
     #[must_use]
     pub const fn built_in(mut self, points: &'static [EntryPoint<P>]) -> Self {
         self.built_in = points;
@@ -185,7 +189,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
-    /// The line that errors advise users to write, for a framework that re-exports [`autoload!`](crate::autoload).
+    /// The line that errors advise users to write, for a framework that re-exports
+    /// [`autoload!`](crate::autoload).
     #[must_use]
     pub const fn autoload_line(mut self, line: &'static str) -> Self {
         self.autoload_line = line;
@@ -219,12 +224,13 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.table().index.find(name).map(Entry)
     }
 
-    /// The entry called `name`, if it may be used: it is neither disabled nor a duplicate. Runs no plugin's code and
-    /// takes no lock. Allocates nothing unless it fails.
+    /// The entry called `name`, if it may be used: it is neither disabled nor a duplicate. Runs no plugin's
+    /// code and takes no lock. Allocates nothing unless it fails.
     ///
     /// # Errors
     ///
-    /// Returns [`LoadError::Unknown`], [`Disabled`](LoadError::Disabled) or [`Duplicate`](LoadError::Duplicate).
+    /// Returns [`LoadError::Unknown`], [`Disabled`](LoadError::Disabled) or
+    /// [`Duplicate`](LoadError::Duplicate).
     pub fn usable(&'static self, name: &str) -> Result<Entry<P>, LoadError> {
         match self.table().index.find(name) {
             Some(slot) if slot.usable() => Ok(Entry(slot)),
@@ -238,13 +244,14 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] says why there is no plugin. [`Entry::load`] has a table of how long each error is remembered.
+    /// [`LoadError`] says why there is no plugin. [`Entry::load`] has a table of how long each error is
+    /// remembered.
     pub fn load(&'static self, name: &str) -> Result<&'static P, LoadError> {
         self.usable(name)?.load()
     }
 
-    /// Like [`load`](Self::load), but tries again at once if loading failed before, whatever the failure. An unavailable
-    /// plugin needs no retry: `load` looks for it again, at most once a second.
+    /// Like [`load`](Self::load), but tries again at once if loading failed before, whatever the failure. An
+    /// unavailable plugin needs no retry: `load` looks for it again, at most once a second.
     ///
     /// # Errors
     ///
@@ -253,8 +260,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.usable(name)?.retry()
     }
 
-    /// Loads every entry that is not disabled, one after the other, and returns each with its outcome: for a program
-    /// that wants to fail early. Blocks until the last one is loaded.
+    /// Loads every entry that is not disabled, one after the other, and returns each with its outcome: for a
+    /// program that wants to fail early. Blocks until the last one is loaded.
     pub fn load_all(&'static self) -> Vec<(Entry<P>, Result<&'static P, LoadError>)> {
         let usable = self.iter().filter(|entry| !matches!(entry.state(), State::Disabled { .. }));
         usable.map(|entry| (entry, entry.load())).collect()
@@ -291,8 +298,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         })
     }
 
-    /// Every entry point with its state, notes on probable mistakes, and the reason why the list may be short. Runs no
-    /// plugin's code.
+    /// Every entry point with its state, notes on probable mistakes, and the reason why the list may be
+    /// short. Runs no plugin's code.
     #[must_use]
     pub fn report(&'static self) -> Report {
         let table = self.table();
@@ -316,13 +323,13 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// Adds an entry point, even if autoloading is off, like an explicit `import` of a plugin in Python.
     ///
-    /// If the entry point is linked already, `…_AUTOLOAD=0` no longer disables it, but `…_DISABLE` still does.
-    /// Registering it again changes nothing. Any thread may call this at any time.
+    /// If the entry point is linked already, `…_AUTOLOAD=0` no longer disables it, but `…_DISABLE` still
+    /// does. Registering it again changes nothing. Any thread may call this at any time.
     ///
     /// # Errors
     ///
-    /// Returns [`RegisterError`] if another entry point has the name. That entry point keeps it, and the report lists
-    /// this one as a duplicate.
+    /// Returns [`RegisterError`] if another entry point has the name. That entry point keeps it, and the
+    /// report lists this one as a duplicate.
     pub fn register(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
         self.claim(point, Claim::Registered)
     }
@@ -331,20 +338,21 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// Returns [`RegisterError::InUse`] after the first use of the name, and [`RegisterError::BuiltIn`] if the name is
-    /// built in or reserved.
+    /// Returns [`RegisterError::InUse`] after the first use of the name, and [`RegisterError::BuiltIn`] if
+    /// the name is built in or reserved.
     pub fn register_override(&'static self, point: &'static EntryPoint<P>) -> Result<(), RegisterError> {
         self.claim(point, Claim::Override)
     }
 
     /// Adds an entry point that is in a file, which is opened at the first use of the name.
     ///
-    /// A file that appears in a folder must not break a program that works. So whatever is linked or registered with this name
-    /// and is on goes before it, and of several that are installed, the first. The report lists the others as duplicates, with
-    /// their files. `…_INSTALLED=0` disables all that are installed, and the other [`Switches`] hold for them too.
+    /// A file that appears in a folder must not break a program that works. So whatever is linked or
+    /// registered with this name and is on goes before it, and of several that are installed, the first. The
+    /// report lists the others as duplicates, with their files. `…_INSTALLED=0` disables all that are
+    /// installed, and the other [`Switches`] hold for them too.
     ///
-    /// Installing one file again under its name changes nothing. Any thread may call this at any time. The entry point stays
-    /// for the life of the program.
+    /// Installing one file again under its name changes nothing. Any thread may call this at any time. The
+    /// entry point stays for the life of the program.
     ///
     /// # Errors
     ///
@@ -358,8 +366,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self.claim(Box::leak(Box::new(point)), Claim::Installed)
     }
 
-    /// Adds a note to reports and to the error for an unknown name: why a file was not installed, or which folders were
-    /// searched. A note that is there already is not added again.
+    /// Adds a note to reports and to the error for an unknown name: why a file was not installed, or which
+    /// folders were searched. A note that is there already is not added again.
     pub fn add_note(&'static self, note: impl Into<String>) {
         let note = note.into();
         // In a fork, another thread of the parent may have been adding one. A note is not worth an error.
@@ -373,7 +381,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigureError`] if the group was used before. Every look-up, listing and registration is a use.
+    /// Returns [`ConfigureError`] if the group was used before. Every look-up, listing and registration is a
+    /// use.
     pub fn configure(&'static self, switches: Switches) -> Result<(), ConfigureError> {
         match self.configured.writer() {
             Ok(configured) if self.table.get().is_none() => {
@@ -385,28 +394,31 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         }
     }
 
-    /// Sets an option of the entry called `name`, for its next load. It takes precedence over the environment.
+    /// Sets an option of the entry called `name`, for its next load. It takes precedence over the
+    /// environment.
     ///
-    /// Users set options in the variable `PREFIX_OPTIONS` of a group with [`switches`](Self::switches). `;` separates them,
-    /// and a value goes up to the next `;`. Space around a name, an option and a value does not matter:
+    /// Users set options in the variable `PREFIX_OPTIONS` of a group with [`switches`](Self::switches). `;`
+    /// separates them, and a value goes up to the next `;`. Space around a name, an option and a value does
+    /// not matter:
     ///
     /// ```text
     /// CODEC_DECODER_OPTIONS='vorbis.quality=7; net.servers=10.0.0.1:1,10.0.0.2:1'
     /// ```
     ///
-    /// The variable is read once, at the first use of the group, whether or not [`configure`](Self::configure) was called.
-    /// An option in it that the entry point does not have is the error of loading that entry. [`report`](Self::report)
-    /// has a note for an option whose name the group does not have, and for a piece that is not valid. It shows the
-    /// options in force and where they were set.
+    /// The variable is read once, at the first use of the group, whether or not
+    /// [`configure`](Self::configure) was called. An option in it that the entry point does not have is the
+    /// error of loading that entry. [`report`](Self::report) has a note for an option whose name the group
+    /// does not have, and for a piece that is not valid. It shows the options in force and where they were
+    /// set.
     ///
     /// The values are text, and the plugin parses them when it loads: see
-    /// [`EntryPoint::with_options`](crate::EntryPoint::with_options). After a failed load the option can be set again, and
-    /// [`retry`](Self::retry) uses it.
+    /// [`EntryPoint::with_options`](crate::EntryPoint::with_options). After a failed load the option can be
+    /// set again, and [`retry`](Self::retry) uses it.
     ///
     /// # Errors
     ///
-    /// [`OptionError`] says why the option is not set: the group does not have the name, the entry point does not have
-    /// the option, or it is already loaded.
+    /// [`OptionError`] says why the option is not set: the group does not have the name, the entry point does
+    /// not have the option, or it is already loaded.
     pub fn set_option(
         &'static self,
         name: &str,
@@ -489,7 +501,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     #[cold]
     fn build_table(&'static self) -> &'static Table<P> {
         let table = match self.configured.writer() {
-            // While this thread holds the lock, no other thread of this process or of its parent is building the table.
+            // While this thread holds the lock, no other thread of this process or of its parent is building
+            // the table.
             Ok(_configured) => self.table.get_or_init(|| self.new_table()),
             Err(Orphaned) => self.table_after_fork.get_or_init(|| Box::new(self.new_table())),
         };

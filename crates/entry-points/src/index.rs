@@ -14,9 +14,9 @@ pub(crate) trait Named {
 
 /// An insert-only hash table with linear probing.
 ///
-/// A cell is written once, so that a reader only loads it. When a table is half full, a larger one with all its
-/// content replaces it. The old table stays for threads that still read it, which at most doubles the memory. An
-/// atomic pointer to the newest table would save one load, but needs `unsafe`.
+/// A cell is written once, so that a reader only loads it. When a table is half full, a larger one with all
+/// its content replaces it. The old table stays for threads that still read it, which at most doubles the
+/// memory. An atomic pointer to the newest table would save one load, but needs `unsafe`.
 pub(crate) struct Index<T: Named + 'static> {
     tables: [OnceLock<Box<[Cell<T>]>>; SIZES],
     newest: AtomicUsize,
@@ -113,9 +113,10 @@ fn put<T: Named>(cells: &[Cell<T>], item: &'static T) {
     }
 }
 
-/// Folded multiplication over words, as in wyhash. The standard library's SipHash takes several times as long on eight
-/// bytes, and its protection is not needed: an attacker does not choose the names of linked crates. With the plain
-/// multiplication of FxHash, names collide that differ in the last letter of one word and the first of the next.
+/// Folded multiplication over words, as in wyhash. The standard library's SipHash takes several times as long
+/// on eight bytes, and its protection is not needed: an attacker does not choose the names of linked crates.
+/// With the plain multiplication of FxHash, names collide that differ in the last letter of one word and the
+/// first of the next.
 // Inlined into the generic code of other crates.
 #[inline]
 fn hash(bytes: &[u8]) -> usize {

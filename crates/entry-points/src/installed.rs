@@ -11,8 +11,8 @@ use crate::options::{OptionSpec, Options};
 
 /// An entry point in a file, such as a shared library, for [`Group::install`](crate::Group::install).
 ///
-/// This crate opens no files: the program's function does, and defines what is in them. It runs at the first use of the name,
-/// as that of a linked entry point does.
+/// This crate opens no files: the program's function does, and defines what is in them. It runs at the first
+/// use of the name, as that of a linked entry point does.
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group, Installed, LoadFailure};
@@ -45,8 +45,8 @@ pub struct Installed<P: ?Sized + 'static> {
 }
 
 impl<P: ?Sized + 'static> Installed<P> {
-    /// An entry point called `name` in `file`, which `load` opens. `load` runs on the thread that first uses the name, at
-    /// most once at a time, with no lock held.
+    /// An entry point called `name` in `file`, which `load` opens. `load` runs on the thread that first uses
+    /// the name, at most once at a time, with no lock held.
     #[track_caller]
     pub fn new(
         name: impl Into<String>,

@@ -7,10 +7,12 @@ use crate::message::panic_message;
 
 /// Calls a plugin's code. A panic in it becomes an error, so that a broken plugin harms only the call.
 ///
-/// A framework that calls what its entry points have loaded is the one that has to isolate those calls: the group isolates
-/// loading only. The panic hook runs as for any panic. With `panic = "abort"` the program ends.
+/// A framework that calls what its entry points have loaded is the one that has to isolate those calls: the
+/// group isolates loading only. The panic hook runs as for any panic. With `panic = "abort"` the program
+/// ends.
 ///
-/// What `call` captures by mutable reference may be left half changed; a framework discards it, or captures nothing of the kind.
+/// What `call` captures by mutable reference may be left half changed; a framework discards it, or captures
+/// nothing of the kind.
 ///
 /// ```
 /// use entry_points::isolate;

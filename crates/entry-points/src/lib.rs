@@ -60,40 +60,41 @@ pub use crate::switches::Switches;
 ///
 /// # Why a line is needed
 ///
-/// rustc links a crate from Cargo.toml only if some path names it. Without such a path, every registration in the crate
-/// is lost without a message.
+/// rustc links a crate from Cargo.toml only if some path names it. Without such a path, every registration in
+/// the crate is lost without a message.
 ///
-/// `autoload!()` reads the `--extern` list that Cargo passes to rustc for this target, and names each crate in it. So
-/// features, target tables, renames and dev-dependencies are taken into account.
+/// `autoload!()` reads the `--extern` list that Cargo passes to rustc for this target, and names each crate
+/// in it. So features, target tables, renames and dev-dependencies are taken into account.
 ///
-/// The macro also refers to the hidden constant that an [`entry_points!`] block leaves at the root of its crate, by an
-/// ordinary typed path. So it does not depend on the linker to keep the sections of another crate. A plugin for another
-/// version of its framework is a compile error if entry-points is another version too, and otherwise a note in the report.
+/// The macro also refers to the hidden constant that an [`entry_points!`] block leaves at the root of its
+/// crate, by an ordinary typed path. So it does not depend on the linker to keep the sections of another
+/// crate. A plugin for another version of its framework is a compile error if entry-points is another version
+/// too, and otherwise a note in the report.
 ///
-/// **Every direct dependency is linked**, with or without entry points. `except` leaves one out, such as a crate with a
-/// `#[panic_handler]` or an allocator. It accepts a name that is not a dependency of this target, since another target
-/// may have it.
+/// **Every direct dependency is linked**, with or without entry points. `except` leaves one out, such as a
+/// crate with a `#[panic_handler]` or an allocator. It accepts a name that is not a dependency of this
+/// target, since another target may have it.
 ///
 /// # In a library
 ///
-/// Only *direct* dependencies are linked. A library that brings its own plugins, or re-exports plugin crates, writes the
-/// line as well, once and at its root: the line of a program leads to those of the libraries that it links. Elsewhere in a
-/// library, and twice in one module, the line is a compile error.
+/// Only *direct* dependencies are linked. A library that brings its own plugins, or re-exports plugin crates,
+/// writes the line as well, once and at its root: the line of a program leads to those of the libraries that
+/// it links. Elsewhere in a library, and twice in one module, the line is a compile error.
 ///
-/// A crate that re-exports two plugin crates by glob has two hidden constants under one name, and rustc warns about it.
-/// Re-export their items by name, and write the line.
+/// A crate that re-exports two plugin crates by glob has two hidden constants under one name, and rustc warns
+/// about it. Re-export their items by name, and write the line.
 ///
 /// # By hand
 ///
-/// No one guarantees that a procedural macro may read rustc's arguments. Where it cannot, the macro is a compile error
-/// that says so. Name the crates by hand then, with the same result:
+/// No one guarantees that a procedural macro may read rustc's arguments. Where it cannot, the macro is a
+/// compile error that says so. Name the crates by hand then, with the same result:
 ///
 /// ```text
 /// entry_points::autoload!(only codec_vorbis, codec_opus);
 /// ```
 ///
-/// If the linker keeps the sections of other crates, as it does in any binary that rustc links for Linux, macOS or
-/// windows-msvc, this is enough:
+/// If the linker keeps the sections of other crates, as it does in any binary that rustc links for Linux,
+/// macOS or windows-msvc, this is enough:
 ///
 /// ```text
 /// extern crate codec_vorbis as _;
@@ -101,11 +102,13 @@ pub use crate::switches::Switches;
 ///
 /// # Where to write it
 ///
-/// In a program, anywhere that items are allowed. One line serves every group, whichever framework re-exports the macro.
-/// Each program, test and example needs its own, or names a library of the package that has one (`use mylib as _;`).
+/// In a program, anywhere that items are allowed. One line serves every group, whichever framework re-exports
+/// the macro. Each program, test and example needs its own, or names a library of the package that has one
+/// (`use mylib as _;`).
 ///
-/// In a `staticlib` that a C linker links, write it in the same module as a function that C calls: a C linker takes an
-/// object file from the archive only if it needs one of its symbols. In an IDE the macro expands to nothing.
+/// In a `staticlib` that a C linker links, write it in the same module as a function that C calls: a C linker
+/// takes an object file from the archive only if it needs one of its symbols. In an IDE the macro expands to
+/// nothing.
 #[macro_export]
 macro_rules! autoload {
     ($($choice:tt)*) => {
@@ -147,9 +150,9 @@ macro_rules! autoload {
 /// # }
 /// ```
 ///
-/// The block adds the name and version of the package and the path of `load`. It registers the static through the
-/// collector of the target, and leaves one hidden constant at the root of the crate for [`autoload!`]. Each static may
-/// have documentation, `#[cfg]` and other attributes.
+/// The block adds the name and version of the package and the path of `load`. It registers the static through
+/// the collector of the target, and leaves one hidden constant at the root of the crate for [`autoload!`].
+/// Each static may have documentation, `#[cfg]` and other attributes.
 #[macro_export]
 macro_rules! entry_points {
     ($($block:tt)*) => {
@@ -157,7 +160,8 @@ macro_rules! entry_points {
     };
 }
 
-/// Declares a group: a distributed slice in which plugin crates register, and the function that returns the [`Group`].
+/// Declares a group: a distributed slice in which plugin crates register, and the function that returns the
+/// [`Group`].
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group};
@@ -179,8 +183,9 @@ macro_rules! entry_points {
 /// # }
 /// ```
 ///
-/// The function returns `&'static Group<…>`. The slice itself has only the entry points that linkme collected; the
-/// group has those of every collector, and knows their switches and states. Two groups of one crate need two names.
+/// The function returns `&'static Group<…>`. The slice itself has only the entry points that linkme
+/// collected; the group has those of every collector, and knows their switches and states. Two groups of one
+/// crate need two names.
 #[macro_export]
 macro_rules! group {
     ($($declaration:tt)*) => {

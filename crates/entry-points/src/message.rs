@@ -1,5 +1,5 @@
-//! Text for messages. Not public API: shared with the other crates of this repository, which depend on the exact
-//! version.
+//! Text for messages. Not public API: shared with the other crates of this repository, which depend on the
+//! exact version.
 
 use std::any::Any;
 use std::fmt;
@@ -18,7 +18,8 @@ pub fn did_you_mean(similar: Option<impl fmt::Display>) -> impl fmt::Display {
 /// The values of a variable that is on or off, for messages.
 pub const SWITCH_WORDS: &str = "1, true, yes or on, or else 0, false, no or off";
 
-/// Whether a variable with one of [`SWITCH_WORDS`] is on. `None` for any other value. Case does not count, nor space at the ends.
+/// Whether a variable with one of [`SWITCH_WORDS`] is on. `None` for any other value. Case does not count,
+/// nor space at the ends.
 #[must_use]
 pub fn parse_switch(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
@@ -39,8 +40,8 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// A path, escaped for one line of a message. It is not cut: half of a path leads nowhere. On Windows the separator `\` stays
-/// as it is.
+/// A path, escaped for one line of a message. It is not cut: half of a path leads nowhere. On Windows the
+/// separator `\` stays as it is.
 #[must_use]
 pub fn shown_path(path: &Path) -> String {
     let mut shown = String::new();

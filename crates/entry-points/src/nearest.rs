@@ -1,9 +1,10 @@
 //! The name that the user probably meant.
 
-/// The one of `names` with the smallest edit distance to `asked`: at most one edit for three letters, and at most two.
+/// The one of `names` with the smallest edit distance to `asked`: at most one edit for three letters, and at
+/// most two.
 ///
-/// An edit inserts, deletes or replaces a letter, or swaps two neighbours. If one of the names has at most three
-/// letters, one name has to begin with the other: `mp3` is not a hint for `mp4`.
+/// An edit inserts, deletes or replaces a letter, or swaps two neighbours. If one of the names has at most
+/// three letters, one name has to begin with the other: `mp3` is not a hint for `mp4`.
 #[must_use]
 pub fn nearest(asked: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let asked = asked.to_ascii_lowercase();

@@ -1,19 +1,19 @@
 //! A cell that loads its value at the first use, and never deadlocks.
 //!
-//! A cell that is loading has an [`Attempt`]. Other threads that want the value wait for that attempt and get its
-//! outcome. The process has one wait graph: it knows which attempts each thread runs, and for which attempt each thread
-//! waits. Before a thread waits, it follows the graph from that attempt. If the path leads back to the thread, the cell
-//! returns an error that shows the cycle. So a cycle is found when it closes, across any number of cells, groups and
-//! threads.
+//! A cell that is loading has an [`Attempt`]. Other threads that want the value wait for that attempt and get
+//! its outcome. The process has one wait graph: it knows which attempts each thread runs, and for which
+//! attempt each thread waits. Before a thread waits, it follows the graph from that attempt. If the path
+//! leads back to the thread, the cell returns an error that shows the cycle. So a cycle is found when it
+//! closes, across any number of cells, groups and threads.
 //!
-//! Each cell has a rule that says how long it remembers a failure: see [`Remember`]. Inside a cycle the rule does not
-//! apply. When A needs B and B needs A, B fails only because A is not ready *yet*. Each attempt therefore collects the
-//! outer attempts to which a cycle led back from below it. If it has any, its failure is passed on to the next outer
-//! attempt and forgotten, and the next use tries again. This holds even if the outer attempt has ended meanwhile: which
-//! failures are remembered must not depend on timing.
+//! Each cell has a rule that says how long it remembers a failure: see [`Remember`]. Inside a cycle the rule
+//! does not apply. When A needs B and B needs A, B fails only because A is not ready *yet*. Each attempt
+//! therefore collects the outer attempts to which a cycle led back from below it. If it has any, its failure
+//! is passed on to the next outer attempt and forgotten, and the next use tries again. This holds even if the
+//! outer attempt has ended meanwhile: which failures are remembered must not depend on timing.
 //!
-//! A child of `fork` has one thread. An attempt of any other thread of the parent never ends in the child, and a lock
-//! that such a thread held is never released. Both cases are errors in the child.
+//! A child of `fork` has one thread. An attempt of any other thread of the parent never ends in the child,
+//! and a lock that such a thread held is never released. Both cases are errors in the child.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -32,9 +32,9 @@ use self::wait_graph::{Attempt, GRAPH, wait};
 /// A cell whose value is loaded at its first use, by code that may need other such cells.
 ///
 /// It is like [`OnceLock`](std::sync::OnceLock), but loading may fail or panic, and runs with no lock held.
-/// `OnceLock` deadlocks if a value needs itself, directly, through others, or across threads. This cell returns an
-/// error that shows the cycle. A group loads its entry points through such cells. A framework can load devices, files
-/// or decoders through them too: a cycle across all of them is found.
+/// `OnceLock` deadlocks if a value needs itself, directly, through others, or across threads. This cell
+/// returns an error that shows the cycle. A group loads its entry points through such cells. A framework can
+/// load devices, files or decoders through them too: a cycle across all of them is found.
 ///
 /// ```
 /// use entry_points::{Interrupted, OnceLoad};
@@ -65,8 +65,8 @@ pub struct OnceLoad<T, E> {
 pub(crate) enum Remember {
     /// Until [`OnceLoad::retry`].
     UntilRetry,
-    /// For this time after the end of the attempt, or until [`OnceLoad::retry`]. On a target without a clock, until
-    /// `retry`.
+    /// For this time after the end of the attempt, or until [`OnceLoad::retry`]. On a target without a clock,
+    /// until `retry`.
     For(Duration),
     /// Not at all: the next use tries again.
     Never,
@@ -84,8 +84,8 @@ pub enum Interrupted {
     Cycle(Arc<[String]>),
     /// The loading code panicked, with this message.
     Panicked(Arc<str>),
-    /// At the time of a fork, another thread of the parent process was loading this value, or briefly held a lock to
-    /// load any value. That thread does not exist in this process, so waiting for it would never end.
+    /// At the time of a fork, another thread of the parent process was loading this value, or briefly held a
+    /// lock to load any value. That thread does not exist in this process, so waiting for it would never end.
     Forked,
 }
 
@@ -117,8 +117,8 @@ enum Progress<E> {
     Failed(Failure<E>),
 }
 
-/// The outcome of the last attempt, if it failed and the cell shows it. It stays after its time until the next attempt,
-/// for reports.
+/// The outcome of the last attempt, if it failed and the cell shows it. It stays after its time until the
+/// next attempt, for reports.
 struct Failure<E> {
     /// Shared, so that no `clone` of a plugin's error runs while a lock is held.
     error: Arc<E>,
@@ -132,11 +132,13 @@ impl<E> Failure<E> {
     }
 }
 
-/// The outcome of an attempt, for the threads that wait for it. It stays empty if the attempt ended by a panic.
+/// The outcome of an attempt, for the threads that wait for it. It stays empty if the attempt ended by a
+/// panic.
 type SharedResult<E> = Arc<OnceLock<Result<(), Arc<E>>>>;
 
 impl<T, E: Clone> OnceLoad<T, E> {
-    /// An empty cell that remembers a failure: every later use returns the same error, until [`retry`](Self::retry).
+    /// An empty cell that remembers a failure: every later use returns the same error, until
+    /// [`retry`](Self::retry).
     #[must_use]
     pub const fn new() -> Self {
         Self::remembering(|_| Remember::UntilRetry)
@@ -159,14 +161,15 @@ impl<T, E: Clone> OnceLoad<T, E> {
         self.value.get().map(|loaded| &loaded.value)
     }
 
-    /// Returns the value. If it is not loaded yet, runs `load` on this thread, or blocks while another thread does.
+    /// Returns the value. If it is not loaded yet, runs `load` on this thread, or blocks while another thread
+    /// does.
     ///
     /// `name` is the group and the name of the value, as errors show a cycle.
     ///
     /// # Errors
     ///
-    /// Returns the error of `load`, or the one that `interrupted` makes of a cycle, a panic or a fork. A failure whose
-    /// only cause is a cycle through a value that is still loading is never remembered.
+    /// Returns the error of `load`, or the one that `interrupted` makes of a cycle, a panic or a fork. A
+    /// failure whose only cause is a cycle through a value that is still loading is never remembered.
     ///
     /// # Panics
     ///
@@ -229,7 +232,8 @@ impl<T, E: Clone> OnceLoad<T, E> {
             }
         };
 
-        // No lock is held while `load` runs, and it shares no state of this cell: a panic leaves the cell consistent.
+        // No lock is held while `load` runs, and it shares no state of this cell: a panic leaves the cell
+        // consistent.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let loaded = catch_unwind(AssertUnwindSafe(load));
             loaded
@@ -306,10 +310,11 @@ impl<T, E: Clone> OnceLoad<T, E> {
         Ok(Turn::Mine(attempt, result))
     }
 
-    /// Ends this thread's innermost attempt. Forgets a failure that may come from a cycle through an outer attempt.
+    /// Ends this thread's innermost attempt. Forgets a failure that may come from a cycle through an outer
+    /// attempt.
     fn end(&self, attempt: &Arc<Attempt>, progress: Progress<E>, failed: bool) {
-        // `load` may have forked. In the child no thread waits for this attempt, which is orphaned for all other
-        // threads.
+        // `load` may have forked. In the child no thread waits for this attempt, which is orphaned for all
+        // other threads.
         let Ok(mut graph) = GRAPH.lock() else { return };
         let caught_in_a_cycle = graph.end(attempt, failed);
         let progress = if caught_in_a_cycle { Progress::NotLoaded } else { progress };
@@ -462,7 +467,8 @@ mod tests {
             _ => Remember::Never,
         };
         let loads = AtomicUsize::new(0);
-        // How often a use has run the loading code, at once, almost a second later, a second later and at a retry.
+        // How often a use has run the loading code, at once, almost a second later, a second later and at a
+        // retry.
         let runs = |kind: &str| {
             let cell: OnceLoad<u8, String> = OnceLoad::remembering(by_text);
             let load = || {

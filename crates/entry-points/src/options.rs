@@ -19,8 +19,9 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
-    /// An option called `name`. `description` says what its value is: `addresses of the servers, separated by commas`.
-    /// Errors list it, and print it after *expected* if a value is invalid.
+    /// An option called `name`. `description` says what its value is:
+    /// `addresses of the servers, separated by commas`. Errors list it, and print it after *expected* if a
+    /// value is invalid.
     ///
     /// # Panics
     ///
@@ -55,8 +56,8 @@ impl OptionSpec {
 
 /// The options of a plugin at one run of its `load` function.
 ///
-/// It contains the values that the program or the environment has set, each of an option that the plugin declares. See
-/// [`Group::set_option`](crate::Group::set_option) for how they are set.
+/// It contains the values that the program or the environment has set, each of an option that the plugin
+/// declares. See [`Group::set_option`](crate::Group::set_option) for how they are set.
 #[derive(Clone, Debug)]
 pub struct Options {
     specs: &'static [OptionSpec],
@@ -98,8 +99,8 @@ impl Options {
     ///
     /// # Panics
     ///
-    /// Panics if the plugin does not declare the option: a misspelt name would never be set. In a `load` function, the
-    /// panic becomes the error of that plugin.
+    /// Panics if the plugin does not declare the option: a misspelt name would never be set. In a `load`
+    /// function, the panic becomes the error of that plugin.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.value(name).map(OptionValue::as_str)
@@ -109,8 +110,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// If the value does not parse: the message has the option, its value, where it was set and its description, and the
-    /// source is the error of `T`.
+    /// If the value does not parse: the message has the option, its value, where it was set and its
+    /// description, and the source is the error of `T`.
     ///
     /// ```
     /// # use entry_points::{OptionSpec, Options};
@@ -170,7 +171,8 @@ impl Options {
     }
 }
 
-// Not public API. Used by `device-registry`, for an entry point in a shared library, whose options the program has checked.
+// Not public API. Used by `device-registry`, for an entry point in a shared library, whose options the
+// program has checked.
 #[doc(hidden)]
 pub fn load_with<'a, P: ?Sized + 'static>(
     point: &EntryPoint<P>,

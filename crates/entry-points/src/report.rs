@@ -59,8 +59,8 @@ use crate::verdict::Claim;
 /// | `unavailable`, `failed` | `errors`: the message of the error, and of each cause |
 /// | `duplicate` | `of`: the packages of the others |
 ///
-/// An option has `name`, `value` and `set_by`: the variable that set it, or null for the program. Later versions may add
-/// fields and kinds.
+/// An option has `name`, `value` and `set_by`: the variable that set it, or null for the program. Later
+/// versions may add fields and kinds.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub(crate) group: &'static GroupName,
@@ -89,8 +89,8 @@ pub struct Row {
     pub built_in: bool,
     /// The state of the entry point.
     pub state: State,
-    /// The options that are set, each with where it was set, in the order of their declaration. Values are shown as they
-    /// are, so an option is no place for a secret.
+    /// The options that are set, each with where it was set, in the order of their declaration. Values are
+    /// shown as they are, so an option is no place for a secret.
     pub options: Vec<OptionValue>,
 }
 
@@ -129,16 +129,16 @@ impl Report {
         &self.rows
     }
 
-    /// Probable mistakes, each with its remedy: a switch that matches nothing, an option that no entry point has, a
-    /// collector that does not work. Also what [`Group::add_note`](crate::Group::add_note) was given.
+    /// Probable mistakes, each with its remedy: a switch that matches nothing, an option that no entry point
+    /// has, a collector that does not work. Also what [`Group::add_note`](crate::Group::add_note) was given.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Why an entry point may be missing from the rows: which crates `autoload!` links, or that the program has no such
-    /// line. Not a mistake in itself: a program may name its plugins by hand. `None` for a group that collects nothing, and
-    /// where no collector works, which is a note.
+    /// Why an entry point may be missing from the rows: which crates `autoload!` links, or that the program
+    /// has no such line. Not a mistake in itself: a program may name its plugins by hand. `None` for a group
+    /// that collects nothing, and where no collector works, which is a note.
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()

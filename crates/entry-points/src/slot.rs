@@ -18,8 +18,9 @@ use crate::sync::{AtomicBool, Mutex, Ordering, Orphaned};
 use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
 use crate::versions::Versions;
 
-/// How long the error of an unavailable plugin is returned before a use looks for its driver again. A loop that uses the
-/// name searches for libraries at most this often, and a driver that is installed meanwhile is found soon.
+/// How long the error of an unavailable plugin is returned before a use looks for its driver again. A loop
+/// that uses the name searches for libraries at most this often, and a driver that is installed meanwhile is
+/// found soon.
 const UNAVAILABLE_FOR: Duration = Duration::from_secs(1);
 
 /// A broken plugin stays broken until the program retries. A missing driver or hardware may come.
@@ -141,8 +142,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
 
     /// The options in force, for an attempt to load `point`, which has begun.
     ///
-    /// `set_option` looks whether an attempt has begun and adds its option, both under the lock. So an option that it has
-    /// accepted is in this list, or a later attempt reads it.
+    /// `set_option` looks whether an attempt has begun and adds its option, both under the lock. So an option
+    /// that it has accepted is in this list, or a later attempt reads it.
     fn options_for(&self, point: &EntryPoint<P>) -> Result<Options, LoadError> {
         let entry = || self.entry_name(point);
         let Ok(options) = self.options.lock() else { return Err(LoadError::Forked { entry: entry() }) };
@@ -162,8 +163,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         Options::declared(point.options(), &self.options_in_force()).into_values()
     }
 
-    /// The options in force, for reports. Those of the environment if another thread of the parent process was setting one
-    /// at the time of the fork: a report never fails.
+    /// The options in force, for reports. Those of the environment if another thread of the parent process
+    /// was setting one at the time of the fork: a report never fails.
     fn options_in_force(&self) -> Vec<OptionValue> {
         self.options.lock().map_or_else(|Orphaned| self.options_at_first.clone(), |options| options.clone())
     }
@@ -222,7 +223,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         }
     }
 
-    /// Adds a claim of `point` to the name. An entry point in use keeps the name; a refused claim is only listed.
+    /// Adds a claim of `point` to the name. An entry point in use keeps the name; a refused claim is only
+    /// listed.
     pub(crate) fn claim(
         &self,
         point: &'static EntryPoint<P>,
@@ -350,8 +352,8 @@ impl<P: ?Sized> Claims<P> {
         self.candidates[at].point
     }
 
-    /// The entry point that has the name and declares the option. If several claim the name and none has it, one of them
-    /// that declares it.
+    /// The entry point that has the name and declares the option. If several claim the name and none has it,
+    /// one of them that declares it.
     fn declarer(&self, option: &str) -> Option<&'static EntryPoint<P>> {
         let points = match &self.standing {
             Standing::On(at) | Standing::Off(at) => std::slice::from_ref(at),
@@ -360,7 +362,8 @@ impl<P: ?Sized> Claims<P> {
         points.iter().map(|&at| self.candidates[at].point).find(|point| point.declares(option))
     }
 
-    /// The packages of some candidates. If two come from one package, their places in the source distinguish them.
+    /// The packages of some candidates. If two come from one package, their places in the source distinguish
+    /// them.
     pub(crate) fn providers(&self, candidates: &[usize]) -> Arc<[String]> {
         let points = || candidates.iter().map(|&at| self.candidates[at].point);
         let alike = |provider: &str| points().filter(|point| point.provider() == provider).count() > 1;

@@ -32,8 +32,8 @@ pub enum State {
         /// The time that `load` took.
         took: Duration,
     },
-    /// At the last attempt to load it, the driver or the hardware was missing. A use more than one second after that
-    /// attempt tries again; reading the state does not.
+    /// At the last attempt to load it, the driver or the hardware was missing. A use more than one second
+    /// after that attempt tries again; reading the state does not.
     #[non_exhaustive]
     Unavailable {
         /// The error of the last attempt.
@@ -70,8 +70,8 @@ impl fmt::Display for State {
 
 /// An error in one line of a report, which names the entry point already: the messages of the whole chain.
 ///
-/// Each message is cut to the beginning of its first line. A message can quote a whole report, which quotes an earlier
-/// one in turn, so that uncut messages would double in length each time.
+/// Each message is cut to the beginning of its first line. A message can quote a whole report, which quotes
+/// an earlier one in turn, so that uncut messages would double in length each time.
 struct Brief<'a>(&'a LoadError);
 
 /// The beginning of a message.

@@ -10,9 +10,9 @@ use crate::verdict::Claim;
 
 /// The switches of a group: they disable some of its entry points.
 ///
-/// A group with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) in its declaration reads them from the
-/// environment at its first use. [`Group::configure`](crate::Group::configure) sets them in code before that; the group
-/// then does not read these variables.
+/// A group with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) in its declaration reads them
+/// from the environment at its first use. [`Group::configure`](crate::Group::configure) sets them in code
+/// before that; the group then does not read these variables.
 ///
 /// | Variable | Field | Meaning |
 /// |---|---|---|
@@ -21,11 +21,12 @@ use crate::verdict::Claim;
 /// | `CODEC_DECODER_DISABLE` | `disable` | patterns, separated by commas: disables these, registered ones too |
 /// | `CODEC_DECODER_SELECT` | `select` | patterns, separated by commas: disables all others |
 ///
-/// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. Case and
-/// surrounding space do not matter. An entry point that matches both lists is on, as in the Vulkan loader
-/// (`VK_LOADER_DRIVERS_SELECT`). `autoload` takes precedence over `select`. The built-in entry points of a group cannot
-/// be disabled. A misspelt variable, such as `CODEC_DECODER_SELEKT`, is a note in the report. Another variable,
-/// `CODEC_DECODER_OPTIONS`, sets options of entry points: see [`Group::set_option`](crate::Group::set_option).
+/// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. Case
+/// and surrounding space do not matter. An entry point that matches both lists is on, as in the Vulkan loader
+/// (`VK_LOADER_DRIVERS_SELECT`). `autoload` takes precedence over `select`. The built-in entry points of a
+/// group cannot be disabled. A misspelt variable, such as `CODEC_DECODER_SELEKT`, is a note in the report.
+/// Another variable, `CODEC_DECODER_OPTIONS`, sets options of entry points: see
+/// [`Group::set_option`](crate::Group::set_option).
 ///
 /// ```
 /// use entry_points::Switches;
@@ -140,7 +141,8 @@ impl Settings {
         }
     }
 
-    /// Complaints about patterns without effect on these entry points. The `bool` says whether the name is built in.
+    /// Complaints about patterns without effect on these entry points. The `bool` says whether the name is
+    /// built in.
     pub(crate) fn idle_patterns<P: ?Sized + 'static>(
         &self,
         points: &[(&'static EntryPoint<P>, bool)],
@@ -177,9 +179,9 @@ const VARIABLES: [&str; 5] = ["autoload", "disable", "installed", OPTIONS, "sele
 
 const OPTIONS: &str = "options";
 
-/// Complaints about variables that are probably misspelt: they begin with the prefix, and almost end as one of the group
-/// does. Any other variable with the prefix may belong to the framework. If the program is `configured` by code, the group
-/// reads only the variable of options.
+/// Complaints about variables that are probably misspelt: they begin with the prefix, and almost end as one
+/// of the group does. Any other variable with the prefix may belong to the framework. If the program is
+/// `configured` by code, the group reads only the variable of options.
 pub(crate) fn misspelt(
     prefix: &str,
     variables: impl Iterator<Item = OsString>,

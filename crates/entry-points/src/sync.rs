@@ -13,8 +13,8 @@ pub(crate) use self::of_std::{AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock,
 #[cfg(all(test, loom))]
 pub(crate) mod model;
 
-/// The error of a lock that a thread of the parent process held at the time of the fork. That thread does not exist in
-/// this process, so the lock is never released.
+/// The error of a lock that a thread of the parent process held at the time of the fork. That thread does not
+/// exist in this process, so the lock is never released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Orphaned;
 
@@ -48,7 +48,8 @@ fn now() -> Instant {
 #[cfg(test)]
 pub(crate) use self::time_of_tests::{now, pass};
 
-/// The time of unit tests and models. It stands still until a test lets it pass, so that no test depends on being fast.
+/// The time of unit tests and models. It stands still until a test lets it pass, so that no test depends on
+/// being fast.
 #[cfg(test)]
 mod time_of_tests {
     use std::cell::Cell;

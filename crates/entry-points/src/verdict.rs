@@ -55,8 +55,9 @@ pub enum Verdict {
 
 /// One verdict for each of `candidates`, which all claim one name. At most one verdict is [`Verdict::On`].
 ///
-/// The rules apply in this order: reserved words and built-in names, overrides, switches, what is installed, duplicates. Switches come
-/// before duplicates, so that a user can resolve a duplicate by disabling one of the two.
+/// The rules apply in this order: reserved words and built-in names, overrides, switches, what is installed,
+/// duplicates. Switches come before duplicates, so that a user can resolve a duplicate by disabling one of
+/// the two.
 pub(crate) fn judge<P: ?Sized>(
     candidates: &[Candidate<P>],
     reserved: bool,

@@ -4,9 +4,9 @@ use crate::sync::{Mutex, MutexGuard, OnceLock, Orphaned};
 
 /// A list of all versions of a value. Readers use the newest.
 ///
-/// Versions are only added, so that a reader takes no lock. In a child of `fork`, a thread that no longer exists may
-/// hold the lock, and readers still do not wait. Old versions are never freed: use it for a value that changes a few
-/// times in the life of a program.
+/// Versions are only added, so that a reader takes no lock. In a child of `fork`, a thread that no longer
+/// exists may hold the lock, and readers still do not wait. Old versions are never freed: use it for a value
+/// that changes a few times in the life of a program.
 pub(crate) struct Versions<T> {
     first: Version<T>,
     /// Locked while a version is added.

@@ -1,4 +1,5 @@
-//! Looking up and using what is loaded allocates nothing, and setting an option again and again keeps nothing.
+//! Looking up and using what is loaded allocates nothing, and setting an option again and again keeps
+//! nothing.
 
 #![allow(missing_docs)]
 
@@ -14,8 +15,8 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged; the counters are plain thread-local numbers that
-// neither allocate nor have a destructor.
+// SAFETY: every call goes to the system's allocator unchanged; the counters are plain thread-local numbers
+// that neither allocate nor have a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);

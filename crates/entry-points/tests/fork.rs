@@ -1,5 +1,6 @@
-//! A child of `fork` finds the plugins that its parent had loaded, gets errors for the others, and never hangs. The
-//! other threads of the parent do not exist in the child, so a lock that one of them held is never released.
+//! A child of `fork` finds the plugins that its parent had loaded, gets errors for the others, and never
+//! hangs. The other threads of the parent do not exist in the child, so a lock that one of them held is never
+//! released.
 
 #![cfg(unix)]
 #![allow(missing_docs)]
@@ -59,8 +60,8 @@ fn in_a_child(body: impl FnOnce() -> c_int) -> End {
     }
 }
 
-/// Forks `FORKS` times while each of `disturbances` runs again and again in a thread of the parent. No child may
-/// hang, and each `body` returns zero.
+/// Forks `FORKS` times while each of `disturbances` runs again and again in a thread of the parent. No child
+/// may hang, and each `body` returns zero.
 fn in_many_children(disturbances: &[fn()], body: fn() -> c_int) {
     // The threads of one test are enough to keep a machine busy.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

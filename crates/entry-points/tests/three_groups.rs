@@ -1,5 +1,5 @@
-//! One program with three groups, one of them for commands like Python's `console_scripts`. All entry points come
-//! from a collector; the program does not call `register`.
+//! One program with three groups, one of them for commands like Python's `console_scripts`. All entry points
+//! come from a collector; the program does not call `register`.
 
 #![allow(missing_docs)]
 

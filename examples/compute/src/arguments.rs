@@ -11,8 +11,8 @@ use crate::work::largest_operand;
 #[derive(Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
-    /// The device, such as `opencl` or `wgpu:1`, or a list such as `cuda,wgpu,opencl,cpu`, of which the first is taken
-    /// that is there
+    /// The device, such as `opencl` or `wgpu:1`, or a list such as `cuda,wgpu,opencl,cpu`, of which the first
+    /// is taken that is there
     // Text, and not a `Device`, so that the registry's own message is printed.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub(crate) device: String,
@@ -25,7 +25,8 @@ pub(crate) struct Arguments {
     /// How often each is measured
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) runs: u16,
-    /// Kernels to compile in place of the built-in ones, in the language of the device: functions `add` and `matmul`
+    /// Kernels to compile in place of the built-in ones, in the language of the device: functions `add` and
+    /// `matmul`
     #[arg(long, value_name = "FILE")]
     pub(crate) source: Option<PathBuf>,
     /// A folder with backends in files, each with its manifest. Their names are then devices like any other

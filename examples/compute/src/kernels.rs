@@ -6,8 +6,8 @@
 //! stream.synchronize()?;
 //! ```
 //!
-//! Each backend's kernels stand in a module of their own, and register in the group `compute.kernels` by the name of the
-//! backend: see the block `entry_points!` in main.rs. Nothing here names one.
+//! Each backend's kernels stand in a module of their own, and register in the group `compute.kernels` by the
+//! name of the backend: see the block `entry_points!` in main.rs. Nothing here names one.
 
 #[cfg(test)]
 mod tests;
@@ -61,15 +61,15 @@ pub trait Compiler {
     ///
     /// # Errors
     ///
-    /// Of the kind [`Invalid`](device_registry::BackendErrorKind::Invalid), with the compiler's log, if the text is at
-    /// fault.
+    /// Of the kind [`Invalid`](device_registry::BackendErrorKind::Invalid), with the compiler's log, if the
+    /// text is at fault.
     fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError>;
 }
 
 /// Kernels that are compiled for one device. They are called in a launch, and submit to its stream.
 ///
-/// The bytes of the spans are as many as the lengths say, and begin wherever they like in their memory, which may be
-/// one for all three.
+/// The bytes of the spans are as many as the lengths say, and begin wherever they like in their memory, which
+/// may be one for all three.
 pub trait NativeKernels: Send + Sync {
     /// `sum[i] = a[i] + b[i]`, with `len` elements.
     fn add(&self, launch: &Launch<'_>, spans: [&Span; 3], len: u32) -> Result<(), BackendError>;
@@ -82,8 +82,8 @@ entry_points::group! {
     /// The distributed slice that kernels register in.
     pub static KERNELS: [EntryPoint<dyn Language>];
 
-    /// The group `compute.kernels`, by the names of the backends. Variables with the prefix `COMPUTE_KERNELS` switch
-    /// its entries on and off.
+    /// The group `compute.kernels`, by the names of the backends. Variables with the prefix `COMPUTE_KERNELS`
+    /// switch its entries on and off.
     pub fn kernel_sets() -> Group<dyn Language> {
         entry_points::Group::new("compute.kernels").noun("kernel set").switches("COMPUTE_KERNELS")
     }
@@ -91,9 +91,9 @@ entry_points::group! {
 
 /// Kernels for one device, compiled.
 ///
-/// The caller owns them, and each launch keeps them until the device is done; the last drop frees them. They belong to the
-/// open device: after a close or a reset, compile them again. A framework would keep the kernels of each device in a map,
-/// and remove them then.
+/// The caller owns them, and each launch keeps them until the device is done; the last drop frees them. They
+/// belong to the open device: after a close or a reset, compile them again. A framework would keep the
+/// kernels of each device in a map, and remove them then.
 pub(crate) struct Kernels {
     device: Device,
     language: &'static dyn Language,
@@ -101,8 +101,8 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Compiles `text`, or what is built in, for a device, which opens it. Where kernels were compiled with this program,
-    /// nothing is opened.
+    /// Compiles `text`, or what is built in, for a device, which opens it. Where kernels were compiled with
+    /// this program, nothing is opened.
     ///
     /// # Errors
     ///
@@ -197,7 +197,8 @@ impl Shape {
         self.rows
     }
 
-    /// The columns of the first factor, and the rows of the second: as many products are added up for an element.
+    /// The columns of the first factor, and the rows of the second: as many products are added up for an
+    /// element.
     pub(crate) fn inner(self) -> u32 {
         self.inner
     }

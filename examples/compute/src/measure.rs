@@ -17,8 +17,8 @@ pub(crate) struct Time {
 
 /// Runs `launch`, which enqueues work in `stream`, once to warm up and then `runs` times.
 ///
-/// On a device with timed events it measures the kernel alone, by the device's clock. On others it measures from the launch
-/// to the end of a wait, by the host's clock.
+/// On a device with timed events it measures the kernel alone, by the device's clock. On others it measures
+/// from the launch to the end of a wait, by the host's clock.
 pub(crate) fn median(
     stream: &Stream,
     runs: u16,

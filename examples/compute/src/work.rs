@@ -15,10 +15,12 @@ const LARGEST_EXACT: u32 = 1 << 24;
 /// The most products that can be added up exactly: each is at least 1.
 pub(crate) const MOST_TERMS: u32 = LARGEST_EXACT;
 
-/// The largest operand, in magnitude, with which the sum of this many products is exact: 8, or less for long sums.
+/// The largest operand, in magnitude, with which the sum of this many products is exact: 8, or less for long
+/// sums.
 ///
-/// A product of two operands up to `m` is an integer up to `m * m`, so that the sum of any of the `terms` products is an
-/// integer up to `terms * m * m`. That is at most 2^24 here, and an `f32` holds it: nothing is rounded on the way.
+/// A product of two operands up to `m` is an integer up to `m * m`, so that the sum of any of the `terms`
+/// products is an integer up to `terms * m * m`. That is at most 2^24 here, and an `f32` holds it: nothing is
+/// rounded on the way.
 ///
 /// # Errors
 ///
@@ -57,8 +59,8 @@ impl Work {
         Rate { amount, time, unit }
     }
 
-    /// How many products, at most, are added up for an element of the result. (To add two numbers is no more than to add
-    /// up two products.)
+    /// How many products, at most, are added up for an element of the result. (To add two numbers is no more
+    /// than to add up two products.)
     fn terms(self) -> u32 {
         match self {
             Self::Add { .. } => 2,
@@ -66,8 +68,8 @@ impl Work {
         }
     }
 
-    /// The operands, the same every time: integers so small that the result is exact, in whatever order it is added up,
-    /// with products rounded or not. None is zero, so that no term can be left out.
+    /// The operands, the same every time: integers so small that the result is exact, in whatever order it is
+    /// added up, with products rounded or not. None is zero, so that no term can be left out.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! The bodies of the fuzz targets: functions that take any bytes, and panic where the code under test is wrong.
+//! The bodies of the fuzz targets: functions that take any bytes, and panic where the code under test is
+//! wrong.
 //!
-//! `fuzz_targets/` hands them the inputs of libFuzzer, and `tests/corpus.rs` those of the corpus. `../README.md` says
-//! what each of them checks and how its inputs are written.
+//! `fuzz_targets/` hands them the inputs of libFuzzer, and `tests/corpus.rs` those of the corpus.
+//! `../README.md` says what each of them checks and how its inputs are written.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +32,8 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("tensor", tensor),
 ];
 
-/// Panics unless a message is fit to be shown: there is one, and no text from outside can write to a terminal with it.
+/// Panics unless a message is fit to be shown: there is one, and no text from outside can write to a terminal
+/// with it.
 fn check_message(message: &str) {
     assert!(!message.trim().is_empty(), "an error has a message");
     let raw = message.chars().find(|&c| c.is_control() && c != '\n');

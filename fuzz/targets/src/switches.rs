@@ -1,5 +1,5 @@
-//! The switches `DEVICE_BACKEND_AUTOLOAD`, `_DISABLE`, `_SELECT` and `_INSTALLED`, against the rules in the documentation of
-//! `Switches`.
+//! The switches `DEVICE_BACKEND_AUTOLOAD`, `_DISABLE`, `_SELECT` and `_INSTALLED`, against the rules in the
+//! documentation of `Switches`.
 
 use std::ffi::OsString;
 
@@ -28,9 +28,9 @@ fn load() -> Result<Box<()>, LoadFailure> {
     unreachable!("nothing is loaded to decide what could be")
 }
 
-/// The first line of the input has a letter for each claim to the name: the claims of the entry points above, in their
-/// order, and `!` if the word is reserved. The next four are the values of the variables, of which those that are not
-/// there are not set.
+/// The first line of the input has a letter for each claim to the name: the claims of the entry points above,
+/// in their order, and `!` if the word is reserved. The next four are the values of the variables, of which
+/// those that are not there are not set.
 pub fn switches(input: &[u8]) {
     let mut lines = input.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();

@@ -14,9 +14,10 @@ use crate::check_message;
 /// Larger arrays are skipped: one takes the time of many smaller ones.
 const ELEMENTS: usize = 4096;
 
-/// The first line of the input has a digit for the dtype, one for how the data is arranged, one for how the elements are
-/// written (`0`: bytes, `1`: numbers with commas), and a character for each length, counted from `0`; from `p` on it
-/// stands for a power of two. The elements are behind the line, and are repeated until there are enough.
+/// The first line of the input has a digit for the dtype, one for how the data is arranged, one for how the
+/// elements are written (`0`: bytes, `1`: numbers with commas), and a character for each length, counted from
+/// `0`; from `p` on it stands for a power of two. The elements are behind the line, and are repeated until
+/// there are enough.
 pub fn tensor(input: &[u8]) {
     let line = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     let (head, elements) = (&input[..line], input.get(line + 1..).unwrap_or_default());

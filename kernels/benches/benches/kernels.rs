@@ -1,5 +1,5 @@
-//! Kernels: element-wise operators beside a copy of the same bytes on the same device, products of matrices beside `gemm`, and
-//! those of OpenCL beside those of the host.
+//! Kernels: element-wise operators beside a copy of the same bytes on the same device, products of matrices
+//! beside `gemm`, and those of OpenCL beside those of the host.
 
 use std::hint::black_box;
 
@@ -42,7 +42,8 @@ fn elementwise(criterion: &mut Criterion) {
         group.sample_size(20);
         let [a, b, out] = [(); 3].map(|()| ones(device, LARGE));
         let array = |buffer| Operand::new(buffer, DType::F32, [LARGE]).expect("it has the elements");
-        // A copy reads and writes as many bytes as an operator of one input. One of two inputs moves half as many more.
+        // A copy reads and writes as many bytes as an operator of one input. One of two inputs moves half as
+        // many more.
         let copy = || {
             stream.copy(black_box(&a), .., &out, 0).expect("they are of one length");
             stream.synchronize().expect("it runs");

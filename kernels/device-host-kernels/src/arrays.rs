@@ -10,7 +10,8 @@ use rayon::prelude::*;
 use crate::element::{Compute, Element};
 use crate::threads::on_all;
 
-/// The number of elements that are computed at a time: they fit into the fastest cache, also those of four arrays.
+/// The number of elements that are computed at a time: they fit into the fastest cache, also those of four
+/// arrays.
 pub(crate) const BLOCK: usize = 1024;
 
 /// From this many elements on, several threads work.
@@ -62,8 +63,8 @@ impl Places {
         self.rank == 0 || (self.rank == 1 && self.strides[0] == 1)
     }
 
-    /// Calls `run` for `len` elements from the one with the number `start` on: with the number of elements, the place of the
-    /// first, and the stride, for each run of elements with one stride.
+    /// Calls `run` for `len` elements from the one with the number `start` on: with the number of elements,
+    /// the place of the first, and the stride, for each run of elements with one stride.
     #[inline]
     fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, isize)) {
         let mut indices = [0; MAX_RANK];
@@ -106,7 +107,8 @@ impl<'a, E: Element> Array<'a, E> {
     ///
     /// # Errors
     ///
-    /// If there is no memory for a copy. An array that repeats its elements may have more of them than any memory.
+    /// If there is no memory for a copy. An array that repeats its elements may have more of them than any
+    /// memory.
     pub(crate) fn to_contiguous(&self) -> Result<Cow<'_, [E::Compute]>, BackendError> {
         if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
             return Ok(Cow::Borrowed(elements));
@@ -195,7 +197,8 @@ impl<E: Element> Array<'_, E> {
     }
 }
 
-/// As many zeros, or an error that says how many bytes they take: a failed allocation of `vec!` would end the process.
+/// As many zeros, or an error that says how many bytes they take: a failed allocation of `vec!` would end the
+/// process.
 pub(crate) fn zeros<C: Zeroable>(len: usize) -> Result<Vec<C>, BackendError> {
     let bytes = (len as u64).saturating_mul(size_of::<C>() as u64);
     bytemuck::allocation::try_zeroed_vec(len).map_err(|()| BackendError::out_of_memory(bytes, None))
@@ -212,8 +215,8 @@ fn elements<E: Element>(bytes: &[u8]) -> Cow<'_, [E]> {
     }
 }
 
-/// Writes an array of all elements of `bytes`, by a worker for each thread. A worker computes a block: it gets the number of
-/// the first element, and the elements to write.
+/// Writes an array of all elements of `bytes`, by a worker for each thread. A worker computes a block: it
+/// gets the number of the first element, and the elements to write.
 pub(crate) fn write_blocks<E: Element, W: FnMut(usize, &mut [E::Compute])>(
     bytes: &mut [u8],
     layout: &Layout,
@@ -256,7 +259,8 @@ fn write_chunk<E: Element>(start: usize, out: &mut [E], compute: &mut impl FnMut
     }
 }
 
-/// Writes an array of all elements of `bytes`: `compute` gets all elements, one after the other, to write each.
+/// Writes an array of all elements of `bytes`: `compute` gets all elements, one after the other, to write
+/// each.
 pub(crate) fn write_all<E: Element>(
     bytes: &mut [u8],
     layout: &Layout,

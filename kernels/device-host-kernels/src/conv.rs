@@ -61,8 +61,9 @@ impl Sizes {
         self.conv.groups * self.out_group_len()
     }
 
-    /// Calls `visit` for each run of columns: where it begins in a row of the matrix of patches, the range of pixels, and
-    /// where the first one is in the image. Between two pixels are `stride` elements of the image.
+    /// Calls `visit` for each run of columns: where it begins in a row of the matrix of patches, the range of
+    /// pixels, and where the first one is in the image. Between two pixels are `stride` elements of the
+    /// image.
     fn patches(&self, mut visit: impl FnMut(usize, std::ops::Range<usize>, usize)) {
         let Self { conv, image: [height, width], kernel: [kernel_height, kernel_width], .. } = *self;
         let mut row = 0;

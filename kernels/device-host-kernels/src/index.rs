@@ -150,7 +150,8 @@ pub(crate) fn index_assign<E: Element>(
     })
 }
 
-/// Changes some elements of an array, and writes no others: `work` gets all elements, and marks those that it changes.
+/// Changes some elements of an array, and writes no others: `work` gets all elements, and marks those that it
+/// changes.
 fn update<E: Element>(
     bytes: &mut [u8],
     layout: &Layout,
@@ -181,7 +182,8 @@ impl Rows {
         Self { dims: outwards.collect(), dim: small.len() - 1 - dim }
     }
 
-    /// The place in the larger array of the element `number` of the smaller one, with `index` in the dimension.
+    /// The place in the larger array of the element `number` of the smaller one, with `index` in the
+    /// dimension.
     fn place(&self, number: usize, index: usize) -> usize {
         let mut rest = number;
         let places = self.dims.iter().enumerate().map(|(dim, (size, stride))| {

@@ -22,10 +22,11 @@ impl KernelSet for HostKernels {
     }
 }
 
-/// Computes a call on this thread and rayon's, with arrays in slices: for a framework whose arrays are on the host.
+/// Computes a call on this thread and rayon's, with arrays in slices: for a framework whose arrays are on the
+/// host.
 ///
-/// There are as many inputs as the call has, `None` for a scalar, and as many outputs. The bytes of an array are those of
-/// its [range](Layout::range): from its first element to its last.
+/// There are as many inputs as the call has, `None` for a scalar, and as many outputs. The bytes of an array
+/// are those of its [range](Layout::range): from its first element to its last.
 ///
 /// # Errors
 ///

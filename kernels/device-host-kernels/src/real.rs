@@ -101,9 +101,9 @@ pub(crate) fn multiply<C: Real>(
         Threads::All => Parallelism::Rayon(0),
         Threads::One => Parallelism::None,
     };
-    // SAFETY: each matrix lies in its slice, as was checked, and is initialised there; the slices are borrowed for the call,
-    // the one that is written alone. `out` may be written twice at one place if its strides repeat, on several threads,
-    // which callers exclude: outputs of calls have each element once.
+    // SAFETY: each matrix lies in its slice, as was checked, and is initialised there; the slices are
+    // borrowed for the call, the one that is written alone. `out` may be written twice at one place if its
+    // strides repeat, on several threads, which callers exclude: outputs of calls have each element once.
     unsafe {
         gemm::gemm(
             m,

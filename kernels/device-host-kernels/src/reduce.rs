@@ -11,7 +11,8 @@ use crate::element::{Compute, Element};
 use crate::functions::Number;
 use crate::threads::on_all;
 
-/// What is computed in while elements are reduced: `f64` for floating-point numbers, so that long sums stay exact enough.
+/// What is computed in while elements are reduced: `f64` for floating-point numbers, so that long sums stay
+/// exact enough.
 pub(crate) trait Wide: Compute {
     type Wide: Copy + Send + Sync + 'static;
 
@@ -212,7 +213,8 @@ fn further_out<C, W: Copy>(fold: &Fold<C, W>, left: &[W], len: usize, inner: usi
     sums
 }
 
-/// The number of groups, the elements in the dimension `dim`, and the elements in the dimensions inside of it.
+/// The number of groups, the elements in the dimension `dim`, and the elements in the dimensions inside of
+/// it.
 pub(crate) fn around(shape: &[usize], dim: usize) -> (usize, usize, usize) {
     (shape[..dim].iter().product(), shape[dim], shape[dim + 1..].iter().product())
 }

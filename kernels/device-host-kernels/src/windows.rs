@@ -12,8 +12,8 @@ struct Place<'a> {
     bytes: Range<usize>,
 }
 
-/// Calls `work` with the bytes of each input, which are `None` for a scalar, and of each output. The bytes are those from the
-/// first element of an array to its last.
+/// Calls `work` with the bytes of each input, which are `None` for a scalar, and of each output. The bytes
+/// are those from the first element of an array to its last.
 pub(crate) fn with_bytes(
     call: &Call,
     spans: &[Option<Span>],

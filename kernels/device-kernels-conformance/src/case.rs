@@ -258,7 +258,8 @@ pub(crate) fn layout(draw: &mut Draw<'_>, shape: &[usize], kind: Kind) -> Layout
     let offset = if kind == Kind::Plain { 0 } else { usize::from(kind == Kind::Offset) + draw.below(7) };
     let mut order: Vec<usize> = (0..rank).collect();
     if mixed || kind == Kind::Transposed {
-        // From the last one on, so that zeros give the plain order; then all dimensions in the opposite order.
+        // From the last one on, so that zeros give the plain order; then all dimensions in the opposite
+        // order.
         for place in (1..rank).rev() {
             order.swap(place, place - draw.below(place + 1));
         }

@@ -2,8 +2,8 @@
 
 use device_kernels::MAX_STEP;
 
-/// A list of numbers that choices are made from. A choice by zero is the simplest one, and so are all behind the end of the
-/// list. So a call becomes simpler as its numbers become smaller, which proptest makes them.
+/// A list of numbers that choices are made from. A choice by zero is the simplest one, and so are all behind
+/// the end of the list. So a call becomes simpler as its numbers become smaller, which proptest makes them.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
     numbers: std::slice::Iter<'a, u32>,
@@ -80,7 +80,8 @@ impl<'a> Draw<'a> {
         shape
     }
 
-    /// A number from 1 on that a convolution or a pooling can have: small, or next to the largest one of a type.
+    /// A number from 1 on that a convolution or a pooling can have: small, or next to the largest one of a
+    /// type.
     pub(crate) fn extreme(&mut self) -> usize {
         let words = [1, 2, 3, (1 << 29) - 1, 1 << 29, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32];
         let mut all: Vec<usize> = words.into_iter().filter_map(|word: u64| word.try_into().ok()).collect();
@@ -89,8 +90,8 @@ impl<'a> Draw<'a> {
         self.one_of(&all)
     }
 
-    /// One direction of windows of so many elements, whose numbers are extreme and whose images are small. Some have a last
-    /// window that ends behind the padding, if `is_pooling`.
+    /// One direction of windows of so many elements, whose numbers are extreme and whose images are small.
+    /// Some have a last window that ends behind the padding, if `is_pooling`.
     pub(crate) fn extreme_line(&mut self, kernel: usize, is_pooling: bool) -> Line {
         let size = self.within(1, 5);
         let reach = |dilation: usize| {

@@ -46,8 +46,8 @@ impl Value {
     }
 }
 
-/// How floating-point numbers of a type are stored: the bits of the significand, with the hidden one, and the exponents of
-/// the smallest and of the largest normal number.
+/// How floating-point numbers of a type are stored: the bits of the significand, with the hidden one, and the
+/// exponents of the smallest and of the largest normal number.
 fn format(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (11, -14, 15),
@@ -208,7 +208,8 @@ pub fn read(dtype: DType, bytes: &[u8]) -> Value {
     }
 }
 
-/// Writes the value as an element of the type, to the start of `bytes`. The value is rounded, or loses its high bits.
+/// Writes the value as an element of the type, to the start of `bytes`. The value is rounded, or loses its
+/// high bits.
 pub fn write(dtype: DType, value: Value, bytes: &mut [u8]) {
     let value = convert(value, dtype);
     let element: [u8; 8] = match (dtype, value) {

@@ -77,7 +77,8 @@ impl Subject {
         self.device.create_stream().map_err(|error| Failure::Failed(format!("{error:?}")))
     }
 
-    /// Runs a case, and compares all memories with what they have to be. Steps that no set claims are left out.
+    /// Runs a case, and compares all memories with what they have to be. Steps that no set claims are left
+    /// out.
     pub(crate) fn run(&self, case: &Case, streams: &[Stream]) -> Result<(), Failure> {
         let failed = |message: String| Failure::Failed(message);
         let failed_device = |error: device_registry::DeviceError| Failure::Failed(format!("{error:?}"));
@@ -170,7 +171,8 @@ impl Subject {
     }
 }
 
-/// Compares what was found with the model. The bytes that no element of an output has must be those of the model.
+/// Compares what was found with the model. The bytes that no element of an output has must be those of the
+/// model.
 fn compare(
     case: &Case,
     model: &[Vec<u8>],

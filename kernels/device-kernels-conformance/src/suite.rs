@@ -37,7 +37,8 @@ pub fn run(device: &str) -> ExitCode {
 /// }
 /// ```
 ///
-/// A pattern is the name of a check. In it, `*` stands for any text. A pattern that matches no check is an error.
+/// A pattern is the name of a check. In it, `*` stands for any text. A pattern that matches no check is an
+/// error.
 #[derive(Clone)]
 #[must_use = "it tests nothing before `run` is called"]
 pub struct Suite {
@@ -59,7 +60,8 @@ struct Counts {
 }
 
 impl Suite {
-    /// Tests the kernel sets that are linked for the backend of a device, in the order in which they are asked.
+    /// Tests the kernel sets that are linked for the backend of a device, in the order in which they are
+    /// asked.
     pub fn new(device: &str) -> Self {
         Self { device: device.to_owned(), set: None, required: Vec::new(), expected_failures: Vec::new() }
     }
@@ -70,8 +72,8 @@ impl Suite {
         self
     }
 
-    /// Requires that the sets claim calls of the checks that the pattern matches. Such a check fails where it would be
-    /// unsupported.
+    /// Requires that the sets claim calls of the checks that the pattern matches. Such a check fails where it
+    /// would be unsupported.
     pub fn requires(mut self, pattern: &str) -> Self {
         self.required.push(pattern.to_owned());
         self
@@ -79,16 +81,18 @@ impl Suite {
 
     /// Expects the checks that the pattern matches to fail, for now. The report shows the reason.
     ///
-    /// The suite runs these checks, and one that passes is a failure: the expectation has to go when the defect does.
+    /// The suite runs these checks, and one that passes is a failure: the expectation has to go when the
+    /// defect does.
     pub fn expected_failure(mut self, pattern: &str, reason: &str) -> Self {
         self.expected_failures.push((pattern.to_owned(), reason.to_owned()));
         self
     }
 
-    /// Runs the suite as a test program, with the program's arguments, and prints the numbers at the end: of checks, and of calls that were claimed and not.
+    /// Runs the suite as a test program, with the program's arguments, and prints the numbers at the end: of
+    /// checks, and of calls that were claimed and not.
     ///
-    /// The exit code is a failure if any test that the filters select fails, if a pattern matches no check, or if the device
-    /// is unavailable and `DEVICE_CONFORMANCE_REQUIRE` lists its backend.
+    /// The exit code is a failure if any test that the filters select fails, if a pattern matches no check,
+    /// or if the device is unavailable and `DEVICE_CONFORMANCE_REQUIRE` lists its backend.
     #[must_use = "return it from `main`, or failures are lost"]
     pub fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();

@@ -2,38 +2,42 @@
 //!
 //! # Functions
 //!
-//! The bounds are those that OpenCL requires of a full profile: "The OpenCL C Specification", version 3.0, section "OpenCL
-//! Numerical Compliance", "Relative Error as ULPs", the table for single precision. Devices for other interfaces meet
-//! them as well, or come close; a kernel that does not needs code of its own for the function. A unit in the last place
-//! (ulp) is the distance of the two numbers of the type that are next to the exact result.
+//! The bounds are those that OpenCL requires of a full profile: "The OpenCL C Specification", version 3.0,
+//! section "OpenCL Numerical Compliance", "Relative Error as ULPs", the table for single precision. Devices
+//! for other interfaces meet them as well, or come close; a kernel that does not needs code of its own for
+//! the function. A unit in the last place (ulp) is the distance of the two numbers of the type that are next
+//! to the exact result.
 //!
-//! - `f64` has the same table in OpenCL. One unit is added: the reference computes in `f64`, and its library functions are
-//!   within one unit themselves.
-//! - `f16` and `bf16` are computed in `f32` and rounded, which gives little more than half a unit, or by functions for
-//!   `half`, of which the extension `cl_khr_fp16` requires at most 4 units (2 for most of them). So the bound is the
-//!   smaller one of the table's and 4 units.
-//! - Sine, cosine and tangent are tested up to 2^15 only: for larger angles, exact reduction costs more than programs
-//!   want to pay.
+//! - `f64` has the same table in OpenCL. One unit is added: the reference computes in `f64`, and its library
+//!   functions are within one unit themselves.
+//! - `f16` and `bf16` are computed in `f32` and rounded, which gives little more than half a unit, or by
+//!   functions for `half`, of which the extension `cl_khr_fp16` requires at most 4 units (2 for most of
+//!   them). So the bound is the smaller one of the table's and 4 units.
+//! - Sine, cosine and tangent are tested up to 2^15 only: for larger angles, exact reduction costs more than
+//!   programs want to pay.
 //!
 //! # Subnormal numbers
 //!
-//! OpenCL and most GPUs may flush subnormal numbers of `f32` to zero. So may kernels for `f32`, `f16` and `bf16`, of which
-//! the latter two are often computed in `f32`: a subnormal input may count as zero, and a subnormal result may be zero.
-//! `f64` may not be flushed (OpenCL requires subnormal numbers of it). A number that is only moved is not computed, and
-//! has to stay as it is: see [`Expect::Exactly`](crate::expect::Expect::Exactly).
+//! OpenCL and most GPUs may flush subnormal numbers of `f32` to zero. So may kernels for `f32`, `f16` and
+//! `bf16`, of which the latter two are often computed in `f32`: a subnormal input may count as zero, and a
+//! subnormal result may be zero. `f64` may not be flushed (OpenCL requires subnormal numbers of it). A number
+//! that is only moved is not computed, and has to stay as it is: see
+//! [`Expect::Exactly`](crate::expect::Expect::Exactly).
 //!
 //! # Sums
 //!
-//! Let `u` be the unit roundoff of the type that the sum is computed in, `n` the number of terms, and `S` the sum of their
-//! magnitudes. One after the other, in any order, the error is at most `(n - 1) * u * S` (Higham, "Accuracy and Stability
-//! of Numerical Algorithms", section 4.2). Rounding errors are as often positive as negative, so that `sqrt(n) * u * S` is
-//! what really occurs; a tree has `log2(n) * u * S` at worst. The bound here is `min(n, 8 * sqrt(n)) * u * S`: no sum in
-//! the type itself exceeds it, and a sum in a smaller type does.
+//! Let `u` be the unit roundoff of the type that the sum is computed in, `n` the number of terms, and `S` the
+//! sum of their magnitudes. One after the other, in any order, the error is at most `(n - 1) * u * S`
+//! (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2). Rounding errors are as often
+//! positive as negative, so that `sqrt(n) * u * S` is what really occurs; a tree has `log2(n) * u * S` at
+//! worst. The bound here is `min(n, 8 * sqrt(n)) * u * S`: no sum in the type itself exceeds it, and a sum in
+//! a smaller type does.
 //!
-//! The bound would hide an element that was left out of a long sum. So where all terms are integers and `S` has no more bits
-//! than the significand, every order of addition gives the exact result, and the bound is zero. Long sums are tested with
-//! such terms. (Fast products that add other terms, such as Winograd's with thirds, and products of fewer bits than the type
-//! has, such as those of TF32 with other terms, are no sums in this sense. They fail.)
+//! The bound would hide an element that was left out of a long sum. So where all terms are integers and `S`
+//! has no more bits than the significand, every order of addition gives the exact result, and the bound is
+//! zero. Long sums are tested with such terms. (Fast products that add other terms, such as Winograd's with
+//! thirds, and products of fewer bits than the type has, such as those of TF32 with other terms, are no sums
+//! in this sense. They fail.)
 
 use device_kernels::{Binary, DType, Unary};
 
@@ -57,8 +61,8 @@ pub(crate) fn ulps(dtype: DType, exact: f64, units: f64) -> f64 {
     units * ulp(dtype, exact)
 }
 
-/// The error of rounding the exact result, which has almost no error of its own, to the type. A conversion may go through
-/// `f32`, and round twice: that adds a tiny part of a unit.
+/// The error of rounding the exact result, which has almost no error of its own, to the type. A conversion
+/// may go through `f32`, and round twice: that adds a tiny part of a unit.
 pub(crate) fn rounding(dtype: DType, exact: f64) -> f64 {
     if dtype == DType::F64 { 0.0 } else { 0.501 * ulp(dtype, exact) }
 }
@@ -82,12 +86,13 @@ pub(crate) fn unary(function: Unary, dtype: DType, a: f64, exact: f64) -> f64 {
         Unary::Asinh | Unary::Acosh => 4.0,
         Unary::Tan | Unary::Atan | Unary::Tanh | Unary::Atanh => 5.0,
         Unary::Erf => 16.0,
-        // An exponential (3), a sum (0.5) and a reciprocal (2.5), of which units of inputs may be two of the result.
+        // An exponential (3), a sum (0.5) and a reciprocal (2.5), of which units of inputs may be two of the
+        // result.
         Unary::Sigmoid => 10.0,
         // An exponential (3), a logarithm of 1 and more (2) and a sum (0.5); the same factor.
         Unary::LogSigmoid => 10.0,
-        // The error function (16 units of a number that is at most 1) and a sum; then a product with `a / 2`. Where the sum
-        // cancels, for negative `a`, the error stays as large as it was.
+        // The error function (16 units of a number that is at most 1) and a sum; then a product with `a / 2`.
+        // Where the sum cancels, for negative `a`, the error stays as large as it was.
         Unary::Gelu => return ulps(dtype, exact, 4.0) + a.abs() / 2.0 * ulps(dtype, 0.75, 18.0),
         _ => 4.0,
     };
@@ -101,8 +106,9 @@ pub(crate) fn binary(function: Binary, dtype: DType, a: f64, b: f64, exact: f64)
         Binary::Add | Binary::Sub | Binary::Mul => return rounding(dtype, exact),
         Binary::Max | Binary::Min | Binary::ReluGrad => return 0.0,
         Binary::Div => 2.5,
-        // `fmod` is exact, and adding `b` rounds. `a - b * floor(a / b)` has the error of the product, which is as large
-        // as `a`; where the quotient is rounded to an integer, it can be `b` off: see the reference.
+        // `fmod` is exact, and adding `b` rounds. `a - b * floor(a / b)` has the error of the product, which
+        // is as large as `a`; where the quotient is rounded to an integer, it can be `b` off: see the
+        // reference.
         Binary::Rem => return ulps(dtype, a.abs().max(b.abs()), 4.0),
         Binary::Pow => 16.0,
         Binary::Atan2 => 6.0,
@@ -136,8 +142,8 @@ impl Terms {
         self.sum += term;
     }
 
-    /// The error of the sum in a type, before it is rounded to an output. Products are rounded as well as sums, which is one
-    /// more term.
+    /// The error of the sum in a type, before it is rounded to an output. Products are rounded as well as
+    /// sums, which is one more term.
     pub(crate) fn error(&self, computed_in: DType) -> f64 {
         let u = roundoff(computed_in);
         if self.integers && self.magnitude <= 1.0 / u {
@@ -163,7 +169,8 @@ pub(crate) fn product(dtype: DType, n: usize, exact: f64) -> f64 {
     twice * n as f64 * 1.1 * roundoff(inner) * exact.abs() + rounding(dtype, exact)
 }
 
-/// The error of a mean: of the sum, and of a division (2.5 units) or of a product with a reciprocal (3 units).
+/// The error of a mean: of the sum, and of a division (2.5 units) or of a product with a reciprocal (3
+/// units).
 pub(crate) fn mean(dtype: DType, terms: &Terms, divisor: f64) -> f64 {
     let exact = terms.sum / divisor;
     let inner = computed_in(dtype);
@@ -172,9 +179,10 @@ pub(crate) fn mean(dtype: DType, terms: &Terms, divisor: f64) -> f64 {
 
 /// The relative error of `exp(x - max) / sum`, where `n` exponentials are summed and `distance` is `max - x`.
 ///
-/// The difference is rounded, by at most `u * distance`, and the exponential makes of that a relative error as large. Then there
-/// are the exponential (3 units), the sum of positive numbers, whose own errors are relative ones of its terms, and the
-/// quotient (2.5 units). A unit is at most `2 * u`. The largest distance among the terms counts for the sum.
+/// The difference is rounded, by at most `u * distance`, and the exponential makes of that a relative error
+/// as large. Then there are the exponential (3 units), the sum of positive numbers, whose own errors are
+/// relative ones of its terms, and the quotient (2.5 units). A unit is at most `2 * u`. The largest distance
+/// among the terms counts for the sum.
 pub(crate) fn softmax(dtype: DType, n: usize, distance: f64, exact: f64) -> f64 {
     let u = roundoff(computed_in(dtype));
     let n = n as f64;
@@ -182,8 +190,8 @@ pub(crate) fn softmax(dtype: DType, n: usize, distance: f64, exact: f64) -> f64 
     relative * exact + rounding(dtype, exact) + ulps_of_f64(dtype, exact)
 }
 
-/// The error of `x - max - log(sum)`: of two differences, of the logarithm (3 units) and of the sum within it, whose
-/// relative error is an absolute one of the logarithm.
+/// The error of `x - max - log(sum)`: of two differences, of the logarithm (3 units) and of the sum within
+/// it, whose relative error is an absolute one of the logarithm.
 pub(crate) fn log_softmax(dtype: DType, n: usize, distance: f64, log_sum: f64, exact: f64) -> f64 {
     let u = roundoff(computed_in(dtype));
     let n = n as f64;
@@ -195,7 +203,8 @@ fn ulps_of_f64(dtype: DType, exact: f64) -> f64 {
     if dtype == DType::F64 { 4.0 * ulp(dtype, exact) } else { 0.0 }
 }
 
-/// The error of values that are added to an element in memory, one by one: each addition rounds to the type of the element.
+/// The error of values that are added to an element in memory, one by one: each addition rounds to the type
+/// of the element.
 pub(crate) fn additions(dtype: DType, terms: &Terms) -> f64 {
     let u = roundoff(dtype);
     if terms.integers && terms.magnitude <= 1.0 / u {
@@ -209,9 +218,10 @@ pub(crate) fn uniform(dtype: DType, low: f64, high: f64) -> f64 {
     ulps(dtype, low.abs().max(high.abs()).max((high - low).abs()), 2.0)
 }
 
-/// The error of a normal number: `mean + deviation * sqrt(-2 * log(u)) * cos(2π * v)`. The logarithm has 3 units, of which
-/// the root makes half, and has 3 itself. The argument of the cosine is rounded by half a unit of up to 2π, that is
-/// `4 * u`, and twice that with a rounded pi; the cosine has 4 units of at most 1. Then a product and a sum.
+/// The error of a normal number: `mean + deviation * sqrt(-2 * log(u)) * cos(2π * v)`. The logarithm has 3
+/// units, of which the root makes half, and has 3 itself. The argument of the cosine is rounded by half a
+/// unit of up to 2π, that is `4 * u`, and twice that with a rounded pi; the cosine has 4 units of at most 1.
+/// Then a product and a sum.
 pub(crate) fn normal(dtype: DType, mean: f64, deviation: f64, radius: f64, exact: f64) -> f64 {
     let inner = DType::F32;
     let u = roundoff(inner);

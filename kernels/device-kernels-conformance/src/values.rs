@@ -8,7 +8,8 @@ use crate::element::{self, Value, convert};
 /// What the elements of an operand are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Domain {
-    /// Numbers of all magnitudes, with NaN, infinities, subnormal numbers, both zeros and the ends of integer types.
+    /// Numbers of all magnitudes, with NaN, infinities, subnormal numbers, both zeros and the ends of integer
+    /// types.
     All,
     /// Numbers of all magnitudes up to the square root of the largest: products are finite.
     Moderate,

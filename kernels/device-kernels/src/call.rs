@@ -19,8 +19,8 @@ pub enum Argument {
 
 /// An operator with its arguments, which were checked: a kernel set need not check them again.
 ///
-/// Inputs of element-wise operators have the shape of the output: those that were broadcast have strides of zero. So do the
-/// batches and the bias of [`Operator::MatMul`].
+/// Inputs of element-wise operators have the shape of the output: those that were broadcast have strides of
+/// zero. So do the batches and the bias of [`Operator::MatMul`].
 ///
 /// A clone is cheap, as it shares what was checked. `Display` gives it in one line, as errors do:
 ///
@@ -77,7 +77,8 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// If their number, types or shapes are not those that the operator has, or if an output has an element twice.
+    /// If their number, types or shapes are not those that the operator has, or if an output has an element
+    /// twice.
     pub fn new(
         operator: impl Into<Operator>,
         inputs: &[Argument],
@@ -94,7 +95,8 @@ impl Call {
         Self(Arc::new(Checked { operator, inputs, sources, outputs }))
     }
 
-    /// A fill of the output, as there is nothing to compute it from: with a value, or with the input at the place `source`.
+    /// A fill of the output, as there is nothing to compute it from: with a value, or with the input at the
+    /// place `source`.
     pub(crate) fn fill(value: Argument, source: usize, outputs: &[(DType, Layout)]) -> Self {
         let (inputs, sources) = (SmallVec::from_iter([value]), SmallVec::from_iter([source]));
         Self(Arc::new(Checked { operator: Operator::Copy, inputs, sources, outputs: outputs.into() }))
@@ -125,8 +127,8 @@ impl Call {
         &self.0.outputs
     }
 
-    /// Whether nothing is written: no kernel runs for it. A kernel set only gets calls that write, and none of their arrays
-    /// is empty.
+    /// Whether nothing is written: no kernel runs for it. A kernel set only gets calls that write, and none
+    /// of their arrays is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let updates_nothing = self.operator().updates() && self.inputs().iter().any(Argument::is_empty);

@@ -4,7 +4,8 @@ use std::fmt;
 
 /// The type of an array's elements. `Display` gives its usual name, such as `f32`.
 ///
-/// `device_tensor::DType` is another type: that crate stores elements that no kernel computes with, and knows no kernels.
+/// `device_tensor::DType` is another type: that crate stores elements that no kernel computes with, and knows
+/// no kernels.
 ///
 /// ```
 /// use device_kernels::DType;

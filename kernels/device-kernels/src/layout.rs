@@ -11,8 +11,9 @@ pub const MAX_RANK: usize = 8;
 
 /// A shape, and where each element is: a stride for each dimension and an offset, all counted in elements.
 ///
-/// A stride of zero repeats elements, and a negative one goes backwards. A view of an array is another layout over the same
-/// buffer; it moves nothing. A dimension of one element, or of none, has the stride zero, whatever the caller gives.
+/// A stride of zero repeats elements, and a negative one goes backwards. A view of an array is another layout
+/// over the same buffer; it moves nothing. A dimension of one element, or of none, has the stride zero,
+/// whatever the caller gives.
 ///
 /// ```
 /// use device_kernels::Layout;
@@ -30,8 +31,9 @@ pub struct Layout {
     rank: usize,
     /// Entries from `rank` on are zero.
     shape: [usize; MAX_RANK],
-    /// Zero where no step is made, so that each stride is the distance of two elements: arithmetic with strides and indices
-    /// stays within the array, and arrays whose elements are at the same places have equal strides.
+    /// Zero where no step is made, so that each stride is the distance of two elements: arithmetic with
+    /// strides and indices stays within the array, and arrays whose elements are at the same places have
+    /// equal strides.
     strides: [isize; MAX_RANK],
     offset: usize,
 }
@@ -100,8 +102,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// If there are too many dimensions or not one stride for each, if the number of elements or a place overflows, or if an
-    /// element would be before the start of the buffer.
+    /// If there are too many dimensions or not one stride for each, if the number of elements or a place
+    /// overflows, or if an element would be before the start of the buffer.
     pub fn strided(
         shape: impl AsRef<[usize]>,
         strides: impl AsRef<[isize]>,
@@ -205,9 +207,11 @@ impl Layout {
         Some(usize::try_from(first).ok()?..usize::try_from(last).ok()? + 1)
     }
 
-    /// Whether two indices are known to be of one element: a stride is zero, or smaller than what it steps over.
+    /// Whether two indices are known to be of one element: a stride is zero, or smaller than what it steps
+    /// over.
     ///
-    /// It is true of some layouts whose elements are all different, such as those with interleaved dimensions.
+    /// It is true of some layouts whose elements are all different, such as those with interleaved
+    /// dimensions.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
         if self.len() <= 1 || self.is_contiguous() {
@@ -239,7 +243,8 @@ impl Layout {
         Ok(self)
     }
 
-    /// The same array with its dimensions in another order: dimension `i` of the view is `dims[i]` of this array.
+    /// The same array with its dimensions in another order: dimension `i` of the view is `dims[i]` of this
+    /// array.
     ///
     /// # Errors
     ///
@@ -298,8 +303,8 @@ impl Layout {
         Ok(self)
     }
 
-    /// The array as one of `shape`, by the rules of NumPy: dimensions of one element are repeated, and missing ones are put
-    /// in front.
+    /// The array as one of `shape`, by the rules of NumPy: dimensions of one element are repeated, and
+    /// missing ones are put in front.
     ///
     /// # Errors
     ///

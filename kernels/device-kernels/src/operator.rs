@@ -6,16 +6,17 @@ use crate::DType;
 
 /// What a kernel computes.
 ///
-/// Inputs and outputs are listed in their order. An element-wise operator computes each element of its output from the
-/// elements of its inputs at the same place; inputs are broadcast by the rules of NumPy, and each may be a
-/// [`Scalar`](crate::Scalar). Unless an operator says otherwise, arrays of one call have one dtype.
+/// Inputs and outputs are listed in their order. An element-wise operator computes each element of its output
+/// from the elements of its inputs at the same place; inputs are broadcast by the rules of NumPy, and each
+/// may be a [`Scalar`](crate::Scalar). Unless an operator says otherwise, arrays of one call have one dtype.
 ///
-/// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives NaN, also for
-/// maximum and minimum, as in PyTorch, unless an operator says otherwise; its sign is not specified. Sums of `f16` and
-/// `bf16` are `f32` until the end, but for [`Update::Add`], which adds to elements in memory.
+/// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives
+/// NaN, also for maximum and minimum, as in PyTorch, unless an operator says otherwise; its sign is not
+/// specified. Sums of `f16` and `bf16` are `f32` until the end, but for [`Update::Add`], which adds to
+/// elements in memory.
 ///
-/// An index, or a place of [`MaxPool2dGrad`](Self::MaxPool2dGrad), that is out of range reads 0 and writes nothing, or is an
-/// error of the stream. A kernel never accesses memory outside of its arrays.
+/// An index, or a place of [`MaxPool2dGrad`](Self::MaxPool2dGrad), that is out of range reads 0 and writes
+/// nothing, or is an error of the stream. A kernel never accesses memory outside of its arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Operator {
@@ -29,10 +30,11 @@ pub enum Operator {
     Where,
     /// `out = min(max(a, low), high)`, element-wise.
     Clamp,
-    /// `out = a`, element-wise, for any two dtypes: a copy between layouts, a conversion, and from a scalar a fill.
+    /// `out = a`, element-wise, for any two dtypes: a copy between layouts, a conversion, and from a scalar a
+    /// fill.
     ///
-    /// Numbers are converted as `as` of Rust converts: to integers toward zero and to the nearest of the range, NaN to 0.
-    /// To `bool`, zero is false and all else is true.
+    /// Numbers are converted as `as` of Rust converts: to integers toward zero and to the nearest of the
+    /// range, NaN to 0. To `bool`, zero is false and all else is true.
     Copy,
     /// A reduction of the dimensions `dims`, which are 1 in the output.
     Reduce {
@@ -41,8 +43,8 @@ pub enum Operator {
         /// The dimensions.
         dims: Dims,
     },
-    /// The index of the largest or smallest element in a dimension, which is 1 in the output. The output is `i32`, `i64` or
-    /// `u32`. Of equal elements it is the first; a NaN is larger and smaller than any number.
+    /// The index of the largest or smallest element in a dimension, which is 1 in the output. The output is
+    /// `i32`, `i64` or `u32`. Of equal elements it is the first; a NaN is larger and smaller than any number.
     ArgReduce {
         /// Which element.
         extremum: Extremum,
@@ -59,16 +61,18 @@ pub enum Operator {
         /// The dimension of the sum.
         dim: usize,
     },
-    /// The product of matrices, `[.., m, k]` with `[.., k, n]`, and a bias that is broadcast to the output as an optional
-    /// third input. Dimensions before the last two are a batch, and are broadcast. Sums of `f16` and `bf16` are `f32`.
+    /// The product of matrices, `[.., m, k]` with `[.., k, n]`, and a bias that is broadcast to the output as
+    /// an optional third input. Dimensions before the last two are a batch, and are broadcast. Sums of `f16`
+    /// and `bf16` are `f32`.
     MatMul,
-    /// `out[i][j] = a[index[i][j]][j]` for `dim` 0. The second input has the indices, and the shape of the output.
+    /// `out[i][j] = a[index[i][j]][j]` for `dim` 0. The second input has the indices, and the shape of the
+    /// output.
     Gather {
         /// The dimension that the indices are for.
         dim: usize,
     },
-    /// `out[index[i][j]][j] = values[i][j]` for `dim` 0, where `=` is `+=` for [`Update::Add`]. The inputs are the indices and
-    /// the values. The output has its other elements before the call, and keeps them.
+    /// `out[index[i][j]][j] = values[i][j]` for `dim` 0, where `=` is `+=` for [`Update::Add`]. The inputs
+    /// are the indices and the values. The output has its other elements before the call, and keeps them.
     Scatter {
         /// The dimension that the indices are for.
         dim: usize,
@@ -80,31 +84,33 @@ pub enum Operator {
         /// The dimension that the indices are for.
         dim: usize,
     },
-    /// `out[index[i]][j] = values[i][j]` for `dim` 0, where `=` is `+=` for [`Update::Add`]. The inputs are the indices, in one
-    /// dimension, and the values. The output has its other elements before the call, and keeps them.
+    /// `out[index[i]][j] = values[i][j]` for `dim` 0, where `=` is `+=` for [`Update::Add`]. The inputs are
+    /// the indices, in one dimension, and the values. The output has its other elements before the call, and
+    /// keeps them.
     IndexAssign {
         /// The dimension that the indices are for.
         dim: usize,
         /// What happens to the elements that were there.
         update: Update,
     },
-    /// A convolution of images `[n, in, h, w]` with weights `[out, in / groups, kh, kw]`, and a bias `[out]` as an optional
-    /// third input.
+    /// A convolution of images `[n, in, h, w]` with weights `[out, in / groups, kh, kw]`, and a bias `[out]`
+    /// as an optional third input.
     Conv2d(Conv2d),
     /// The gradient of a convolution by its images, from the gradient of the output and the weights.
     Conv2dInputGrad(Conv2d),
     /// The gradient of a convolution by its weights, from the images and the gradient of the output.
     Conv2dWeightGrad(Conv2d),
-    /// The largest element of each window of images `[n, c, h, w]`. A second output, of an index dtype, has the places of the
-    /// elements in their image: `y * w + x`. Of equal elements it is any, and of several NaN the last, as in PyTorch. A window
-    /// without any element of the images has the smallest number of the type, which is negative infinity for floats, and the
-    /// place 0.
+    /// The largest element of each window of images `[n, c, h, w]`. A second output, of an index dtype, has
+    /// the places of the elements in their image: `y * w + x`. Of equal elements it is any, and of several
+    /// NaN the last, as in PyTorch. A window without any element of the images has the smallest number of the
+    /// type, which is negative infinity for floats, and the place 0.
     MaxPool2d(Pool2d),
-    /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the places. Each place
-    /// is in its window, as `MaxPool2d` writes it; of another one, the gradient may be missing.
+    /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the
+    /// places. Each place is in its window, as `MaxPool2d` writes it; of another one, the gradient may be
+    /// missing.
     MaxPool2dGrad(Pool2d),
-    /// The mean of each window of images `[n, c, h, w]`. The padding is counted as zeros if `count_padding`, and else left
-    /// out. The mean of a window without any element of the images is 0, as in PyTorch.
+    /// The mean of each window of images `[n, c, h, w]`. The padding is counted as zeros if `count_padding`,
+    /// and else left out. The mean of a window without any element of the images is 0, as in PyTorch.
     AvgPool2d {
         /// The windows.
         pool: Pool2d,
@@ -118,29 +124,33 @@ pub enum Operator {
         /// Whether the mean counts the padding.
         count_padding: bool,
     },
-    /// The mean of windows of images `[n, c, h, w]` whose places and sizes follow from the size of the output: in each
-    /// direction, window `i` is from `floor(i * in / out)` to `ceil((i + 1) * in / out)`.
+    /// The mean of windows of images `[n, c, h, w]` whose places and sizes follow from the size of the
+    /// output: in each direction, window `i` is from `floor(i * in / out)` to `ceil((i + 1) * in / out)`.
     AdaptiveAvgPool2d,
-    /// The gradient of [`AdaptiveAvgPool2d`](Self::AdaptiveAvgPool2d) by its images, from the gradient of the output.
+    /// The gradient of [`AdaptiveAvgPool2d`](Self::AdaptiveAvgPool2d) by its images, from the gradient of the
+    /// output.
     AdaptiveAvgPool2dGrad,
-    /// Random numbers from a counter-based generator, Philox 4x32 with ten rounds: element `i`, in the order of the indices of
-    /// the output, depends on the seed and on `offset + i` alone. So a seed gives the same numbers on every device, up to the
-    /// last bits of floating-point numbers. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+    /// Random numbers from a counter-based generator, Philox 4x32 with ten rounds: element `i`, in the order
+    /// of the indices of the output, depends on the seed and on `offset + i` alone. So a seed gives the same
+    /// numbers on every device, up to the last bits of floating-point numbers. Salmon et al., "Parallel
+    /// random numbers: as easy as 1, 2, 3", SC 2011.
     ///
     /// This is the rule, where `n` is `offset + i`, which wraps at 64 bits:
     ///
-    /// - The key is the seed: its low word, then its high word. A counter of 64 bits is the words 0 and 1 of the generator's
-    ///   counter, the low word first; the words 2 and 3 are zero.
-    /// - An element has 32 bits: word `n % 4` of what the generator gives for the counter `n / 4`. For `f64` and `i64`, they are
-    ///   word 0 for the counter `n`.
+    /// - The key is the seed: its low word, then its high word. A counter of 64 bits is the words 0 and 1 of
+    ///   the generator's counter, the low word first; the words 2 and 3 are zero.
+    /// - An element has 32 bits: word `n % 4` of what the generator gives for the counter `n / 4`. For `f64`
+    ///   and `i64`, they are word 0 for the counter `n`.
     /// - It also has 64 bits: word 0 for the counter `n` as the low half, and word 1 as the high half.
-    /// - [`Uniform`](Distribution::Uniform) is `low + u * (high - low)`, where `u` is `(32 bits >> 8) * 2^-24`, and for `f64`
-    ///   `(64 bits >> 11) * 2^-53`. It is rounded to the type, which may give `high`.
-    /// - [`Normal`](Distribution::Normal) is `mean + deviation * sqrt(-2 * ln(u1)) * cos(2 * pi * u2)`, where `u1` is
-    ///   `((word 0 >> 8) + 1) * 2^-24` and `u2` is `(word 1 >> 8) * 2^-24`, both for the counter `n`, for all types.
+    /// - [`Uniform`](Distribution::Uniform) is `low + u * (high - low)`, where `u` is
+    ///   `(32 bits >> 8) * 2^-24`, and for `f64` `(64 bits >> 11) * 2^-53`. It is rounded to the type, which
+    ///   may give `high`.
+    /// - [`Normal`](Distribution::Normal) is `mean + deviation * sqrt(-2 * ln(u1)) * cos(2 * pi * u2)`, where
+    ///   `u1` is `((word 0 >> 8) + 1) * 2^-24` and `u2` is `(word 1 >> 8) * 2^-24`, both for the counter `n`,
+    ///   for all types.
     /// - [`Bernoulli`](Distribution::Bernoulli) is true if `32 bits * 2^-32` is less than the probability.
-    /// - [`Integers`](Distribution::Integers) with a range `high - low` below `2^32` is `low + ((32 bits * range) >> 32)`, and with
-    ///   a larger range `low + 64 bits % range`.
+    /// - [`Integers`](Distribution::Integers) with a range `high - low` below `2^32` is
+    ///   `low + ((32 bits * range) >> 32)`, and with a larger range `low + 64 bits % range`.
     Random {
         /// What is drawn.
         distribution: Distribution,
@@ -260,12 +270,14 @@ names! {
         Sub = "sub",
         /// `a * b`, for numbers.
         Mul = "mul",
-        /// `a / b`, for numbers, toward zero for integers. Which integer a division by zero gives is not said.
+        /// `a / b`, for numbers, toward zero for integers. Which integer a division by zero gives is not
+        /// said.
         Div = "div",
-        /// What is left of `a / b` rounded down, for numbers: it has the sign of `b`, as in Python. Which integer a division by
-        /// zero gives is not said.
+        /// What is left of `a / b` rounded down, for numbers: it has the sign of `b`, as in Python. Which
+        /// integer a division by zero gives is not said.
         Rem = "rem",
-        /// `a` to the power of `b`, for numbers. A negative power of an integer is 0, but for those of 1 and -1.
+        /// `a` to the power of `b`, for numbers. A negative power of an integer is 0, but for those of 1 and
+        /// -1.
         Pow = "pow",
         /// The larger one, for numbers. NaN if one is.
         Max = "max",
@@ -281,10 +293,11 @@ names! {
         Xor = "xor",
         /// `a << b`, for integers. The lowest bits of `b` count, as many as can be less than the width.
         Shl = "shl",
-        /// `a >> b`, for integers, which keeps the sign. The lowest bits of `b` count, as many as can be less than the width.
+        /// `a >> b`, for integers, which keeps the sign. The lowest bits of `b` count, as many as can be less
+        /// than the width.
         Shr = "shr",
-        /// The gradient of [`Unary::Relu`]: 0 where its output `a` is at most zero, and else `b`, also where `a` is NaN. For
-        /// floats.
+        /// The gradient of [`Unary::Relu`]: 0 where its output `a` is at most zero, and else `b`, also where
+        /// `a` is NaN. For floats.
         ReluGrad = "relu_grad",
         /// The gradient of [`Unary::Sigmoid`]: `b * a * (1 - a)` for its output `a`. For floats.
         SigmoidGrad = "sigmoid_grad",
@@ -401,8 +414,8 @@ impl fmt::Display for Dims {
 
 /// The largest number among the strides, paddings, dilations and windows of [`Conv2d`] and [`Pool2d`].
 ///
-/// No array has a dimension that is larger. So the places that a kernel computes from sizes and options, also those in the
-/// padding and behind it, are below `isize::MAX`, and kernels do not have to look for overflows.
+/// No array has a dimension that is larger. So the places that a kernel computes from sizes and options, also
+/// those in the padding and behind it, are below `isize::MAX`, and kernels do not have to look for overflows.
 pub const MAX_STEP: usize = isize::MAX as usize / 8;
 
 /// The steps of a convolution. Arrays have the vertical value first. No number is above [`MAX_STEP`].
@@ -478,10 +491,11 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// How many elements of `dtype` have one counter of the generator between them: 4 where each has 32 bits, and else 1.
+    /// How many elements of `dtype` have one counter of the generator between them: 4 where each has 32 bits,
+    /// and else 1.
     ///
-    /// A call with the offset `n` begins at the counter `n / per_counter`. Calls of one seed whose counters are apart have
-    /// numbers that are independent of one another, whatever they draw.
+    /// A call with the offset `n` begins at the counter `n / per_counter`. Calls of one seed whose counters
+    /// are apart have numbers that are independent of one another, whatever they draw.
     #[must_use]
     pub fn per_counter(&self, dtype: DType) -> u64 {
         let wide = match *self {
@@ -512,8 +526,8 @@ impl From<Compare> for Operator {
 }
 
 impl Operator {
-    /// Whether each element of the output depends on the elements at the same place alone, so that an output may be the same
-    /// elements as an input.
+    /// Whether each element of the output depends on the elements at the same place alone, so that an output
+    /// may be the same elements as an input.
     #[must_use]
     pub fn is_elementwise(&self) -> bool {
         use Operator::{Binary, Clamp, Compare, Copy, Unary, Where};
@@ -527,8 +541,8 @@ impl Operator {
     }
 }
 
-/// The name of the operator, with its options.
-/// The names of the variants that have no names of their own below them. A variant that is missing here does not compile.
+/// The name of the operator, with its options. The names of the variants that have no names of their own
+/// below them. A variant that is missing here does not compile.
 macro_rules! variants {
     ($($pattern:pat => $name:literal,)*) => {
         const VARIANTS: &[&str] = &[$($name),*];
@@ -567,7 +581,8 @@ variants! {
 }
 
 impl Operator {
-    /// Its name without the options of a call, which is one of [`full_names`](Self::full_names): `unary neg`, `softmax`.
+    /// Its name without the options of a call, which is one of [`full_names`](Self::full_names): `unary neg`,
+    /// `softmax`.
     #[doc(hidden)]
     #[must_use]
     pub fn full_name(&self) -> String {

@@ -23,8 +23,8 @@ impl<'a> Operand<'a> {
     ///
     /// # Errors
     ///
-    /// If there are too many dimensions, or their product overflows. Whether the buffer has the elements is checked by
-    /// [`run`].
+    /// If there are too many dimensions, or their product overflows. Whether the buffer has the elements is
+    /// checked by [`run`].
     pub fn new(buffer: &'a Buffer, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Self, LayoutError> {
         Ok(Self::with_layout(buffer, dtype, Layout::contiguous(shape)?))
     }
@@ -63,7 +63,8 @@ impl<S: Into<Scalar>> From<S> for Operand<'_> {
     }
 }
 
-/// Enqueues an operator in `stream`, by a kernel set of the stream's backend. Returns as soon as it is enqueued.
+/// Enqueues an operator in `stream`, by a kernel set of the stream's backend. Returns as soon as it is
+/// enqueued.
 ///
 /// ```
 /// use device_kernels::{Binary, DType, Operand, Operator, run};
@@ -83,7 +84,8 @@ impl<S: Into<Scalar>> From<S> for Operand<'_> {
 ///
 /// # Errors
 ///
-/// - If the arguments do not fit the operator, or a buffer its array: see [`RunError`]. Nothing is enqueued then.
+/// - If the arguments do not fit the operator, or a buffer its array: see [`RunError`]. Nothing is enqueued
+///   then.
 /// - If no linked set has a kernel for them.
 /// - The errors of [`Stream::launch`]. A kernel's own failure is an error of the stream.
 pub fn run(
@@ -126,13 +128,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Checks `buffers`, which are in the order of [`Call::arrays`], and looks for a kernel. `None` if the call
-    /// [writes nothing](Call::is_empty).
+    /// Checks `buffers`, which are in the order of [`Call::arrays`], and looks for a kernel. `None` if the
+    /// call [writes nothing](Call::is_empty).
     ///
     /// # Errors
     ///
-    /// If the number of buffers is not that of the arrays, one is of another device or too short, an output overlaps
-    /// another array, or no linked set has a kernel.
+    /// If the number of buffers is not that of the arrays, one is of another device or too short, an output
+    /// overlaps another array, or no linked set has a kernel.
     pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
         if let Err(problem) = check_buffers(device, &call, buffers) {
             return Err(RunError::Buffers { call, problem });
@@ -159,7 +161,8 @@ impl Prepared {
         self.set
     }
 
-    /// Runs or submits the kernel: the argument of [`Stream::launch`], with the buffers of [`new`](Self::new).
+    /// Runs or submits the kernel: the argument of [`Stream::launch`], with the buffers of
+    /// [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -259,8 +262,8 @@ pub enum BufferProblem {
         /// The length of the buffer.
         found: usize,
     },
-    /// An output overlaps another array of the call: the bytes from their first elements to their last do, whether or not
-    /// elements do.
+    /// An output overlaps another array of the call: the bytes from their first elements to their last do,
+    /// whether or not elements do.
     #[error(
         "an output may overlap another array, which this operator cannot have: bytes {output:?} and {other:?} of one memory"
     )]

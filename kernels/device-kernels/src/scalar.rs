@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A value that an operator uses for each element. It is converted to the type of the other operands, as `as` of Rust
-/// converts.
+/// A value that an operator uses for each element. It is converted to the type of the other operands, as `as`
+/// of Rust converts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// A floating-point number.
@@ -25,7 +25,8 @@ impl Scalar {
         }
     }
 
-    /// The value as an integer: a floating-point number is rounded toward zero, to the nearest of the range, and NaN is 0.
+    /// The value as an integer: a floating-point number is rounded toward zero, to the nearest of the range,
+    /// and NaN is 0.
     #[must_use]
     pub fn as_i64(self) -> i64 {
         match self {

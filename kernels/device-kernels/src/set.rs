@@ -12,15 +12,16 @@ use crate::Call;
 
 /// The operators of one backend.
 ///
-/// A set says what it can do before it is asked to: a call that [`supports`](Self::supports) accepts is launched, with its
-/// arguments checked. [`Launch::spans`] has the buffers in the order of [`Call::arrays`]. Each span begins where the buffer
-/// of its array begins, and layouts count from there.
+/// A set says what it can do before it is asked to: a call that [`supports`](Self::supports) accepts is
+/// launched, with its arguments checked. [`Launch::spans`] has the buffers in the order of [`Call::arrays`].
+/// Each span begins where the buffer of its array begins, and layouts count from there.
 ///
-/// Arrays of one call may be in one memory. An output shares elements with no other array, unless the operator is
-/// [element-wise](crate::Operator::is_elementwise) and the input has the same layout.
+/// Arrays of one call may be in one memory. An output shares elements with no other array, unless the
+/// operator is [element-wise](crate::Operator::is_elementwise) and the input has the same layout.
 pub trait KernelSet: Send + Sync {
-    /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. Devices of one backend may differ,
-    /// for example in whether they have `f64`. It is called for each launch: it does not block.
+    /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. Devices of one
+    /// backend may differ, for example in whether they have `f64`. It is called for each launch: it does not
+    /// block.
     fn supports(&self, device: Device, call: &Call) -> bool;
 
     /// Runs or submits `call`, as [`Stream::launch`](device_registry::Stream::launch) says.
@@ -31,7 +32,8 @@ pub trait KernelSet: Send + Sync {
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError>;
 }
 
-/// A kernel set as constant data: the name of its backend, the package that it comes from, and how to load it.
+/// A kernel set as constant data: the name of its backend, the package that it comes from, and how to load
+/// it.
 ///
 /// ```
 /// use device_kernels::{Call, KERNEL_SETS, KernelSet, KernelSetDescriptor};
@@ -68,11 +70,12 @@ entry_points::group! {
     /// The distributed slice that kernel sets register in.
     pub static KERNEL_SETS: [KernelSetDescriptor];
 
-    /// The group `device.kernels`: every kernel set of this program. Variables with the prefix `DEVICE_KERNELS` switch its
-    /// entries on and off.
+    /// The group `device.kernels`: every kernel set of this program. Variables with the prefix
+    /// `DEVICE_KERNELS` switch its entries on and off.
     ///
-    /// An entry has the name of its backend, such as `opencl`. A backend can have more sets: their names continue after two
-    /// underscores, as `opencl__convolutions`. Those are asked first, in the order of their names.
+    /// An entry has the name of its backend, such as `opencl`. A backend can have more sets: their names
+    /// continue after two underscores, as `opencl__convolutions`. Those are asked first, in the order of
+    /// their names.
     pub fn kernel_sets() -> Group<dyn KernelSet> {
         entry_points::Group::new("device.kernels")
             .noun("kernel set")
@@ -98,8 +101,8 @@ impl Kernels {
     ///
     /// # Errors
     ///
-    /// If a set is linked and does not load, or if two packages offer one name. No set at all is no error: nothing is then
-    /// [supported](Self::find).
+    /// If a set is linked and does not load, or if two packages offer one name. No set at all is no error:
+    /// nothing is then [supported](Self::find).
     pub fn of(device: Device) -> Result<&'static Self, LoadError> {
         /// The sets that were loaded, by the name of the backend.
         static LOADED: LazyLock<Mutex<HashMap<&'static str, &'static Kernels>>> =

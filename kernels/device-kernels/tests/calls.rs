@@ -1,4 +1,5 @@
-//! Calls that cannot be: each is an error that names the operator with its arguments, and what is wrong with them.
+//! Calls that cannot be: each is an error that names the operator with its arguments, and what is wrong with
+//! them.
 
 use device_kernels::{
     Argument, Binary, Call, Compare, Conv2d, DType, Dims, Distribution, Extremum, Layout, LayoutError,
@@ -422,8 +423,8 @@ fn options() {
     ]);
 }
 
-/// The operators whose options are the numbers of a convolution or of windows, with arguments of one element each that fit
-/// steps of one.
+/// The operators whose options are the numbers of a convolution or of windows, with arguments of one element
+/// each that fit steps of one.
 fn with_steps(
     [stride, padding, dilation, kernel]: [[usize; 2]; 4],
 ) -> Vec<(Operator, Vec<Argument>, Vec<Argument>)> {
@@ -472,7 +473,8 @@ fn numbers_of_convolutions_and_windows_that_no_array_has() {
     }
 }
 
-/// Of one direction, how many windows there are, or `None` if the numbers are none of a convolution or a pooling.
+/// Of one direction, how many windows there are, or `None` if the numbers are none of a convolution or a
+/// pooling.
 fn windows(size: usize, [kernel, stride, padding, dilation]: [usize; 4], is_pooling: bool) -> Option<usize> {
     let is_step = |number: usize| (1..=MAX_STEP).contains(&number);
     if kernel == 0 || !is_step(stride) || !is_step(dilation) || padding > MAX_STEP {

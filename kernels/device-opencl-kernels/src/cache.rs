@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use crate::generate::Recipe;
 use crate::program::Kernel;
 
-/// How many texts this process has compiled. A program of the cache, or one that is made from a binary, does not count.
+/// How many texts this process has compiled. A program of the cache, or one that is made from a binary, does
+/// not count.
 static COMPILATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// How many programs this process has compiled, for tests and measurements.
@@ -32,7 +33,8 @@ pub(crate) struct Programs(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The device as it was opened last, which `slots` are of. It keeps its context, so that no other one has that address.
+    /// The device as it was opened last, which `slots` are of. It keeps its context, so that no other one has
+    /// that address.
     open: Option<Arc<OpenClDevice>>,
     slots: HashMap<Recipe, Arc<Slot>>,
     /// For contexts to come. A device's binaries are valid in each of its contexts.
@@ -46,7 +48,8 @@ impl State {
     }
 }
 
-/// A kernel, once it is compiled. The lock is held while it is: another thread that needs it waits, and all others do not.
+/// A kernel, once it is compiled. The lock is held while it is: another thread that needs it waits, and all
+/// others do not.
 #[derive(Default)]
 struct Slot(Mutex<Option<Arc<Kernel>>>);
 

@@ -30,8 +30,8 @@ unsafe impl Send for Scratch {}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: it was made once, and is released once. A release can fail only after a loss, when there is nothing left
-        // to do.
+        // SAFETY: it was made once, and is released once. A release can fail only after a loss, when there is
+        // nothing left to do.
         let _: Result<(), OpenClError> = unsafe { self.cl.clReleaseMemObject(self.buffer) };
     }
 }
@@ -41,7 +41,8 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// If there is no span, or one that ends before the array, or one that does not begin with a whole element.
+    /// If there is no span, or one that ends before the array, or one that does not begin with a whole
+    /// element.
     pub(crate) fn of(
         launch: &Launch<'_>,
         place: usize,
@@ -75,7 +76,8 @@ impl Array {
 ///
 /// # Safety
 ///
-/// The handles of the launch are what [`handles`] says. With its arguments, each kernel accesses elements of its arrays only.
+/// The handles of the launch are what [`handles`] says. With its arguments, each kernel accesses elements of
+/// its arrays only.
 pub(crate) unsafe fn enqueue(
     plan: &Plan,
     target: Target,
@@ -105,8 +107,9 @@ pub(crate) unsafe fn enqueue(
         let (kernel, no_offset) = (arguments.kernel(), ptr::null());
         // No event: the stream has events of its own.
         let (no_events, no_event) = (ptr::null(), ptr::null_mut());
-        // SAFETY: the queue is that of the launch, as the caller promises. The arguments are set, as OpenCL checks. The core keeps the arrays, and the launch the intermediate results,
-        // until the commands are done.
+        // SAFETY: the queue is that of the launch, as the caller promises. The arguments are set, as OpenCL
+        // checks. The core keeps the arrays, and the launch the intermediate results, until the commands are
+        // done.
         unsafe {
             cl.clEnqueueNDRangeKernel(
                 queue,
@@ -142,7 +145,8 @@ unsafe fn set(
             Place::Array(place) => (arrays[place].buffer, arrays[place].first),
             Place::Scratch(place) => (scratch[place].buffer, 0),
         };
-        // SAFETY: a buffer is an argument by its handle, and valid while the launch runs; the caller promises that it is one.
+        // SAFETY: a buffer is an argument by its handle, and valid while the launch runs; the caller promises
+        // that it is one.
         unsafe { arguments.add(&buffer) }?;
         // SAFETY: it is a number.
         unsafe { add_index(arguments, first + offset, target) }?;

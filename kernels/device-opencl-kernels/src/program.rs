@@ -7,7 +7,8 @@ use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions};
 use device_registry::backend::BackendError;
 use parking_lot::{Mutex, MutexGuard};
 
-/// The kernel `run` of a program. Its arguments are a part of it, so that one thread at a time sets them and enqueues it.
+/// The kernel `run` of a program. Its arguments are a part of it, so that one thread at a time sets them and
+/// enqueues it.
 pub(crate) struct Kernel(Mutex<Owned>);
 
 /// A kernel that is released when it is dropped. It keeps its program, and that its context.
@@ -21,8 +22,8 @@ unsafe impl Send for Owned {}
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: it was made once, and is released once; OpenCL retains it for enqueued commands. A release can fail only
-        // after a loss, when there is nothing left to do.
+        // SAFETY: it was made once, and is released once; OpenCL retains it for enqueued commands. A release
+        // can fail only after a loss, when there is nothing left to do.
         let _: Result<(), OpenClError> = unsafe { self.cl.clReleaseKernel(self.kernel) };
     }
 }
@@ -57,9 +58,11 @@ impl Kernel {
     pub(crate) fn load(device: &OpenClDevice, binary: &[u8]) -> Result<Self, BackendError> {
         let (cl, context, id) = (device.functions(), device.context(), device.device_id());
         let (start, len, no_status) = (binary.as_ptr(), binary.len(), ptr::null_mut());
-        // SAFETY: the device is the one of its context, and the one binary is passed together with its length.
+        // SAFETY: the device is the one of its context, and the one binary is passed together with its
+        // length.
         let program = unsafe { cl.clCreateProgramWithBinary(context, 1, &id, &len, &start, no_status) }?;
-        // SAFETY: the program was made above for this device, the options end with a zero, and there is no callback.
+        // SAFETY: the program was made above for this device, the options end with a zero, and there is no
+        // callback.
         let built = unsafe { cl.clBuildProgram(program, 1, &id, c"-w".as_ptr(), None, ptr::null_mut()) };
         let kernel = built.and_then(|()| Self::of(device, program));
         // SAFETY: it was made above, and is released once; the kernel keeps it.

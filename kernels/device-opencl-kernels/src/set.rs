@@ -21,8 +21,8 @@ use crate::generate::{self, Target, Traits};
 /// The kernels of `opencl`.
 pub(crate) struct OpenClKernels;
 
-/// A place from which on indices need more than 32 bits. Numbers of items and places in panels are rounded up, to less than
-/// four times of it.
+/// A place from which on indices need more than 32 bits. Numbers of items and places in panels are rounded
+/// up, to less than four times of it.
 const WIDE: usize = 1 << 29;
 
 /// What was found out of each device.
@@ -61,8 +61,9 @@ impl KernelSet for OpenClKernels {
             target.wide = true;
             plan = generate::plan(call, target).ok_or_else(unsupported)?;
         }
-        // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their layouts only. The
-        // launch has handles of device-opencl's kinds, and its backend has promised that they are what `handles` says.
+        // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their
+        // layouts only. The launch has handles of device-opencl's kinds, and its backend has promised that
+        // they are what `handles` says.
         unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &device, &programs) }
     }
 }
@@ -92,7 +93,8 @@ fn number(bytes: &[u8]) -> u64 {
     long.or_else(|_| bytes.try_into().map(u32::from_ne_bytes).map(u64::from)).unwrap_or(0)
 }
 
-/// Whether kernels are planned for devices whose groups run side by side, for tests: 0 as the device is, 1 no, 2 yes.
+/// Whether kernels are planned for devices whose groups run side by side, for tests: 0 as the device is, 1
+/// no, 2 yes.
 static GROUPS: AtomicU8 = AtomicU8::new(0);
 
 /// Plans kernels as for a GPU, or as for a processor. Not public API: tests run each form on any device.

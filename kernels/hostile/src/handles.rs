@@ -74,7 +74,8 @@ const KINDS: [&str; 6] = [
     "host.pointer",
 ];
 
-/// Asserts that a buffer of the device and the device itself have no handles, and that no kernel runs on them.
+/// Asserts that a buffer of the device and the device itself have no handles, and that no kernel runs on
+/// them.
 fn refused_by_all(device: Device, len: usize) {
     let (buffer, out) = (device.allocate(len).unwrap(), device.allocate(len).unwrap());
     let span = buffer.span().expect("it has bytes");

@@ -1,7 +1,8 @@
-//! Safe code that breaks the rules of backends and kernels: each attempt is an error with text, and no other backend is
-//! harmed.
+//! Safe code that breaks the rules of backends and kernels: each attempt is an error with text, and no other
+//! backend is harmed.
 //!
-//! Nothing here says `unsafe`, so a crash, or a report of a sanitizer, is a defect of the code that is attacked.
+//! Nothing here says `unsafe`, so a crash, or a report of a sanitizer, is a defect of the code that is
+//! attacked.
 #![forbid(unsafe_code)]
 
 mod devices;
@@ -89,8 +90,8 @@ fn refused<T>(attempt: Result<T, impl Display>, part: &str) {
     assert!(text.contains(part), "expected `{part}` in `{text}`");
 }
 
-/// Implements [`Backend`](device_registry::backend::Backend) for a type with a number of devices, their properties, and how
-/// one is opened.
+/// Implements [`Backend`](device_registry::backend::Backend) for a type with a number of devices, their
+/// properties, and how one is opened.
 macro_rules! hostile_backend {
     ($name:ident, $count:expr, |$ordinal:ident| $properties:expr, |$this:ident, $opened:ident| $open:expr) => {
         impl ::device_registry::backend::Backend for $name {

@@ -1,6 +1,7 @@
 //! A backend for each function that may panic. The name of a backend is its function.
 //!
-//! A device has memory of the host. Backends whose names begin with `stream` or `event` have queues, which work at once.
+//! A device has memory of the host. Backends whose names begin with `stream` or `event` have queues, which
+//! work at once.
 
 use std::panic::panic_any;
 use std::ptr::NonNull;

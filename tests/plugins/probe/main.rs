@@ -1,4 +1,5 @@
-//! A program that installs backends in files and uses them, as its arguments say, one after another. `openreg` is linked.
+//! A program that installs backends in files and uses them, as its arguments say, one after another.
+//! `openreg` is linked.
 //!
 //! | argument | what it does |
 //! |---|---|
@@ -155,8 +156,8 @@ fn fork(device: device_registry::Device) {
 
     let (buffer, stream) = (device.allocate(4).expect("it works"), device.create_stream().expect("it works"));
     let event = stream.record().expect("it works");
-    // SAFETY: this program has no other threads whose locks the child could need, except for those of streams, which the code
-    // under test must not need.
+    // SAFETY: this program has no other threads whose locks the child could need, except for those of
+    // streams, which the code under test must not need.
     let child = unsafe { libc::fork() };
     if child == 0 {
         for (what, result) in [

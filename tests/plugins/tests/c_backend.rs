@@ -1,7 +1,9 @@
-//! The backends in C pass the conformance suite: built as their README says, against the header alone, and installed.
+//! The backends in C pass the conformance suite: built as their README says, against the header alone, and
+//! installed.
 //!
 //! Arguments are the suite's. Without any, the numbers of outcomes are compared too, so that no check is lost
-//! unnoticed. tests/sanitizers.sh sets `CFLAGS`, which go to the C compiler, and preloads a sanitizer's runtime.
+//! unnoticed. tests/sanitizers.sh sets `CFLAGS`, which go to the C compiler, and preloads a sanitizer's
+//! runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,9 +17,9 @@ use tempfile::TempDir;
 /// How the backends are built, as their README says.
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/custom-backend/c/build.sh");
 
-/// The suite's table, a line for each device: passed, failed, expected to fail, unsupported, skipped. The unsupported
-/// checks need pinned host memory, and on `myc` fault injection. On `mycqueue` they need to know how much memory is free, and
-/// one needs a queue of the core's.
+/// The suite's table, a line for each device: passed, failed, expected to fail, unsupported, skipped. The
+/// unsupported checks need pinned host memory, and on `myc` fault injection. On `mycqueue` they need to know
+/// how much memory is free, and one needs a queue of the core's.
 const OUTCOMES: [&str; 4] =
     ["myc:0 204 0 0 67 0", "myc:1 204 0 0 67 0", "mycqueue:0 261 0 0 10 0", "mycqueue:1 261 0 0 10 0"];
 
@@ -56,7 +58,8 @@ fn run_suite(folder: PathBuf) -> ExitCode {
     Suite::new().backend("myc").backend("mycqueue").run()
 }
 
-/// A manifest may give a backend a second name, and both are in use. They must not share a device that each of them closes.
+/// A manifest may give a backend a second name, and both are in use. They must not share a device that each
+/// of them closes.
 fn a_device_is_open_under_one_name(folder: &Path) {
     for backend in ["myc", "mycqueue"] {
         let second = TempDir::new().expect("there is room");
@@ -80,7 +83,8 @@ fn a_device_is_open_under_one_name(folder: &Path) {
     }
 }
 
-/// The suite's checks of such waits hold the event back on the host, which then waits in the place of the queue.
+/// The suite's checks of such waits hold the event back on the host, which then waits in the place of the
+/// queue.
 fn a_queue_that_waits_for_a_lost_peer_fails_without_a_loss() {
     let [lost, peer] = ["mycqueue:0", "mycqueue:1"].map(|name| device(name).expect("it is installed"));
     let (buffer, there) = (lost.allocate(4).unwrap(), peer.allocate(4).unwrap());
@@ -109,14 +113,16 @@ fn a_kernel_gets_the_address_of_memory() {
         let span = launch.spans()[0].as_ref().expect("the buffer has bytes");
         assert!(span.native_handle("other.kind").is_err());
         let address = span.native_handle("host.pointer")? as *const [u8; 3];
-        // SAFETY: `myc` defines the kind as the address of its memory, which is three bytes that only this kernel uses.
+        // SAFETY: `myc` defines the kind as the address of its memory, which is three bytes that only this
+        // kernel uses.
         assert_eq!(unsafe { address.read() }, [1, 2, 3]);
         Ok(())
     });
     launched.and_then(|()| stream.synchronize()).unwrap();
 }
 
-/// Runs the suite in a process of its own, whose output can be read. Backends that the environment requires are not in it.
+/// Runs the suite in a process of its own, whose output can be read. Backends that the environment requires
+/// are not in it.
 fn run_child(folder: &Path) -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     let mut child = process::program();

@@ -26,7 +26,8 @@ fn installed(name: &str) -> Device {
     device(&format!("{name}_file")).expect("it is installed")
 }
 
-/// Multiplies the integers of the first span by a number. The source is what a kernel for a linked backend has.
+/// Multiplies the integers of the first span by a number. The source is what a kernel for a linked backend
+/// has.
 fn scale(program: &device_opencl::OpenClProgram, launch: &Launch<'_>, by: i32) -> Result<(), BackendError> {
     let span = launch.spans()[0].as_ref().expect("the buffer is not empty");
     let (buffer, queue) = (handles::buffer(span)?, handles::command_queue(launch)?);
@@ -34,7 +35,8 @@ fn scale(program: &device_opencl::OpenClProgram, launch: &Launch<'_>, by: i32) -
     let cl = device.functions();
     let (offset, items) = ((span.offset() / 4) as u64, span.len() / 4);
     let (none, no_event) = (ptr::null(), ptr::null_mut());
-    // SAFETY: the arguments are those of `scale`, and the kernel writes to the integers of the span only, which the core keeps.
+    // SAFETY: the arguments are those of `scale`, and the kernel writes to the integers of the span only,
+    // which the core keeps.
     unsafe {
         let kernel = cl.clCreateKernel(program.program(), c"scale".as_ptr())?;
         cl.clSetKernelArg(kernel, 0, size_of_val(&buffer), ptr::from_ref(&buffer).cast())?;

@@ -1,5 +1,5 @@
-//! The conformance suite has the same outcomes on a backend from a file as on the same backend linked: on `openreg`, on
-//! `cuda` with the simulated driver, and on `opencl`.
+//! The conformance suite has the same outcomes on a backend from a file as on the same backend linked: on
+//! `openreg`, on `cuda` with the simulated driver, and on `opencl`.
 
 // Links the backends of this package's dev-dependencies.
 device_registry::autoload!();

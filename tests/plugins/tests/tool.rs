@@ -1,4 +1,5 @@
-//! The command `device-plugin` finds what is wrong with libraries and manifests, and its manifests are accepted.
+//! The command `device-plugin` finds what is wrong with libraries and manifests, and its manifests are
+//! accepted.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::PermissionsExt;

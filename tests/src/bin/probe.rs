@@ -1,8 +1,9 @@
 //! A program with one sound backend and every kind of broken one, for tests that need a process of their own:
 //! they run it under some environment and read what it prints.
 //!
-//! `probe use DEVICE… [then …]` uses each device and prints one line for it; `probe list` prints the names, `probe report`
-//! the report; `probe devices` counts the devices of each. `probe register use DEVICE…` first registers the backend `steady` by hand.
+//! `probe use DEVICE… [then …]` uses each device and prints one line for it; `probe list` prints the names,
+//! `probe report` the report; `probe devices` counts the devices of each. `probe register use DEVICE…` first
+//! registers the backend `steady` by hand.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a device releases when it is closed or reset. A driver is never dropped, so it has to release everything itself.
+//! What a device releases when it is closed or reset. A driver is never dropped, so it has to release
+//! everything itself.
 //!
 //! Each check counts the resources of a process of its own, because other checks would change them.
 
@@ -35,11 +36,13 @@ const LEN: usize = 1 << 20;
 /// How long a round takes, unless `FEWEST` cycles take longer.
 const ROUND: Duration = Duration::from_millis(400);
 
-/// How many cycles a round has: enough that growth by chance is less than half of it, and no more than are needed.
+/// How many cycles a round has: enough that growth by chance is less than half of it, and no more than are
+/// needed.
 const FEWEST: usize = 6;
 const MOST: usize = 200;
 
-/// Growth in each of this many rounds is a leak. An allocator that caches memory for each thread stops growing earlier.
+/// Growth in each of this many rounds is a leak. An allocator that caches memory for each thread stops
+/// growing earlier.
 const ROUNDS: usize = 8;
 
 fn a_close_leaves_nothing_behind(context: &Context) -> Result<(), Failure> {
@@ -101,9 +104,11 @@ fn used(context: &Context) -> Result<Held, Failure> {
     Ok(Held { _stream: stream, _buffer: buffer, _event: event, _bytes: bytes })
 }
 
-/// Opens the device, uses it and calls `take_away`, many times. Fails if the resources of the process grow in each round.
+/// Opens the device, uses it and calls `take_away`, many times. Fails if the resources of the process grow in
+/// each round.
 ///
-/// `take_away` closes or resets the device. It gets the handles, and whether to drop them before or after that.
+/// `take_away` closes or resets the device. It gets the handles, and whether to drop them before or after
+/// that.
 fn again_and_again(
     context: &Context,
     take_away: impl Fn(Held, bool) -> Result<(), Failure>,

@@ -99,7 +99,8 @@ fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
         let source = ShadowedBuffer::new(context, range.start as u8, len)?;
         let mut to = ShadowedBuffer::new(context, 0x80, len)?;
         let places = [0, 1, 2, 3, 4, 5, 8, 11].map(|place| place * unit).into_iter();
-        // A range with an odd length reaches the end of the source, and so has to reach the end of the destination too.
+        // A range with an odd length reaches the end of the source, and so has to reach the end of the
+        // destination too.
         let whole = range.len().is_multiple_of(unit);
         for at in places.filter(|at| at + range.len() <= len && (whole || at + range.len() == len)) {
             expect_copy(&source, range.clone(), &mut to, at)?;

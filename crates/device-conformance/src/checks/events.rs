@@ -485,7 +485,8 @@ fn time_between_streams(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A driver that gives the place of a dropped event's time to the next event may still have the device write there.
+/// A driver that gives the place of a dropped event's time to the next event may still have the device write
+/// there.
 fn time_stays_when_others_are_dropped(context: &Context) -> Result<(), Failure> {
     let (work, other) = (LastingWork::new(context)?, context.stream()?);
     work.enqueue()?;

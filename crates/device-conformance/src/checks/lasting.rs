@@ -11,7 +11,8 @@ use crate::failure::Failure;
 /// How long the work lasts after it was enqueued, at least.
 const LASTS: Duration = Duration::from_millis(50);
 
-/// How often to measure. A thread of a busy machine may come too late to see anything, so one good measurement passes.
+/// How often to measure. A thread of a busy machine may come too late to see anything, so one good
+/// measurement passes.
 pub(super) const ATTEMPTS: usize = 5;
 
 /// A stream, and so many copies between two buffers that they last.
@@ -28,8 +29,8 @@ pub(super) struct Waited {
 }
 
 impl LastingWork {
-    /// Finds out how many copies last, and of which length. The check is unsupported if the device is too fast, or does
-    /// its work while it is enqueued.
+    /// Finds out how many copies last, and of which length. The check is unsupported if the device is too
+    /// fast, or does its work while it is enqueued.
     pub(super) fn new(context: &Context) -> Result<Self, Failure> {
         Self::of_at_most(context, 8192, LASTS)
     }

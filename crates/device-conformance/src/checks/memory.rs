@@ -179,8 +179,8 @@ fn many_in_turn(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// More bytes than any device has. The core leaves this error to the driver. With 32 bits a length below the sign bit can
-/// fit, so these are above it.
+/// More bytes than any device has. The core leaves this error to the driver. With 32 bits a length below the
+/// sign bit can fit, so these are above it.
 pub(super) const TOO_MUCH: usize = if usize::BITS == 64 { 1 << 60 } else { 1 << (usize::BITS - 1) };
 
 /// The longest of them.
@@ -285,7 +285,8 @@ pub(super) fn expect_no_leak(
     slack: u64,
     work: impl Fn() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    /// Memory that a driver caches at its first allocations is not a leak, and other programs allocate memory as well.
+    /// Memory that a driver caches at its first allocations is not a leak, and other programs allocate memory
+    /// as well.
     const TRIES: usize = 3;
     let mut free = (0, 0);
     for _ in 0..TRIES {

@@ -60,12 +60,13 @@ fn out_of_memory_tells_what_is_free(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the loader of backends in files says in place of a library's text: if there is none, if the report cannot be read, and if
-/// the text is too long.
+/// What the loader of backends in files says in place of a library's text: if there is none, if the report
+/// cannot be read, and if the text is too long.
 const TEXTS_OF_THE_LOADER: [&str; 3] =
     ["without a message", "the report of the plugin has", "the plugin passed a text of"];
 
-/// Expects the common style: one line, lower case unless it begins with a name, no full stop, no surrounding space.
+/// Expects the common style: one line, lower case unless it begins with a name, no full stop, no surrounding
+/// space.
 pub(super) fn reads_as_others(message: &str) -> Result<(), Failure> {
     ensure!(!message.trim().is_empty(), "the message is empty");
     ensure!(message.trim() == message, "the message has spaces around it: {message:?}");

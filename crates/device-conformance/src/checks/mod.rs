@@ -1,5 +1,5 @@
-//! The checks: a file for each group, or a folder with a file for each theme of the group. The table at the top of each
-//! file is the only list of its checks.
+//! The checks: a file for each group, or a folder with a file for each theme of the group. The table at the
+//! top of each file is the only list of its checks.
 
 mod closing;
 mod copies;

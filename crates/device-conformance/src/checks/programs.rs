@@ -1,6 +1,7 @@
 //! Random programs, compared with a sequential model.
 //!
-//! Where two streams access the same bytes, and only there, the later one waits for an event of the earlier one.
+//! Where two streams access the same bytes, and only there, the later one waits for an event of the earlier
+//! one.
 
 use device_registry::Device;
 

@@ -137,7 +137,8 @@ fn free_memory_falls_while_some_is_held(context: &Context) -> Result<(), Failure
     let mut reported = String::new();
     for _ in 0..TRIES {
         let before = context.free_memory()?;
-        // More than a driver may cache for its next allocations, and not so much that it disturbs other programs.
+        // More than a driver may cache for its next allocations, and not so much that it disturbs other
+        // programs.
         let len = (before / 4).min(256 << 20).next_multiple_of(context.alignment() as u64);
         let held = context.allocate(len as usize)?;
         held.write(0, &vec![1; context.alignment()])?;

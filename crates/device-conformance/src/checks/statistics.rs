@@ -1,6 +1,7 @@
 //! Memory statistics: they count all memory that is held, and no other.
 //!
-//! This includes the driver, which may hold memory in a queue, in an event or in a completion, and has to release it.
+//! This includes the driver, which may hold memory in a queue, in an event or in a completion, and has to
+//! release it.
 
 use std::panic::resume_unwind;
 

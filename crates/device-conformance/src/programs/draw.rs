@@ -1,5 +1,5 @@
-//! Makes valid programs of random numbers: ranges lie inside their buffers and are aligned, and streams that access the
-//! same bytes wait for each other.
+//! Makes valid programs of random numbers: ranges lie inside their buffers and are aligned, and streams that
+//! access the same bytes wait for each other.
 
 use std::ops::Range;
 
@@ -71,7 +71,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     devices: Vec<Device>,
-    /// Offsets are multiples of this, and so are lengths unless they reach the end. The largest alignment of the devices.
+    /// Offsets are multiples of this, and so are lengths unless they reach the end. The largest alignment of
+    /// the devices.
     alignment: usize,
     streams_each: usize,
     kinds: &'static [Kind],
@@ -79,8 +80,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Programs with this many streams on each device, and steps of these kinds. A kind that is listed more often is drawn
-    /// more often.
+    /// Programs with this many streams on each device, and steps of these kinds. A kind that is listed more
+    /// often is drawn more often.
     pub(crate) fn new(
         devices: &[Device],
         streams_each: usize,
@@ -262,7 +263,8 @@ impl<'a> Drawing<'a> {
         let mut range = self.range(&source, start, len)?;
         let room = destination.range.len();
         let is_whole = |len: usize| len.is_multiple_of(self.unit);
-        // A range that ends with part of a unit, at the end of one buffer, has to reach the end of the other buffer too.
+        // A range that ends with part of a unit, at the end of one buffer, has to reach the end of the other
+        // buffer too.
         let both_end = range.len() <= room && self.ends(&destination) && is_whole(room - range.len());
         let at = if !is_whole(range.len()) && both_end {
             room - range.len()
@@ -328,8 +330,8 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Adds waits, so that earlier accesses to the same bytes are done before a step reads or writes these ranges of
-    /// buffers. Returns the ranges in their allocations.
+    /// Adds waits, so that earlier accesses to the same bytes are done before a step reads or writes these
+    /// ranges of buffers. Returns the ranges in their allocations.
     fn touch(&mut self, by: By, ranges: &[(&View, Range<usize>, bool)]) -> Vec<Range<usize>> {
         let in_memory = |(view, range, _): &(&View, Range<usize>, bool)| {
             view.range.start + range.start..view.range.start + range.end
@@ -371,7 +373,8 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Adds work to a stream. It comes after the stream's own work, and after all work that the host has waited for.
+    /// Adds work to a stream. It comes after the stream's own work, and after all work that the host has
+    /// waited for.
     fn submit(&mut self, stream: usize) -> u64 {
         let host = self.host.clone();
         merge(&mut self.clocks[stream], &host);

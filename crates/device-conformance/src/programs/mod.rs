@@ -1,9 +1,10 @@
 //! Random programs, compared with a sequential model.
 //!
-//! A [draft](draw::Draft) is a list of numbers, which can be drawn at random and shrunk. [`Rules`](draw::Rules) make a
-//! program of it, with the bytes that the model expects, and with events between streams that access the same bytes. The
-//! suite [runs](execute) the program. If it fails, the suite [shrinks](random) it and [prints](print) the smallest
-//! program that fails as code. The [text](text) of a fuzzer is a draft too.
+//! A [draft](draw::Draft) is a list of numbers, which can be drawn at random and shrunk.
+//! [`Rules`](draw::Rules) make a program of it, with the bytes that the model expects, and with events
+//! between streams that access the same bytes. The suite [runs](execute) the program. If it fails, the suite
+//! [shrinks](random) it and [prints](print) the smallest program that fails as code. The [text](text) of a
+//! fuzzer is a draft too.
 
 mod draw;
 mod execute;
@@ -19,8 +20,8 @@ pub(crate) use draw::{Kind, Rules};
 pub(crate) use random::{Settings, run_random};
 pub use text::run_program_of;
 
-/// A sequence of steps, with the expected results. Buffers, events and streams have numbers, in the order of their
-/// creation.
+/// A sequence of steps, with the expected results. Buffers, events and streams have numbers, in the order of
+/// their creation.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     devices: Vec<Device>,

@@ -55,8 +55,8 @@ struct Found {
     hung: bool,
 }
 
-/// Runs random programs that follow the rules, `at_once` of them at the same time. The failure shows the smallest program
-/// that fails.
+/// Runs random programs that follow the rules, `at_once` of them at the same time. The failure shows the
+/// smallest program that fails.
 pub(crate) fn run_random(context: &Context, rules: &Rules, at_once: usize) -> Result<(), Failure> {
     let settings = Settings::from_env().map_err(Failure::new)?;
     run_random_with(context, rules, at_once, settings, |programs| {
@@ -82,7 +82,8 @@ fn run_random_with(
     settings: Settings,
     run: Run,
 ) -> Result<(), Failure> {
-    /// How often a smaller program has to pass before it counts as one that passes, because a race may not show each time.
+    /// How often a smaller program has to pass before it counts as one that passes, because a race may not
+    /// show each time.
     const TRIES: usize = 3;
     const STEPS: usize = 40;
     let Settings { seed, cases } = settings;
@@ -144,7 +145,8 @@ fn run_random_with(
     }
 }
 
-/// Continues after proptest, which tries to remove each step only once. Removing one step can make another removable.
+/// Continues after proptest, which tries to remove each step only once. Removing one step can make another
+/// removable.
 fn shrink(mut drafts: Vec<Draft>, end: Instant, passes: impl Fn(&[Draft]) -> bool) {
     let smaller = |drafts: &[Draft]| {
         for (index, draft) in drafts.iter().enumerate() {

@@ -28,10 +28,10 @@ const STEPS: usize = 40;
 
 /// Makes a program of a text, runs it, and compares its results with the model. The error shows the program.
 ///
-/// Each byte is a number, counted from `0`. A missing number is zero. The numbers of the first line are: the streams of
-/// each device, minus one; whether blocking calls do some of the work; the number of devices, minus one, all of which are
-/// `device`; and the scale of the buffers. Each further line is a step: its kind by its index in `KINDS`, and the numbers
-/// that `Rules::program` makes a step of.
+/// Each byte is a number, counted from `0`. A missing number is zero. The numbers of the first line are: the
+/// streams of each device, minus one; whether blocking calls do some of the work; the number of devices,
+/// minus one, all of which are `device`; and the scale of the buffers. Each further line is a step: its kind
+/// by its index in `KINDS`, and the numbers that `Rules::program` makes a step of.
 pub fn run_program_of(text: &[u8], device: Device) -> Result<(), String> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let [streams, blocking, devices, scale, ..] = numbers(lines.next().unwrap_or_default());

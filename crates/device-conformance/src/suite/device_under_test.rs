@@ -52,7 +52,8 @@ impl DeviceUnderTest {
         let (running, limit) = (self.hangs.begin(check.name_on(self.device)), self.suite.time_limit);
         let outcome = match check.run_once(self.device, limit) {
             Ok(outcome) => outcome,
-            // An expected hang neither counts nor excuses others. Otherwise a run could pass with hardly any check.
+            // An expected hang neither counts nor excuses others. Otherwise a run could pass with hardly any
+            // check.
             Err(hung) if expected.is_some() => check.failed(&hung),
             Err(hung) => {
                 let verdict = match running.judge(hung, limit) {
@@ -65,7 +66,8 @@ impl DeviceUnderTest {
         Verdict::new(self.suite.after(check, outcome, limit), expected).into()
     }
 
-    /// Opens the device, the first time. Returns the reason if it is unavailable; the checks find every other error.
+    /// Opens the device, the first time. Returns the reason if it is unavailable; the checks find every other
+    /// error.
     fn unavailable(&self) -> Option<&str> {
         let device = self.device;
         let open = move || match device.open().err().as_ref().and_then(unavailable_reason) {

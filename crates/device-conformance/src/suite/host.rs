@@ -1,4 +1,5 @@
-//! Where the checks run: in this process, or in workers, so that a driver that crashes does not take the report with it.
+//! Where the checks run: in this process, or in workers, so that a driver that crashes does not take the
+//! report with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -38,7 +38,8 @@ pub fn run() -> ExitCode {
     Suite::new().run()
 }
 
-/// The suite, with what a backend says in advance: which checks it does not support, and which are expected to fail.
+/// The suite, with what a backend says in advance: which checks it does not support, and which are expected
+/// to fail.
 ///
 /// ```no_run
 /// device_registry::autoload!();
@@ -52,8 +53,8 @@ pub fn run() -> ExitCode {
 /// }
 /// ```
 ///
-/// A pattern is the name of a check, `memory::round_trip`, or a device and a check, `acme:1::memory::round_trip`. In
-/// it, `*` stands for any text. A pattern that matches no check is an error.
+/// A pattern is the name of a check, `memory::round_trip`, or a device and a check,
+/// `acme:1::memory::round_trip`. In it, `*` stands for any text. A pattern that matches no check is an error.
 #[derive(Clone)]
 #[must_use = "it tests nothing before `run` is called"]
 pub struct Suite {
@@ -91,8 +92,8 @@ impl Suite {
         self
     }
 
-    /// Does not run the checks that the pattern matches: they make no sense on the device, permanently. The report shows
-    /// the reason.
+    /// Does not run the checks that the pattern matches: they make no sense on the device, permanently. The
+    /// report shows the reason.
     pub fn unsupported(mut self, pattern: &str, reason: &str) -> Self {
         self.unsupported.push(Expectation::new(pattern, reason));
         self
@@ -100,24 +101,25 @@ impl Suite {
 
     /// Expects the checks that the pattern matches to fail, for now. The report shows the reason.
     ///
-    /// The suite runs these checks, and one that passes is a failure: the expectation has to go when the defect does.
+    /// The suite runs these checks, and one that passes is a failure: the expectation has to go when the
+    /// defect does.
     pub fn expected_failure(mut self, pattern: &str, reason: &str) -> Self {
         self.expected_failures.push(Expectation::new(pattern, reason));
         self
     }
 
-    /// How long a check may take, in place of [`DEFAULT_TIME_LIMIT`]. The variable `DEVICE_CONFORMANCE_TIME_LIMIT`
-    /// overrides it.
+    /// How long a check may take, in place of [`DEFAULT_TIME_LIMIT`]. The variable
+    /// `DEVICE_CONFORMANCE_TIME_LIMIT` overrides it.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Calls a function after each check, in the process of the check. An error of it fails the check, with the error as
-    /// its message, and so does a panic, or a function that exceeds the check's time limit.
+    /// Calls a function after each check, in the process of the check. An error of it fails the check, with
+    /// the error as its message, and so does a panic, or a function that exceeds the check's time limit.
     ///
-    /// A driver with a validation layer returns what the layer has reported since the last call. Checks run at the same
-    /// time, so a report may be of another one: `--test-threads 1` tells them apart.
+    /// A driver with a validation layer returns what the layer has reported since the last call. Checks run
+    /// at the same time, so a report may be of another one: `--test-threads 1` tells them apart.
     pub fn after_each(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.after_each = Some(Arc::new(check));
         self
@@ -125,13 +127,14 @@ impl Suite {
 
     /// Runs the suite as a test program, with the program's arguments, and prints a table at the end.
     ///
-    /// The checks run in a process that this one starts: this program once more, with the same arguments. So `main` runs
-    /// in both, and must not print before this call.
+    /// The checks run in a process that this one starts: this program once more, with the same arguments. So
+    /// `main` runs in both, and must not print before this call.
     ///
-    /// The exit code is a failure if any test that the filters select fails. Whatever the filters select, it is also a
-    /// failure if a backend that `DEVICE_CONFORMANCE_REQUIRE` lists cannot be tested, if a pattern matches no check, if
-    /// there is nothing to test, or if a process of the checks ends by itself. But a crash while a backend is loaded fails
-    /// the test `<backend>::devices` alone, like any other error of that backend, and a filter may not select it.
+    /// The exit code is a failure if any test that the filters select fails. Whatever the filters select, it
+    /// is also a failure if a backend that `DEVICE_CONFORMANCE_REQUIRE` lists cannot be tested, if a pattern
+    /// matches no check, if there is nothing to test, or if a process of the checks ends by itself. But a
+    /// crash while a backend is loaded fails the test `<backend>::devices` alone, like any other error of
+    /// that backend, and a filter may not select it.
     #[must_use = "return it from `main`, or failures are lost"]
     pub fn run(self) -> ExitCode {
         self.try_run().unwrap_or_else(|message| {
@@ -178,8 +181,8 @@ impl Suite {
         Ok(if problems.is_empty() { conclusion.exit_code() } else { ExitCode::from(101) })
     }
 
-    /// The outcome of a check, after the function of [`after_each`](Self::after_each) and the reports of the core's own
-    /// validating layer.
+    /// The outcome of a check, after the function of [`after_each`](Self::after_each) and the reports of the
+    /// core's own validating layer.
     fn after(&self, check: &Check, outcome: Outcome, limit: Duration) -> Outcome {
         let mut messages = take_validation_reports();
         messages.extend(self.after_each.as_ref().and_then(|after_each| {

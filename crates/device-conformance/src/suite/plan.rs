@@ -86,8 +86,8 @@ impl Plan {
         self.trials.push(Trial::ignorable_test(format!("{name}::devices"), || verdict.completion()));
     }
 
-    /// Adds a failing test in place of the checks of a backend. A required backend also fails the run, because a filter
-    /// may not select that test.
+    /// Adds a failing test in place of the checks of a backend. A required backend also fails the run,
+    /// because a filter may not select that test.
     fn fail_backend(&mut self, name: &str, message: String, is_required: bool, summary: &Mutex<Summary>) {
         summary.lock().add(name);
         summary.lock().count(name, &Verdict::Failed(message.clone()));

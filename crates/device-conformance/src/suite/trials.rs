@@ -13,7 +13,8 @@ use crate::expectations;
 use crate::summary::Summary;
 use crate::verdict::Verdict;
 
-/// After this many checks that exceed their time limit, the suite skips the device's other checks: each of them could take as long.
+/// After this many checks that exceed their time limit, the suite skips the device's other checks: each of
+/// them could take as long.
 const HANGS: usize = 3;
 
 pub(super) struct DeviceTrials {

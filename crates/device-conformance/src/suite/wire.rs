@@ -1,11 +1,12 @@
-//! The lines that a process of the suite and its worker exchange: requests on the worker's standard input, and replies
-//! on its standard output, where a driver may print as well.
+//! The lines that a process of the suite and its worker exchange: requests on the worker's standard input,
+//! and replies on its standard output, where a driver may print as well.
 
 use crate::availability::Availability;
 use crate::verdict::{Judged, Verdict};
 
-/// The start of each reply, at the start of a line. Any other line is a driver's. What a driver prints at the same time may
-/// tear a reply apart, which is an error and not a line to print: another process waits for that reply.
+/// The start of each reply, at the start of a line. Any other line is a driver's. What a driver prints at the
+/// same time may tear a reply apart, which is an error and not a line to print: another process waits for
+/// that reply.
 const MARK: &str = "device-conformance reply:";
 
 /// What a worker has to do.

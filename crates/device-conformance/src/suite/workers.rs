@@ -22,12 +22,13 @@ use crate::environment::{self, WORKER};
 use crate::expectations;
 use crate::verdict::{Judged, Verdict};
 
-/// How long the end of a worker's output may take to arrive when the worker has ended, and the other way round.
+/// How long the end of a worker's output may take to arrive when the worker has ended, and the other way
+/// round.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// A worker replies within this many time limits, to one request or another: a check may open its device, exceed its limit,
-/// clean up, and wait for the judgement of another one that hangs. A driver that has written over the memory of the suite's own
-/// threads may keep them from ever replying.
+/// A worker replies within this many time limits, to one request or another: a check may open its device,
+/// exceed its limit, clean up, and wait for the judgement of another one that hangs. A driver that has
+/// written over the memory of the suite's own threads may keep them from ever replying.
 const REPLYING: u32 = OPENING + 4;
 
 /// Runs checks in workers: in one for all, and once one has died, in one for each.
@@ -37,7 +38,8 @@ pub(super) struct Workers {
     shared: Mutex<Option<Arc<Worker>>>,
     /// Whether each check has a process of its own.
     own: AtomicBool,
-    /// Held while a check runs in a process of its own: what one check does to a device may disturb another one.
+    /// Held while a check runs in a process of its own: what one check does to a device may disturb another
+    /// one.
     one_at_a_time: Mutex<()>,
     deaths: Mutex<Vec<Arc<Death>>>,
 }
@@ -326,7 +328,8 @@ impl Worker {
     }
 }
 
-/// Passes replies on, and prints every other line, until the output ends. Kills the process after a torn reply.
+/// Passes replies on, and prints every other line, until the output ends. Kills the process after a torn
+/// reply.
 fn read(stdout: ChildStdout, child: &Mutex<Child>, state: &Mutex<State>) {
     let (mut stdout, mut line) = (BufReader::new(stdout), Vec::new());
     while matches!(stdout.read_until(b'\n', &mut line), Ok(1..)) {

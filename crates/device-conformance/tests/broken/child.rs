@@ -69,8 +69,8 @@ pub(crate) fn main() -> Option<ExitCode> {
     exit(0)
 }
 
-/// Runs a check that has started this process by the name of its test in the suite. The check itself prints its outcome
-/// for the parent.
+/// Runs a check that has started this process by the name of its test in the suite. The check itself prints
+/// its outcome for the parent.
 pub(crate) fn of_a_check() -> Option<ExitCode> {
     let test = env::args().nth(1).filter(|_| process::is_child())?;
     let (device, check) = test.split_once("::")?;

@@ -300,7 +300,8 @@ defects! {
     EventsAreDoneAfterAWhile,
     /// Synchronizing an event returns after five milliseconds.
     EventsAreWaitedForAWhile,
-    /// A query of an event returns that it is done when all but the last 32 pieces of work before it are done.
+    /// A query of an event returns that it is done when all but the last 32 pieces of work before it are
+    /// done.
     EventsAreABatchEarly,
     /// A query of an event waits for it.
     EventQueriesWait,

@@ -139,7 +139,8 @@ impl DeviceDriver for TwinDevice {
             return Ok(bytes.into());
         }
         let Some(start) = NonNull::new(bytes.as_mut_ptr()) else { return Ok(bytes.into()) };
-        // SAFETY: the vector has `len` initialised bytes there, does not move them when it is moved, and is only dropped.
+        // SAFETY: the vector has `len` initialised bytes there, does not move them when it is moved, and is
+        // only dropped.
         Ok(unsafe { HostBuffer::from_raw_parts(start, len, bytes) })
     }
 

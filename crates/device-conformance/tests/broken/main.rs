@@ -1,8 +1,9 @@
-//! Broken backends, to prove that the suite catches them: correct backends, the twins, with one defect at a time.
+//! Broken backends, to prove that the suite catches them: correct backends, the twins, with one defect at a
+//! time.
 //!
-//! There are two kinds of tests. `twins::CHECK` runs a check on all twins without a defect: it passes on at least one, and
-//! fails on none. `DEFECT::caught_by::CHECK` runs a check on a twin with a defect, in a process of its own, and expects it
-//! to fail. See `README.md` beside this file.
+//! There are two kinds of tests. `twins::CHECK` runs a check on all twins without a defect: it passes on at
+//! least one, and fails on none. `DEFECT::caught_by::CHECK` runs a check on a twin with a defect, in a
+//! process of its own, and expects it to fail. See `README.md` beside this file.
 
 mod backend;
 mod child;

@@ -221,7 +221,8 @@ impl Record {
     }
 }
 
-/// Runs before each operation in a queue. With any defect it takes a while, so that an early result is noticed.
+/// Runs before each operation in a queue. With any defect it takes a while, so that an early result is
+/// noticed.
 pub(crate) fn take_time() {
     if is_any_wrong() {
         thread::sleep(Duration::from_micros(100));

@@ -25,8 +25,8 @@ pub(crate) fn placed(place: &Place, defect: Defect) -> Place {
     }
 }
 
-/// How many of `len` bytes are moved, by defects that stop too early: a byte before the end, at the border of a page, or
-/// after a MiB.
+/// How many of `len` bytes are moved, by defects that stop too early: a byte before the end, at the border of
+/// a page, or after a MiB.
 pub(crate) fn cut(place: &Place, len: usize, [short, pages, large]: [Defect; 3]) -> usize {
     const PAGE: usize = 4096;
     if wrong(short) {

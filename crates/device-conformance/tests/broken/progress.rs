@@ -39,7 +39,8 @@ struct State {
     closed: bool,
 }
 
-/// The queue skips work behind a failure: all of it until the error is reported, and then what was submitted by that time.
+/// The queue skips work behind a failure: all of it until the error is reported, and then what was submitted
+/// by that time.
 struct Failure {
     error: BackendError,
     until: Option<u64>,

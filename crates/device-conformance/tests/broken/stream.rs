@@ -1,5 +1,5 @@
-//! A queue of a twin's own, as hardware has them: a thread executes one piece of work after the other. Work holds
-//! addresses, and keeps no memory alive.
+//! A queue of a twin's own, as hardware has them: a thread executes one piece of work after the other. Work
+//! holds addresses, and keeps no memory alive.
 
 use std::any::Any;
 use std::mem;

@@ -15,7 +15,8 @@ const SUITE: &str = "DEVICE_CONFORMANCE_BROKEN_SUITE";
 
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Checks that hang on the twin `sound` with the defect `LocksOneMemoryTwice`, in the order in which they run.
+/// Checks that hang on the twin `sound` with the defect `LocksOneMemoryTwice`, in the order in which they
+/// run.
 const FIRST: &str = "sound:0::copies::copy_within_at_every_place";
 const SECOND: &str = "sound:0::threads::copies_within_one_buffer";
 

@@ -11,7 +11,8 @@ mod transfers;
 use crate::defect::Defect;
 use crate::twin::Twin;
 
-/// A twin with a defect, and checks that fail on it: checks that are about the defect, or that few other defects fail.
+/// A twin with a defect, and checks that fail on it: checks that are about the defect, or that few other
+/// defects fail.
 pub(crate) struct Row {
     pub(crate) defect: Defect,
     pub(crate) twin: &'static Twin,

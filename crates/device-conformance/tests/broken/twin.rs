@@ -23,7 +23,8 @@ pub(crate) struct Twin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queues {
     No,
-    /// Work begins when it is submitted. Events have timestamps, and streams wait for each other by themselves.
+    /// Work begins when it is submitted. Events have timestamps, and streams wait for each other by
+    /// themselves.
     Eager,
     /// Work begins when the queue is flushed. Streams do not wait for each other by themselves.
     Lazy,

@@ -9,16 +9,18 @@ use super::functions::Functions;
 use super::{Device, Library};
 use crate::error::CudaError;
 
-/// The device's primary context, which all users of CUDA in the process share, so that handles of one fit the others.
+/// The device's primary context, which all users of CUDA in the process share, so that handles of one fit the
+/// others.
 ///
-/// Memory, streams, events and pinned memory each hold it. So what a program keeps after the device is closed stays
-/// valid, and the context is released with the last of them.
+/// Memory, streams, events and pinned memory each hold it. So what a program keeps after the device is closed
+/// stays valid, and the context is released with the last of them.
 pub(crate) struct PrimaryContext {
     device: Device,
     handle: CUcontext,
 }
 
-// SAFETY: the reference lets a context be current to any thread, and its handle is an address without data of a thread.
+// SAFETY: the reference lets a context be current to any thread, and its handle is an address without data of
+// a thread.
 unsafe impl Send for PrimaryContext {}
 // SAFETY: the reference allows calls on one context from several threads at once.
 unsafe impl Sync for PrimaryContext {}
@@ -61,10 +63,10 @@ impl PrimaryContext {
 
     /// Makes the context current to this thread until the result is dropped, which restores the former one.
     ///
-    /// Each call does so. The crate cannot remember which context a thread has, because others set it as well: a kernel
-    /// of the program's, or a library that uses the CUDA runtime, for which the current context is the current device.
-    /// For their sake it is restored, too. Pushing and popping change a stack of the thread's, and never wait for the
-    /// device.
+    /// Each call does so. The crate cannot remember which context a thread has, because others set it as
+    /// well: a kernel of the program's, or a library that uses the CUDA runtime, for which the current
+    /// context is the current device. For their sake it is restored, too. Pushing and popping change a stack
+    /// of the thread's, and never wait for the device.
     pub(super) fn enter(&self) -> Result<Current<'_>, CudaError> {
         // SAFETY: `self` retains the context, and the result borrows `self`.
         unsafe { self.library().0.cuCtxPushCurrent_v2(self.handle) }?;
@@ -79,13 +81,14 @@ impl PrimaryContext {
 
 impl Drop for PrimaryContext {
     fn drop(&mut self) {
-        // SAFETY: `retain` retained it once for this value, and everything made in it holds this value, so nothing is left.
+        // SAFETY: `retain` retained it once for this value, and everything made in it holds this value, so
+        // nothing is left.
         log_failure(unsafe { self.library().0.cuDevicePrimaryCtxRelease_v2(self.device.device) });
     }
 }
 
-/// Logs an error that no caller receives. A lost device has nothing to release, and its loss is reported elsewhere; the
-/// driver of a process that ends has released everything.
+/// Logs an error that no caller receives. A lost device has nothing to release, and its loss is reported
+/// elsewhere; the driver of a process that ends has released everything.
 fn log_failure(outcome: Result<(), CudaError>) {
     if let Err(error) = outcome
         && !error.is_loss()
@@ -111,7 +114,8 @@ impl Current<'_> {
 impl Drop for Current<'_> {
     fn drop(&mut self) {
         let mut popped = ptr::null_mut();
-        // SAFETY: `enter` pushed a context on this thread, which this value cannot leave; `popped` is a place for a pointer.
+        // SAFETY: `enter` pushed a context on this thread, which this value cannot leave; `popped` is a place
+        // for a pointer.
         log_failure(unsafe { self.functions().cuCtxPopCurrent_v2(&mut popped) });
     }
 }

@@ -1,9 +1,10 @@
 //! The raw table of the driver's functions, looked up by name.
 //!
-//! `cudarc` has a function for each of these as well. This crate does not call them, for two reasons. A symbol that an
-//! older driver lacks is a panic at the first call, where it should be a reason why the backend is unavailable. And
-//! their results are a Rust enum of the codes that one version of CUDA knows, so that a newer driver with a newer code
-//! is undefined behaviour. Here each symbol is looked up before the first call, and results are numbers.
+//! `cudarc` has a function for each of these as well. This crate does not call them, for two reasons. A
+//! symbol that an older driver lacks is a panic at the first call, where it should be a reason why the
+//! backend is unavailable. And their results are a Rust enum of the codes that one version of CUDA knows, so
+//! that a newer driver with a newer code is undefined behaviour. Here each symbol is looked up before the
+//! first call, and results are numbers.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 
@@ -14,11 +15,13 @@ use cudarc::driver::sys::{
 
 use crate::error::{CudaError, SUCCESS};
 
-/// A table of function pointers, with a method for each. The method makes an error of a result, with the function's name.
+/// A table of function pointers, with a method for each. The method makes an error of a result, with the
+/// function's name.
 macro_rules! functions {
     (
         $(fn $name:ident($($argument:ident: $type:ty),*);)*
-        // Functions that not all versions of `cudarc` have, or that write an enum where this table has a number.
+        // Functions that not all versions of `cudarc` have, or that write an enum where this table has a
+        // number.
         unchecked: $(fn $other:ident($($other_argument:ident: $other_type:ty),*);)*
     ) => {
         #[allow(non_snake_case, reason = "the names are the driver's")]
@@ -27,17 +30,18 @@ macro_rules! functions {
             $($other: unsafe extern "C" fn($($other_type),*) -> u32,)*
         }
 
-        // Arguments that differ from the driver's do not compile. Only the result differs: it is a number here and an enum
-        // of the same size there.
+        // Arguments that differ from the driver's do not compile. Only the result differs: it is a number
+        // here and an enum of the same size there.
         $(const _: unsafe fn($($type),*) -> CUresult = sys::$name;)*
 
         #[allow(non_snake_case, reason = "the names are the driver's")]
         #[allow(clippy::too_many_arguments, reason = "the arguments are the driver's")]
         impl Functions {
-            /// Looks all functions up in the library, which can be opened. The error is the name of the first that is missing.
+            /// Looks all functions up in the library, which can be opened. The error is the name of the first
+            /// that is missing.
             pub(super) fn look_up() -> Result<Self, &'static str> {
-                // SAFETY: opening the library runs its initialisers, which are the NVIDIA driver's own and make no demands
-                // of the program. The library is never closed.
+                // SAFETY: opening the library runs its initialisers, which are the NVIDIA driver's own and
+                // make no demands of the program. The library is never closed.
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($name: {
@@ -58,7 +62,8 @@ macro_rules! functions {
                 ///
                 /// The arguments are as the CUDA driver API reference requires.
                 pub(super) unsafe fn $name(&self $(, $argument: $type)*) -> Result<(), CudaError> {
-                    // SAFETY: the caller passes arguments that the reference allows, and the pointer is of this function.
+                    // SAFETY: the caller passes arguments that the reference allows, and the pointer is of
+                    // this function.
                     outcome(stringify!($name), unsafe { (self.$name)($($argument),*) })
                 }
             )*
@@ -67,7 +72,8 @@ macro_rules! functions {
                 ///
                 /// The arguments are as the CUDA driver API reference requires.
                 pub(super) unsafe fn $other(&self $(, $other_argument: $other_type)*) -> Result<(), CudaError> {
-                    // SAFETY: the caller passes arguments that the reference allows, and the pointer is of this function.
+                    // SAFETY: the caller passes arguments that the reference allows, and the pointer is of
+                    // this function.
                     outcome(stringify!($other), unsafe { (self.$other)($($other_argument),*) })
                 }
             )*

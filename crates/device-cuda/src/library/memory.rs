@@ -35,8 +35,8 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: `allocate` allocated it once for this value. The makers of its `DeviceRange`s promised that no queued
-        // work uses it any more.
+        // SAFETY: `allocate` allocated it once for this value. The makers of its `DeviceRange`s promised that
+        // no queued work uses it any more.
         self.context.dispose(|cuda| unsafe { cuda.cuMemFree_v2(self.pointer) });
     }
 }
@@ -56,7 +56,8 @@ impl<'a> DeviceRange<'a> {
     ///
     /// # Safety
     ///
-    /// The memory is not dropped before all work is done that was submitted with this range, or the device is lost.
+    /// The memory is not dropped before all work is done that was submitted with this range, or the device is
+    /// lost.
     pub(crate) unsafe fn new(
         memory: &'a DeviceMemory,
         offset: usize,
@@ -93,8 +94,8 @@ pub(crate) struct PinnedMemory {
     len: usize,
 }
 
-// SAFETY: it is an address, which only the `HostBuffer` that owns this value reads and writes, and a context, which is
-// `Send`.
+// SAFETY: it is an address, which only the `HostBuffer` that owns this value reads and writes, and a context,
+// which is `Send`.
 unsafe impl Send for PinnedMemory {}
 // SAFETY: a shared reference to it gives access to nothing.
 unsafe impl Sync for PinnedMemory {}
@@ -104,8 +105,8 @@ impl PinnedMemory {
     pub(crate) fn allocate(context: &Arc<PrimaryContext>, len: usize) -> Result<Self, BackendError> {
         let current = context.enter()?;
         let mut start: *mut c_void = ptr::null_mut();
-        // Pinned for every context, and cached by the host as other memory: write-combined memory is slow to read.
-        // SAFETY: the context is current, and `start` is a place for one pointer.
+        // Pinned for every context, and cached by the host as other memory: write-combined memory is slow to
+        // read. SAFETY: the context is current, and `start` is a place for one pointer.
         unsafe { current.functions().cuMemHostAlloc(&mut start, len, CU_MEMHOSTALLOC_PORTABLE) }.map_err(
             |error| {
                 if error.is_out_of_memory() {
@@ -126,15 +127,16 @@ impl PinnedMemory {
 
     pub(crate) fn into_host_buffer(self) -> HostBuffer {
         let (start, len) = (self.start, self.len);
-        // SAFETY: `allocate` has initialised `len` bytes at `start`. They stay allocated until `self` is dropped, which the
-        // buffer owns, and no other code has their address.
+        // SAFETY: `allocate` has initialised `len` bytes at `start`. They stay allocated until `self` is
+        // dropped, which the buffer owns, and no other code has their address.
         unsafe { HostBuffer::from_raw_parts(start, len, self) }
     }
 }
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // SAFETY: `allocate` allocated it once for this value, which the `HostBuffer` owns. Queued work owns that buffer.
+        // SAFETY: `allocate` allocated it once for this value, which the `HostBuffer` owns. Queued work owns
+        // that buffer.
         self.context.dispose(|cuda| unsafe { cuda.cuMemFreeHost(self.start.as_ptr().cast()) });
     }
 }

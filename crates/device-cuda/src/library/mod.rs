@@ -1,9 +1,9 @@
 //! A safe layer over the functions of the driver's library.
 //!
-//! [`functions`] has the raw table, which only this folder calls. The types here own what they wrap, release it when
-//! they are dropped, and hold the context that it belongs to. Each call makes the context current and checks lengths,
-//! bounds and contexts. What no type can check is an `unsafe fn` with its contract: that memory stays where it is until
-//! queued work no longer touches it.
+//! [`functions`] has the raw table, which only this folder calls. The types here own what they wrap, release
+//! it when they are dropped, and hold the context that it belongs to. Each call makes the context current and
+//! checks lengths, bounds and contexts. What no type can check is an `unsafe fn` with its contract: that
+//! memory stays where it is until queued work no longer touches it.
 
 mod context;
 mod functions;
@@ -67,8 +67,8 @@ impl Library {
             return Ok(Self(functions));
         }
         check_environment(path_variable)?;
-        // SAFETY: this opens and closes the library. Its initialisers and finalisers are the NVIDIA driver's own and make
-        // no demands of the program.
+        // SAFETY: this opens and closes the library. Its initialisers and finalisers are the NVIDIA driver's
+        // own and make no demands of the program.
         if !unsafe { sys::is_culib_present() } {
             return Err(LoadFailure::unavailable(format_args!(
                 "no NVIDIA driver: none of its libraries could be opened (tried {LIBRARY_NAMES} and other spellings); \
@@ -115,8 +115,8 @@ impl Library {
         Ok(Device { library: self, device })
     }
 
-    /// Sets the capture mode of this thread to *relaxed*: its calls neither fail because of captures on other threads nor
-    /// end them.
+    /// Sets the capture mode of this thread to *relaxed*: its calls neither fail because of captures on other
+    /// threads nor end them.
     pub(crate) fn relax_capture_mode(self) -> Result<(), CudaError> {
         let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
         // SAFETY: `mode` holds one of the driver's modes, and is a place for another.
@@ -129,7 +129,8 @@ impl Library {
             let mut text = ptr::null();
             // SAFETY: both functions take any number, and `text` is a place for one pointer.
             let found = unsafe { get(self.0, code, &mut text) }.is_ok() && !text.is_null();
-            // SAFETY: after a success the pointer is that of a constant text of the driver's, which ends with a zero.
+            // SAFETY: after a success the pointer is that of a constant text of the driver's, which ends with
+            // a zero.
             found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
         Some((text(Functions::cuGetErrorName)?, text(Functions::cuGetErrorString)?))

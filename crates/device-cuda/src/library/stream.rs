@@ -17,7 +17,8 @@ pub(crate) struct Stream {
     handle: CUstream,
 }
 
-// SAFETY: the reference allows calls on a stream from any thread, and its handle is an address without data of a thread.
+// SAFETY: the reference allows calls on a stream from any thread, and its handle is an address without data
+// of a thread.
 unsafe impl Send for Stream {}
 // SAFETY: the reference allows calls on one stream from several threads at once.
 unsafe impl Sync for Stream {}
@@ -48,7 +49,8 @@ impl Stream {
             // The default of the driver's streams, those of other libraries among them.
             _ => 0,
         };
-        // Not blocking: a blocking stream waits for everything that others enqueue in the context's null stream.
+        // Not blocking: a blocking stream waits for everything that others enqueue in the context's null
+        // stream.
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         let mut handle = ptr::null_mut();
         // SAFETY: the context is current, and `handle` is a place for one pointer.
@@ -73,7 +75,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if the lengths differ or the range is of another context; else the driver's refusal.
+    /// [`BackendError::invalid`] if the lengths differ or the range is of another context; else the driver's
+    /// refusal.
     ///
     /// # Safety
     ///
@@ -82,8 +85,8 @@ impl Stream {
         let current = self.enter_for(&[to])?;
         same_length(from.len(), to.len())?;
         let (from, len) = (from.as_ptr().cast(), to.len());
-        // SAFETY: the context is current. `to` lies inside memory of this context that stays until the work is done, and
-        // `from` has as many bytes, which the caller keeps.
+        // SAFETY: the context is current. `to` lies inside memory of this context that stays until the work
+        // is done, and `from` has as many bytes, which the caller keeps.
         Ok(unsafe { current.functions().cuMemcpyHtoDAsync_v2(to.pointer(), from, len, self.handle) }?)
     }
 
@@ -91,7 +94,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if the lengths differ or the range is of another context; else the driver's refusal.
+    /// [`BackendError::invalid`] if the lengths differ or the range is of another context; else the driver's
+    /// refusal.
     ///
     /// # Safety
     ///
@@ -104,8 +108,8 @@ impl Stream {
         let current = self.enter_for(&[from])?;
         same_length(to.len(), from.len())?;
         let (to, len) = (to.as_mut_ptr().cast(), from.len());
-        // SAFETY: the context is current. `from` lies inside memory of this context that stays until the work is done, and
-        // `to` has as many bytes, which the caller leaves to the driver.
+        // SAFETY: the context is current. `from` lies inside memory of this context that stays until the work
+        // is done, and `to` has as many bytes, which the caller leaves to the driver.
         Ok(unsafe { current.functions().cuMemcpyDtoHAsync_v2(to, from.pointer(), len, self.handle) }?)
     }
 
@@ -113,13 +117,14 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if the lengths differ or a range is of another context; else the driver's refusal.
+    /// [`BackendError::invalid`] if the lengths differ or a range is of another context; else the driver's
+    /// refusal.
     pub(crate) fn copy(&self, from: DeviceRange<'_>, to: DeviceRange<'_>) -> Result<(), BackendError> {
         let current = self.enter_for(&[from, to])?;
         same_length(from.len(), to.len())?;
         let len = to.len();
-        // SAFETY: the context is current. Both ranges have `len` bytes inside memory of this context that stays until the
-        // work is done.
+        // SAFETY: the context is current. Both ranges have `len` bytes inside memory of this context that
+        // stays until the work is done.
         Ok(unsafe {
             current.functions().cuMemcpyDtoDAsync_v2(to.pointer(), from.pointer(), len, self.handle)
         }?)
@@ -129,7 +134,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if the lengths differ or `to` is of another context; else the driver's refusal.
+    /// [`BackendError::invalid`] if the lengths differ or `to` is of another context; else the driver's
+    /// refusal.
     pub(crate) fn copy_from_peer(
         &self,
         from: DeviceRange<'_>,
@@ -137,8 +143,8 @@ impl Stream {
     ) -> Result<(), BackendError> {
         let current = self.enter_for(&[to])?;
         same_length(from.len(), to.len())?;
-        // SAFETY: the context is current. Each range has as many bytes inside memory of the context that is passed with it,
-        // which the memory retains, and stays until the work is done.
+        // SAFETY: the context is current. Each range has as many bytes inside memory of the context that is
+        // passed with it, which the memory retains, and stays until the work is done.
         Ok(unsafe {
             current.functions().cuMemcpyPeerAsync(
                 to.pointer(),
@@ -155,8 +161,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] for a longer pattern. [`BackendError::invalid`] if the range does not consist of whole
-    /// patterns or is of another context; else the driver's refusal.
+    /// [`BackendError::unsupported`] for a longer pattern. [`BackendError::invalid`] if the range does not
+    /// consist of whole patterns or is of another context; else the driver's refusal.
     pub(crate) fn fill(&self, to: DeviceRange<'_>, pattern: &[u8]) -> Result<(), BackendError> {
         let current = self.enter_for(&[to])?;
         let (cuda, stream, start, len) = (current.functions(), self.handle, to.pointer(), to.len());
@@ -166,8 +172,8 @@ impl Stream {
                 pattern.len()
             )));
         }
-        // SAFETY: the context is current. The range lies inside memory of this context that stays until the work is done,
-        // and each call writes `len` bytes at a multiple of its pattern.
+        // SAFETY: the context is current. The range lies inside memory of this context that stays until the
+        // work is done, and each call writes `len` bytes at a multiple of its pattern.
         Ok(unsafe {
             match *pattern {
                 [a] => cuda.cuMemsetD8Async(start, a, len, stream),
@@ -180,20 +186,23 @@ impl Stream {
         }?)
     }
 
-    /// Enqueues a function of the host. After a failure of the context the driver never calls it, and it is leaked.
+    /// Enqueues a function of the host. After a failure of the context the driver never calls it, and it is
+    /// leaked.
     pub(crate) fn launch_host_function<T: HostFunction>(&self, function: T) -> Result<(), Refused<T>> {
         let current = match self.context.enter() {
             Ok(current) => current,
             Err(error) => return Err(Refused { error: error.into(), function: Some(function) }),
         };
         let data = Box::into_raw(Box::new(function));
-        // SAFETY: the context is current. `call::<T>` gets this box, once, and `T` may be sent to the driver's thread.
+        // SAFETY: the context is current. `call::<T>` gets this box, once, and `T` may be sent to the
+        // driver's thread.
         let launched =
             unsafe { current.functions().cuLaunchHostFunc(self.handle, Some(call::<T>), data.cast()) };
         launched.map_err(|error| {
             // An error of earlier work does not say that the driver has refused the function.
             let function = (!error.is_loss()).then(|| {
-                // SAFETY: the driver refused the function, so that it does not have the box that `into_raw` made above.
+                // SAFETY: the driver refused the function, so that it does not have the box that `into_raw`
+                // made above.
                 *unsafe { Box::from_raw(data) }
             });
             Refused { error: error.into(), function }
@@ -217,11 +226,13 @@ impl Stream {
     /// Holds later work back until an event is reached, which may be of any context.
     pub(crate) fn wait_event(&self, event: &Event) -> Result<(), CudaError> {
         let current = self.context.enter()?;
-        // SAFETY: the context is current, and both values own their handles. Only recording asks for the same context.
+        // SAFETY: the context is current, and both values own their handles. Only recording asks for the same
+        // context.
         unsafe { current.functions().cuStreamWaitEvent(self.handle, event.handle, 0) }
     }
 
-    /// Whether all work is done. `false` while a program captures the stream: the driver's query would end the capture.
+    /// Whether all work is done. `false` while a program captures the stream: the driver's query would end
+    /// the capture.
     pub(crate) fn is_done(&self) -> Result<bool, CudaError> {
         let current = self.context.enter()?;
         if self.is_captured(&current)? {
@@ -291,7 +302,8 @@ fn done(outcome: Result<(), CudaError>) -> Result<bool, CudaError> {
     }
 }
 
-/// An event that was recorded once, when it was made. Dropping it destroys the event; streams that wait for it still do.
+/// An event that was recorded once, when it was made. Dropping it destroys the event; streams that wait for
+/// it still do.
 pub(crate) struct Event {
     context: Arc<PrimaryContext>,
     /// The stream that recorded it, unless that was dropped.
@@ -299,7 +311,8 @@ pub(crate) struct Event {
     handle: CUevent,
 }
 
-// SAFETY: the reference allows calls on an event from any thread, and its handle is an address without data of a thread.
+// SAFETY: the reference allows calls on an event from any thread, and its handle is an address without data
+// of a thread.
 unsafe impl Send for Event {}
 // SAFETY: the reference allows calls on one event from several threads at once.
 unsafe impl Sync for Event {}
@@ -309,8 +322,8 @@ impl Event {
         self.handle
     }
 
-    /// Whether the event is reached. `false` while a program captures its stream: the driver's query would end the
-    /// capture.
+    /// Whether the event is reached. `false` while a program captures its stream: the driver's query would
+    /// end the capture.
     pub(crate) fn is_done(&self) -> Result<bool, CudaError> {
         let stream = self.stream.upgrade();
         let current = self.context.enter()?;
@@ -341,8 +354,8 @@ impl Event {
         }
         let current = self.context.enter()?;
         let mut milliseconds = 0.0;
-        // SAFETY: the context is current, both values own their events, which are of this context, and `milliseconds` is a
-        // place for one number.
+        // SAFETY: the context is current, both values own their events, which are of this context, and
+        // `milliseconds` is a place for one number.
         unsafe { current.functions().cuEventElapsedTime(&mut milliseconds, start.handle, self.handle) }?;
         Ok(milliseconds)
     }
@@ -350,8 +363,8 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: `Stream::record` made the event once for this value. The reference lets an event be destroyed before it is
-        // reached, and releases it then.
+        // SAFETY: `Stream::record` made the event once for this value. The reference lets an event be
+        // destroyed before it is reached, and releases it then.
         self.context.dispose(|cuda| unsafe { cuda.cuEventDestroy_v2(self.handle) });
     }
 }

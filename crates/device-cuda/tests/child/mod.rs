@@ -1,5 +1,5 @@
-//! Tests that run once more in a process of their own, on the simulated driver of `tests/simulated_driver`, on what is
-//! left of it, or on this machine's.
+//! Tests that run once more in a process of their own, on the simulated driver of `tests/simulated_driver`,
+//! on what is left of it, or on this machine's.
 #![allow(dead_code, reason = "not every test program needs all of it")]
 
 use std::env;
@@ -38,8 +38,8 @@ pub(crate) fn simulated() -> PathBuf {
     simulated_driver().parent().expect("it is in a folder").to_owned()
 }
 
-/// A folder in which whatever file the driver's library is looked for in is there, and is none. The loader does not go on
-/// to others then, so that a machine with a driver is one without.
+/// A folder in which whatever file the driver's library is looked for in is there, and is none. The loader
+/// does not go on to others then, so that a machine with a driver is one without.
 pub(crate) fn no_driver() -> TempDir {
     let folder = TempDir::new().expect("there is room");
     let names = ["cuda", "nvcuda"].into_iter().flat_map(device_cuda::cudarc::get_lib_name_candidates);
@@ -78,7 +78,8 @@ pub(crate) fn passes(test: &str, folder: Option<&Path>, variables: &[(&str, &str
     process::passes(test, |child| prepare(child, folder).envs(variables.iter().copied()));
 }
 
-/// Has the driver's library looked for in `folder` first, and takes away what the environment says to drivers.
+/// Has the driver's library looked for in `folder` first, and takes away what the environment says to
+/// drivers.
 fn prepare<'a>(child: &'a mut Command, folder: Option<&Path>) -> &'a mut Command {
     if let Some(folder) = folder {
         let before = env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty());

@@ -1,5 +1,5 @@
-//! A kernel as text, and how it is loaded and launched by the native handles. Nothing of the CUDA toolkit is needed: the
-//! driver compiles it.
+//! A kernel as text, and how it is loaded and launched by the native handles. Nothing of the CUDA toolkit is
+//! needed: the driver compiles it.
 #![allow(dead_code, reason = "not every test program needs all of it")]
 
 use std::ffi::{CString, c_void};
@@ -91,7 +91,8 @@ impl Module {
         // The second is the number itself, in place of a pointer.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(log.len())];
         let mut module = ptr::null_mut();
-        // SAFETY: the text ends with a zero, and there are two options with their values, which the driver writes to.
+        // SAFETY: the text ends with a zero, and there are two options with their values, which the driver
+        // writes to.
         let loaded = unsafe {
             let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
             cuModuleLoadDataEx(&mut module, text.as_ptr().cast(), 2, options, values)
@@ -132,7 +133,8 @@ impl Drop for Module {
     }
 }
 
-/// Launches a function of a text on this many threads, with the memory of the launch and then the number as arguments.
+/// Launches a function of a text on this many threads, with the memory of the launch and then the number as
+/// arguments.
 pub(crate) fn launch(
     launch: &Launch<'_>,
     text: &str,
@@ -153,8 +155,8 @@ pub(crate) fn launch(
     // What the compiler made has to be there until the kernel has run.
     launch.keep(module);
     let blocks = threads.div_ceil(256).max(1);
-    // SAFETY: the arguments are those that the kernel declares, and are copied before the call returns; the memory is
-    // kept until the work is done, and the kernel writes to none beyond it.
+    // SAFETY: the arguments are those that the kernel declares, and are copied before the call returns; the
+    // memory is kept until the work is done, and the kernel writes to none beyond it.
     let launched = unsafe {
         let arguments = arguments.as_mut_ptr();
         cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, stream.stream(), arguments, ptr::null_mut())

@@ -1,13 +1,14 @@
-//! A simulation of the CUDA driver's interface, for tests on machines without a GPU. **It is not hardware and not NVIDIA's
-//! code**: it was written from the CUDA driver API reference, and what passes on it has been shown to keep to that, as far
-//! as it was understood, and nothing more.
+//! A simulation of the CUDA driver's interface, for tests on machines without a GPU. **It is not hardware and
+//! not NVIDIA's code**: it was written from the CUDA driver API reference, and what passes on it has been
+//! shown to keep to that, as far as it was understood, and nothing more.
 //!
-//! It is a library with the driver's file name and the functions that the backend calls, so that tests go the whole way
-//! from a `Buffer` through `cudarc`'s loading and a C call to bytes and back. It has two devices of 256 MiB, whose
-//! memory has addresses that are invalid on the host. A stream is a thread with a queue. It runs no kernels.
+//! It is a library with the driver's file name and the functions that the backend calls, so that tests go the
+//! whole way from a `Buffer` through `cudarc`'s loading and a C call to bytes and back. It has two devices of
+//! 256 MiB, whose memory has addresses that are invalid on the host. A stream is a thread with a queue. It
+//! runs no kernels.
 //!
-//! It is **strict**: a call that the reference forbids or leaves undefined ends the process with a message, where hardware may
-//! continue, or write into memory of others. See the callers of `misuse`.
+//! It is **strict**: a call that the reference forbids or leaves undefined ends the process with a message,
+//! where hardware may continue, or write into memory of others. See the callers of `misuse`.
 //!
 //! | variable | what it does |
 //! |---|---|

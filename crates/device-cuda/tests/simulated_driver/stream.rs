@@ -93,7 +93,8 @@ pub(crate) fn exchange_capture_mode(place: *mut CUstreamCaptureMode) -> Answer {
     Ok(())
 }
 
-/// For calls that are unsafe during a capture: on a thread of another mode the driver refuses them and ends the capture.
+/// For calls that are unsafe during a capture: on a thread of another mode the driver refuses them and ends
+/// the capture.
 pub(crate) fn leave_captures_alone() {
     let is_relaxed = CAPTURE_MODE.get() == CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     if !is_relaxed && is_set("SIMULATED_CUDA_CAPTURE") {
@@ -248,7 +249,8 @@ impl Stream {
             }),
             Work::Read { from, to } => {
                 let bytes = from.read();
-                // SAFETY: the caller that submitted the read keeps the bytes and leaves them alone until it is done.
+                // SAFETY: the caller that submitted the read keeps the bytes and leaves them alone until it
+                // is done.
                 unsafe {
                     ptr::copy_nonoverlapping(
                         bytes.as_ptr(),
@@ -268,7 +270,8 @@ impl Stream {
             Work::Host { function, data } => {
                 let _turn = HOST_FUNCTIONS.lock();
                 IN_HOST_FUNCTION.set(true);
-                // SAFETY: the caller that submitted the function promised that it can be called once with this argument.
+                // SAFETY: the caller that submitted the function promised that it can be called once with
+                // this argument.
                 unsafe { function(ptr::with_exposed_provenance_mut(data)) };
                 IN_HOST_FUNCTION.set(false);
             }

@@ -11,7 +11,8 @@ use device_conformance::process;
 
 use crate::child::CHILD;
 
-/// Runs the test of this name in a process in which OpenCL is the stand-in. Returns whether this is that process.
+/// Runs the test of this name in a process in which OpenCL is the stand-in. Returns whether this is that
+/// process.
 pub(crate) fn is_here(test: &str) -> bool {
     is_here_without(test, "")
 }

@@ -1,26 +1,29 @@
-//! A library that stands in for OpenCL's loader, so that tests see what no driver does to order: several platforms of which
-//! one is broken, devices that are too old, and calls and commands that fail.
+//! A library that stands in for OpenCL's loader, so that tests see what no driver does to order: several
+//! platforms of which one is broken, devices that are too old, and calls and commands that fail.
 //!
-//! It is compiled by the tests that need it, and named to the backend by `OPENCL_DYLIB_PATH`. Commands are done when they
-//! are enqueued, unless they are ordered to take a while. The platforms are, in this order, `Zeta` with one device, `Broken`, which does not list its devices, and
-//! `Alpha` with two; and if they are ordered `Nothing`, which has none, and `Empty`, whose one is not there. What goes wrong is ordered by `standin_order`, at any time:
+//! It is compiled by the tests that need it, and named to the backend by `OPENCL_DYLIB_PATH`. Commands are
+//! done when they are enqueued, unless they are ordered to take a while. The platforms are, in this order,
+//! `Zeta` with one device, `Broken`, which does not list its devices, and `Alpha` with two; and if they are
+//! ordered `Nothing`, which has none, and `Empty`, whose one is not there. What goes wrong is ordered by
+//! `standin_order`, at any time:
 //!
 //! - `platforms`, `Alpha,Broken`: these alone, by name.
 //! - `mended`: the device of `Empty` is there.
 //! - `version`, `OpenCL 1.1`: of all devices.
 //! - `refuses`, `clFinish:-36`: what these functions return.
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
-//! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread, one
-//!   after another; the call of another command waits for them. For `clSetEventCallback`, how much later it calls back.
+//! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread,
+//!   one after another; the call of another command waits for them. For `clSetEventCallback`, how much later
+//!   it calls back.
 //! - `holds`, `clSetEventCallback`: no event calls back until the order is taken back.
-//! - `releases`, `clSetEventCallback`: an event calls back, on a thread and with the status of a success, while its first
-//!   reference is released.
+//! - `releases`, `clSetEventCallback`: an event calls back, on a thread and with the status of a success,
+//!   while its first reference is released.
 //! - `unavailable`: no device can be used now.
 //! - `queues`, `0`: what their queues can do, 2 being times.
 //! - `reports`: a context reports something when it is made.
 //!
-//! Compiled with `without = "clEnqueueFillBuffer"` it does not have this function, as loaders of OpenCL 1.1; so with
-//! `clCreateCommandQueueWithProperties`, which those before OpenCL 2.0 do not have.
+//! Compiled with `without = "clEnqueueFillBuffer"` it does not have this function, as loaders of OpenCL 1.1;
+//! so with `clCreateCommandQueueWithProperties`, which those before OpenCL 2.0 do not have.
 
 #![allow(non_snake_case)]
 
@@ -38,7 +41,8 @@ type Callback = unsafe extern "system" fn(*mut c_void, i32, *mut c_void);
 
 const INVALID_VALUE: i32 = -30;
 
-/// The callbacks of events, by their addresses, each with its data, that are called when the event is released.
+/// The callbacks of events, by their addresses, each with its data, that are called when the event is
+/// released.
 static CALLBACKS: Mutex<BTreeMap<usize, (Callback, usize)>> = Mutex::new(BTreeMap::new());
 
 struct Device {

@@ -1,5 +1,5 @@
-//! Compares the types with `include/device_plugin.h`, by the C compiler: sizes, offsets and types of fields, also the
-//! parameters of functions, and the values of constants.
+//! Compares the types with `include/device_plugin.h`, by the C compiler: sizes, offsets and types of fields,
+//! also the parameters of functions, and the values of constants.
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Compares the rules of drivers in `include/device_plugin.h` with those of drivers in Rust, of which they are a translation.
+//! Compares the rules of drivers in `include/device_plugin.h` with those of drivers in Rust, of which they
+//! are a translation.
 //!
 //! With the variable `DEVICE_PLUGIN_WRITE_RULES` set, the test writes them into the header.
 

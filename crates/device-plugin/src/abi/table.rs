@@ -25,28 +25,31 @@ pub(crate) enum TableError {
 ///
 /// # Safety
 ///
-/// If the pointer is not null, it is valid for reads of `struct_size` bytes, if that is the size of a table at all, and
-/// of the size itself.
+/// If the pointer is not null, it is valid for reads of `struct_size` bytes, if that is the size of a table
+/// at all, and of the size itself.
 pub(crate) unsafe fn take<T: Table>(table: *const T) -> Result<T, TableError> {
     if table.is_null() {
         return Err(TableError::Null);
     }
-    // SAFETY: the caller promises that the size can be read, and it is the first field. It may be unaligned, by mistake.
+    // SAFETY: the caller promises that the size can be read, and it is the first field. It may be unaligned,
+    // by mistake.
     let size = unsafe { table.cast::<usize>().read_unaligned() };
     if size <= size_of::<usize>() || size % align_of::<usize>() != 0 || size > isize::MAX as usize {
         return Err(TableError::Size(size));
     }
     let mut copy = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: the caller promises that `size` bytes can be read, `copy` has room for its own size, and the two are apart.
+    // SAFETY: the caller promises that `size` bytes can be read, `copy` has room for its own size, and the
+    // two are apart.
     unsafe {
         ptr::copy_nonoverlapping(table.cast::<u8>(), copy.as_mut_ptr().cast(), size.min(size_of::<T>()));
     }
-    // SAFETY: `Table` promises that zeros are valid. The bytes that were copied are the other side's fields of these types:
-    // integers, pointers and nullable pointers of functions.
+    // SAFETY: `Table` promises that zeros are valid. The bytes that were copied are the other side's fields
+    // of these types: integers, pointers and nullable pointers of functions.
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Writes a table to a place of the other side: no more than that has room for. Its size stays the other side's.
+/// Writes a table to a place of the other side: no more than that has room for. Its size stays the other
+/// side's.
 ///
 /// # Errors
 ///
@@ -54,12 +57,14 @@ pub(crate) unsafe fn take<T: Table>(table: *const T) -> Result<T, TableError> {
 ///
 /// # Safety
 ///
-/// If the place is not null, its size can be read, and as many bytes can be written, if that is the size of a table at all.
+/// If the place is not null, its size can be read, and as many bytes can be written, if that is the size of a
+/// table at all.
 pub(crate) unsafe fn put<T: Table>(place: *mut T, table: T) -> Result<(), TableError> {
     if place.is_null() {
         return Err(TableError::Null);
     }
-    // SAFETY: the caller promises that the size can be read, and it is the first field. It may be unaligned, by mistake.
+    // SAFETY: the caller promises that the size can be read, and it is the first field. It may be unaligned,
+    // by mistake.
     let size = unsafe { place.cast::<usize>().read_unaligned() };
     if size <= size_of::<usize>() || size % align_of::<usize>() != 0 || size > isize::MAX as usize {
         return Err(TableError::Size(size));

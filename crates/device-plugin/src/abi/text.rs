@@ -31,8 +31,8 @@ impl Str {
     ///
     /// # Safety
     ///
-    /// `len` bytes at `start` are valid for reads, for as long as the result is used, if the length is one that the interface
-    /// allows.
+    /// `len` bytes at `start` are valid for reads, for as long as the result is used, if the length is one
+    /// that the interface allows.
     pub(crate) unsafe fn text<'a>(self) -> Result<Cow<'a, str>, TooLong> {
         if self.start.is_null() || self.len == 0 {
             return Ok(Cow::Borrowed(""));
@@ -44,7 +44,8 @@ impl Str {
         Ok(String::from_utf8_lossy(unsafe { slice::from_raw_parts(self.start.cast(), self.len) }))
     }
 
-    /// The text for people, as [`shown`](Self::shown), but with its lines and tabs: those of a log or a panic.
+    /// The text for people, as [`shown`](Self::shown), but with its lines and tabs: those of a log or a
+    /// panic.
     ///
     /// # Safety
     ///
@@ -57,8 +58,8 @@ impl Str {
         }
     }
 
-    /// The text for people, on one line: control characters are escaped, since terminals obey them. In place of one that is
-    /// too long, what is wrong with it.
+    /// The text for people, on one line: control characters are escaped, since terminals obey them. In place
+    /// of one that is too long, what is wrong with it.
     ///
     /// # Safety
     ///

@@ -13,8 +13,8 @@ pub type Object = *mut c_void;
 /// The receiver of properties.
 pub type Receive = Option<unsafe extern "C" fn(context: Object, properties: *const Properties)>;
 
-/// Declares a type of the header with its fields and then its functions, each of which may be null. The tests get its
-/// description. A type whose first field is `struct_size` is a [`Table`].
+/// Declares a type of the header with its fields and then its functions, each of which may be null. The tests
+/// get its description. A type whose first field is `struct_size` is a [`Table`].
 macro_rules! abi {
     (
         $(#[$meta:meta])*
@@ -471,14 +471,15 @@ macro_rules! tables {
         impl $name {
             /// A table of zeros, which has the size.
             pub(crate) const fn zeroed() -> Self {
-                // SAFETY: its fields are integers, pointers and nullable pointers of functions, of which zeros are values.
+                // SAFETY: its fields are integers, pointers and nullable pointers of functions, of which
+                // zeros are values.
                 let zeros: Self = unsafe { std::mem::zeroed() };
                 Self { struct_size: size_of::<Self>(), ..zeros }
             }
         }
 
-        // SAFETY: it is `repr(C)` and begins with `struct_size`. The other fields are integers, pointers and nullable pointers
-        // of functions, of which zeros are values.
+        // SAFETY: it is `repr(C)` and begins with `struct_size`. The other fields are integers, pointers and
+        // nullable pointers of functions, of which zeros are values.
         unsafe impl Table for $name {}
     )*};
 }

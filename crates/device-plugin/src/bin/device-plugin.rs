@@ -1,4 +1,5 @@
-//! The command `device-plugin`, for authors and packagers of backends in files. `device-plugin --help` says how to use it.
+//! The command `device-plugin`, for authors and packagers of backends in files. `device-plugin --help` says
+//! how to use it.
 
 use std::io;
 use std::process::ExitCode;

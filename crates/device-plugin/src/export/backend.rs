@@ -55,7 +55,8 @@ pub(crate) unsafe extern "C" fn load(
     }
 }
 
-/// The descriptor of an exported backend. The library has others, such as `cpu`, which are not the program's business.
+/// The descriptor of an exported backend. The library has others, such as `cpu`, which are not the program's
+/// business.
 fn find(name: &str) -> Result<&'static BackendDescriptor, BackendError> {
     let exported: &Exported =
         EXPORTED.get().ok_or_else(|| BackendError::invalid("the library was not started"))?;
@@ -156,7 +157,8 @@ unsafe extern "C" fn properties(
     receive: Receive,
     report: *const Report,
 ) -> Status {
-    // SAFETY: the program passes a backend of this library, its own function with its argument, and a valid report.
+    // SAFETY: the program passes a backend of this library, its own function with its argument, and a valid
+    // report.
     unsafe {
         guard(report, || {
             let properties = loaded(backend).backend.properties(ordinal)?;

@@ -36,8 +36,8 @@ pub(crate) unsafe fn source(bytes: *const HostBytes) -> Result<Arc<HostBuffer>, 
     // SAFETY: the caller promises that the pointer is valid.
     let owner = ProgramBytes(unsafe { bytes.read() });
     let (start, len) = (start(&owner)?, owner.0.len);
-    // SAFETY: the program promises that the bytes are there and do not change until they are released, which the drop of the
-    // owner does.
+    // SAFETY: the program promises that the bytes are there and do not change until they are released, which
+    // the drop of the owner does.
     Ok(Arc::new(unsafe { plugin::shared_bytes(start, len, owner) }))
 }
 
@@ -50,8 +50,8 @@ pub(crate) unsafe fn destination(bytes: *const HostBytes) -> Result<HostBuffer, 
     // SAFETY: the caller promises that the pointer is valid.
     let owner = ProgramBytes(unsafe { bytes.read() });
     let (start, len) = (start(&owner)?, owner.0.len);
-    // SAFETY: the program promises that the bytes are initialised and that only this side accesses them until they are
-    // released, which the drop of the owner does.
+    // SAFETY: the program promises that the bytes are initialised and that only this side accesses them until
+    // they are released, which the drop of the owner does.
     Ok(unsafe { HostBuffer::from_raw_parts(start, len, owner) })
 }
 
@@ -60,8 +60,8 @@ fn start(owner: &ProgramBytes) -> Result<NonNull<u8>, BackendError> {
         .ok_or_else(|| BackendError::invalid("the program's bytes have no address"))
 }
 
-/// A buffer for the program: its own bytes if it is made of them, and otherwise bytes of this library, which the program
-/// releases.
+/// A buffer for the program: its own bytes if it is made of them, and otherwise bytes of this library, which
+/// the program releases.
 pub(crate) fn give(buffer: HostBuffer) -> HostBytes {
     match plugin::into_owner::<ProgramBytes>(buffer) {
         Ok(owner) => {

@@ -134,7 +134,8 @@ unsafe extern "C" fn write(
     source: *const std::ffi::c_void,
     report: *const Report,
 ) -> Status {
-    // SAFETY: the program passes a device and memory of this library, as many bytes as the span has, and a valid report.
+    // SAFETY: the program passes a device and memory of this library, as many bytes as the span has, and a
+    // valid report.
     unsafe {
         guard(report, || {
             let destination = span(destination)?;
@@ -150,8 +151,8 @@ unsafe extern "C" fn read(
     destination: Object,
     report: *const Report,
 ) -> Status {
-    // SAFETY: the program passes a device and memory of this library, room for as many bytes as the span has, and a valid
-    // report.
+    // SAFETY: the program passes a device and memory of this library, room for as many bytes as the span has,
+    // and a valid report.
     unsafe {
         guard(report, || {
             let source = span(source)?;
@@ -284,16 +285,16 @@ unsafe extern "C" fn memory_native_handle(
     kind: Str,
     handle: *mut u64,
 ) -> u32 {
-    // SAFETY: the program passes a device of this library. `allocate` has returned the memory, which the program still owns;
-    // text and place are valid.
+    // SAFETY: the program passes a device of this library. `allocate` has returned the memory, which the
+    // program still owns; text and place are valid.
     unsafe {
         let memory = ManuallyDrop::new(PluginMemory::from_raw(memory.cast_const().cast()));
         write_handle(opened(device), kind, handle, |kind| memory.native_handle(kind))
     }
 }
 
-/// Writes a native handle of a device, if there is one and the backend has declared that it has any. Returns whether it has
-/// written one.
+/// Writes a native handle of a device, if there is one and the backend has declared that it has any. Returns
+/// whether it has written one.
 ///
 /// # Safety
 ///

@@ -18,8 +18,8 @@ use crate::export::report::guard;
 
 /// Exports backends from a shared library.
 ///
-/// It is the one line of a crate whose `crate-type` is `cdylib`. It names the descriptors, so that the linker keeps their
-/// crates:
+/// It is the one line of a crate whose `crate-type` is `cdylib`. It names the descriptors, so that the linker
+/// keeps their crates:
 ///
 /// ```toml
 /// [lib]
@@ -39,10 +39,12 @@ use crate::export::report::guard;
 /// # fn main() {}
 /// ```
 ///
-/// The library has a copy of `device-registry` of its own, in which only these backends and `cpu` exist. The environment does
-/// not switch them: the program's switches count. What the backends log, and their panics, reach the program.
+/// The library has a copy of `device-registry` of its own, in which only these backends and `cpu` exist. The
+/// environment does not switch them: the program's switches count. What the backends log, and their panics,
+/// reach the program.
 ///
-/// A library that is built with `panic = "abort"` is a compile error, as a panic of the backend would end the program.
+/// A library that is built with `panic = "abort"` is a compile error, as a panic of the backend would end the
+/// program.
 #[macro_export]
 macro_rules! export {
     ($($descriptor:path),+ $(,)?) => {

@@ -1,7 +1,8 @@
 //! The sources of queued writes, kept until the driver says that the work is done.
 //!
-//! A driver may rely on the core to keep them (rule D10). The program may free a source as soon as the library has released it
-//! (rule 4 of `device_plugin.h`), so this side does in its place what the core does for a linked driver.
+//! A driver may rely on the core to keep them (rule D10). The program may free a source as soon as the
+//! library has released it (rule 4 of `device_plugin.h`), so this side does in its place what the core does
+//! for a linked driver.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -23,8 +24,8 @@ struct Kept {
 }
 
 impl Sources {
-    /// Keeps a source once the result is dropped, so after the call that submits the write. Before that, a query of another
-    /// thread does not cover the write, and must not release its source.
+    /// Keeps a source once the result is dropped, so after the call that submits the write. Before that, a
+    /// query of another thread does not cover the write, and must not release its source.
     pub(crate) fn keep_after(&self, source: Arc<HostBuffer>) -> Source<'_> {
         Source { sources: self, source: Some(source) }
     }

@@ -47,7 +47,8 @@ pub(crate) fn into_object(device: &'static PluginDevice, driver: Box<dyn StreamD
 
 /// # Safety
 ///
-/// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a driver.
+/// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a
+/// driver.
 unsafe fn queue<'a>(stream: Object) -> &'a Queue {
     // SAFETY: the caller promises that it is a box of this type.
     unsafe { &*stream.cast::<Queue>() }
@@ -55,7 +56,8 @@ unsafe fn queue<'a>(stream: Object) -> &'a Queue {
 
 /// # Safety
 ///
-/// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a driver.
+/// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a
+/// driver.
 unsafe fn stream<'a>(stream: Object) -> &'a dyn StreamDriver {
     // SAFETY: the caller promises the same.
     unsafe { &*queue(stream).driver }
@@ -74,8 +76,8 @@ unsafe extern "C" fn write(
     source: *const HostBytes,
     report: *const Report,
 ) -> Status {
-    // SAFETY: the program passes a stream and memory of this library, bytes that this side owns from now on, and a valid
-    // report.
+    // SAFETY: the program passes a stream and memory of this library, bytes that this side owns from now on,
+    // and a valid report.
     unsafe {
         guard(report, || {
             let Queue { driver, sources, .. } = queue(object);
@@ -92,8 +94,8 @@ unsafe extern "C" fn read(
     done: *const Done,
     report: *const Report,
 ) -> Status {
-    // SAFETY: the program passes a stream and memory of this library, bytes and an end that this side owns from now on, and a
-    // valid report.
+    // SAFETY: the program passes a stream and memory of this library, bytes and an end that this side owns
+    // from now on, and a valid report.
     unsafe {
         guard(report, || {
             let completion = plugin::completion(ProgramRead(done.read()));
@@ -224,8 +226,8 @@ impl ReadEnd for ProgramRead {
             finished.set(true);
             let bytes = bytes.map_or(ptr::null(), ptr::from_ref);
             let failure = failure.map_or(ptr::null(), ptr::from_ref);
-            // SAFETY: the core calls this function once, which calls this closure once. The pointers are null, or valid during
-            // the call, and the bytes go to the program.
+            // SAFETY: the core calls this function once, which calls this closure once. The pointers are
+            // null, or valid during the call, and the bytes go to the program.
             unsafe { finish(context, status, bytes, failure) }
         };
         // An error's own code runs here: its text, and its drop.

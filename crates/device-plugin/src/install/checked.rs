@@ -13,9 +13,9 @@ use crate::install::trust::{Trust, TrustError};
 
 /// A library that passed every check that is possible before it is opened.
 ///
-/// Opening runs the library's constructors before any of its symbols can be looked at. So everything that can be known from
-/// the file is checked first. Between the check and the opening, a user who may write to the folder can still replace the
-/// file; the checks of owners and modes are what rules out other users.
+/// Opening runs the library's constructors before any of its symbols can be looked at. So everything that can
+/// be known from the file is checked first. Between the check and the opening, a user who may write to the
+/// folder can still replace the file; the checks of owners and modes are what rules out other users.
 #[derive(Debug)]
 pub(crate) struct Checked<'a> {
     /// The manifest that names the library.

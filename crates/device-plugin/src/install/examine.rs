@@ -1,4 +1,5 @@
-//! The checks of files one by one, for the command `device-plugin`: it shows all that is wrong, not the first.
+//! The checks of files one by one, for the command `device-plugin`: it shows all that is wrong, not the
+//! first.
 
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};

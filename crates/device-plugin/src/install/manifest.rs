@@ -26,8 +26,8 @@ pub(super) const LIMIT: u64 = 64 << 10;
 
 /// A manifest: what a file `NAME.plugin.json` says of one backend in a library.
 ///
-/// [`InstallReport::installed`](crate::InstallReport::installed) lists those that were installed. Listing does not look at the
-/// library, which may be missing or not be what the manifest says.
+/// [`InstallReport::installed`](crate::InstallReport::installed) lists those that were installed. Listing
+/// does not look at the library, which may be missing or not be what the manifest says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     file: PathBuf,
@@ -92,8 +92,8 @@ impl Manifest {
         self.sha256.as_ref()
     }
 
-    /// Parses the text of the manifest `file`. It is `None` if it is for another group: several frameworks may have their
-    /// plugins in one folder.
+    /// Parses the text of the manifest `file`. It is `None` if it is for another group: several frameworks
+    /// may have their plugins in one folder.
     pub(crate) fn parse(text: &[u8], file: &Path) -> Result<Option<Self>, String> {
         if text.starts_with(b"\xff\xfe") {
             return Err(

@@ -38,7 +38,8 @@ fn load_checked(
 ) -> Result<Box<dyn Backend>, LoadFailure> {
     let mut trust = Trust::new(any_owner, Rights::of_process());
     let checked = Checked::new(manifest, &mut trust)?;
-    // SAFETY: a file in a folder that the program names is code that the program trusts, like the code that is linked into it,
-    // and by its symbol it promises to keep the rules of the interface. The checks rule out files of other users.
+    // SAFETY: a file in a folder that the program names is code that the program trusts, like the code that
+    // is linked into it, and by its symbol it promises to keep the rules of the interface. The checks rule
+    // out files of other users.
     unsafe { crate::load::open(&checked, options) }
 }

@@ -102,7 +102,8 @@ impl Surroundings {
         folders
     }
 
-    /// Calls `read` with each folder of the places that exists: without links, each once, in the order of the places.
+    /// Calls `read` with each folder of the places that exists: without links, each once, in the order of the
+    /// places.
     pub(super) fn each_folder(
         &self,
         places: &[Place],

@@ -26,8 +26,8 @@ const NOTES: usize = 8;
 
 /// The folders in which a program's plugins may lie.
 ///
-/// Only the program names them: there is no default folder, the current directory is never searched, and this crate has no
-/// variable of its own. A library leaves this to its program.
+/// Only the program names them: there is no default folder, the current directory is never searched, and this
+/// crate has no variable of its own. A library leaves this to its program.
 ///
 /// ```
 /// use device_plugin::Plugins;
@@ -55,8 +55,8 @@ impl Plugins {
         Self::default()
     }
 
-    /// Adds a folder, relative to the one that has the executable, such as `backends` or `../lib/myapp`. If the program was
-    /// started through a link, it is the folder that the link leads to.
+    /// Adds a folder, relative to the one that has the executable, such as `backends` or `../lib/myapp`. If
+    /// the program was started through a link, it is the folder that the link leads to.
     pub fn beside_program(self, folder: impl Into<PathBuf>) -> Self {
         self.and(Place::BesideProgram(folder.into()))
     }
@@ -66,21 +66,23 @@ impl Plugins {
         self.and(Place::Folder(folder.into()))
     }
 
-    /// Adds the folders that the user lists in a variable of the environment, separated as in `PATH`. Relative folders in it
-    /// are skipped.
+    /// Adds the folders that the user lists in a variable of the environment, separated as in `PATH`.
+    /// Relative folders in it are skipped.
     ///
-    /// The variable is ignored where the process has more rights than the user that started it, as that user could run any
-    /// code with those rights: in set-user-ID and set-group-ID programs and those with file capabilities on Linux, macOS and
-    /// BSD, and in a process with the rights of an administrator on Windows. The report says so.
+    /// The variable is ignored where the process has more rights than the user that started it, as that user
+    /// could run any code with those rights: in set-user-ID and set-group-ID programs and those with file
+    /// capabilities on Linux, macOS and BSD, and in a process with the rights of an administrator on Windows.
+    /// The report says so.
     pub fn variable(self, name: impl Into<String>) -> Self {
         self.and(Place::Variable(name.into()))
     }
 
-    /// Turns off the check that other users cannot change the plugins. It is for containers, whose files may belong to users
-    /// that do not exist there, and for folders that every member of a group may change.
+    /// Turns off the check that other users cannot change the plugins. It is for containers, whose files may
+    /// belong to users that do not exist there, and for folders that every member of a group may change.
     ///
-    /// By default, manifests, libraries, and all folders above them have to belong to root or to the user of this process,
-    /// and others must not be able to write to them. A sticky folder above, such as `/tmp`, is safe. Windows has no such check.
+    /// By default, manifests, libraries, and all folders above them have to belong to root or to the user of
+    /// this process, and others must not be able to write to them. A sticky folder above, such as `/tmp`, is
+    /// safe. Windows has no such check.
     pub fn trust_any_owner(self) -> Self {
         Self { any_owner: true, ..self }
     }
@@ -93,12 +95,14 @@ impl Plugins {
     /// Reads the manifests in the folders, and installs their backends in
     /// [`backends()`](device_registry::backends). Opens no library: the first use of a name does.
     ///
-    /// Folders are read in the order in which they were added, and manifests in the order of their file names. Of several
-    /// backends with one name the first is used; whatever is linked into the program goes before all of them. A call blocks
-    /// while it reads the files. A later call adds what is new; nothing is ever removed.
+    /// Folders are read in the order in which they were added, and manifests in the order of their file
+    /// names. Of several backends with one name the first is used; whatever is linked into the program goes
+    /// before all of them. A call blocks while it reads the files. A later call adds what is new; nothing is
+    /// ever removed.
     ///
-    /// A folder that does not exist is no error. Other mistakes in folders and manifests harm nothing else: the report lists
-    /// them, and so do `backends().report()` and the error for an unknown backend. They are logged as warnings too.
+    /// A folder that does not exist is no error. Other mistakes in folders and manifests harm nothing else:
+    /// the report lists them, and so do `backends().report()` and the error for an unknown backend. They are
+    /// logged as warnings too.
     ///
     /// # Errors
     ///

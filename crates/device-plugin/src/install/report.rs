@@ -10,8 +10,8 @@ use crate::install::manifest::Manifest;
 
 /// What [`Plugins::install`](crate::Plugins::install) installed, what it skipped, and where it searched.
 ///
-/// `Display` prints all of it, a line each. `device_registry::backends().report()` has the states of the backends, and the
-/// reasons too.
+/// `Display` prints all of it, a line each. `device_registry::backends().report()` has the states of the
+/// backends, and the reasons too.
 #[derive(Clone, Debug, Default)]
 pub struct InstallReport {
     pub(super) installed: Vec<Manifest>,
@@ -22,14 +22,15 @@ pub struct InstallReport {
 }
 
 impl InstallReport {
-    /// The manifests whose backends were installed, in the order of their folders and file names. Of several with one name,
-    /// only the first is used, and none if a linked backend has the name.
+    /// The manifests whose backends were installed, in the order of their folders and file names. Of several
+    /// with one name, only the first is used, and none if a linked backend has the name.
     #[must_use]
     pub fn installed(&self) -> &[Manifest] {
         &self.installed
     }
 
-    /// The manifests and folders that were skipped, each with the reason. A manifest for another group is not among them.
+    /// The manifests and folders that were skipped, each with the reason. A manifest for another group is not
+    /// among them.
     #[must_use]
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
@@ -79,7 +80,8 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// What was skipped: the path of a manifest or a folder, or the name of a variable. It is escaped for messages.
+    /// What was skipped: the path of a manifest or a folder, or the name of a variable. It is escaped for
+    /// messages.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what

@@ -2,7 +2,8 @@
 
 use device_registry::backend::is_elevated;
 
-/// What the process may do beyond its user. Such a user chooses the environment and must not name code through it.
+/// What the process may do beyond its user. Such a user chooses the environment and must not name code
+/// through it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rights {
     elevated: bool,
@@ -24,9 +25,10 @@ impl Rights {
 
     /// `elevated` is what the system says of the process.
     ///
-    /// In a process with more rights than its user, that user is the one to be wary of. With a set-group-ID program or one
-    /// with capabilities, the effective user is the same one. A server that has taken another user's identity for a while, and can
-    /// take its own again, trusts root only: code of that user would be able to do so too.
+    /// In a process with more rights than its user, that user is the one to be wary of. With a set-group-ID
+    /// program or one with capabilities, the effective user is the same one. A server that has taken another
+    /// user's identity for a while, and can take its own again, trusts root only: code of that user would be
+    /// able to do so too.
     pub(super) fn new(elevated: bool, real: u32, effective: u32) -> Self {
         Self { elevated, user: (elevated == (real != effective)).then_some(effective) }
     }

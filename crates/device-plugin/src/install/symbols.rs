@@ -1,4 +1,5 @@
-//! Whether a file is a library that this program can open, and has a backend in it: read from the file itself.
+//! Whether a file is a library that this program can open, and has a backend in it: read from the file
+//! itself.
 
 use std::io::{Read, Seek};
 
@@ -73,7 +74,8 @@ fn check_library<'a>(data: impl ReadRef<'a>, expected: Expected) -> Result<(), N
     Err(NotALibrary::Other { found, expected })
 }
 
-/// A library of Windows has its exports anywhere, and so the rest can be missing. Other formats have tables at their ends.
+/// A library of Windows has its exports anywhere, and so the rest can be missing. Other formats have tables
+/// at their ends.
 fn check_length<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, data: R) -> Result<(), NotALibrary> {
     let len = data.len().unwrap_or(0);
     let ends = file.sections().filter_map(|section| {

@@ -9,8 +9,8 @@ use entry_points::message::shown_path;
 
 use crate::install::rights::Rights;
 
-/// Which files are trusted: those that only root and the user of this process can change. The folders above count too, as a
-/// file can be replaced in them.
+/// Which files are trusted: those that only root and the user of this process can change. The folders above
+/// count too, as a file can be replaced in them.
 ///
 /// Windows has no such check: its access lists do not reduce to an owner and a mode.
 pub(super) struct Trust {
@@ -60,7 +60,8 @@ impl Trust {
             return Err(TrustError::Owner { file: path.into(), owner: metadata.uid(), user });
         }
         let mode = metadata.mode() & 0o7777;
-        // In a sticky folder, such as the system's for temporary files, users cannot replace each other's files.
+        // In a sticky folder, such as the system's for temporary files, users cannot replace each other's
+        // files.
         let is_sticky_folder = may_be_sticky && metadata.is_dir() && mode & 0o1000 != 0;
         let by = match mode {
             _ if is_sticky_folder => return Ok(()),

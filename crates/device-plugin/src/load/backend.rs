@@ -22,8 +22,8 @@ pub(crate) struct LoadedBackend {
     open: Arc<Mutex<BTreeSet<usize>>>,
     /// The highest count of devices that the library has returned.
     count: AtomicUsize,
-    /// What the library reports losses with. They are never freed: a thread of the library may still report when a device is
-    /// long closed, or did not open.
+    /// What the library reports losses with. They are never freed: a thread of the library may still report
+    /// when a device is long closed, or did not open.
     losses: Mutex<Vec<&'static LossReporter>>,
 }
 
@@ -33,7 +33,8 @@ impl LoadedBackend {
         self.tables
     }
 
-    /// Checks that the library has a device of this ordinal. The core has done so, but any code may call a [`Backend`].
+    /// Checks that the library has a device of this ordinal. The core has done so, but any code may call a
+    /// [`Backend`].
     fn check(&self, ordinal: usize) -> Result<(), BackendError> {
         if ordinal < self.count.load(Ordering::Relaxed) {
             return Ok(());
@@ -46,7 +47,8 @@ impl LoadedBackend {
         }
     }
 
-    /// Loads a backend of a library, with these options: name, value, and the variable that sets it, or nothing.
+    /// Loads a backend of a library, with these options: name, value, and the variable that sets it, or
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -74,8 +76,8 @@ impl LoadedBackend {
     }
 }
 
-/// The claim to a device, from its opening to its close or reset. The rules of the interface promise a library that none is open
-/// twice, and any code may call [`Backend::open`].
+/// The claim to a device, from its opening to its close or reset. The rules of the interface promise a
+/// library that none is open twice, and any code may call [`Backend::open`].
 pub(crate) struct Claim {
     open: Arc<Mutex<BTreeSet<usize>>>,
     ordinal: usize,
@@ -141,7 +143,8 @@ impl Backend for LoadedBackend {
         self.check(ordinal)?;
         let mut received: Received = None;
         let context = std::ptr::from_mut(&mut received).cast();
-        // SAFETY: the library has a device of this ordinal, and the context and the report are valid during the call.
+        // SAFETY: the library has a device of this ordinal, and the context and the report are valid during
+        // the call.
         call("properties", |report| unsafe {
             properties(self.tables.object, ordinal, context, Some(receive), report)
         })?;
@@ -159,7 +162,8 @@ impl Backend for LoadedBackend {
         let context: Object = std::ptr::from_ref(kept).cast_mut().cast();
         let loss = Loss { context, reserved: 0, report: Some(report_loss) };
         let mut device = std::ptr::null_mut();
-        // SAFETY: the library has a device of this ordinal, and the loss, the place and the report are valid during the call.
+        // SAFETY: the library has a device of this ordinal, and the loss, the place and the report are valid
+        // during the call.
         call("opening a device", |report| unsafe {
             open(self.tables.object, ordinal, &loss, &mut device, report)
         })?;
@@ -167,8 +171,8 @@ impl Backend for LoadedBackend {
         // SAFETY: the library has opened the device.
         let driver = unsafe { LoadedDriver::new(self.tables, device, claim) };
         let opened = OpenedDevice::new(self, driver).with_loss_reporter(reporter);
-        // SAFETY: the library's native handles are what their kinds' owners document: the rules of the interface say so, and the
-        // program has trusted the library with all else when it opened the file.
+        // SAFETY: the library's native handles are what their kinds' owners document: the rules of the
+        // interface say so, and the program has trusted the library with all else when it opened the file.
         Ok(unsafe { opened.with_native_handles() })
     }
 }

@@ -94,7 +94,8 @@ unsafe extern "C" fn finish(
 ///
 /// # Safety
 ///
-/// The bytes are the destination of a read that `destination` was the owner of, or bytes that the library gives to this side.
+/// The bytes are the destination of a read that `destination` was the owner of, or bytes that the library
+/// gives to this side.
 unsafe fn take_back(bytes: HostBytes, destination: Object) -> Result<HostBuffer, BackendError> {
     let own = bytes.release.is_some_and(|release| ptr::fn_addr_eq(release, release_destination as Release));
     if !own {
@@ -122,8 +123,8 @@ pub(crate) unsafe fn foreign(bytes: HostBytes) -> Result<HostBuffer, BackendErro
     if bytes.len > isize::MAX as usize {
         return Err(BackendError::other("the plugin has returned more bytes than an address space has"));
     }
-    // SAFETY: the caller promises that the bytes are initialised and no other code accesses them until the drop of the owner
-    // releases them.
+    // SAFETY: the caller promises that the bytes are initialised and no other code accesses them until the
+    // drop of the owner releases them.
     Ok(unsafe { HostBuffer::from_raw_parts(start, bytes.len, owner) })
 }
 

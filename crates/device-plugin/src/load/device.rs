@@ -22,7 +22,8 @@ use crate::load::tables::Tables;
 /// A device whose backend is in a file.
 ///
 /// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
-/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as), for what the interface has beside native handles.
+/// [`Launch::driver_as`](device_registry::backend::Launch::driver_as), for what the interface has beside
+/// native handles.
 pub struct LoadedDevice {
     tables: &'static Tables,
     object: Object,
@@ -34,15 +35,15 @@ unsafe impl Send for LoadedDevice {}
 unsafe impl Sync for LoadedDevice {}
 
 impl LoadedDevice {
-    /// The library's own object of the device, which is the first argument of the functions of an [extension](Self::extension),
-    /// if they need one. It is valid forever.
+    /// The library's own object of the device, which is the first argument of the functions of an
+    /// [extension](Self::extension), if they need one. It is valid forever.
     #[must_use]
     pub fn object(&self) -> *mut c_void {
         self.object
     }
 
-    /// A table of functions that the backend's author defines, by its name. It is valid forever, and using it is unsafe. A
-    /// backend of `export!` has none.
+    /// A table of functions that the backend's author defines, by its name. It is valid forever, and using it
+    /// is unsafe. A backend of `export!` has none.
     #[must_use]
     pub fn extension(&self, name: &str) -> Option<NonNull<c_void>> {
         let extension = self.tables.device.extension?;
@@ -102,7 +103,8 @@ impl LoadedDriver {
     }
 }
 
-/// The core never drops the driver of a device that it has opened. So no call has used this one, and it is closed.
+/// The core never drops the driver of a device that it has opened. So no call has used this one, and it is
+/// closed.
 impl Drop for LoadedDriver {
     fn drop(&mut self) {
         if let Some(_claim) = self.take_claim()
@@ -290,7 +292,8 @@ impl Memory for LoadedMemory {
     fn native_handle(&self, kind: &str) -> Option<u64> {
         let native_handle = self.tables.device.memory_native_handle?;
         let mut handle = 0;
-        // SAFETY: device and memory are of this library, and the text and the place are valid during the call.
+        // SAFETY: device and memory are of this library, and the text and the place are valid during the
+        // call.
         let found = unsafe { native_handle(self.device, self.object, Str::of(kind), &mut handle) };
         (found != 0).then_some(handle)
     }
@@ -307,8 +310,8 @@ impl Drop for LoadedMemory {
 
 /// A span as the interface has it, valid for as long as the argument, for functions of these tables.
 ///
-/// The core passes memory of one backend only. Memory of another library would be an object that these functions misread, so
-/// that is compared again.
+/// The core passes memory of one backend only. Memory of another library would be an object that these
+/// functions misread, so that is compared again.
 #[inline]
 pub(crate) fn span(tables: &'static Tables, span: &Span) -> Result<abi::Span, BackendError> {
     let memory = span.memory_as::<LoadedMemory>()?;

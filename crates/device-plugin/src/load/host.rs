@@ -44,7 +44,8 @@ unsafe extern "C" fn panicked(context: Object, message: Str, place: Str) {
     // SAFETY: the library passes texts that are valid during the call.
     let (message, place) = unsafe { (message.shown_lines(), place.shown()) };
     let at = if place.is_empty() { String::new() } else { format!(", at {place}") };
-    // Only a panic calls the program's hook. One that cannot be caught, or comes while another unwinds, would end the program.
+    // Only a panic calls the program's hook. One that cannot be caught, or comes while another unwinds, would
+    // end the program.
     if cfg!(panic = "unwind") && !std::thread::panicking() {
         let _ = isolate(|| panic!("{message} (in {file}{at})"));
     } else {

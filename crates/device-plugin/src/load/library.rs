@@ -15,8 +15,8 @@ use crate::install::Manifest;
 use crate::load::host;
 use crate::load::report::{Reported, failure, status};
 
-/// A library that is open. It stays open until the process ends: its threads, its thread-locals and its functions may be in
-/// use anywhere.
+/// A library that is open. It stays open until the process ends: its threads, its thread-locals and its
+/// functions may be in use anywhere.
 #[derive(Debug)]
 pub(crate) struct Library {
     file: PathBuf,
@@ -37,20 +37,24 @@ pub(crate) struct LibraryEntry {
 
 // SAFETY: the table does not change, and the rules of the interface allow its function on any thread.
 unsafe impl Send for Library {}
-// SAFETY: the table does not change, and the rules of the interface allow its function on any thread, at the same time.
+// SAFETY: the table does not change, and the rules of the interface allow its function on any thread, at the
+// same time.
 unsafe impl Sync for Library {}
 
 /// The function that a library exports.
 type Start = unsafe extern "C" fn(host: *const Host, report: *const Report) -> *const Plugin;
 
-/// One attempt at a time opens a library. One that needs itself, such as by a logger that uses it, is an error.
+/// One attempt at a time opens a library. One that needs itself, such as by a logger that uses it, is an
+/// error.
 type Cell = OnceLoad<Library, LoadFailure>;
 
-/// The libraries that were opened, or that a thread opens now, by their paths. No other code runs under the lock.
+/// The libraries that were opened, or that a thread opens now, by their paths. No other code runs under the
+/// lock.
 static LIBRARIES: Mutex<BTreeMap<PathBuf, &'static Cell>> = Mutex::new(BTreeMap::new());
 
 impl Library {
-    /// The library in a file, which is opened if it is not. Blocks while another thread opens it. A failure is not kept.
+    /// The library in a file, which is opened if it is not. Blocks while another thread opens it. A failure
+    /// is not kept.
     ///
     /// # Errors
     ///
@@ -77,8 +81,8 @@ impl Library {
     ///
     /// As of [`open`](Self::open).
     unsafe fn open_now(file: &Path) -> Result<Self, LoadFailure> {
-        // SAFETY: the caller promises that the file is a library whose code may run, and the symbol is a function of this type
-        // by the rules of the interface.
+        // SAFETY: the caller promises that the file is a library whose code may run, and the symbol is a
+        // function of this type by the rules of the interface.
         let start: Start = unsafe { symbol(file, abi::SYMBOL) }?;
         // A logger is the program's code, and its panic would fail the load.
         let _ = isolate(|| log::debug!("opened the library {}", file.display()));
@@ -180,7 +184,8 @@ impl Library {
             })
             .collect();
         let pointers: Vec<*const abi::OptionSetting> = options.iter().map(std::ptr::from_ref).collect();
-        // SAFETY: the library keeps the rules, and the texts, the options, the place and the report are valid during the call.
+        // SAFETY: the library keeps the rules, and the texts, the options, the place and the report are valid
+        // during the call.
         Ok(status(reported, |report| unsafe {
             load(Str::of(name), pointers.as_ptr(), pointers.len(), backend, report)
         }))
@@ -230,7 +235,8 @@ unsafe fn entries(plugin: &Plugin) -> Result<Vec<LibraryEntry>, LoadFailure> {
 unsafe fn symbol<T: Copy>(file: &Path, name: &str) -> Result<T, LoadFailure> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-    // Its symbols serve nothing else, all of them are found now or opening fails, and no `dlclose` unloads it.
+    // Its symbols serve nothing else, all of them are found now or opening fails, and no `dlclose` unloads
+    // it.
     let flags = RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE;
     // SAFETY: the caller promises that its constructors may run.
     let library = unsafe { Library::open(Some(file), flags) }.map_err(|error| cannot_open(file, error))?;
@@ -267,7 +273,8 @@ unsafe fn symbol<T: Copy>(file: &Path, _name: &str) -> Result<T, LoadFailure> {
 }
 
 fn cannot_open(file: &Path, error: impl Error + 'static) -> LoadFailure {
-    // The error of `libloading` itself only has the name of the system's function, and the system's begins with the path.
+    // The error of `libloading` itself only has the name of the system's function, and the system's begins
+    // with the path.
     let text = error.source().unwrap_or(&error).to_string();
     let file = file.display().to_string();
     let reason = text.strip_prefix(&file).map_or(&*text, |rest| rest.trim_start_matches(": "));

@@ -21,8 +21,8 @@ pub(crate) use crate::load::library::{Library, LibraryEntry};
 #[cfg(test)]
 pub(crate) use crate::load::tables::REQUIRED;
 
-/// Opens a library that has passed all checks, if it is not open, and loads the backend in it. Blocks while another thread opens
-/// the same library.
+/// Opens a library that has passed all checks, if it is not open, and loads the backend in it. Blocks while
+/// another thread opens the same library.
 ///
 /// # Errors
 ///

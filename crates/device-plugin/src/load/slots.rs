@@ -1,5 +1,5 @@
-//! Values of this program that a library holds. It gets a number for each, and not its address: a number that it uses twice,
-//! or makes up, finds no value. Only once all numbers are used up do they begin again.
+//! Values of this program that a library holds. It gets a number for each, and not its address: a number that
+//! it uses twice, or makes up, finds no value. Only once all numbers are used up do they begin again.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,11 +23,13 @@ impl<T> Slots<T> {
         Self { next: AtomicUsize::new(1), shards: [const { Mutex::new(BTreeMap::new()) }; SHARDS] }
     }
 
-    /// Adds a value. Returns its number in the shape of a pointer, which is not null and which no other value has.
+    /// Adds a value. Returns its number in the shape of a pointer, which is not null and which no other value
+    /// has.
     pub(crate) fn put(&self, value: T) -> Object {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            // In a child of `fork`, a thread that the child does not have may hold a lock forever. No value gets there.
+            // In a child of `fork`, a thread that the child does not have may hold a lock forever. No value
+            // gets there.
             let mut shard = match self.shards[number % SHARDS].try_lock() {
                 Ok(shard) => shard,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -21,7 +21,8 @@ pub(crate) struct LoadedStream {
 
 // SAFETY: the rules of the interface allow the functions of a stream on any thread.
 unsafe impl Send for LoadedStream {}
-// SAFETY: the core never calls two submitting functions of a stream at once, and the rules of the interface allow the others.
+// SAFETY: the core never calls two submitting functions of a stream at once, and the rules of the interface
+// allow the others.
 unsafe impl Sync for LoadedStream {}
 
 impl LoadedStream {
@@ -66,7 +67,8 @@ impl StreamDriver for LoadedStream {
         let read = function!(self.read, "queued reads");
         let source = span(self.tables, source)?;
         let (destination, done) = bytes::destination(destination, completion);
-        // SAFETY: the core keeps what the rules promise. The library owns the destination and the end from now on.
+        // SAFETY: the core keeps what the rules promise. The library owns the destination and the end from
+        // now on.
         call("read", |report| unsafe { read(self.object, &source, &destination, &done, report) })
     }
 

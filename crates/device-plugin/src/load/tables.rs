@@ -16,7 +16,8 @@ pub(crate) struct Tables {
 
 // SAFETY: the tables do not change, and the rules of the interface allow their functions on any thread.
 unsafe impl Send for Tables {}
-// SAFETY: the tables do not change, and the rules of the interface allow their functions on any thread, at the same time.
+// SAFETY: the tables do not change, and the rules of the interface allow their functions on any thread, at
+// the same time.
 unsafe impl Sync for Tables {}
 
 /// The functions that a backend has to have, by table: those of streams and events if it creates streams.

@@ -297,7 +297,8 @@ fn show_entry(entry: &Entry, page: &mut Page) {
     }
 }
 
-/// What is wrong with the end of the process that opened a library, and what to do. Nothing, if it ended as it should.
+/// What is wrong with the end of the process that opened a library, and what to do. Nothing, if it ended as
+/// it should.
 pub(super) fn describe_end(end: &End, limit: Duration) -> Option<(String, String)> {
     const DEBUG: &str = "a program that uses it ends in the same way: open the library in a debugger";
     match end {

@@ -1,4 +1,5 @@
-//! The process that opens a library. It writes what it finds as steps, a line each, so that its end says where it came to.
+//! The process that opens a library. It writes what it finds as steps, a line each, so that its end says
+//! where it came to.
 
 use std::error::Error;
 use std::fs::File;
@@ -34,7 +35,8 @@ pub(super) fn run(file: &Path, how: How) -> io::Result<u8> {
     #[cfg(windows)]
     crash_without_a_dialog();
     let mut steps = Steps(output()?);
-    // SAFETY: the user of the command names the file as a library that keeps the rules, and the parent has found its symbol.
+    // SAFETY: the user of the command names the file as a library that keeps the rules, and the parent has
+    // found its symbol.
     match unsafe { Library::open(file) } {
         Ok(library) => inspect(library, how, &mut steps)?,
         Err(failure) => steps.write(json!({"step": "refused", "message": text(&failure)}))?,
@@ -149,7 +151,8 @@ impl Steps {
     }
 }
 
-/// Windows otherwise opens a dialog where the library crashes, or a DLL is missing, and waits until it is closed.
+/// Windows otherwise opens a dialog where the library crashes, or a DLL is missing, and waits until it is
+/// closed.
 #[cfg(windows)]
 fn crash_without_a_dialog() {
     const SEM_FAILCRITICALERRORS: u32 = 1;
@@ -177,8 +180,8 @@ fn output() -> io::Result<File> {
     Ok(output.into())
 }
 
-/// The standard output of this process. The library prints to it too: each C runtime in the process has its own copy of the
-/// handle, so it cannot be replaced for all.
+/// The standard output of this process. The library prints to it too: each C runtime in the process has its
+/// own copy of the handle, so it cannot be replaced for all.
 #[cfg(windows)]
 fn output() -> io::Result<File> {
     use std::os::windows::io::AsHandle;

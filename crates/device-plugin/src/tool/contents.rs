@@ -1,4 +1,5 @@
-//! What a library contains, read from the file itself: what it exports and needs, and where it looks for that.
+//! What a library contains, read from the file itself: what it exports and needs, and where it looks for
+//! that.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The command `device-plugin`: its arguments, and what it does with them. It is here so that tests of other packages can
-//! build the command; nothing else calls it.
+//! The command `device-plugin`: its arguments, and what it does with them. It is here so that tests of other
+//! packages can build the command; nothing else calls it.
 
 mod arguments;
 mod check;
@@ -26,8 +26,8 @@ const PROBLEMS: u8 = 1;
 /// The arguments are wrong.
 const USAGE_ERROR: u8 = 2;
 
-/// Runs the command with its arguments, without the name of the program. The program has to do nothing else: it is started
-/// once more for each library, as a library is opened in a process of its own.
+/// Runs the command with its arguments, without the name of the program. The program has to do nothing else:
+/// it is started once more for each library, as a library is opened in a process of its own.
 ///
 /// The exit code is 0 if all is well, 1 if there are problems, and 2 if the arguments are wrong.
 pub fn run(arguments: Vec<OsString>, output: &mut dyn Write, errors: &mut dyn Write) -> ExitCode {

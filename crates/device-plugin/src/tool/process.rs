@@ -159,7 +159,8 @@ impl Heard {
         Self { lines, end }
     }
 
-    /// What has come, after the end of the process. Another process that the library has started may keep the pipe open.
+    /// What has come, after the end of the process. Another process that the library has started may keep the
+    /// pipe open.
     fn lines(self) -> Lines {
         let _ = self.end.recv_timeout(Duration::from_secs(2));
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -43,13 +43,14 @@ impl Completion {
         Self(Some(work))
     }
 
-    /// Ends the work with the buffer that it has filled, or with an error. A buffer of another length is an error of the
-    /// work.
+    /// Ends the work with the buffer that it has filled, or with an error. A buffer of another length is an
+    /// error of the work.
     ///
-    /// It may be called on any thread, even on a thread of the driver that may not call the driver: another thread frees
-    /// later what has to be freed. It does not wait for work and never unwinds, so a callback from C may call it. It runs
-    /// the waker of a task that awaits the work and, after a loss, the program's logger. Those may wait for a thread that is in
-    /// a function of the driver, so the driver holds no lock that its functions take.
+    /// It may be called on any thread, even on a thread of the driver that may not call the driver: another
+    /// thread frees later what has to be freed. It does not wait for work and never unwinds, so a callback
+    /// from C may call it. It runs the waker of a task that awaits the work and, after a loss, the program's
+    /// logger. Those may wait for a thread that is in a function of the driver, so the driver holds no lock
+    /// that its functions take.
     pub fn finish(mut self, result: Result<HostBuffer, BackendError>) {
         if let Some(work) = self.0.take() {
             work.finish(result);
@@ -58,12 +59,13 @@ impl Completion {
 
     /// Whether the work is finished, which a driver can look at when it no longer has the completion.
     ///
-    /// A driver whose events return the errors of reads needs it. An event behind a failed read returns the error if the
-    /// read is not finished when the driver records the event. If it is finished, the core has its error: until a caller
-    /// has received that, the core fails new events itself, and after that they do not fail for it.
+    /// A driver whose events return the errors of reads needs it. An event behind a failed read returns the
+    /// error if the read is not finished when the driver records the event. If it is finished, the core has
+    /// its error: until a caller has received that, the core fails new events itself, and after that they do
+    /// not fail for it.
     ///
-    /// A flag that the driver sets after [`finish`](Self::finish) is too late: a thread may receive the error and record an
-    /// event before. One that it sets before is too early.
+    /// A flag that the driver sets after [`finish`](Self::finish) is too late: a thread may receive the error
+    /// and record an event before. One that it sets before is too early.
     pub fn watch(&self) -> CompletionWatch {
         // Only `finish`, `disarm` and the drop take the work.
         let watched = self.0.as_ref().map(|work| work.watched());

@@ -17,10 +17,11 @@ impl fmt::Display for ElevatedProcess {
 
 impl Error for ElevatedProcess {}
 
-/// The value of a variable of the environment that names files, folders or libraries. `None` if it is not set.
+/// The value of a variable of the environment that names files, folders or libraries. `None` if it is not
+/// set.
 ///
-/// A backend reads such a variable with this function alone. An elevated process obeys none, just as the system ignores
-/// `LD_PRELOAD` there: otherwise its user could run any code with its rights.
+/// A backend reads such a variable with this function alone. An elevated process obeys none, just as the
+/// system ignores `LD_PRELOAD` there: otherwise its user could run any code with its rights.
 ///
 /// ```
 /// # use device_registry::backend::path_variable;
@@ -33,15 +34,16 @@ impl Error for ElevatedProcess {}
 ///
 /// # Errors
 ///
-/// [`ElevatedProcess`] if the variable is set and this process is elevated. A backend then behaves as if it were not set, and
-/// says so in the log and in errors.
+/// [`ElevatedProcess`] if the variable is set and this process is elevated. A backend then behaves as if it
+/// were not set, and says so in the log and in errors.
 pub fn path_variable(name: &str) -> Result<Option<OsString>, ElevatedProcess> {
     let value = env::var_os(name);
     if value.is_some() && is_elevated() { Err(ElevatedProcess) } else { Ok(value) }
 }
 
-/// Whether this process has more rights than the user that started it: a set-user-ID or set-group-ID program, or one with
-/// file capabilities, on Linux, Android, macOS and BSD; a process with the rights of an administrator on Windows.
+/// Whether this process has more rights than the user that started it: a set-user-ID or set-group-ID program,
+/// or one with file capabilities, on Linux, Android, macOS and BSD; a process with the rights of an
+/// administrator on Windows.
 #[must_use]
 pub fn is_elevated() -> bool {
     system::is_elevated()
@@ -105,8 +107,8 @@ mod system {
     }
 }
 
-/// Whether an administrator's token has its rights: a user's own variables are in the environment of such a process, and
-/// every process of the user can set them.
+/// Whether an administrator's token has its rights: a user's own variables are in the environment of such a
+/// process, and every process of the user can set them.
 #[cfg(windows)]
 mod system {
     use std::ffi::c_void;

@@ -39,8 +39,8 @@ pub enum BackendErrorKind {
     Unsupported,
     /// This machine lacks something that the backend needs, permanently or at the moment.
     Unavailable,
-    /// The device is lost, and every later call on it returns this error. [`Device::reset`](crate::Device::reset) may
-    /// recover it.
+    /// The device is lost, and every later call on it returns this error.
+    /// [`Device::reset`](crate::Device::reset) may recover it.
     Lost,
     /// The call is invalid, for example in one of its arguments.
     Invalid,

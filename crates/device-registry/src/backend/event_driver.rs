@@ -7,11 +7,11 @@ use crate::backend::BackendError;
 
 /// A recorded point in a stream.
 ///
-/// The core calls none of its functions before it has [flushed](crate::backend::StreamDriver::flush) the stream, so the
-/// work before the event is submitted.
+/// The core calls none of its functions before it has [flushed](crate::backend::StreamDriver::flush) the
+/// stream, so the work before the event is submitted.
 ///
-/// Its functions return the error of failed work before it, every time: the core queries events too, to find finished
-/// work. The core may drop it at any time and on any thread, but never within a host call.
+/// Its functions return the error of failed work before it, every time: the core queries events too, to find
+/// finished work. The core may drop it at any time and on any thread, but never within a host call.
 pub trait EventDriver: Any + Send + Sync {
     /// Whether the work before it is done. Does not wait.
     ///
@@ -20,12 +20,12 @@ pub trait EventDriver: Any + Send + Sync {
     /// The error of work that failed.
     fn query(&self) -> Result<bool, BackendError>;
 
-    /// Whether all work before it has ended, even with a failure. Then the core releases the memory that the work has
-    /// used. Does not wait.
+    /// Whether all work before it has ended, even with a failure. Then the core releases the memory that the
+    /// work has used. Does not wait.
     ///
-    /// The default calls [`query`](Self::query). The core cannot tell whether the query or the work has failed, so it
-    /// releases nothing after an error. Implement this function if the driver can tell: otherwise the core keeps memory
-    /// behind a failure until the stream is synchronized.
+    /// The default calls [`query`](Self::query). The core cannot tell whether the query or the work has
+    /// failed, so it releases nothing after an error. Implement this function if the driver can tell:
+    /// otherwise the core keeps memory behind a failure until the stream is synchronized.
     ///
     /// # Errors
     ///
@@ -41,7 +41,8 @@ pub trait EventDriver: Any + Send + Sync {
     /// The error of work that failed.
     fn synchronize(&self) -> Result<(), BackendError>;
 
-    /// The time from `start` to this event. Both are done, timed, and of one device. May block to fetch the timestamps.
+    /// The time from `start` to this event. Both are done, timed, and of one device. May block to fetch the
+    /// timestamps.
     ///
     /// # Errors
     ///
@@ -50,7 +51,8 @@ pub trait EventDriver: Any + Send + Sync {
 }
 
 impl dyn EventDriver {
-    /// The event as the type that a backend's stream has recorded, for a driver that gets an event as an argument.
+    /// The event as the type that a backend's stream has recorded, for a driver that gets an event as an
+    /// argument.
     ///
     /// # Errors
     ///

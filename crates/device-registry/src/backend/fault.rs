@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::backend::BackendError;
 
-/// A fault to inject into a device. Numbers count from the injection: 1 is the next operation, and 0 is an error, as it never
-/// comes.
+/// A fault to inject into a device. Numbers count from the injection: 1 is the next operation, and 0 is an
+/// error, as it never comes.
 ///
-/// An operation is an allocation, or a write, read, copy or fill, whether it blocks or runs in a stream, where it counts when it
-/// runs. Kernels, host calls, events and queries are none.
+/// An operation is an allocation, or a write, read, copy or fill, whether it blocks or runs in a stream,
+/// where it counts when it runs. Kernels, host calls, events and queries are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -22,8 +22,8 @@ pub enum Fault {
         /// Which one, from 1 on.
         nth: u64,
     },
-    /// The nth operation, of any kind, loses the device. All later ones fail too. A device with a connection breaks that, so that
-    /// the loss is found as a real one is.
+    /// The nth operation, of any kind, loses the device. All later ones fail too. A device with a connection
+    /// breaks that, so that the loss is found as a real one is.
     LoseDevice {
         /// Which one, from 1 on.
         nth: u64,
@@ -46,14 +46,15 @@ pub enum Fault {
 /// The fault injection of a driver. Faults of different kinds add up; of one kind, the last one counts.
 /// [`FaultCounter`](crate::backend::testing::FaultCounter) implements it.
 ///
-/// Both functions may be called from any thread while operations are running, and `clear` also while one stalls.
+/// Both functions may be called from any thread while operations are running, and `clear` also while one
+/// stalls.
 pub trait FaultInjector: Send + Sync {
     /// Injects a fault.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] for a fault that this device does not support, and [`BackendError::invalid`] for the
-    /// number 0.
+    /// [`BackendError::unsupported`] for a fault that this device does not support, and
+    /// [`BackendError::invalid`] for the number 0.
     fn inject(&self, fault: Fault) -> Result<(), BackendError>;
 
     /// Removes all faults; an operation that stalls continues. A device that was lost stays lost.

@@ -34,7 +34,8 @@ impl FillPattern {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Fills `destination` with the pattern. In a fill of the core, the length is always a multiple of the pattern's.
+    /// Fills `destination` with the pattern. In a fill of the core, the length is always a multiple of the
+    /// pattern's.
     ///
     /// ```
     /// # use device_registry::backend::{HostMemory, FillPattern};

@@ -1,4 +1,5 @@
-//! Bytes of the host between two guards, for the validating layer: what a driver does beyond them, and after them, shows.
+//! Bytes of the host between two guards, for the validating layer: what a driver does beyond them, and after
+//! them, shows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ const RELEASED: u8 = 0xDB;
 /// How many unchanged bytes at one end of a read count as not written. Fewer may be unchanged by chance.
 const UNWRITTEN: usize = 8;
 
-/// Released bytes, which a driver may still read or write: they are freed when this many bytes were released after them.
+/// Released bytes, which a driver may still read or write: they are freed when this many bytes were released
+/// after them.
 static QUARANTINE: Mutex<(VecDeque<ZeroedBytes>, usize)> = Mutex::new((VecDeque::new(), 0));
 const LONGEST_QUARANTINE: usize = 64 << 20;
 
@@ -41,7 +43,8 @@ pub(crate) struct GuardedBytes {
 }
 
 impl GuardedBytes {
-    /// Bytes in which each is a canary: [`check_written`](Self::check_written) finds those that were not written.
+    /// Bytes in which each is a canary: [`check_written`](Self::check_written) finds those that were not
+    /// written.
     pub(crate) fn new(len: usize, alive: &Arc<AtomicUsize>) -> Result<Self, BackendError> {
         let guarded = len.checked_add(2 * GUARD);
         let mut bytes =

@@ -12,8 +12,9 @@ use crate::backend::{BackendError, Owner};
 
 /// Bytes of the host that a stream writes from or reads into. Queued work owns them until it is done.
 ///
-/// It dereferences to a slice of bytes. It is made from a `Vec<u8>` without copying, by [`zeroed`](Self::zeroed), which
-/// aligns it to 16 bytes, or [pinned](crate::Device::allocate_host) for a device that copies pinned memory faster.
+/// It dereferences to a slice of bytes. It is made from a `Vec<u8>` without copying, by
+/// [`zeroed`](Self::zeroed), which aligns it to 16 bytes, or [pinned](crate::Device::allocate_host) for a
+/// device that copies pinned memory faster.
 ///
 /// ```
 /// use device_registry::HostBuffer;
@@ -49,13 +50,14 @@ struct RawParts {
     guard: u8,
 }
 
-// SAFETY: only references to this value reach the bytes, as the caller of `from_raw_parts` promises, and the owner is
-// `Send`.
+// SAFETY: only references to this value reach the bytes, as the caller of `from_raw_parts` promises, and the
+// owner is `Send`.
 unsafe impl Send for RawParts {}
 // SAFETY: a shared reference gives shared access to bytes and to nothing else; the owner is `Sync`.
 unsafe impl Sync for RawParts {}
 
-// A panic can leave any values in the bytes, and all are valid. The owner is a driver's, whose calls are isolated.
+// A panic can leave any values in the bytes, and all are valid. The owner is a driver's, whose calls are
+// isolated.
 impl std::panic::UnwindSafe for RawParts {}
 impl std::panic::RefUnwindSafe for RawParts {}
 
@@ -67,8 +69,8 @@ struct SharedParts {
     owner: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the value gives shared access to bytes that nothing writes to, as the caller of `from_shared_parts` promises, and
-// the owner is `Send`.
+// SAFETY: the value gives shared access to bytes that nothing writes to, as the caller of `from_shared_parts`
+// promises, and the owner is `Send`.
 unsafe impl Send for SharedParts {}
 // SAFETY: a shared reference gives shared access to bytes that nothing writes to; the owner is `Sync`.
 unsafe impl Sync for SharedParts {}
@@ -90,13 +92,14 @@ impl HostBuffer {
     ///
     /// # Errors
     ///
-    /// [`BackendError::out_of_memory`] if the host does not have that many, where `vec![0; len]` would end the process.
+    /// [`BackendError::out_of_memory`] if the host does not have that many, where `vec![0; len]` would end
+    /// the process.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
         Ok(Self(Bytes::Zeroed(ZeroedBytes::new(len)?)))
     }
 
-    /// A buffer of bytes that `owner` owns, such as memory that a driver has pinned. Dropping the buffer drops the owner,
-    /// which frees them.
+    /// A buffer of bytes that `owner` owns, such as memory that a driver has pinned. Dropping the buffer
+    /// drops the owner, which frees them.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -113,10 +116,11 @@ impl HostBuffer {
     ///
     /// # Safety
     ///
-    /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read and written from any thread,
-    /// and are accessed through the result only. Any code that can name the type of `owner` gets a reference to it from
-    /// [`owner_as`](Self::owner_as): with that, no safe function writes to them, or reads them for longer. Moving `owner`
-    /// must not claim exclusive access to them, as moving a `Box` does. `len` is at most `isize::MAX`.
+    /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read and written from
+    /// any thread, and are accessed through the result only. Any code that can name the type of `owner` gets
+    /// a reference to it from [`owner_as`](Self::owner_as): with that, no safe function writes to them, or
+    /// reads them for longer. Moving `owner` must not claim exclusive access to them, as moving a `Box` does.
+    /// `len` is at most `isize::MAX`.
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
         Self(Bytes::Raw(RawParts {
@@ -133,8 +137,8 @@ impl HostBuffer {
     ///
     /// # Safety
     ///
-    /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read from any thread, and nothing writes to
-    /// them. `len` is at most `isize::MAX`.
+    /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read from any thread,
+    /// and nothing writes to them. `len` is at most `isize::MAX`.
     pub(crate) unsafe fn from_shared_parts(
         start: NonNull<u8>,
         len: usize,
@@ -145,8 +149,8 @@ impl HostBuffer {
 
     /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, if it is of this type.
     ///
-    /// A driver finds the handle of its own pinned memory so, in a buffer that a program passes to a queued write or read.
-    /// The type is private to the driver, so that no other code gets the handle:
+    /// A driver finds the handle of its own pinned memory so, in a buffer that a program passes to a queued
+    /// write or read. The type is private to the driver, so that no other code gets the handle:
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -166,8 +170,8 @@ impl HostBuffer {
     /// assert!(HostBuffer::from(vec![0; 4]).owner_as::<Pinned>().is_none());
     /// ```
     ///
-    /// Two devices of a backend have one type: the driver compares the device, too. For a backend in a file, a buffer that
-    /// comes back from the program has another owner. So a driver also does without.
+    /// Two devices of a backend have one type: the driver compares the device, too. For a backend in a file,
+    /// a buffer that comes back from the program has another owner. So a driver also does without.
     #[must_use]
     pub fn owner_as<T: Any>(&self) -> Option<&T> {
         match &self.0 {
@@ -176,7 +180,8 @@ impl HostBuffer {
         }
     }
 
-    /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, or the buffer if its owner is of another type.
+    /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, or the buffer if its owner is of another
+    /// type.
     pub(crate) fn into_owner<T: Any>(self) -> Result<T, Self> {
         match self.0 {
             Bytes::Raw(mut raw) if raw.owner.as_deref().is_some_and(|owner| owner.is::<T>()) => {
@@ -199,8 +204,8 @@ impl HostBuffer {
         }
     }
 
-    /// The first `len` bytes, with a guard in those behind them; `None` for bytes that no driver owns. Where they begin, a driver
-    /// may look for its own memory, so there is no guard before them.
+    /// The first `len` bytes, with a guard in those behind them; `None` for bytes that no driver owns. Where
+    /// they begin, a driver may look for its own memory, so there is no guard before them.
     pub(crate) fn guarded_behind(mut self, len: usize) -> Option<Self> {
         let Bytes::Raw(raw) = &mut self.0 else { return None };
         let guard = u8::try_from(raw.len.checked_sub(len)?).ok()?;
@@ -214,8 +219,8 @@ impl HostBuffer {
     /// The guard of [`guarded_behind`](Self::guarded_behind).
     pub(crate) fn guard(&self) -> &[u8] {
         match &self.0 {
-            // SAFETY: the caller of `from_raw_parts` promised that these bytes are initialised, before `guarded_behind` has
-            // shortened the buffer. Only this value reaches them, and it is borrowed.
+            // SAFETY: the caller of `from_raw_parts` promised that these bytes are initialised, before
+            // `guarded_behind` has shortened the buffer. Only this value reaches them, and it is borrowed.
             Bytes::Raw(raw) => unsafe {
                 slice::from_raw_parts(raw.start.as_ptr().add(raw.len), raw.guard.into())
             },
@@ -231,8 +236,8 @@ impl HostBuffer {
         self.used_by(device)
     }
 
-    /// Prepares the memory for work of a stream. A thread of the driver may drop it, and the owner's `drop` must not run
-    /// there, as it may call the driver.
+    /// Prepares the memory for work of a stream. A thread of the driver may drop it, and the owner's `drop`
+    /// must not run there, as it may call the driver.
     pub(crate) fn used_by(mut self, device: &'static dyn Owner) -> Self {
         if let Bytes::Raw(raw) = &mut self.0 {
             raw.device.get_or_insert(device);
@@ -270,11 +275,11 @@ impl Deref for HostBuffer {
             Bytes::Zeroed(bytes) => bytes.as_slice(),
             Bytes::Guarded(bytes) => bytes.as_slice(),
             Bytes::Vec(bytes) => bytes,
-            // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
-            // value reaches them, and it is borrowed.
+            // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is
+            // dropped. Only this value reaches them, and it is borrowed.
             Bytes::Raw(raw) => unsafe { slice::from_raw_parts(raw.start.as_ptr(), raw.len) },
-            // SAFETY: the caller of `from_shared_parts` promises `len` initialised bytes, which nothing changes until the
-            // owner is dropped.
+            // SAFETY: the caller of `from_shared_parts` promises `len` initialised bytes, which nothing
+            // changes until the owner is dropped.
             Bytes::Shared(shared) => unsafe { slice::from_raw_parts(shared.start.as_ptr(), shared.len) },
         }
     }
@@ -289,8 +294,8 @@ impl DerefMut for HostBuffer {
             Bytes::Zeroed(bytes) => bytes.as_mut_slice(),
             Bytes::Guarded(bytes) => bytes.as_mut_slice(),
             Bytes::Vec(bytes) => bytes,
-            // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is dropped. Only this
-            // value reaches them, and it is borrowed exclusively.
+            // SAFETY: the caller of `from_raw_parts` promises `len` initialised bytes until the owner is
+            // dropped. Only this value reaches them, and it is borrowed exclusively.
             Bytes::Raw(raw) => unsafe { slice::from_raw_parts_mut(raw.start.as_ptr(), raw.len) },
             Bytes::Shared(_) => unreachable!("they were copied"),
         }

@@ -10,15 +10,17 @@ use crate::backend::{BackendError, Memory, Window, WindowMut, open_windows};
 
 /// Bytes of the host that serve as the memory of a device.
 ///
-/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Only windows access its
-/// bytes, and each window locks a range for one operation. So two operations that race for the same bytes leave the
-/// result of one of them, and never cause undefined behaviour. The type promises no alignment.
+/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Only windows
+/// access its bytes, and each window locks a range for one operation. So two operations that race for the
+/// same bytes leave the result of one of them, and never cause undefined behaviour. The type promises no
+/// alignment.
 ///
-/// Windows nest: a thread that has windows open may open more, as a kernel that calls another one does. It does not block
-/// for those, since two threads could then wait for each other; a conflicting window is an error instead. In a program
-/// with ordered operations, only the thread's own windows can conflict: it may read the same bytes twice, and may not
-/// write to them at the same time. A thread that has windows open must not wait for a thread that opens windows on the
-/// same bytes. A window that is forgotten ([`mem::forget`](std::mem::forget)) never closes.
+/// Windows nest: a thread that has windows open may open more, as a kernel that calls another one does. It
+/// does not block for those, since two threads could then wait for each other; a conflicting window is an
+/// error instead. In a program with ordered operations, only the thread's own windows can conflict: it may
+/// read the same bytes twice, and may not write to them at the same time. A thread that has windows open must
+/// not wait for a thread that opens windows on the same bytes. A window that is forgotten
+/// ([`mem::forget`](std::mem::forget)) never closes.
 ///
 /// ```
 /// use device_registry::backend::{HostMemory, open_windows};
@@ -49,12 +51,12 @@ enum Owner {
     Other(Box<dyn Send>),
 }
 
-// SAFETY: the bytes belong to this value alone, and only windows access them until it is dropped. `RangeLock` ensures that
-// an open window that writes overlaps no other open window, on any thread. The owner is `Send`, and only the drop
-// accesses it.
+// SAFETY: the bytes belong to this value alone, and only windows access them until it is dropped. `RangeLock`
+// ensures that an open window that writes overlaps no other open window, on any thread. The owner is `Send`,
+// and only the drop accesses it.
 unsafe impl Send for HostMemory {}
-// SAFETY: through a shared reference only windows access the bytes, and no two open windows overlap where one writes. A
-// shared reference does not access the owner.
+// SAFETY: through a shared reference only windows access the bytes, and no two open windows overlap where one
+// writes. A shared reference does not access the owner.
 unsafe impl Sync for HostMemory {}
 
 impl Memory for HostMemory {}
@@ -64,14 +66,16 @@ impl HostMemory {
     ///
     /// # Errors
     ///
-    /// [`BackendError::out_of_memory`] if the host refuses that much, where `vec![0; len]` would end the process.
+    /// [`BackendError::out_of_memory`] if the host refuses that much, where `vec![0; len]` would end the
+    /// process.
     pub fn zeroed(len: usize) -> Result<Self, BackendError> {
         let bytes = ZeroedBytes::new(len)?;
         Ok(Self::new(bytes.start(), len, Owner::Own(bytes)))
     }
 
-    /// Memory of bytes that another allocator owns, such as a part of a mapping or memory that a vendor's library shares
-    /// with the host. The drop of the memory drops `owner`, on any thread, and `owner` frees or releases the bytes.
+    /// Memory of bytes that another allocator owns, such as a part of a mapping or memory that a vendor's
+    /// library shares with the host. The drop of the memory drops `owner`, on any thread, and `owner` frees
+    /// or releases the bytes.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -90,10 +94,12 @@ impl HostMemory {
     ///
     /// Until `owner` is dropped:
     ///
-    /// - the `len` bytes from `start` on are one allocation of at most `isize::MAX` bytes, valid for reads and writes;
+    /// - the `len` bytes from `start` on are one allocation of at most `isize::MAX` bytes, valid for reads
+    ///   and writes;
     /// - they are initialised;
-    /// - nothing but the windows of this memory reads or writes them, in this process or out of it. They belong to no
-    ///   other `HostMemory`. (A `Box` of them is not a valid owner: moving it claims exclusive access. A `Vec` is valid.)
+    /// - nothing but the windows of this memory reads or writes them, in this process or out of it. They
+    ///   belong to no other `HostMemory`. (A `Box` of them is not a valid owner: moving it claims exclusive
+    ///   access. A `Vec` is valid.)
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Send + 'static) -> Self {
         Self::new(start, len, Owner::Other(Box::new(owner)))
@@ -121,7 +127,8 @@ impl HostMemory {
         self.windows.count()
     }
 
-    /// Opens a window to read from. Blocks while another window writes there, or an earlier request to write waits.
+    /// Opens a window to read from. Blocks while another window writes there, or an earlier request to write
+    /// waits.
     ///
     /// # Errors
     ///
@@ -184,7 +191,8 @@ mod tests {
         let dropped = Arc::new(AtomicUsize::new(0));
         let mut owner = Owner(Arc::clone(&dropped), b"abc".to_vec());
         let start = NonNull::new(owner.1.as_mut_ptr()).unwrap();
-        // SAFETY: the vector owns three initialised bytes, and nothing accesses it before the drop of the memory.
+        // SAFETY: the vector owns three initialised bytes, and nothing accesses it before the drop of the
+        // memory.
         let memory = unsafe { HostMemory::from_raw_parts(start, 3, owner) };
         memory.write(1..2).unwrap().fill(b'X');
         assert_eq!(*memory.read(0..3).unwrap(), *b"aXc");

@@ -68,8 +68,8 @@ pub struct PciAddress {
 }
 
 impl PciAddress {
-    /// The address of these parts: the domain, also called segment, the bus, the device, below 32, and its function,
-    /// below 8. `None` if the device or the function is out of range.
+    /// The address of these parts: the domain, also called segment, the bus, the device, below 32, and its
+    /// function, below 8. `None` if the device or the function is out of range.
     #[must_use]
     pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Option<Self> {
         (device < 32 && function < 8).then_some(Self { domain, bus, device, function })

@@ -11,9 +11,10 @@ use crate::device::Device;
 /// The argument of a kernel: its device, its buffers, and the backend's native handles.
 ///
 /// Native handles come in two forms. Those that are Rust types, by [`driver_as`](Self::driver_as),
-/// [`stream_as`](Self::stream_as) and [`Span::memory_as`], work for a backend that is linked into the program. Those that are
-/// numbers of a kind, by [`native_device`](Self::native_device),
-/// [`native_stream`](Self::native_stream) and [`Span::native_handle`], work for a backend from a file as well.
+/// [`stream_as`](Self::stream_as) and [`Span::memory_as`], work for a backend that is linked into the
+/// program. Those that are numbers of a kind, by [`native_device`](Self::native_device),
+/// [`native_stream`](Self::native_stream) and [`Span::native_handle`], work for a backend from a file as
+/// well.
 pub struct Launch<'a> {
     owner: &'a dyn Owner,
     spans: &'a [Option<Span>],
@@ -53,7 +54,8 @@ impl<'a> Launch<'a> {
         self.owner.device()
     }
 
-    /// The buffers of the launch, in their order. Each is a memory and a range in it, or `None` for an empty buffer.
+    /// The buffers of the launch, in their order. Each is a memory and a range in it, or `None` for an empty
+    /// buffer.
     #[must_use]
     pub fn spans(&self) -> &[Option<Span>] {
         self.spans
@@ -61,12 +63,14 @@ impl<'a> Launch<'a> {
 
     /// The backend's handle of the stream, for submitting native work to it.
     ///
-    /// For a driver with queues, the core calls the kernel when the stream is ready to submit it. Otherwise it calls the kernel
-    /// after all earlier work is done, and the kernel must finish its own work before it returns.
+    /// For a driver with queues, the core calls the kernel when the stream is ready to submit it. Otherwise
+    /// it calls the kernel after all earlier work is done, and the kernel must finish its own work before it
+    /// returns.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or its handle is of another type.
+    /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or its handle is of another
+    /// type.
     pub fn stream_as<S: Any>(&self) -> Result<&S, BackendError> {
         let native = self.native_stream.get_or_init(|| self.stream.and_then(StreamDriver::native));
         downcast(native, self.device(), "stream", "Launch::native_stream")
@@ -82,14 +86,16 @@ impl<'a> Launch<'a> {
         downcast(native, self.device(), "device", "Launch::native_device")
     }
 
-    /// The stream's handle of a [kind](StreamDriver::native_handle), such as `cuda.CUstream`, for submitting native work to
-    /// it. It is borrowed: it is valid within the launch.
+    /// The stream's handle of a [kind](StreamDriver::native_handle), such as `cuda.CUstream`, for submitting
+    /// native work to it. It is borrowed: it is valid within the launch.
     ///
-    /// As for [`stream_as`](Self::stream_as), a kernel on a stream that has no handle finishes its work before it returns.
+    /// As for [`stream_as`](Self::stream_as), a kernel on a stream that has no handle finishes its work
+    /// before it returns.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or does not have a handle of this kind.
+    /// [`BackendError::unsupported`] if the stream is not a queue of the driver, or does not have a handle of
+    /// this kind.
     pub fn native_stream(&self, kind: &str) -> Result<u64, BackendError> {
         let Some(stream) = self.stream else {
             let device = self.device();
@@ -107,7 +113,8 @@ impl<'a> Launch<'a> {
         NativeDevice::new(self.owner, self.driver)
     }
 
-    /// Keeps a value alive, such as arguments or scratch memory, until the native work that the kernel submits is done.
+    /// Keeps a value alive, such as arguments or scratch memory, until the native work that the kernel
+    /// submits is done.
     pub fn keep(&self, value: impl Send + 'static) {
         self.kept.borrow_mut().push(Box::new(value));
     }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::backend::{BackendError, Owner};
 use crate::sync::{Mutex, lock};
 
-/// Reports at any time that an open device is lost: a connection that was closed, hardware that was unplugged.
+/// Reports at any time that an open device is lost: a connection that was closed, hardware that was
+/// unplugged.
 ///
-/// A driver may also return [`BackendError::lost`] from any call. This is for a driver that finds out while no call runs,
-/// or while a call of it waits. The driver creates a reporter, keeps a clone, and adds the other one to its
-/// [`OpenedDevice`](crate::backend::OpenedDevice::with_loss_reporter):
+/// A driver may also return [`BackendError::lost`] from any call. This is for a driver that finds out while
+/// no call runs, or while a call of it waits. The driver creates a reporter, keeps a clone, and adds the
+/// other one to its [`OpenedDevice`](crate::backend::OpenedDevice::with_loss_reporter):
 ///
 /// ```
 /// # use device_registry::backend::{Backend, BackendError, DeviceDriver, LossReporter, OpenedDevice};
@@ -35,16 +36,17 @@ use crate::sync::{Mutex, lock};
 ///
 /// # What a report does
 ///
-/// From then on the device is [lost](crate::Presence::Lost), and each call returns the error. Reads that are pending
-/// finish with it. Threads that wait in the core for a stream or an event wake up, and return it. The core cannot wake a
-/// thread that waits inside of the driver: a driver that reports a loss ends its own waiting calls. It reports first, so
-/// that those calls find the same reason. The report frees nothing that queued work uses: the core keeps that until it has
-/// [dropped the stream](crate::backend::StreamDriver). Then the driver ends its connection and, in a driver with fault
-/// injection, calls [`FaultCounter::lose`](crate::backend::testing::FaultCounter::lose), which ends injected stalls.
+/// From then on the device is [lost](crate::Presence::Lost), and each call returns the error. Reads that are
+/// pending finish with it. Threads that wait in the core for a stream or an event wake up, and return it. The
+/// core cannot wake a thread that waits inside of the driver: a driver that reports a loss ends its own
+/// waiting calls. It reports first, so that those calls find the same reason. The report frees nothing that
+/// queued work uses: the core keeps that until it has [dropped the stream](crate::backend::StreamDriver).
+/// Then the driver ends its connection and, in a driver with fault injection, calls
+/// [`FaultCounter::lose`](crate::backend::testing::FaultCounter::lose), which ends injected stalls.
 ///
-/// A report runs the wakers of tasks and the program's logger, which may wait for a thread that resets the device. So
-/// [`reset`](crate::backend::DeviceDriver::reset) and `close` do not wait for the thread that reports, and that thread holds no lock
-/// that the driver's functions take.
+/// A report runs the wakers of tasks and the program's logger, which may wait for a thread that resets the
+/// device. So [`reset`](crate::backend::DeviceDriver::reset) and `close` do not wait for the thread that
+/// reports, and that thread holds no lock that the driver's functions take.
 #[derive(Clone, Default)]
 pub struct LossReporter(Arc<Mutex<State>>);
 
@@ -69,10 +71,11 @@ impl LossReporter {
     }
 
     /// Reports the device as lost. An error of another kind becomes one of kind
-    /// [`Lost`](crate::BackendErrorKind::Lost). Only the first report of a device counts, and none after its close.
+    /// [`Lost`](crate::BackendErrorKind::Lost). Only the first report of a device counts, and none after its
+    /// close.
     ///
-    /// It may be called on any thread, at any time, even before the device is open. It does not wait for work and never
-    /// unwinds. It runs the wakers of tasks that await reads, and the program's logger.
+    /// It may be called on any thread, at any time, even before the device is open. It does not wait for work
+    /// and never unwinds. It runs the wakers of tasks that await reads, and the program's logger.
     pub fn report(&self, error: BackendError) {
         let error = error.into_lost();
         let mut state = lock(&self.0);

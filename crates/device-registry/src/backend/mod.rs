@@ -1,12 +1,14 @@
 //! The contract: the traits that a backend implements, and the values that this crate passes to it.
 //!
-//! A backend with blocking calls implements [`Backend`] and [`DeviceDriver`]. One whose device has queues of its own also
-//! implements [`StreamDriver`] and [`EventDriver`]. Its crate registers a [`BackendDescriptor`] in [`BACKENDS`], in an
-//! [`entry_points!`] block at its root. Kernels, which know a backend, use [`Launch`], [`Span`] and [`HostMemory`].
+//! A backend with blocking calls implements [`Backend`] and [`DeviceDriver`]. One whose device has queues of
+//! its own also implements [`StreamDriver`] and [`EventDriver`]. Its crate registers a [`BackendDescriptor`]
+//! in [`BACKENDS`], in an [`entry_points!`] block at its root. Kernels, which know a backend, use [`Launch`],
+//! [`Span`] and [`HostMemory`].
 //!
-//! This crate checks all arguments before it calls a driver. Ranges lie inside their memory, are aligned as the
-//! properties require, are not empty and have matching lengths. Every [`Span`] belongs to the device whose driver gets
-//! it. A driver need not check again. An error or a panic in it becomes an error of that one call.
+//! This crate checks all arguments before it calls a driver. Ranges lie inside their memory, are aligned as
+//! the properties require, are not empty and have matching lengths. Every [`Span`] belongs to the device
+//! whose driver gets it. A driver need not check again. An error or a panic in it becomes an error of that
+//! one call.
 //!
 //! | what | where |
 //! |---|---|
@@ -65,7 +67,8 @@ mod zeroed_bytes;
 
 use std::any::Any;
 
-/// A backend crate writes it as `device_registry::backend::entry_points! { … }`, with [`BACKENDS`] as the group.
+/// A backend crate writes it as `device_registry::backend::entry_points! { … }`, with [`BACKENDS`] as the
+/// group.
 #[doc(inline)]
 pub use entry_points::entry_points;
 pub use entry_points::{LoadFailure, OptionSpec, OptionValue, Options};
@@ -101,11 +104,12 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 
 /// A backend, such as CUDA: it counts its devices, describes them and opens them.
 ///
-/// The `load` function of a [`BackendDescriptor`] makes it when its name is first used. It is loaded once, and lives until
-/// the program ends.
+/// The `load` function of a [`BackendDescriptor`] makes it when its name is first used. It is loaded once,
+/// and lives until the program ends.
 ///
-/// Counting is cheap and opening is costly: `device_count`, `presence` and `properties` must not claim a device, create a
-/// context or allocate memory on a device. Every function may be called from any thread, at the same time as the others.
+/// Counting is cheap and opening is costly: `device_count`, `presence` and `properties` must not claim a
+/// device, create a context or allocate memory on a device. Every function may be called from any thread, at
+/// the same time as the others.
 ///
 /// # What belongs where
 ///
@@ -116,9 +120,9 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 /// | whether a device that is configured is there now, such as a server of a list | [`presence`](Self::presence) | at each use |
 /// | what a user sets: addresses, sizes, counts | [`Options`], which `load` gets | at each `load` |
 ///
-/// A backend that counts its devices in `load` finds no device that is plugged in later. One that returns *unavailable* for
-/// "no devices at the moment" hides a working driver: its `device_count` returns 0 instead. One that returns it because
-/// one of its servers is down hides the others: that device is absent.
+/// A backend that counts its devices in `load` finds no device that is plugged in later. One that returns
+/// *unavailable* for "no devices at the moment" hides a working driver: its `device_count` returns 0 instead.
+/// One that returns it because one of its servers is down hides the others: that device is absent.
 ///
 /// # A complete backend
 ///
@@ -199,29 +203,31 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 /// # }
 /// ```
 pub trait Backend: Any + Send + Sync {
-    /// The number of devices at the moment. Their ordinals are `0..count`. A backend whose library lists its devices once
-    /// may keep that number.
+    /// The number of devices at the moment. Their ordinals are `0..count`. A backend whose library lists its
+    /// devices once may keep that number.
     ///
-    /// A backend without devices returns `Ok(0)`, which is not an error. The core refuses a count above 65536, since
-    /// device strings cannot name more.
+    /// A backend without devices returns `Ok(0)`, which is not an error. The core refuses a count above
+    /// 65536, since device strings cannot name more.
     ///
-    /// An ordinal names one device for as long as the program runs. So a device that is configured and not there now is
-    /// counted, and [`presence`](Self::presence) says that it is absent. The count may grow.
+    /// An ordinal names one device for as long as the program runs. So a device that is configured and not
+    /// there now is counted, and [`presence`](Self::presence) says that it is absent. The count may grow.
     ///
     /// # Errors
     ///
-    /// If the backend cannot count, for example [`BackendError::unavailable`] with the name of a missing library.
+    /// If the backend cannot count, for example [`BackendError::unavailable`] with the name of a missing
+    /// library.
     fn device_count(&self) -> Result<usize, BackendError>;
 
-    /// Whether a device is there now: [`Presence::Present`], or [`Presence::absent`] with the reason. Without this
-    /// function each device that is counted is present.
+    /// Whether a device is there now: [`Presence::Present`], or [`Presence::absent`] with the reason. Without
+    /// this function each device that is counted is present.
     ///
     /// The core calls it with an ordinal below the count, before it opens the device and for
-    /// [`is_available`](crate::is_available), [`first_available`](crate::first_available) and listings. It does not call
-    /// it for a device that is open: that one is present until its driver reports a loss. The core keeps no answer.
+    /// [`is_available`](crate::is_available), [`first_available`](crate::first_available) and listings. It
+    /// does not call it for a device that is open: that one is present until its driver reports a loss. The
+    /// core keeps no answer.
     ///
-    /// It may look at the device, for example by a connection, in a limited time. Where that takes long, the backend
-    /// keeps its answer for about a second.
+    /// It may look at the device, for example by a connection, in a limited time. Where that takes long, the
+    /// backend keeps its answer for about a second.
     ///
     /// # Errors
     ///
@@ -230,25 +236,27 @@ pub trait Backend: Any + Send + Sync {
         Ok(Presence::Present)
     }
 
-    /// The properties of a device, without opening it: it creates no context and allocates nothing on the device.
+    /// The properties of a device, without opening it: it creates no context and allocates nothing on the
+    /// device.
     ///
     /// The core calls it with an ordinal below the count: for listings, for a device string with a selector
-    /// (`name@uuid=…`), and when it opens the device. A backend that knows the properties of an absent device, such as
-    /// a UUID from its configuration, returns them: then a selector can name that device.
+    /// (`name@uuid=…`), and when it opens the device. A backend that knows the properties of an absent
+    /// device, such as a UUID from its configuration, returns them: then a selector can name that device.
     ///
     /// # Errors
     ///
-    /// Any error, such as [`BackendError::unavailable`] for an absent device whose properties are not known. The device
-    /// then cannot be opened.
+    /// Any error, such as [`BackendError::unavailable`] for an absent device whose properties are not known.
+    /// The device then cannot be opened.
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError>;
 
     /// Opens a device. May block until the device is ready.
     ///
-    /// The core calls it with an ordinal below the count, and keeps the opened device. It does not call it again for the
-    /// same ordinal before the device is closed or reset. It does not keep an error: the next use tries again.
+    /// The core calls it with an ordinal below the count, and keeps the opened device. It does not call it
+    /// again for the same ordinal before the device is closed or reset. It does not keep an error: the next
+    /// use tries again.
     ///
-    /// The device is one of this backend, made with [`OpenedDevice::new(self, …)`](OpenedDevice::new). The core refuses one
-    /// that another backend has opened.
+    /// The device is one of this backend, made with [`OpenedDevice::new(self, …)`](OpenedDevice::new). The
+    /// core refuses one that another backend has opened.
     ///
     /// # Errors
     ///

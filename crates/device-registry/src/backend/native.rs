@@ -33,8 +33,8 @@ impl<'a> NativeDevice<'a> {
         self.owner.device()
     }
 
-    /// The device's handle of a kind, such as `opencl.cl_context`. It is borrowed: it is valid while the device is open, and
-    /// so at least as long as `self`.
+    /// The device's handle of a kind, such as `opencl.cl_context`. It is borrowed: it is valid while the
+    /// device is open, and so at least as long as `self`.
     ///
     /// # Errors
     ///
@@ -50,9 +50,11 @@ impl fmt::Debug for NativeDevice<'_> {
     }
 }
 
-/// The handle that the backend's code returns for a kind. `of` is what of the device it belongs to, such as `the memory of `.
+/// The handle that the backend's code returns for a kind. `of` is what of the device it belongs to, such as
+/// `the memory of `.
 ///
-/// It is isolated here, although a launch is isolated as a whole: a program gets spans outside of any launch as well.
+/// It is isolated here, although a launch is isolated as a whole: a program gets spans outside of any launch
+/// as well.
 #[inline]
 pub(crate) fn handle(
     owner: &dyn Owner,
@@ -102,7 +104,8 @@ pub(crate) fn downcast<'a, T: Any>(
     })
 }
 
-/// Why a Rust type was not found, where the backend is in a file: that has types of its own, even of the same crate.
+/// Why a Rust type was not found, where the backend is in a file: that has types of its own, even of the same
+/// crate.
 pub(crate) struct Hint<'a> {
     pub(crate) device: Device,
     pub(crate) instead: &'a str,

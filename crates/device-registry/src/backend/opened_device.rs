@@ -8,13 +8,14 @@ use crate::backend::{Backend, BackendError, DeviceDriver, LossReporter};
 
 /// A device that a backend has opened: its driver, which only the core can call.
 ///
-/// A driver's functions are safe, but a driver for hardware contains unsafe code: it passes lengths and addresses to an
-/// interface in C. That code is sound because of the checks that the core makes before each call and of the memory that
-/// it keeps alive after it (see [the contract](DeviceDriver#the-contract-of-memory)). So nothing else may call a driver.
+/// A driver's functions are safe, but a driver for hardware contains unsafe code: it passes lengths and
+/// addresses to an interface in C. That code is sound because of the checks that the core makes before each
+/// call and of the memory that it keeps alive after it (see [the
+/// contract](DeviceDriver#the-contract-of-memory)). So nothing else may call a driver.
 ///
-/// This type gives no access to the driver inside. A program that calls [`Backend::open`](crate::backend::Backend::open)
-/// cannot reach it, nor can another backend. Programs and kernels use the driver's
-/// [native handle](DeviceDriver::native).
+/// This type gives no access to the driver inside. A program that calls
+/// [`Backend::open`](crate::backend::Backend::open) cannot reach it, nor can another backend. Programs and
+/// kernels use the driver's [native handle](DeviceDriver::native).
 ///
 /// ```compile_fail,E0624
 /// # use device_registry::backend::{Backend, BackendError, DeviceDriver};
@@ -34,7 +35,8 @@ pub(crate) struct Parts {
     pub(crate) has_native_handles: bool,
 }
 
-/// The backend that made an opened device. Backends without fields have one address, so the type counts as well.
+/// The backend that made an opened device. Backends without fields have one address, so the type counts as
+/// well.
 #[derive(PartialEq, Eq)]
 struct Maker {
     type_id: TypeId,
@@ -49,10 +51,11 @@ impl Maker {
 }
 
 impl OpenedDevice {
-    /// Wraps a driver, for the core to call. `backend` is the one that [opens](Backend::open) the device, `self` there.
+    /// Wraps a driver, for the core to call. `backend` is the one that [opens](Backend::open) the device,
+    /// `self` there.
     ///
-    /// The core refuses a device from another backend than the one whose `open` it has called. A backend cannot pass on the
-    /// device of another one, whose properties and peers are not the same.
+    /// The core refuses a device from another backend than the one whose `open` it has called. A backend
+    /// cannot pass on the device of another one, whose properties and peers are not the same.
     #[must_use]
     pub fn new(backend: &dyn Backend, driver: impl DeviceDriver + 'static) -> Self {
         let parts = Parts { driver: Box::new(driver), loss_reporter: None, has_native_handles: false };
@@ -66,8 +69,8 @@ impl OpenedDevice {
         self
     }
 
-    /// Declares that the device has native handles that are numbers of a [kind](DeviceDriver::native_handle). Without this
-    /// call the core never asks for them, and reports that the device has none.
+    /// Declares that the device has native handles that are numbers of a [kind](DeviceDriver::native_handle).
+    /// Without this call the core never asks for them, and reports that the device has none.
     ///
     /// ```
     /// # use device_registry::backend::{Backend, DeviceDriver, OpenedDevice};
@@ -81,9 +84,10 @@ impl OpenedDevice {
     ///
     /// # Safety
     ///
-    /// Kernels pass these numbers to interfaces in C. So each number that `native_handle` of the driver, of its memory and
-    /// of its streams returns is what the owner of the kind documents, of that very object, and valid for as long as
-    /// [`DeviceDriver::native_handle`], [`Memory::native_handle`](crate::backend::Memory::native_handle) and
+    /// Kernels pass these numbers to interfaces in C. So each number that `native_handle` of the driver, of
+    /// its memory and of its streams returns is what the owner of the kind documents, of that very object,
+    /// and valid for as long as [`DeviceDriver::native_handle`],
+    /// [`Memory::native_handle`](crate::backend::Memory::native_handle) and
     /// [`StreamDriver::native_handle`](crate::backend::StreamDriver::native_handle) say.
     #[must_use]
     pub unsafe fn with_native_handles(mut self) -> Self {

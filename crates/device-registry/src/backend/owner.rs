@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::backend::{BackendError, Block, Memory, StreamOrder};
 use crate::device::Device;
 
-/// The open device that owns memory. Any thread may drop memory, but not every thread may call a driver, so the device
-/// chooses the thread that frees it.
+/// The open device that owns memory. Any thread may drop memory, but not every thread may call a driver, so
+/// the device chooses the thread that frees it.
 pub(crate) trait Owner: Send + Sync {
     /// The device, resolved.
     fn device(&self) -> Device;

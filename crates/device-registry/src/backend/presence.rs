@@ -6,8 +6,8 @@ use crate::backend::BackendError;
 
 /// Whether a device that a backend counts can be used at the moment.
 ///
-/// A device that is configured and not there keeps its index: a server that is down, a card that another process has for
-/// itself, hardware that can be unplugged. The other devices keep theirs.
+/// A device that is configured and not there keeps its index: a server that is down, a card that another
+/// process has for itself, hardware that can be unplugged. The other devices keep theirs.
 ///
 /// ```
 /// use device_registry::{Presence, device};
@@ -27,7 +27,8 @@ pub enum Presence {
     Present,
     /// The device is not there now, for this reason. It may come: each use looks again.
     Absent(BackendError),
-    /// The device was open and is lost, for this reason. [`Device::reset`](crate::Device::reset) may recover it.
+    /// The device was open and is lost, for this reason. [`Device::reset`](crate::Device::reset) may recover
+    /// it.
     Lost(BackendError),
 }
 

@@ -6,8 +6,8 @@ use crate::backend::{DeviceUuid, PciAddress};
 
 /// The properties of a device: facts that do not change while the program runs.
 ///
-/// A backend builds them with [`new`](Self::new) and the `with_` functions, since later versions may add fields. It leaves
-/// out an unknown property and never guesses one.
+/// A backend builds them with [`new`](Self::new) and the `with_` functions, since later versions may add
+/// fields. It leaves out an unknown property and never guesses one.
 ///
 /// ```
 /// use device_registry::{DeviceKind, DeviceProperties};
@@ -37,15 +37,15 @@ pub struct DeviceProperties {
     pub driver: Option<String>,
     /// The total memory of the device, in bytes.
     pub total_memory: Option<u64>,
-    /// The largest allocation that the device can make, in bytes, if it has such a limit. The core refuses a larger one
-    /// with an error that names the limit.
+    /// The largest allocation that the device can make, in bytes, if it has such a limit. The core refuses a
+    /// larger one with an error that names the limit.
     pub largest_allocation: Option<u64>,
     /// The device's UUID. One card has the same UUID in every backend that lists it.
     pub uuid: Option<DeviceUuid>,
     /// The device's PCI address. One card has the same address in every backend that lists it.
     pub pci: Option<PciAddress>,
-    /// The alignment of copies and fills, in bytes: a power of two, at most 1 MiB, and 1 for no requirement. Their ranges
-    /// start at a multiple of it, and end at a multiple or at the end of the memory.
+    /// The alignment of copies and fills, in bytes: a power of two, at most 1 MiB, and 1 for no requirement.
+    /// Their ranges start at a multiple of it, and end at a multiple or at the end of the memory.
     pub copy_alignment: usize,
     /// Whether work of several streams can run at the same time.
     pub concurrent_streams: bool,
@@ -53,30 +53,31 @@ pub struct DeviceProperties {
     pub timed_events: bool,
     /// Whether [`Device::allocate_host`](crate::Device::allocate_host) returns pinned memory.
     pub pinned_memory: bool,
-    /// How the core uses freed memory of the device again: see [`Device::empty_cache`](crate::Device::empty_cache).
+    /// How the core uses freed memory of the device again: see
+    /// [`Device::empty_cache`](crate::Device::empty_cache).
     pub memory_reuse: MemoryReuse,
 }
 
 /// How the core uses freed memory of a device again. It is for devices on which allocating is slow.
 ///
-/// Where it does, the driver frees memory later than the last user drops it. A driver that still holds a handle of the memory
-/// then keeps it from being used again.
+/// Where it does, the driver frees memory later than the last user drops it. A driver that still holds a
+/// handle of the memory then keeps it from being used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryReuse {
     /// Each allocation and each free reaches the driver.
     #[default]
     Never,
-    /// Memory serves allocations of the same length. Lengths are not rounded, for devices on which native code sees how long
-    /// memory is, such as a shader by `arrayLength`.
+    /// Memory serves allocations of the same length. Lengths are not rounded, for devices on which native
+    /// code sees how long memory is, such as a shader by `arrayLength`.
     Exact,
-    /// Memory serves allocations of about the same length. The driver gets lengths that are rounded up, by an eighth or 512
-    /// bytes at most, so that native memory may be longer than its buffer.
+    /// Memory serves allocations of about the same length. The driver gets lengths that are rounded up, by an
+    /// eighth or 512 bytes at most, so that native memory may be longer than its buffer.
     Rounded,
-    /// Memory serves any allocations that fit into it, several at a time. So a new buffer may begin anywhere in native memory,
-    /// at a multiple of `alignment`, and streams use different buffers in one memory at the same time. For devices that
-    /// address memory with pointers, and for interfaces that bind a buffer with an offset:
-    /// [rule D4](crate::backend#memory).
+    /// Memory serves any allocations that fit into it, several at a time. So a new buffer may begin anywhere
+    /// in native memory, at a multiple of `alignment`, and streams use different buffers in one memory at the
+    /// same time. For devices that address memory with pointers, and for interfaces that bind a buffer with
+    /// an offset: [rule D4](crate::backend#memory).
     Divided {
         /// A power of two, at most 1 MiB. It is at least 512 in any case.
         alignment: usize,
@@ -86,8 +87,9 @@ pub enum MemoryReuse {
 impl DeviceProperties {
     /// Properties of a device with this name, of the kind [`DeviceKind::Other`].
     ///
-    /// By default copies need no alignment, streams are concurrent, timed events are supported, host memory is not pinned,
-    /// freed memory is not used again, and the rest is unknown. The core's own streams, for a driver without queues, have these properties.
+    /// By default copies need no alignment, streams are concurrent, timed events are supported, host memory
+    /// is not pinned, freed memory is not used again, and the rest is unknown. The core's own streams, for a
+    /// driver without queues, have these properties.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -137,7 +139,8 @@ impl DeviceProperties {
         Self { largest_allocation: Some(bytes), ..self }
     }
 
-    /// Adds the UUID. A UUID of zeros alone counts as unknown (RFC 9562, section 5.9), as some drivers use it that way.
+    /// Adds the UUID. A UUID of zeros alone counts as unknown (RFC 9562, section 5.9), as some drivers use it
+    /// that way.
     #[must_use]
     pub fn with_uuid(self, uuid: DeviceUuid) -> Self {
         Self { uuid: (*uuid.as_bytes() != [0; 16]).then_some(uuid), ..self }
@@ -149,8 +152,8 @@ impl DeviceProperties {
         Self { pci: Some(address), ..self }
     }
 
-    /// Sets the alignment of copies and fills, in bytes. A value that is not a power of two, or is above 1 MiB, makes
-    /// every open fail.
+    /// Sets the alignment of copies and fills, in bytes. A value that is not a power of two, or is above 1
+    /// MiB, makes every open fail.
     #[must_use]
     pub fn with_copy_alignment(self, bytes: usize) -> Self {
         Self { copy_alignment: bytes, ..self }
@@ -174,17 +177,18 @@ impl DeviceProperties {
         Self { pinned_memory: pinned, ..self }
     }
 
-    /// Sets how the core uses freed memory again. An alignment that is not a power of two, or is above 1 MiB, makes every
-    /// open fail.
+    /// Sets how the core uses freed memory again. An alignment that is not a power of two, or is above 1 MiB,
+    /// makes every open fail.
     #[must_use]
     pub fn with_memory_reuse(self, reuse: MemoryReuse) -> Self {
         Self { memory_reuse: reuse, ..self }
     }
 
-    /// Whether both describe the same hardware, for example one card that two backends list: their UUIDs are equal, or
-    /// their PCI addresses are. Returns `false` if neither property is known on both sides.
+    /// Whether both describe the same hardware, for example one card that two backends list: their UUIDs are
+    /// equal, or their PCI addresses are. Returns `false` if neither property is known on both sides.
     ///
-    /// Partitions of a card that are separate devices share its address. To tell them apart, compare the UUIDs.
+    /// Partitions of a card that are separate devices share its address. To tell them apart, compare the
+    /// UUIDs.
     ///
     /// ```
     /// use device_registry::{Device, devices};
@@ -208,7 +212,8 @@ impl DeviceProperties {
     }
 }
 
-/// Writes the known properties in one line, for lists of devices. The UUID and the address have the form of a selector.
+/// Writes the known properties in one line, for lists of devices. The UUID and the address have the form of a
+/// selector.
 impl fmt::Display for DeviceProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = vec![self.name.clone()];

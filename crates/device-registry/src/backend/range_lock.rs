@@ -1,8 +1,8 @@
 //! A lock on ranges of bytes: any number of readers of a byte, or one writer. The windows of a
 //! [`HostMemory`](crate::backend::HostMemory) take it (`windows.rs`).
 //!
-//! Conflicting requests are served in their order of arrival, so that readers do not starve a writer. A thread that already
-//! holds ranges does not wait for more, since two such threads could wait for each other.
+//! Conflicting requests are served in their order of arrival, so that readers do not starve a writer. A
+//! thread that already holds ranges does not wait for more, since two such threads could wait for each other.
 
 use std::ops::Range;
 
@@ -54,7 +54,8 @@ impl RangeLock {
             let mut before = state.entries.iter().filter(|entry| entry.number < first || entry.locked);
             before.any(|entry| requests.iter().any(|request| entry.conflicts(&request.range, request.writes)))
         };
-        // Not `wait_while`: with a poisoned lock it returns at the first wake-up, even if ranges still conflict.
+        // Not `wait_while`: with a poisoned lock it returns at the first wake-up, even if ranges still
+        // conflict.
         while conflicts(&state) {
             state = wait(&self.unlocked, state);
         }
@@ -63,7 +64,8 @@ impl RangeLock {
         own.for_each(|entry| entry.locked = true);
     }
 
-    /// Locks all ranges of one operation, or returns an error if a locked range conflicts. Overtakes threads that wait.
+    /// Locks all ranges of one operation, or returns an error if a locked range conflicts. Overtakes threads
+    /// that wait.
     pub(super) fn try_lock<M>(&self, requests: &mut [Request<M>]) -> Result<(), BackendError> {
         let mut state = lock(&self.state);
         for request in &*requests {

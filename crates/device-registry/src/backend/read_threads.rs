@@ -12,8 +12,9 @@ use crate::sync::{Condvar, Mutex, lock, thread, wait};
 
 /// Finishes queued reads for a driver that has fences or a timeline, and no callbacks.
 ///
-/// The driver keeps one of these in its device, and a [`ReadThread`] from it in each stream. With each read it hands over
-/// a closure, which waits as [`synchronize`](crate::backend::StreamDriver::synchronize) does and then copies:
+/// The driver keeps one of these in its device, and a [`ReadThread`] from it in each stream. With each read
+/// it hands over a closure, which waits as [`synchronize`](crate::backend::StreamDriver::synchronize) does
+/// and then copies:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -42,8 +43,8 @@ use crate::sync::{Condvar, Mutex, lock, thread, wait};
 /// # }
 /// ```
 ///
-/// `close` and a `reset` that succeeds call [`close`](Self::close). The waits of the closures end when the device is lost,
-/// also those for work that was never submitted: otherwise that call hangs.
+/// `close` and a `reset` that succeeds call [`close`](Self::close). The waits of the closures end when the
+/// device is lost, also those for work that was never submitted: otherwise that call hangs.
 pub struct ReadThreads {
     name: String,
     /// `None` once it is closed.
@@ -52,8 +53,9 @@ pub struct ReadThreads {
 
 /// A thread that finishes reads, one after the other: [`ReadThreads::start`] starts it.
 ///
-/// So the reads that it gets end in the order in which it gets them, as those of one stream do. Streams that share one
-/// hand over a read when its work is submitted, and not before: one that waits for a flush would hold up the others.
+/// So the reads that it gets end in the order in which it gets them, as those of one stream do. Streams that
+/// share one hand over a read when its work is submitted, and not before: one that waits for a flush would
+/// hold up the others.
 ///
 /// When it is dropped, the thread finishes the reads that it has, and ends. The drop does not wait.
 pub struct ReadThread(Arc<Shared>);
@@ -113,8 +115,8 @@ impl ReadThreads {
 
     /// Ends all threads after they have finished their reads, and waits for them. Later calls do nothing.
     ///
-    /// A closure may drop the driver's last handle of this. So it may be called on one of the threads, for which it does not
-    /// wait.
+    /// A closure may drop the driver's last handle of this. So it may be called on one of the threads, for
+    /// which it does not wait.
     pub fn close(&self) {
         let threads = lock(&self.threads).take().unwrap_or_default();
         let threads: Vec<_> = threads.iter().filter_map(Weak::upgrade).collect();
@@ -138,11 +140,12 @@ impl Drop for ReadThreads {
 }
 
 impl ReadThread {
-    /// Finishes `completion` with the result of `read`, which the thread calls after the reads before it. A panic in it is an
-    /// error of the read.
+    /// Finishes `completion` with the result of `read`, which the thread calls after the reads before it. A
+    /// panic in it is an error of the read.
     ///
-    /// `read` waits for the work, copies the bytes and returns the buffer. It owns the staging memory, and after an error it
-    /// keeps what the device may still write to. After [`ReadThreads::close`] it drops the read, which is an error of it.
+    /// `read` waits for the work, copies the bytes and returns the buffer. It owns the staging memory, and
+    /// after an error it keeps what the device may still write to. After [`ReadThreads::close`] it drops the
+    /// read, which is an error of it.
     pub fn finish(
         &self,
         completion: Completion,

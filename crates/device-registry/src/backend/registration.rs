@@ -5,28 +5,30 @@ use crate::cpu;
 
 /// A backend as constant data: its name, its package, and the function that loads it.
 ///
-/// A backend crate declares one in an [`entry_points!`](crate::backend::entry_points) block at its root and registers it
-/// in [`BACKENDS`].
+/// A backend crate declares one in an [`entry_points!`](crate::backend::entry_points) block at its root and
+/// registers it in [`BACKENDS`].
 pub type BackendDescriptor = entry_points::EntryPoint<dyn Backend>;
 
 /// Backends of this crate itself. Their names cannot be taken, overridden or disabled.
 static BUILT_IN: [BackendDescriptor; 1] = [BackendDescriptor::new(cpu::NAME, cpu::load)
     .in_package(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))];
 
-/// Words that a later version may give a meaning in a device string; see the grammar of [`Device`](crate::Device).
+/// Words that a later version may give a meaning in a device string; see the grammar of
+/// [`Device`](crate::Device).
 pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 
 entry_points::group! {
     /// The distributed slice that backend crates register in.
     ///
-    /// The attribute in an [`entry_points!`](crate::backend::entry_points) block names it. It contains only the backends
-    /// that linkme has collected; [`backends()`] has those of every way of registration, the switches and the states.
+    /// The attribute in an [`entry_points!`](crate::backend::entry_points) block names it. It contains only
+    /// the backends that linkme has collected; [`backends()`] has those of every way of registration, the
+    /// switches and the states.
     pub static BACKENDS: [BackendDescriptor];
 
     /// The group `device.backends`: every backend of this program, by name.
     ///
-    /// Listing it runs no backend's code. Variables with the prefix `DEVICE_BACKEND` switch backends on and off:
-    /// see [`Switches`](crate::registry::Switches).
+    /// Listing it runs no backend's code. Variables with the prefix `DEVICE_BACKEND` switch backends on and
+    /// off: see [`Switches`](crate::registry::Switches).
     ///
     /// ```
     /// let cpu = device_registry::backends().get("cpu").expect("built in");
@@ -35,8 +37,8 @@ entry_points::group! {
     /// ```
     ///
     /// A program sets options of a backend before it uses the backend, and a user sets them in the variable
-    /// `DEVICE_BACKEND_OPTIONS='netmem.servers=10.0.0.1:1,10.0.0.2:1;openreg.devices=4'`. Where both set an option, the
-    /// program takes precedence: see [`Group::set_option`](crate::registry::Group::set_option).
+    /// `DEVICE_BACKEND_OPTIONS='netmem.servers=10.0.0.1:1,10.0.0.2:1;openreg.devices=4'`. Where both set an
+    /// option, the program takes precedence: see [`Group::set_option`](crate::registry::Group::set_option).
     ///
     /// ```
     /// use device_registry::backend::{Backend, BackendDescriptor, LoadFailure, OptionSpec, Options};

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::backend::native::{Hint, handle};
 use crate::backend::{BackendError, Memory, Owner, Progress, StreamOrder};
 
-/// A range of bytes in one memory. Only the core constructs one, after it has checked the range: it is not empty, and it
-/// lies inside the memory.
+/// A range of bytes in one memory. Only the core constructs one, after it has checked the range: it is not
+/// empty, and it lies inside the memory.
 ///
-/// A driver or a kernel may keep a clone while it works on the bytes, which keeps the memory alive. The drop of the last
-/// clone frees the memory, on this thread or later on one that may call the driver.
+/// A driver or a kernel may keep a clone while it works on the bytes, which keeps the memory alive. The drop
+/// of the last clone frees the memory, on this thread or later on one that may call the driver.
 #[derive(Clone)]
 pub struct Span {
     allocation: Arc<Allocation>,
@@ -92,15 +92,16 @@ impl Span {
         (!range.is_empty()).then(|| Self { allocation: Arc::clone(allocation), range })
     }
 
-    /// A range of an allocation that is all of its memory. The caller has checked the range, which is not empty.
+    /// A range of an allocation that is all of its memory. The caller has checked the range, which is not
+    /// empty.
     #[inline]
     pub(crate) fn of_memory(allocation: Arc<Allocation>, range: Range<usize>) -> Self {
         debug_assert!(allocation.block.is_none() && !range.is_empty() && range.end <= allocation.len);
         Self { allocation, range }
     }
 
-    /// Notes that work of this number uses the bytes, if the memory was allocated for the stream of that work. Returns whether it
-    /// was.
+    /// Notes that work of this number uses the bytes, if the memory was allocated for the stream of that
+    /// work. Returns whether it was.
     pub(crate) fn used_in(&self, progress: &Arc<Progress>, number: u64, accepted: bool) -> bool {
         let Some(order) = self.allocation.order().filter(|order| order.is_by(progress)) else { return false };
         order.used_by(number);
@@ -110,8 +111,8 @@ impl Span {
         true
     }
 
-    /// The stream that has to do earlier work before anything else writes to the bytes, and the number below which that work
-    /// is; `None` if it has done so.
+    /// The stream that has to do earlier work before anything else writes to the bytes, and the number below
+    /// which that work is; `None` if it has done so.
     pub(crate) fn waits_for(&self) -> Option<(&StreamOrder, u64)> {
         let order = self.allocation.order()?;
         Some((order, order.waits_for(&self.range)?))
@@ -121,7 +122,8 @@ impl Span {
         &self.allocation
     }
 
-    /// A part of the span. The range is relative to the span; the caller ensures that it is not empty and lies inside.
+    /// A part of the span. The range is relative to the span; the caller ensures that it is not empty and
+    /// lies inside.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
         debug_assert!(!range.is_empty() && range.end <= self.len());
         let start = self.range.start;
@@ -139,8 +141,8 @@ impl Span {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if the memory is of another type: the span is of another backend, or of one that has
-    /// several types of memory.
+    /// [`BackendError::invalid`] if the memory is of another type: the span is of another backend, or of one
+    /// that has several types of memory.
     pub fn memory_as<M: Memory>(&self) -> Result<&M, BackendError> {
         let memory: &dyn Any = self.memory();
         memory.downcast_ref().ok_or_else(|| {
@@ -152,17 +154,18 @@ impl Span {
         })
     }
 
-    /// The memory's handle of a [kind](Memory::native_handle), such as `opencl.cl_mem` or `cuda.CUdeviceptr`. It works alike
-    /// for a backend that is linked and for one from a file.
+    /// The memory's handle of a [kind](Memory::native_handle), such as `opencl.cl_mem` or `cuda.CUdeviceptr`.
+    /// It works alike for a backend that is linked and for one from a file.
     ///
-    /// It is the handle of the whole memory: the bytes of the span begin [`offset`](Self::offset) bytes into it, also for a
-    /// span of a whole buffer. The handle is borrowed: it is valid for as long as the span, or a clone of it. A kernel need
-    /// not keep the span, as the core does until the work of the launch is done.
+    /// It is the handle of the whole memory: the bytes of the span begin [`offset`](Self::offset) bytes into
+    /// it, also for a span of a whole buffer. The handle is borrowed: it is valid for as long as the span, or
+    /// a clone of it. A kernel need not keep the span, as the core does until the work of the launch is done.
     ///
     /// # Errors
     ///
-    /// [`BackendError::unsupported`] if the memory does not have a handle of this kind. The loss of a lost device, and
-    /// [`BackendError::invalid`] if the device was closed or this process is a child of the one that opened it.
+    /// [`BackendError::unsupported`] if the memory does not have a handle of this kind. The loss of a lost
+    /// device, and [`BackendError::invalid`] if the device was closed or this process is a child of the one
+    /// that opened it.
     pub fn native_handle(&self, kind: &str) -> Result<u64, BackendError> {
         let owner = self.allocation.owner;
         let mut found = None;
@@ -179,8 +182,8 @@ impl Span {
         self.range.clone()
     }
 
-    /// The offset of the first byte in the memory. Not zero for a part of a buffer, nor for all of one where the core
-    /// [divides](crate::backend::MemoryReuse::Divided) memory.
+    /// The offset of the first byte in the memory. Not zero for a part of a buffer, nor for all of one where
+    /// the core [divides](crate::backend::MemoryReuse::Divided) memory.
     #[must_use]
     #[inline]
     pub fn offset(&self) -> usize {

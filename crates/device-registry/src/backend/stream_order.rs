@@ -1,4 +1,5 @@
-//! Memory whose uses one queue of a driver orders, so that later work of that queue may have it before it is free.
+//! Memory whose uses one queue of a driver orders, so that later work of that queue may have it before it is
+//! free.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub(crate) struct StreamOrder {
     earlier: u64,
     /// The work that uses the memory is done when all below this number is.
     newest: AtomicU64,
-    /// The bytes that the queue has used since, as far as they are one range; the longest one where they are not.
+    /// The bytes that the queue has used since, as far as they are one range; the longest one where they are
+    /// not.
     used: Mutex<Range<usize>>,
 }
 
@@ -51,7 +53,8 @@ impl StreamOrder {
         Arc::ptr_eq(&self.progress, progress)
     }
 
-    /// Notes that work with this number uses the memory, even if the driver has refused it: a part of it may have begun.
+    /// Notes that work with this number uses the memory, even if the driver has refused it: a part of it may
+    /// have begun.
     pub(crate) fn used_by(&self, number: u64) {
         self.newest.fetch_max(number + 1, Ordering::AcqRel);
     }
@@ -75,11 +78,11 @@ impl StreamOrder {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// The number below which all work has to be done before anything but the queue writes to these bytes of the memory;
-    /// `None` if it is.
+    /// The number below which all work has to be done before anything but the queue writes to these bytes of
+    /// the memory; `None` if it is.
     ///
-    /// Once the queue has used the bytes, a program orders its own uses of them behind that one, and so behind the earlier ones.
-    /// It need not order uses of other bytes.
+    /// Once the queue has used the bytes, a program orders its own uses of them behind that one, and so
+    /// behind the earlier ones. It need not order uses of other bytes.
     pub(crate) fn waits_for(&self, range: &Range<usize>) -> Option<u64> {
         if self.progress.is_done(self.earlier) {
             return None;

@@ -1,9 +1,10 @@
 //! For tests of a driver: injected faults.
 //!
-//! A driver that offers faults lets the conformance suite see what it does when an operation fails, a device is lost or a
-//! queue stalls. It has a [`FaultCounter`], calls [`before`](FaultCounter::before) at the start of each operation, and returns
-//! the counter from [`DeviceDriver::faults`](crate::backend::DeviceDriver::faults). A backend for hardware offers that only
-//! to tests, by the option [`FaultCounter::OPTION`]. Programs inject faults with
+//! A driver that offers faults lets the conformance suite see what it does when an operation fails, a device
+//! is lost or a queue stalls. It has a [`FaultCounter`], calls [`before`](FaultCounter::before) at the start
+//! of each operation, and returns the counter from
+//! [`DeviceDriver::faults`](crate::backend::DeviceDriver::faults). A backend for hardware offers that only to
+//! tests, by the option [`FaultCounter::OPTION`]. Programs inject faults with
 //! [`Device::faults`](crate::Device::faults).
 
 use std::borrow::Cow;
@@ -36,8 +37,8 @@ pub enum FaultPoint {
 
 /// The injected faults of one device: the [`FaultInjector`] that a driver offers.
 ///
-/// The driver calls [`before`](Self::before) at the start of each operation, blocking or in a stream, and returns its error.
-/// That is all that [`Fault`] needs:
+/// The driver calls [`before`](Self::before) at the start of each operation, blocking or in a stream, and
+/// returns its error. That is all that [`Fault`] needs:
 ///
 /// ```
 /// use device_registry::backend::{BackendError, Fault, FaultInjector};
@@ -66,24 +67,26 @@ pub enum FaultPoint {
 /// # Ok::<(), BackendError>(())
 /// ```
 ///
-/// A device with a connection, such as a socket or a queue of a driver, breaks it where a fault loses the device: see
-/// [`on_loss`](Self::on_loss).
+/// A device with a connection, such as a socket or a queue of a driver, breaks it where a fault loses the
+/// device: see [`on_loss`](Self::on_loss).
 ///
 /// # Queues of hardware
 ///
-/// A driver whose queue is hardware's has no code that runs when an operation begins: its operations start when it submits
-/// them. So it calls `before` in the functions of [`StreamDriver`](crate::backend::StreamDriver), before it submits.
+/// A driver whose queue is hardware's has no code that runs when an operation begins: its operations start
+/// when it submits them. So it calls `before` in the functions of
+/// [`StreamDriver`](crate::backend::StreamDriver), before it submits.
 ///
-/// - A failure is then a refusal of the submission. A driver that can submit work that fails on the device, such as a command
-///   that waits for an event with an error, does so instead: that runs the code which finds failures later.
+/// - A failure is then a refusal of the submission. A driver that can submit work that fails on the device,
+///   such as a command that waits for an event with an error, does so instead: that runs the code which finds
+///   failures later.
 /// - [`Fault::Slow`] delays the thread that submits.
 /// - [`Fault::Stall`] would hold up that thread, which the contract forbids. Such a driver has a counter
 ///   [without stalls](Self::without_stalls).
-/// - [`Fault::LoseDevice`] declares a loss while the hardware runs. [Rule D19](crate::backend#the-end-of-a-device) says what
-///   becomes of the work and of what it uses.
+/// - [`Fault::LoseDevice`] declares a loss while the hardware runs. [Rule
+///   D19](crate::backend#the-end-of-a-device) says what becomes of the work and of what it uses.
 ///
-/// A backend for hardware offers faults to tests only. It declares [`OPTION`](Self::OPTION), and a driver has a counter if
-/// [`is_requested`](Self::is_requested) says so. The backends `opencl` and `wgpu` do this:
+/// A backend for hardware offers faults to tests only. It declares [`OPTION`](Self::OPTION), and a driver has
+/// a counter if [`is_requested`](Self::is_requested) says so. The backends `opencl` and `wgpu` do this:
 ///
 /// ```
 /// use device_registry::backend::{Backend, BackendDescriptor, LoadFailure, Options};
@@ -112,7 +115,8 @@ const INJECTED: &str = "by an injected fault";
 
 #[derive(Default)]
 struct State {
-    /// The faults that have not happened yet. The number in each is how many operations are left until it happens.
+    /// The faults that have not happened yet. The number in each is how many operations are left until it
+    /// happens.
     armed: Vec<Fault>,
     slow: Duration,
     /// Why no operation stalls any more, and why each fails.
@@ -206,22 +210,23 @@ impl FaultCounter {
         }
     }
 
-    /// Offers no [`Fault::Stall`], for a driver with [queues of hardware](Self#queues-of-hardware): an injection is
-    /// *unsupported*.
+    /// Offers no [`Fault::Stall`], for a driver with [queues of hardware](Self#queues-of-hardware): an
+    /// injection is *unsupported*.
     #[must_use]
     pub fn without_stalls(mut self) -> Self {
         self.without_stalls = true;
         self
     }
 
-    /// Calls `break_connection` when an injected fault loses the device: in the operation that loses it, before
-    /// [`before`](Self::before) returns, and under no lock.
+    /// Calls `break_connection` when an injected fault loses the device: in the operation that loses it,
+    /// before [`before`](Self::before) returns, and under no lock.
     ///
-    /// From then on `before` and [`check`](Self::check) return no error of their own: the driver's calls do, as after a real
-    /// loss. Without this function they return one, and the code that detects a loss is never run.
+    /// From then on `before` and [`check`](Self::check) return no error of their own: the driver's calls do,
+    /// as after a real loss. Without this function they return one, and the code that detects a loss is never
+    /// run.
     ///
-    /// Operations that stall continue after it. A driver that owns both the counter and the connection passes a weak
-    /// reference:
+    /// Operations that stall continue after it. A driver that owns both the counter and the connection passes
+    /// a weak reference:
     ///
     /// ```
     /// # use std::net::{Shutdown, TcpStream};
@@ -251,11 +256,13 @@ impl FaultCounter {
         self
     }
 
-    /// Counts an operation, and applies the faults that are due: it may sleep, stall or fail, or lose the device.
+    /// Counts an operation, and applies the faults that are due: it may sleep, stall or fail, or lose the
+    /// device.
     ///
     /// # Errors
     ///
-    /// The injected failure, or why the device is lost or closed. The driver returns it in the place of the operation.
+    /// The injected failure, or why the device is lost or closed. The driver returns it in the place of the
+    /// operation.
     pub fn before(&self, operation: FaultPoint) -> Result<(), BackendError> {
         let mut state = self.state();
         state.check()?;
@@ -291,7 +298,8 @@ impl FaultCounter {
         if fails { Err(operation.failure()) } else { Ok(()) }
     }
 
-    /// Fails if the device is lost or closed. It counts nothing: for calls that no fault can hit, such as queries.
+    /// Fails if the device is lost or closed. It counts nothing: for calls that no fault can hit, such as
+    /// queries.
     ///
     /// # Errors
     ///
@@ -300,12 +308,14 @@ impl FaultCounter {
         self.state().check()
     }
 
-    /// Notes that the device is lost, when it is reset for example: each operation fails with `why`, and so do those that stall.
+    /// Notes that the device is lost, when it is reset for example: each operation fails with `why`, and so
+    /// do those that stall.
     pub fn lose(&self, why: impl Into<Cow<'static, str>>) {
         self.end(Ended::Lost(why.into()));
     }
 
-    /// Notes that the device is closed: each operation fails, and so do those that stall. A device that is lost stays that.
+    /// Notes that the device is closed: each operation fails, and so do those that stall. A device that is
+    /// lost stays that.
     pub fn close(&self) {
         self.end(Ended::Closed);
     }
@@ -320,7 +330,8 @@ impl FaultCounter {
         };
         drop(state);
         break_connection();
-        // Only now: an operation that stalls continues, and would succeed on a connection that is not broken yet.
+        // Only now: an operation that stalls continues, and would succeed on a connection that is not broken
+        // yet.
         self.end(Ended::Broken);
         true
     }

@@ -1,7 +1,9 @@
-//! Windows: locked access to the bytes of a [`HostMemory`], so that no thread writes to a byte that another one uses.
+//! Windows: locked access to the bytes of a [`HostMemory`], so that no thread writes to a byte that another
+//! one uses.
 //!
-//! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation open together: those
-//! of one memory in one step, and the memories in the order of their addresses, so that no two operations deadlock.
+//! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation open
+//! together: those of one memory in one step, and the memories in the order of their addresses, so that no
+//! two operations deadlock.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,13 +14,14 @@ use crate::backend::range_lock::{Request, overlap};
 use crate::backend::{BackendError, HostMemory};
 use crate::sync::MutexGuard;
 
-/// Opens all windows of one operation: some to read from and some to write to, of any memories. Blocks until no window
-/// of another operation conflicts, unless this thread already has windows open.
+/// Opens all windows of one operation: some to read from and some to write to, of any memories. Blocks until
+/// no window of another operation conflicts, unless this thread already has windows open.
 ///
 /// # Errors
 ///
-/// [`BackendError::invalid`] if a range lies outside of its memory, if a range to write to overlaps another one of the
-/// operation, or if this thread already has windows open and another window conflicts. It then opens none.
+/// [`BackendError::invalid`] if a range lies outside of its memory, if a range to write to overlaps another
+/// one of the operation, or if this thread already has windows open and another window conflicts. It then
+/// opens none.
 pub fn open_windows<'a, const R: usize, const W: usize>(
     reads: [(&'a HostMemory, Range<usize>); R],
     writes: [(&'a HostMemory, Range<usize>); W],
@@ -108,8 +111,8 @@ impl Deref for Window<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this window is
-        // open, no other open one writes to them.
+        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this
+        // window is open, no other open one writes to them.
         unsafe { std::slice::from_raw_parts(self.start(), self.range.len()) }
     }
 }
@@ -124,8 +127,8 @@ impl Deref for WindowMut<'_> {
 
 impl DerefMut for WindowMut<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this window, which
-        // writes, is open, no other window is open on any of them.
+        // SAFETY: the bytes are initialised and live as long as the memory, which is borrowed. While this
+        // window, which writes, is open, no other window is open on any of them.
         unsafe { std::slice::from_raw_parts_mut(self.0.start(), self.0.range.len()) }
     }
 }
@@ -257,7 +260,8 @@ mod tests {
                 while memory.window_count() < 2 {
                     std::thread::yield_now();
                 }
-                // It overtakes the writer, which waits for this thread: waiting for the writer would deadlock.
+                // It overtakes the writer, which waits for this thread: waiting for the writer would
+                // deadlock.
                 let nested = memory.read(0..8).unwrap();
                 drop(outer);
                 std::thread::sleep(Duration::from_millis(20));

@@ -6,14 +6,14 @@ use std::ptr::NonNull;
 
 use crate::backend::BackendError;
 
-/// The alignment of every block, enough for any number. With a larger one, std's allocator on unix writes the zeros
-/// itself, which takes pages that may never be used.
+/// The alignment of every block, enough for any number. With a larger one, std's allocator on unix writes the
+/// zeros itself, which takes pages that may never be used.
 const ALIGNMENT: NonZero<usize> = NonZero::new(16).expect("it is not zero");
 
 /// A block of zeroed bytes of the host. It owns them.
 ///
-/// `Vec::try_reserve` would leave the zeros to be written, which takes pages that may never be used and, where memory
-/// is overcommitted, may end the process.
+/// `Vec::try_reserve` would leave the zeros to be written, which takes pages that may never be used and,
+/// where memory is overcommitted, may end the process.
 pub(crate) struct ZeroedBytes {
     start: NonNull<u8>,
     len: usize,
@@ -37,7 +37,8 @@ impl ZeroedBytes {
         Ok(Self { start, len })
     }
 
-    /// The address of the bytes, for an owner that accesses them by pointer and never by references to this value.
+    /// The address of the bytes, for an owner that accesses them by pointer and never by references to this
+    /// value.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

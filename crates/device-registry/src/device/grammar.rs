@@ -7,8 +7,8 @@
 //! selector = "uuid=" prefix | "pci=" address
 //! ```
 //!
-//! The grammar refuses spaces, signs and leading zeros as PyTorch's does. It differs in two points: it checks the range
-//! of an index, where PyTorch wraps `cuda:256` to `cuda:0`, and it accepts digits in a name.
+//! The grammar refuses spaces, signs and leading zeros as PyTorch's does. It differs in two points: it checks
+//! the range of an index, where PyTorch wraps `cuda:256` to `cuda:0`, and it accepts digits in a name.
 
 use std::fmt;
 
@@ -35,7 +35,8 @@ pub(crate) enum Which<'a> {
 }
 
 impl<'a> DeviceString<'a> {
-    /// Splits a device string without a selector into a name and an index. Checks the index, and not the name.
+    /// Splits a device string without a selector into a name and an index. Checks the index, and not the
+    /// name.
     #[inline]
     pub(crate) fn split(text: &'a str) -> Option<(&'a str, Option<u16>)> {
         Some(match text.as_bytes() {

@@ -12,13 +12,13 @@ use entry_points::Entry;
 use crate::backend::{Backend, backends};
 use crate::cpu;
 
-/// A device: a backend and perhaps an index. It is a small `Copy` value. Making one runs no backend code, unless the
-/// string has a selector (`name@uuid=…`).
+/// A device: a backend and perhaps an index. It is a small `Copy` value. Making one runs no backend code,
+/// unless the string has a selector (`name@uuid=…`).
 ///
-/// Without an index it means *the current device of that backend* on the thread that uses it. That is device 0 until a
-/// [`DeviceGuard`](crate::DeviceGuard) or [`set_current_device`](crate::set_current_device) changes it. So `cuda` and
-/// `cuda:0` are not equal, as in PyTorch. [`resolve`](Self::resolve) fixes the index, and the device of a
-/// [`Buffer`](crate::Buffer) is always resolved.
+/// Without an index it means *the current device of that backend* on the thread that uses it. That is device
+/// 0 until a [`DeviceGuard`](crate::DeviceGuard) or [`set_current_device`](crate::set_current_device) changes
+/// it. So `cuda` and `cuda:0` are not equal, as in PyTorch. [`resolve`](Self::resolve) fixes the index, and
+/// the device of a [`Buffer`](crate::Buffer) is always resolved.
 ///
 /// ```
 /// use device_registry::{Device, device};
@@ -40,8 +40,8 @@ use crate::cpu;
 ///          | "pci=" address        0000:3b:00.0, or 3b:00.0 in domain 0
 /// ```
 ///
-/// Spaces, signs and leading zeros are invalid. `auto`, `default`, `all` and `none` are reserved. For every device,
-/// `Device::parse(&device.to_string())` is that device.
+/// Spaces, signs and leading zeros are invalid. `auto`, `default`, `all` and `none` are reserved. For every
+/// device, `Device::parse(&device.to_string())` is that device.
 ///
 /// | string | device |
 /// |---|---|
@@ -50,24 +50,26 @@ use crate::cpu;
 /// | `cuda@uuid=0d7c8f22` | the device whose UUID starts with these digits, in upper or lower case |
 /// | `cuda@pci=3b:00.0` | the device at this PCI address |
 ///
-/// Parsing resolves a selector. It loads the backend, reads the [`properties`](Self::properties) of each of its devices,
-/// opens none, and returns an ordinary device with its index. `Display` prints that index, not the selector. If no device
-/// matches, or several do, the error lists the candidates with their properties. A device whose properties cannot be read
-/// might match too, so a prefix of a UUID is then an error; a whole UUID and a PCI address name one device in any case.
+/// Parsing resolves a selector. It loads the backend, reads the [`properties`](Self::properties) of each of
+/// its devices, opens none, and returns an ordinary device with its index. `Display` prints that index, not
+/// the selector. If no device matches, or several do, the error lists the candidates with their properties. A
+/// device whose properties cannot be read might match too, so a prefix of a UUID is then an error; a whole
+/// UUID and a PCI address name one device in any case.
 ///
 /// # The backend numbers its devices
 ///
-/// An index is the backend's own ordinal, in the backend's order: `cuda:0` is device 0 of the CUDA driver, after
-/// `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`. Another backend may list the same hardware in another order, so
-/// `cuda:0` and `opencl:0` need not be the same card. Compare their [`uuid`](crate::DeviceProperties::uuid) or
-/// [`pci`](crate::DeviceProperties::pci), where both backends know it. A selector names the same card whatever the order.
+/// An index is the backend's own ordinal, in the backend's order: `cuda:0` is device 0 of the CUDA driver,
+/// after `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`. Another backend may list the same hardware in
+/// another order, so `cuda:0` and `opencl:0` need not be the same card. Compare their
+/// [`uuid`](crate::DeviceProperties::uuid) or [`pci`](crate::DeviceProperties::pci), where both backends know
+/// it. A selector names the same card whatever the order.
 ///
 /// # What is checked when
 ///
 /// Parsing looks up the name. The first use checks whether the device *exists*: [`allocate`](Self::allocate),
 /// [`properties`](Self::properties), [`memory_info`](Self::memory_info) or
-/// [`set_current_device`](crate::set_current_device). A string with a selector is the exception: parsing it makes the
-/// checks that the table lists under use.
+/// [`set_current_device`](crate::set_current_device). A string with a selector is the exception: parsing it
+/// makes the checks that the table lists under use.
 ///
 /// | the backend is | parsing returns | `resolve` returns | use | [`is_available`](crate::is_available) |
 /// |---|---|---|---|---|
@@ -88,10 +90,11 @@ use crate::cpu;
 /// Parsing without a selector and `resolve` run no backend code. Parsing with a selector, using a device and
 /// `is_available` do.
 ///
-/// A missing driver may come while the program runs. A backend that is unavailable returns the same error for one second;
-/// after that, the next use or `is_available` runs its `load` again. So a loop may ask `is_available` until a driver is
-/// there. A backend that failed keeps its error until [`Group::retry`](crate::registry::Group::retry). The devices
-/// themselves are counted at each use, and a device that fails to open is opened again at the next use.
+/// A missing driver may come while the program runs. A backend that is unavailable returns the same error for
+/// one second; after that, the next use or `is_available` runs its `load` again. So a loop may ask
+/// `is_available` until a driver is there. A backend that failed keeps its error until
+/// [`Group::retry`](crate::registry::Group::retry). The devices themselves are counted at each use, and a
+/// device that fails to open is opened again at the next use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device {
     backend: Entry<dyn Backend>,
@@ -99,7 +102,8 @@ pub struct Device {
     index: Index,
 }
 
-/// An optional index as one number, so that a `Device` fits in two registers and parsing one takes half the time.
+/// An optional index as one number, so that a `Device` fits in two registers and parsing one takes half the
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Index(Option<NonZeroU32>);
 
@@ -153,8 +157,8 @@ impl Device {
         self.name() == cpu::NAME
     }
 
-    /// This device with a fixed index: its own, or that of the backend's current device on this thread. Runs no backend
-    /// code, so the device need not exist.
+    /// This device with a fixed index: its own, or that of the backend's current device on this thread. Runs
+    /// no backend code, so the device need not exist.
     ///
     /// ```
     /// # use device_registry::Device;

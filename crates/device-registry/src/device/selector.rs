@@ -1,4 +1,5 @@
-//! The part of a device string that chooses a device by its properties: `name@uuid=0d7c8f22`, `name@pci=3b:00.0`.
+//! The part of a device string that chooses a device by its properties: `name@uuid=0d7c8f22`,
+//! `name@pci=3b:00.0`.
 
 use std::fmt;
 
@@ -10,8 +11,8 @@ use crate::device::Device;
 use crate::device::grammar::SyntaxErrorKind;
 use crate::error::DeviceError;
 
-/// A kind of selector. A new kind needs a row of [`KINDS`], a property to read, and a line of the grammar in the
-/// documentation of [`Device`].
+/// A kind of selector. A new kind needs a row of [`KINDS`], a property to read, and a line of the grammar in
+/// the documentation of [`Device`].
 struct Kind {
     key: &'static str,
     /// The placeholder for the value in a list of the kinds.
@@ -90,7 +91,8 @@ impl<'a> Selector<'a> {
         (self.kind.matches)(properties, self.value)
     }
 
-    /// Whether only one device can have the value. The start of a UUID may match a device that does not answer as well.
+    /// Whether only one device can have the value. The start of a UUID may match a device that does not
+    /// answer as well.
     pub(crate) fn is_whole(self) -> bool {
         (self.kind.is_whole)(self.value)
     }
@@ -126,7 +128,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a UUID can start with `text`: it has at least one digit, and its hyphens, if any, are in the right places.
+/// Whether a UUID can start with `text`: it has at least one digit, and its hyphens, if any, are in the right
+/// places.
 fn is_uuid_prefix(text: &str) -> bool {
     const FORM: &[u8] = b"00000000-0000-0000-0000-000000000000";
     let is_digit = |byte: u8| byte.is_ascii_hexdigit();
@@ -138,7 +141,8 @@ fn is_uuid_prefix(text: &str) -> bool {
     }
 }
 
-/// Whether the UUID starts with `prefix`. The parser has checked the hyphens, so comparing the digits is enough.
+/// Whether the UUID starts with `prefix`. The parser has checked the hyphens, so comparing the digits is
+/// enough.
 fn starts_with(uuid: DeviceUuid, prefix: &str) -> bool {
     digits_of(&uuid.to_string()).starts_with(&digits_of(prefix))
 }
@@ -187,8 +191,8 @@ pub(crate) enum Found {
 }
 
 impl SelectorError {
-    /// `text` is the device string. The candidates are the devices that match or might, or all of the backend's if none
-    /// matches.
+    /// `text` is the device string. The candidates are the devices that match or might, or all of the
+    /// backend's if none matches.
     pub(crate) fn new(
         text: &str,
         backend: Entry<dyn Backend>,
@@ -206,8 +210,8 @@ impl SelectorError {
         self.found != Found::None
     }
 
-    /// The devices that match or might, or all devices of the backend if none matches. Each has its properties, or the
-    /// error of reading them.
+    /// The devices that match or might, or all devices of the backend if none matches. Each has its
+    /// properties, or the error of reading them.
     pub fn candidates(&self) -> &[(Device, Result<DeviceProperties, DeviceError>)] {
         &self.candidates
     }

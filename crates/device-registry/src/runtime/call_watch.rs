@@ -12,9 +12,9 @@ use crate::runtime::fork::{PerProcess, Process};
 
 /// Lists the calls into drivers that are under way, so that a program can say where it hangs.
 ///
-/// It is off until [`start`](Self::start): until then a call into a driver reads one more atomic value. From then on it
-/// stays on. It lists calls into drivers only: a thread that waits in this crate for the work of a stream is not listed,
-/// and the stream's own thread may be.
+/// It is off until [`start`](Self::start): until then a call into a driver reads one more atomic value. From
+/// then on it stays on. It lists calls into drivers only: a thread that waits in this crate for the work of a
+/// stream is not listed, and the stream's own thread may be.
 ///
 /// ```
 /// use device_registry::{CallWatch, device};
@@ -41,8 +41,8 @@ impl CallWatch {
 
     /// The calls that are under way in all threads, in the order in which they began. Blocks for no driver.
     ///
-    /// A driver may call another device: then both calls of its thread are listed. A child of `fork` lists its own calls
-    /// only.
+    /// A driver may call another device: then both calls of its thread are listed. A child of `fork` lists
+    /// its own calls only.
     #[must_use]
     pub fn calls(self) -> Vec<DriverCall> {
         let threads: Vec<_> = watched_threads().clone();
@@ -51,11 +51,12 @@ impl CallWatch {
         calls
     }
 
-    /// Calls `observer` before each call into a driver and after it has returned, on the calling thread, until the program
-    /// ends. It slows every call down.
+    /// Calls `observer` before each call into a driver and after it has returned, on the calling thread,
+    /// until the program ends. It slows every call down.
     ///
-    /// It is for programs that write each step elsewhere, so that another process can read which calls were under way when
-    /// this one crashed. The first observer stays; further ones have no effect. It must not use devices, nor panic.
+    /// It is for programs that write each step elsewhere, so that another process can read which calls were
+    /// under way when this one crashed. The first observer stays; further ones have no effect. It must not
+    /// use devices, nor panic.
     pub fn observe(self, observer: fn(&DriverCall, CallStep)) {
         // An error if there is one.
         let _ = OBSERVER.set(observer);

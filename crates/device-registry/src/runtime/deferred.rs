@@ -1,10 +1,11 @@
 //! Values that must be dropped later, on a thread that may use devices.
 //!
-//! Freeing memory calls a driver. A host call may not do so, and on the thread of a stream the `drop` of a driver's memory
-//! could wait for that same stream. So such values are stored, and the next call that may use the device drops them.
+//! Freeing memory calls a driver. A host call may not do so, and on the thread of a stream the `drop` of a
+//! driver's memory could wait for that same stream. So such values are stored, and the next call that may use
+//! the device drops them.
 //!
-//! A device that has ended may get no call any more. What it defers goes into one list of the process, and the next call that
-//! may use any device drops that.
+//! A device that has ended may get no call any more. What it defers goes into one list of the process, and
+//! the next call that may use any device drops that.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -32,8 +33,8 @@ struct Value {
 
 static OF_ENDED: PerProcess<Deferred> = PerProcess::new([const { Deferred::new() }; 8]);
 
-/// Whether there may be values in `OF_ENDED`: one load in every call, whatever the process. A child of `fork` may find that
-/// of its parent, and looks once.
+/// Whether there may be values in `OF_ENDED`: one load in every call, whatever the process. A child of `fork`
+/// may find that of its parent, and looks once.
 static ANY_OF_ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Whether devices that have ended defer something.

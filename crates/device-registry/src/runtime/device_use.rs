@@ -1,8 +1,8 @@
 //! Which threads may not use devices at the moment, because they run foreign code.
 //!
-//! That is foreign code in a host call, a kernel, native code, a logger or a waker. CUDA has this rule for its host functions,
-//! and the core applies it to every device: a host call that waits for a stream can deadlock with it. Memory that such code
-//! drops is freed later.
+//! That is foreign code in a host call, a kernel, native code, a logger or a waker. CUDA has this rule for
+//! its host functions, and the core applies it to every device: a host call that waits for a stream can
+//! deadlock with it. Memory that such code drops is freed later.
 
 use std::cell::Cell;
 
@@ -34,7 +34,8 @@ pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Until it is dropped, this thread runs code of a backend, which may hold locks of its own and use devices of other backends.
+/// Until it is dropped, this thread runs code of a backend, which may hold locks of its own and use devices
+/// of other backends.
 pub(crate) struct InBackend(());
 
 impl InBackend {
@@ -58,8 +59,8 @@ pub(crate) fn is_in_backend() -> bool {
     CALLS_INTO_BACKENDS.with(Cell::get) > 0
 }
 
-/// Marks this thread as the thread of a stream. A value that is dropped on it must not wait for a stream, which could be
-/// its own.
+/// Marks this thread as the thread of a stream. A value that is dropped on it must not wait for a stream,
+/// which could be its own.
 pub(crate) fn enter_stream_thread() {
     STREAM_THREAD.with(|is| is.set(true));
 }

@@ -1,8 +1,9 @@
 //! Which process this is: devices do not survive `fork`.
 //!
-//! A child of `fork` has the parent's memory and only one of its threads. Drivers lack their threads, and a lock that
-//! another thread held is never released, so a call into a driver may hang forever. The core counts forks in the child
-//! and returns an error instead. Querying the system for the process at each call would cost more than the calls.
+//! A child of `fork` has the parent's memory and only one of its threads. Drivers lack their threads, and a
+//! lock that another thread held is never released, so a call into a driver may hang forever. The core counts
+//! forks in the child and returns an error instead. Querying the system for the process at each call would
+//! cost more than the calls.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,8 +61,9 @@ fn count_forks() {
 
     static COUNTING: Once = Once::new();
     COUNTING.call_once(|| {
-        // SAFETY: the declaration matches POSIX. `in_child` only adds to an atomic number, which a child of `fork` may do.
-        // It is never unloaded: it is linked into the program, or into a library that stays open for as long as the process.
+        // SAFETY: the declaration matches POSIX. `in_child` only adds to an atomic number, which a child of
+        // `fork` may do. It is never unloaded: it is linked into the program, or into a library that stays
+        // open for as long as the process.
         if unsafe { pthread_atfork(None, None, Some(in_child)) } != 0 {
             log::warn!("cannot detect forks: a child must not use a device that its parent has used");
         }
@@ -72,7 +74,8 @@ fn count_forks() {
 #[cfg(any(not(unix), miri))]
 fn count_forks() {}
 
-/// One value for each process in a chain of forks, so that no process waits for a lock that a thread of its parent held.
+/// One value for each process in a chain of forks, so that no process waits for a lock that a thread of its
+/// parent held.
 ///
 /// Eight values serve in turn: a process shares one with its ancestor eight forks back.
 pub(crate) struct PerProcess<T>([T; 8]);
@@ -105,11 +108,13 @@ type Link = OnceLock<Box<Loaded>>;
 
 static LOADED: PerProcess<Link> = PerProcess::new([const { OnceLock::new() }; 8]);
 
-/// Refuses a backend that an ancestor of this process has loaded. Records the backend as loaded by this process.
+/// Refuses a backend that an ancestor of this process has loaded. Records the backend as loaded by this
+/// process.
 pub(crate) fn check(backend: Entry<dyn Backend>) -> Result<(), DeviceError> {
     let current = Process::current();
     let is_forked = |loaded: &Loaded| loaded.backend == backend && loaded.process != current;
-    // Only a fork has ancestors. Reading their lists never waits, even if a thread of theirs was adding an entry.
+    // Only a fork has ancestors. Reading their lists never waits, even if a thread of theirs was adding an
+    // entry.
     if current != Process(0) && LOADED.0.iter().any(|list| entries(list).any(is_forked)) {
         return Err(DeviceError::Forked { device: Device::of_backend(backend, None) });
     }

@@ -11,8 +11,8 @@ use crate::error::DeviceError;
 use crate::runtime::device_use::InBackend;
 use crate::runtime::{call_watch, device_use};
 
-/// Runs a backend's code. Every call into a backend goes through this function, so that a panic fails that call only.
-/// (With `panic = "abort"` it catches nothing, and the program ends.)
+/// Runs a backend's code. Every call into a backend goes through this function, so that a panic fails that
+/// call only. (With `panic = "abort"` it catches nothing, and the program ends.)
 #[inline]
 pub(crate) fn isolated<T>(
     device: Device,
@@ -21,7 +21,8 @@ pub(crate) fn isolated<T>(
 ) -> Result<T, DeviceError> {
     let _under_way = call_watch::enter(device, call);
     let _in_backend = InBackend::enter();
-    // `isolate` asserts unwind safety: the closures only borrow the core's state, and leave none of it half changed.
+    // `isolate` asserts unwind safety: the closures only borrow the core's state, and leave none of it half
+    // changed.
     match isolate(run) {
         Ok(result) => result.map_err(|error| DeviceError::Call { device, call, error }),
         Err(panic) => Err(panicked(device, call, panic.message())),
@@ -43,8 +44,8 @@ pub(crate) fn drop_isolated<T>(device: Device, value: T) {
     }
 }
 
-/// Writes to the log. A logger is foreign code: a panic in it is caught, and it may not use devices, whose locks the caller
-/// may hold. Call it last, since a slow logger would delay every waiting thread.
+/// Writes to the log. A logger is foreign code: a panic in it is caught, and it may not use devices, whose
+/// locks the caller may hold. Call it last, since a slow logger would delay every waiting thread.
 pub(crate) fn log_isolated(log: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| device_use::forbid(log))) {
         // Its drop could panic again, and no other way to report it is left.

@@ -1,4 +1,5 @@
-//! Queries that open no device: how many devices a backend has, which of them are there, and their properties.
+//! Queries that open no device: how many devices a backend has, which of them are there, and their
+//! properties.
 
 use std::cell::RefCell;
 
@@ -38,8 +39,8 @@ pub(crate) fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, Dev
     Ok(indices.map(|index| Device::of_backend(backend, Some(index))).collect())
 }
 
-/// Runs a query of a backend, which does not block. So it cannot deadlock, but a backend that repeats the same query inside
-/// of it would overflow the stack: it gets an error instead.
+/// Runs a query of a backend, which does not block. So it cannot deadlock, but a backend that repeats the
+/// same query inside of it would overflow the stack: it gets an error instead.
 fn query<T>(
     device: Device,
     call: &'static str,

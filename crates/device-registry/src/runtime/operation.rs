@@ -1,5 +1,5 @@
-//! One piece of work of a stream, and the two ways to do it: by blocking calls to a driver, one after the other, or in a
-//! queue of the driver.
+//! One piece of work of a stream, and the two ways to do it: by blocking calls to a driver, one after the
+//! other, or in a queue of the driver.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -116,8 +116,8 @@ impl Operation {
         }
     }
 
-    /// Whether a driver's queue may be able to do the work, so that it can be submitted at once. If the queue turns out
-    /// not to be able to, [`submit`](Self::submit) returns the work.
+    /// Whether a driver's queue may be able to do the work, so that it can be submitted at once. If the queue
+    /// turns out not to be able to, [`submit`](Self::submit) returns the work.
     pub(crate) fn is_submittable(&self, device: &'static OpenDevice) -> bool {
         match self {
             Self::Call(_) => false,
@@ -130,7 +130,8 @@ impl Operation {
         }
     }
 
-    /// Of a wait for an event: makes the work before the event begin. A driver waits in its queue for no other events.
+    /// Of a wait for an event: makes the work before the event begin. A driver waits in its queue for no
+    /// other events.
     ///
     /// The caller does not hold `submitting`, as this calls another queue of the driver.
     pub(crate) fn begin_awaited(&self) {
@@ -142,11 +143,11 @@ impl Operation {
         }
     }
 
-    /// Submits the work to a driver's queue. Returns the work itself if only the host can do it, after all work that was
-    /// submitted before.
+    /// Submits the work to a driver's queue. Returns the work itself if only the host can do it, after all
+    /// work that was submitted before.
     ///
-    /// `keep` gets all values that must stay alive until the queue has finished, even after an error: a part of refused
-    /// work may have begun. The queue had this many `failures` when the work was not skipped.
+    /// `keep` gets all values that must stay alive until the queue has finished, even after an error: a part
+    /// of refused work may have begun. The queue had this many `failures` when the work was not skipped.
     pub(crate) fn submit(
         self,
         queue: &Arc<Queue>,

@@ -50,8 +50,8 @@ enum Slot {
 enum Submission {
     /// The driver has not accepted or refused the work yet. A failure during that time is a refusal.
     UnderWay { failure: Option<DeviceError> },
-    /// The work belongs to a queue, and its failure is that queue's failure. A thread that looks at the outcome first
-    /// makes the queue begin it.
+    /// The work belongs to a queue, and its failure is that queue's failure. A thread that looks at the
+    /// outcome first makes the queue begin it.
     Accepted { number: u64 },
 }
 
@@ -100,11 +100,12 @@ impl Outcome {
         self.fill(state, result);
     }
 
-    /// Sets a failure that a driver reports. If the work is a queue's, `fail_queue` fails the queue under the same lock: a
-    /// thread that sees the result finds the queue failed. It gets what the driver looks at, to set it with the failure.
+    /// Sets a failure that a driver reports. If the work is a queue's, `fail_queue` fails the queue under the
+    /// same lock: a thread that sees the result finds the queue failed. It gets what the driver looks at, to
+    /// set it with the failure.
     ///
-    /// Work that is `dropped` while its submission is under way gets no result yet: a driver drops work that it refuses,
-    /// and then returns the reason.
+    /// Work that is `dropped` while its submission is under way gets no result yet: a driver drops work that
+    /// it refuses, and then returns the reason.
     fn fail(&self, error: &DeviceError, dropped: bool, fail_queue: impl FnOnce(Option<&AtomicBool>)) {
         let mut state = lock(&self.state);
         if !matches!(state.result, Slot::Empty) {
@@ -134,7 +135,8 @@ impl Outcome {
             self.known.notify_all();
         }
         if let Some(waker) = waker {
-            // A waker is an executor's code. This may be a thread of the driver, for which the task could wait.
+            // A waker is an executor's code. This may be a thread of the driver, for which the task could
+            // wait.
             let wake = AssertUnwindSafe(|| device_use::forbid(|| waker.wake()));
             if catch_unwind(wake).is_err() {
                 log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
@@ -142,8 +144,8 @@ impl Outcome {
         }
     }
 
-    /// The driver has accepted the work, as the event or read of its queue with this `number`: from now on its failure is
-    /// the queue's failure. A failure before that is returned, as a refusal.
+    /// The driver has accepted the work, as the event or read of its queue with this `number`: from now on
+    /// its failure is the queue's failure. A failure before that is returned, as a refusal.
     pub(crate) fn accept(&self, number: u64) -> Result<(), DeviceError> {
         let accepted = Submission::Accepted { number };
         let before = std::mem::replace(&mut lock(&self.state).submission, accepted);
@@ -203,8 +205,8 @@ impl Outcome {
         self.take(&mut state)
     }
 
-    /// Waits for the result, at most for `timeout`. Returns whether [`wait`](Self::wait) does not block, which is so too where
-    /// it may not.
+    /// Waits for the result, at most for `timeout`. Returns whether [`wait`](Self::wait) does not block,
+    /// which is so too where it may not.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
         let start = Instant::now();
         if self.device.check_thread("wait").is_err() {
@@ -260,7 +262,8 @@ impl Outcome {
         }
     }
 
-    /// Finishes the work and catches panics: a driver's callback from C may call it, through which no panic may unwind.
+    /// Finishes the work and catches panics: a driver's callback from C may call it, through which no panic
+    /// may unwind.
     fn finish_isolated(self: Arc<Self>, result: Result<HostBuffer, BackendError>, dropped: bool) {
         // It also isolates the drop of the result, which is a driver's memory if the waiting end was dropped.
         let device = self.device.device();
@@ -287,7 +290,8 @@ impl Outcome {
         };
         device.note_loss(&error);
         let error = DeviceError::Call { device: device.device(), call: self.call, error };
-        // Dropped without the lock of the result: it may be the last handle of a queue, whose `drop` takes other locks.
+        // Dropped without the lock of the result: it may be the last handle of a queue, whose `drop` takes
+        // other locks.
         let queue = self.queue.upgrade();
         let dropped_stream_failed = Cell::new(false);
         self.fail(&error, dropped, |finished| match &queue {

@@ -157,7 +157,8 @@ impl Point {
         }
     }
 
-    /// Waits until its stream has reached, submitted or skipped it. It is still queued if the device was lost meanwhile.
+    /// Waits until its stream has reached, submitted or skipped it. It is still queued if the device was lost
+    /// meanwhile.
     fn wait_until_processed(self: &Arc<Self>) -> State {
         self.register_waiting_thread();
         let mut state = lock(&self.state);

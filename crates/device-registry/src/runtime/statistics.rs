@@ -6,8 +6,8 @@ use crate::runtime::memory_cache::Counters;
 
 /// Statistics of the memory that is allocated on a device through this crate, at the time of the call.
 ///
-/// They include the memory of dropped buffers that queued work still uses, except where it was allocated for the
-/// [stream](crate::Stream::allocate) of that work: such memory is in `active` and `reserved` alone.
+/// They include the memory of dropped buffers that queued work still uses, except where it was allocated for
+/// the [stream](crate::Stream::allocate) of that work: such memory is in `active` and `reserved` alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStatistics {
@@ -17,8 +17,8 @@ pub struct MemoryStatistics {
     pub peak: u64,
     /// The number of allocations that are not freed.
     pub live: u64,
-    /// The number of bytes that are in use: those of live allocations, which may be rounded up, and those that only queued work
-    /// of a [stream](crate::Stream::allocate) still uses.
+    /// The number of bytes that are in use: those of live allocations, which may be rounded up, and those
+    /// that only queued work of a [stream](crate::Stream::allocate) still uses.
     pub active: u64,
     /// The number of bytes that the device holds for this program: `active` and those in the
     /// [cache](crate::Device::empty_cache). Without a cache it equals `allocated`.
@@ -46,7 +46,8 @@ pub(crate) struct Statistics {
 impl Statistics {
     pub(crate) fn add(&self, len: usize) {
         let before = self.allocated.fetch_add(len as u64, Ordering::Relaxed);
-        // Lengths of a backend that accepts any length may overflow the sum. It is then wrong, but adding never panics.
+        // Lengths of a backend that accepts any length may overflow the sum. It is then wrong, but adding
+        // never panics.
         let allocated = before.wrapping_add(len as u64);
         self.peak.fetch_max(allocated, Ordering::Relaxed);
         self.live.fetch_add(1, Ordering::Relaxed);

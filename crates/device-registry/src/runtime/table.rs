@@ -1,8 +1,8 @@
 //! The table of open devices. The first use of a device opens it, once.
 //!
-//! The core holds no lock while a backend's code runs. A backend that opens its own device inside of `open`, or two
-//! backends that open each other's, get an error instead of a deadlock. [`OnceLoad`] detects the cycle, even one that
-//! includes loading a backend.
+//! The core holds no lock while a backend's code runs. A backend that opens its own device inside of `open`,
+//! or two backends that open each other's, get an error instead of a deadlock. [`OnceLoad`] detects the
+//! cycle, even one that includes loading a backend.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -23,8 +23,8 @@ pub(crate) fn find(device: Device) -> Result<Option<&'static OpenDevice>, Device
     Ok(find_cell(device.resolve()).and_then(OnceLoad::get))
 }
 
-/// The open device; the first call opens it. Waits for another thread that is opening it, and returns that thread's result.
-/// It does not keep a failure: a device that was busy may be free at the next call.
+/// The open device; the first call opens it. Waits for another thread that is opening it, and returns that
+/// thread's result. It does not keep a failure: a device that was busy may be free at the next call.
 pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     let device = device.resolve();
     if let Some(open) = find(device)? {
@@ -103,13 +103,14 @@ fn forget(device: Device, open: &'static OpenDevice) {
 
 type Cell = OnceLoad<OpenDevice, DeviceError>;
 
-/// The cells by resolved device. A device that is opened again after a reset has a new cell. The cells are leaked, so that
-/// no driver is dropped at exit, when its library may already be unloaded.
+/// The cells by resolved device. A device that is opened again after a reset has a new cell. The cells are
+/// leaked, so that no driver is dropped at exit, when its library may already be unloaded.
 static CELLS: PerProcess<Cells> = PerProcess::new([const { RwLock::new(BTreeMap::new()) }; 8]);
 
 type Cells = RwLock<BTreeMap<Device, &'static Cell>>;
 
-// No backend's code runs under the lock, so poison would be a defect of this crate. Ignoring it keeps later calls working.
+// No backend's code runs under the lock, so poison would be a defect of this crate. Ignoring it keeps later
+// calls working.
 
 fn find_cell(device: Device) -> Option<&'static Cell> {
     CELLS.current().read().unwrap_or_else(PoisonError::into_inner).get(&device).copied()

@@ -1,7 +1,7 @@
 //! Copies with a time limit: each goes through a stream of its own, which continues after the limit.
 //!
-//! Until the limit, the call alone reports a failure of that stream. Otherwise a thread in `Device::synchronize` could get the
-//! failure, and this call would succeed, or both would return it.
+//! Until the limit, the call alone reports a failure of that stream. Otherwise a thread in
+//! `Device::synchronize` could get the failure, and this call would succeed, or both would return it.
 
 use std::sync::Arc;
 

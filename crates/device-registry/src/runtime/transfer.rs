@@ -11,11 +11,12 @@ use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
 use crate::runtime::queue::Queue;
 
-/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size. It is a
-/// multiple of each alignment that a device can have.
+/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size.
+/// It is a multiple of each alignment that a device can have.
 pub(crate) const CHUNK: usize = 1 << 20;
 
-/// Where a blocking call goes through a queue of the driver's, it does so in pieces of this size, a multiple of [`CHUNK`].
+/// Where a blocking call goes through a queue of the driver's, it does so in pieces of this size, a multiple
+/// of [`CHUNK`].
 const QUEUED: usize = 16 << 20;
 
 /// Copies from the host. Both have one length.
@@ -92,8 +93,8 @@ fn pieces(len: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(QUEUED).map(move |start| start..len.min(start + QUEUED))
 }
 
-/// Does the work of a blocking `call` in a queue of the driver's, which leaves the call to the core; the error that says so if
-/// it has no queues.
+/// Does the work of a blocking `call` in a queue of the driver's, which leaves the call to the core; the
+/// error that says so if it has no queues.
 #[cold]
 fn by_queue(
     device: &'static OpenDevice,
@@ -122,8 +123,8 @@ fn by_queue(
     })
 }
 
-/// Copies between two places of one length: within a device, between two of one backend if it can, or else through the
-/// host.
+/// Copies between two places of one length: within a device, between two of one backend if it can, or else
+/// through the host.
 pub(crate) fn copy(
     from: &'static OpenDevice,
     source: &Span,
@@ -196,7 +197,8 @@ impl FillPlan {
         let (len, alignment) = (destination.len(), device.properties().copy_alignment);
         let mut first = vec![0; len.min(CHUNK)];
         pattern.fill(&mut first);
-        // A pattern that is longer than the alignment leaves no tail, so that each tail begins with a whole pattern.
+        // A pattern that is longer than the alignment leaves no tail, so that each tail begins with a whole
+        // pattern.
         let tail = if first.len() == len { 0 } else { len % alignment };
         Self { tail: first[..tail].to_vec(), first }
     }

@@ -21,7 +21,8 @@ pub(crate) const QUEUED: usize = 12;
 pub(crate) const FAILS_READS: usize = 14;
 pub(crate) const FINISHES_READS: usize = 15;
 
-/// One device's plug: its reads and its queues hang while the gate is closed, and the reporter is that of the latest open.
+/// One device's plug: its reads and its queues hang while the gate is closed, and the reporter is that of the
+/// latest open.
 #[derive(Default)]
 pub(crate) struct Plug {
     gate: Mutex<bool>,

@@ -10,7 +10,8 @@ use device_registry::{BackendErrorKind, DeviceError, Presence, is_available};
 
 use crate::backend::plugged;
 
-/// Runs on a thread of its own, and returns where its result arrives. A thread that is never woken is left behind.
+/// Runs on a thread of its own, and returns where its result arrives. A thread that is never woken is left
+/// behind.
 fn waiting<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(call()));

@@ -1,4 +1,5 @@
-//! Calls with a time limit: the error says what is pending, the work goes on, and its failure is reported later.
+//! Calls with a time limit: the error says what is pending, the work goes on, and its failure is reported
+//! later.
 
 use std::time::Duration;
 

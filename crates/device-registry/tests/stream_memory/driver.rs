@@ -1,6 +1,7 @@
 //! A backend whose queues are threads. Work in a queue lasts until the test opens the queue's gate.
 //!
-//! Work holds the bytes that it uses, and no handle of the core: memory that is freed or given out too early shows in the bytes.
+//! Work holds the bytes that it uses, and no handle of the core: memory that is freed or given out too early
+//! shows in the bytes.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -21,8 +21,8 @@ fn statistics(device: Device) -> MemoryStatistics {
     device.memory_statistics().unwrap()
 }
 
-/// The native memory of a buffer and the offset in it. The launch looks at them and is refused, so that it is no use of the
-/// buffer.
+/// The native memory of a buffer and the offset in it. The launch looks at them and is refused, so that it is
+/// no use of the buffer.
 fn place(stream: &Stream, buffer: &Buffer) -> (usize, usize) {
     let (sender, place) = mpsc::channel();
     let refused = stream.launch(&[buffer], move |launch| {
@@ -43,7 +43,8 @@ fn pending(stream: &Stream) -> Buffer {
     allocate_at(stream, before)
 }
 
-/// A buffer for the stream in this place, which is the last one that there is: memory that nothing uses comes first.
+/// A buffer for the stream in this place, which is the last one that there is: memory that nothing uses comes
+/// first.
 #[track_caller]
 fn allocate_at(stream: &Stream, wanted: (usize, usize)) -> Buffer {
     let mut others = Vec::new();

@@ -62,7 +62,8 @@ impl Program {
             _ => self.streams[stream].0.allocate(len),
         };
         self.items.push(Item { buffer: buffer.unwrap(), model: vec![0; len], last: None });
-        // Its content is unspecified: it is read only after it was written. Often another stream writes first.
+        // Its content is unspecified: it is read only after it was written. Often another stream writes
+        // first.
         let item = self.items.len() - 1;
         let writer = if self.random.below(8) == 0 { self.random.below(self.streams.len()) } else { stream };
         if self.random.below(8) > 0 {

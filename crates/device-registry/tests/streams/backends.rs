@@ -1,5 +1,5 @@
-//! Two backends that a test controls: `plain` has only blocking calls, `queued` has queues of its own, which run
-//! asynchronously. Each test takes devices that no other test uses.
+//! Two backends that a test controls: `plain` has only blocking calls, `queued` has queues of its own, which
+//! run asynchronously. Each test takes devices that no other test uses.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -343,7 +343,8 @@ impl DeviceDriver for ObedientDevice {
         let mut bytes = vec![0; len];
         let start = NonNull::new(bytes.as_mut_ptr()).unwrap();
         let owner = PinnedBytes { _bytes: bytes, control: self.control };
-        // SAFETY: the vector has `len` initialised bytes there, does not move them with itself, and is only dropped.
+        // SAFETY: the vector has `len` initialised bytes there, does not move them with itself, and is only
+        // dropped.
         Ok(unsafe { HostBuffer::from_raw_parts(start, len, owner) })
     }
 

@@ -46,7 +46,8 @@ fn work_enqueued_before_the_report_is_skipped_after_it_too() {
     ends(|| {
         let (device, control) = plain();
         let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b".."));
-        // After the first of these has failed, the second blocks the thread in `skip` until the test continues.
+        // After the first of these has failed, the second blocks the thread in `skip` until the test
+        // continues.
         let (go, wait) = mpsc::channel::<()>();
         let (failed, has_failed) = mpsc::channel();
         struct Holds(mpsc::Sender<()>, mpsc::Receiver<()>);

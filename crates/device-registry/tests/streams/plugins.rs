@@ -93,7 +93,8 @@ fn a_read_that_fails_after_its_stream_counts_as_done_is_reported_by_the_device()
         // The device queries both dropped streams before it drops the queues that are done.
         drop(first);
         drop(second);
-        // The first query is for the first stream's work in flight. The next two are for the ends of both streams.
+        // The first query is for the first stream's work in flight. The next two are for the ends of both
+        // streams.
         control.on_query(|| {
             control.on_query(|| {
                 control.on_query(|| {

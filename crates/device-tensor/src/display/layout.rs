@@ -78,7 +78,8 @@ impl Layout {
         rows
     }
 
-    /// The elements between brackets, given those that are shown. The first line starts in the column `indent`.
+    /// The elements between brackets, given those that are shown. The first line starts in the column
+    /// `indent`.
     pub(super) fn write(&self, texts: &Texts, indent: usize) -> String {
         let mut padded = texts.padded();
         let Some(last) = self.dimensions.last() else {

@@ -4,8 +4,8 @@ use crate::collect::Autoload;
 
 /// Every `autoload!` line of the program. One slice serves all groups.
 ///
-/// linkme identifies a slice by this name, and panics if two have it. With the version in it, two frameworks on two
-/// versions of this crate fit into one program, if each line leaves out the crates of the other.
+/// linkme identifies a slice by this name, and panics if two have it. With the version in it, two frameworks
+/// on two versions of this crate fit into one program, if each line leaves out the crates of the other.
 #[linkme::distributed_slice]
 pub static ENTRY_POINTS_0_1_AUTOLOADS: [Autoload];
 
@@ -30,7 +30,8 @@ macro_rules! __linked_slice {
     };
 }
 
-// Not public API. An element of a slice. With the crate path, the calling crate needs no dependency on linkme.
+// Not public API. An element of a slice. With the crate path, the calling crate needs no dependency on
+// linkme.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __linked_static {

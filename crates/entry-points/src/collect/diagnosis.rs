@@ -36,7 +36,8 @@ pub(crate) struct Findings {
     pub(crate) inventory: Status,
     /// The `autoload!` lines of the program, sorted by module.
     pub(crate) autoloads: Vec<&'static Autoload>,
-    /// Whether this crate is in another shared library than an `autoload!` line: linkme works, and only inventory finds it.
+    /// Whether this crate is in another shared library than an `autoload!` line: linkme works, and only
+    /// inventory finds it.
     pub(crate) is_shared: bool,
     /// Another build of the framework in this program.
     pub(crate) stranger: Option<Stranger>,
@@ -129,7 +130,8 @@ impl Findings {
         self.linkme != Status::Works && self.inventory != Status::Works && self.autoloads.is_empty()
     }
 
-    /// Advice for a user who misses an entry point: which `autoload!` lines there are, or which line to write.
+    /// Advice for a user who misses an entry point: which `autoload!` lines there are, or which line to
+    /// write.
     pub(crate) fn advice(&self, autoload_line: &str) -> Option<String> {
         let shared = match self.inventory {
             Status::Works => "",

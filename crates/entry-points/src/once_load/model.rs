@@ -1,9 +1,10 @@
-//! Models of threads that load cells. Loom tries every interleaving: a deadlock or a lost wake-up fails the model.
+//! Models of threads that load cells. Loom tries every interleaving: a deadlock or a lost wake-up fails the
+//! model.
 //!
-//! The models use loom, since shuttle only samples interleavings. They are small enough to try all of them; the
-//! largest tries those with few preemptions. `sync/of_loom.rs` adds the `const` constructors and the `OnceLock` that
-//! loom does not have, and `lazy_static` makes the graph. A load panics by `resume_unwind`, so that no panic hook
-//! prints.
+//! The models use loom, since shuttle only samples interleavings. They are small enough to try all of them;
+//! the largest tries those with few preemptions. `sync/of_loom.rs` adds the `const` constructors and the
+//! `OnceLock` that loom does not have, and `lazy_static` makes the graph. A load panics by `resume_unwind`,
+//! so that no panic hook prints.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -198,7 +199,8 @@ fn a_retry_while_another_thread_loads_joins_that_attempt_or_begins_its_own() {
         let loaded = other.join().unwrap();
         let no = Err("no".to_owned());
         match (&retried, &loaded) {
-            // The retry waited for the failure, or the load for the retry, or the retry came after the failure.
+            // The retry waited for the failure, or the load for the retry, or the retry came after the
+            // failure.
             (Err(_), Err(_)) => assert_eq!((retried, loaded, cell.get()), (no.clone(), no, None)),
             (Ok(7), Ok(7) | Err(_)) => assert_eq!(cell.get(), Some(&7)),
             other => panic!("{other:?}"),

@@ -31,8 +31,8 @@ impl Attempt {
         }
     }
 
-    /// Whether the thread of the attempt may be missing in this process. The thread that calls `fork` exists in the
-    /// child too, and may call it while it loads.
+    /// Whether the thread of the attempt may be missing in this process. The thread that calls `fork` exists
+    /// in the child too, and may call it while it loads.
     pub(super) fn is_orphaned(&self, this_thread: ThreadId) -> bool {
         self.thread != this_thread && self.process != process()
     }
@@ -82,8 +82,8 @@ impl Graph {
         self.thread(attempt.thread).running.push(running);
     }
 
-    /// Ends the innermost attempt of its thread. Returns whether its failure may come from a cycle through an outer
-    /// one.
+    /// Ends the innermost attempt of its thread. Returns whether its failure may come from a cycle through an
+    /// outer one.
     pub(super) fn end(&mut self, attempt: &Arc<Attempt>, failed: bool) -> bool {
         let innermost = self.thread(attempt.thread).running.pop().expect("what ends was begun");
         debug_assert!(Arc::ptr_eq(&innermost.attempt, attempt), "attempts of one thread are nested");

@@ -4,8 +4,9 @@
 //! RUSTFLAGS='--cfg loom' cargo test --release -p entry-points --lib model::
 //! ```
 //!
-//! Loom remembers only the last access to an object. A thread that reads a flag before it sets the flag hides earlier
-//! reads of other threads. So in a model with a reader and a writer, the spawned thread is the reader.
+//! Loom remembers only the last access to an object. A thread that reads a flag before it sets the flag hides
+//! earlier reads of other threads. So in a model with a reader and a writer, the spawned thread is the
+//! reader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

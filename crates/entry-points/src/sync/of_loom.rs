@@ -1,7 +1,7 @@
 //! Loom's locks in place of the standard library's. At each of them loom decides which thread runs next.
 //!
-//! Loom's objects exist only in a model and have no `const` constructors, so each is made at its first use. There is no
-//! `fork` in a model.
+//! Loom's objects exist only in a model and have no `const` constructors, so each is made at its first use.
+//! There is no `fork` in a model.
 
 use std::sync::PoisonError;
 
@@ -49,9 +49,11 @@ impl Condvar {
     }
 }
 
-/// Loom does not have this type. The flag says whether the value is set, and loom decides when other threads see it.
+/// Loom does not have this type. The flag says whether the value is set, and loom decides when other threads
+/// see it.
 ///
-/// The first use makes the flag, and must happen before other threads share the cell. `default` makes it at once.
+/// The first use makes the flag, and must happen before other threads share the cell. `default` makes it at
+/// once.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,

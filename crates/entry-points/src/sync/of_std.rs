@@ -1,7 +1,7 @@
 //! The standard library's locks, for a process that may be forked.
 //!
-//! Poisoning is ignored. No plugin's code runs while a lock is held, so a panic in a critical section is a defect of
-//! this crate; an error from every later look-up would be a second one.
+//! Poisoning is ignored. No plugin's code runs while a lock is held, so a panic in a critical section is a
+//! defect of this crate; an error from every later look-up would be a second one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, TryLockError};
@@ -19,8 +19,9 @@ pub(crate) fn this_thread() -> ThreadId {
 
 /// A mutex that returns [`Orphaned`] if a thread of the parent process held it at the time of the fork.
 ///
-/// In each process, the first thread that locks it uses `try_lock`, and all others wait for the verdict. No other
-/// thread of the process holds the lock at that moment. So if it is held, its holder is a thread of the parent.
+/// In each process, the first thread that locks it uses `try_lock`, and all others wait for the verdict. No
+/// other thread of the process holds the lock at that moment. So if it is held, its holder is a thread of the
+/// parent.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T> {
     inner: std::sync::Mutex<T>,

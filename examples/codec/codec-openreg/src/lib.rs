@@ -1,9 +1,10 @@
-//! The decoder for `openreg`: a line in Cargo.toml, and `codec::decode(bytes, device("openreg")?)` decodes there.
+//! The decoder for `openreg`: a line in Cargo.toml, and `codec::decode(bytes, device("openreg")?)` decodes
+//! there.
 //!
-//! It has the shape of a vendor's decoder: the compressed bytes go to the device, an engine there reads them from
-//! the device's memory and leaves the tensor in it. **The engine is simulated, as the device is**: it is code on the
-//! host, which reads the bytes back and decodes them as the cpu does. A decoder for hardware starts the hardware in
-//! its place, and finds the hardware's own memory behind a buffer by
+//! It has the shape of a vendor's decoder: the compressed bytes go to the device, an engine there reads them
+//! from the device's memory and leaves the tensor in it. **The engine is simulated, as the device is**: it is
+//! code on the host, which reads the bytes back and decodes them as the cpu does. A decoder for hardware
+//! starts the hardware in its place, and finds the hardware's own memory behind a buffer by
 //! [`Buffer::span`](device_registry::Buffer::span).
 
 #![forbid(unsafe_code)]
@@ -19,7 +20,8 @@ codec::entry_points! {
 }
 
 fn load() -> Result<Box<dyn Decoder>, LoadFailure> {
-    // A decoder for hardware looks for its library here, and returns `LoadFailure::unavailable` if it is missing.
+    // A decoder for hardware looks for its library here, and returns `LoadFailure::unavailable` if it is
+    // missing.
     Ok(Box::new(OpenReg))
 }
 

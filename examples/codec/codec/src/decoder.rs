@@ -30,8 +30,8 @@ entry_points::group! {
 
     /// The group `codec.decoders`: every decoder of this program, by the name of the backend it decodes for.
     ///
-    /// Listing it runs no decoder's code. Variables with the prefix `CODEC_DEVICE_BACKEND` switch decoders on and
-    /// off, and leave the device backends alone.
+    /// Listing it runs no decoder's code. Variables with the prefix `CODEC_DEVICE_BACKEND` switch decoders on
+    /// and off, and leave the device backends alone.
     pub fn decoders() -> Group<dyn Decoder> {
         entry_points::Group::new("codec.decoders")
             .noun("decoder")

@@ -1,8 +1,8 @@
 //! Decodes PNG pictures to tensors on any device, by decoders that register themselves.
 //!
-//! It is a framework beside `device-tensor`, with a group of entry points of its own: `codec.decoders`, keyed by
-//! the name of the device's backend. A linked decoder has no effect until a program uses its device. A device without a
-//! decoder is an error: `decode` never uses another device.
+//! It is a framework beside `device-tensor`, with a group of entry points of its own: `codec.decoders`, keyed
+//! by the name of the device's backend. A linked decoder has no effect until a program uses its device. A
+//! device without a decoder is an error: `decode` never uses another device.
 //!
 //! ```
 //! use device_registry::device;

@@ -8,12 +8,12 @@ use crate::DecodeError;
 
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// More are refused before any memory is taken for them: 256 MiB with four channels, and three times that at the
-/// moment when they become a tensor on the cpu.
+/// More are refused before any memory is taken for them: 256 MiB with four channels, and three times that at
+/// the moment when they become a tensor on the cpu.
 const MAX_PIXELS: u64 = 1 << 26;
 
-/// A PNG whose header has been read: decoders get no bytes that are something else, and none that are too large.
-/// The bytes after the header may still be damaged.
+/// A PNG whose header has been read: decoders get no bytes that are something else, and none that are too
+/// large. The bytes after the header may still be damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
     bytes: &'a [u8],

@@ -52,7 +52,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     // Not `println!`, which panics when the reader of a pipe has left.
     let mut out = stdout();
     for (name, file) in &arguments.decoders {
-        // SAFETY: a user who names a file has this program run it, and vouches for it as for a program to start.
+        // SAFETY: a user who names a file has this program run it, and vouches for it as for a program to
+        // start.
         unsafe { decoder_files::install(name, file) }?;
     }
     let Some(path) = &arguments.picture else {

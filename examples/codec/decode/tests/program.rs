@@ -104,7 +104,8 @@ fn files_that_are_no_picture_or_not_there_are_errors() {
     assert_eq!(decode(&[], &[]).0, Some(2), "no arguments are wrong usage");
 }
 
-/// `--decoder=openreg=FILE`, and FILE: the library that cargo builds of the dev-dependency, beside this program.
+/// `--decoder=openreg=FILE`, and FILE: the library that cargo builds of the dev-dependency, beside this
+/// program.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn decoder_in_a_file() -> (String, String) {
     let file = std::env::current_exe().unwrap().with_file_name("libhost_decoder.so");

@@ -1,8 +1,8 @@
-//! Decoders in files: a program [installs](install) a shared library as the decoder for a backend, without being
-//! rebuilt.
+//! Decoders in files: a program [installs](install) a shared library as the decoder for a backend, without
+//! being rebuilt.
 //!
-//! [`codec::c_interface`] says what is in such a file. It decodes on the host, and this crate moves the pixels to the
-//! device.
+//! [`codec::c_interface`] says what is in such a file. It decodes on the host, and this crate moves the
+//! pixels to the device.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -21,9 +21,9 @@ use libloading::Library;
 
 /// Installs the library `file` as the decoder for the backend `name`.
 ///
-/// It opens nothing: the first use of that decoder does, and the library then stays open. A decoder that is linked goes
-/// before it. A file that is missing or not a decoder is an error of that use, [`DecodeError::NoDecoder`], and harms no
-/// other decoder.
+/// It opens nothing: the first use of that decoder does, and the library then stays open. A decoder that is
+/// linked goes before it. A file that is missing or not a decoder is an error of that use,
+/// [`DecodeError::NoDecoder`], and harms no other decoder.
 ///
 /// # Errors
 ///
@@ -31,9 +31,9 @@ use libloading::Library;
 ///
 /// # Safety
 ///
-/// A library's code runs in this process with all its rights, from the moment when the library is opened. The file and
-/// the libraries that it needs must be sound to run here. If the file exports `codec_decoder_v0`, that function and its
-/// table must be as [`codec::c_interface`] demands.
+/// A library's code runs in this process with all its rights, from the moment when the library is opened. The
+/// file and the libraries that it needs must be sound to run here. If the file exports `codec_decoder_v0`,
+/// that function and its table must be as [`codec::c_interface`] demands.
 #[track_caller]
 pub unsafe fn install(name: impl Into<String>, file: impl Into<PathBuf>) -> Result<(), RegisterError> {
     let file = file.into();
@@ -57,7 +57,8 @@ impl FileDecoder {
     ///
     /// The file must be as [`install`] demands.
     unsafe fn open(file: &Path) -> Result<Self, LoadFailure> {
-        // A path without a folder would be searched for in those of the system, and an empty one is the program itself.
+        // A path without a folder would be searched for in those of the system, and an empty one is the
+        // program itself.
         let file = file.canonicalize().map_err(|error| not_a_decoder(&error))?;
         // SAFETY: the caller vouches for the library's code.
         let library = unsafe { open_library(&file) }.map_err(|error| not_a_decoder(&error))?;
@@ -71,8 +72,8 @@ impl FileDecoder {
         if table.is_null() {
             return Err(LoadFailure::new(format!("`{SYMBOL}` returned a null pointer, expected a table")));
         }
-        // SAFETY: a table that is not null begins with its size, and no reference to the rest, which may be missing, is
-        // made.
+        // SAFETY: a table that is not null begins with its size, and no reference to the rest, which may be
+        // missing, is made.
         let found = unsafe { (&raw const (*table).struct_size).read() };
         let needed = size_of::<DecoderTable>();
         if found < needed {
@@ -118,8 +119,8 @@ unsafe extern "C" fn fail(context: *mut c_void, message: *const u8, len: usize) 
     }
     // SAFETY: by the interface, these are bytes that live during this call.
     let message = unsafe { slice::from_raw_parts(message, len) };
-    // SAFETY: the context is the string of a `decode` that has not returned, and the only thread that may come here is
-    // its own.
+    // SAFETY: the context is the string of a `decode` that has not returned, and the only thread that may
+    // come here is its own.
     unsafe { *context.cast() = String::from_utf8_lossy(message).into_owned() };
 }
 

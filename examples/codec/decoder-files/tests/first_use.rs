@@ -1,5 +1,5 @@
-//! A decoder in a file, for a backend without a linked decoder. One test, in a process of its own: it looks at what is
-//! mapped.
+//! A decoder in a file, for a backend without a linked decoder. One test, in a process of its own: it looks
+//! at what is mapped.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(missing_docs)]

@@ -29,7 +29,8 @@ fn no_driver() -> Result<Box<dyn Backend>, LoadFailure> {
 const SAMPLE: &[u8] = include_bytes!("../../sample.png");
 
 fn install(name: &str, file: &Path) {
-    // SAFETY: the libraries that open are of this test or of the system, and their tables are as long as they say.
+    // SAFETY: the libraries that open are of this test or of the system, and their tables are as long as they
+    // say.
     unsafe { decoder_files::install(name, file) }.unwrap();
 }
 

@@ -1,7 +1,8 @@
-//! A decoder in a file, which decodes on the host. A program installs it for any backend without a decoder of its own.
+//! A decoder in a file, which decodes on the host. A program installs it for any backend without a decoder of
+//! its own.
 //!
-//! It registers nothing: programs find it by the function [`codec_decoder_v0`] in `libhost_decoder.so`. It has its own
-//! copy of `codec`, and shares only [`codec::c_interface`] with the program.
+//! It registers nothing: programs find it by the function [`codec_decoder_v0`] in `libhost_decoder.so`. It
+//! has its own copy of `codec`, and shares only [`codec::c_interface`] with the program.
 
 use std::slice;
 
@@ -50,7 +51,8 @@ fn reported(call: &DecodeCall, work: impl FnOnce() -> Result<(), Failure>) -> u3
     // A panic may not leave a function of C.
     let outcome = isolate(work).unwrap_or_else(|panicked| Err((FAILED, panicked.to_string())));
     let Err((status, message)) = outcome else { return OK };
-    // SAFETY: the context belongs to the function, this is the thread of the call, and the message is a string's.
+    // SAFETY: the context belongs to the function, this is the thread of the call, and the message is a
+    // string's.
     unsafe { (call.fail)(call.context, message.as_ptr(), message.len()) };
     status
 }
@@ -63,7 +65,8 @@ mod tests {
 
     const SAMPLE: &[u8] = include_bytes!("../../sample.png");
 
-    /// Calls `function` with the picture and room for pixels of `shape`: the status, the pixels and the messages.
+    /// Calls `function` with the picture and room for pixels of `shape`: the status, the pixels and the
+    /// messages.
     fn call(
         png: &[u8],
         shape: [usize; 3],

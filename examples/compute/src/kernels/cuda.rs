@@ -1,4 +1,5 @@
-//! Kernels in PTX, the assembly language of NVIDIA's GPUs, which the driver itself compiles: no toolkit is needed.
+//! Kernels in PTX, the assembly language of NVIDIA's GPUs, which the driver itself compiles: no toolkit is
+//! needed.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
@@ -64,8 +65,8 @@ impl Module {
         // The second is a number in the place of a pointer.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(log.len())];
         let mut module = ptr::null_mut();
-        // SAFETY: the context is current; the text ends with a zero; there is a value for each option, and the log is as
-        // long as its option says.
+        // SAFETY: the context is current; the text ends with a zero; there is a value for each option, and
+        // the log is as long as its option says.
         let result = unsafe {
             sys::cuModuleLoadDataEx(
                 &mut module,
@@ -116,8 +117,8 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the module was loaded into this context, which is there; and no launch uses it any more: each keeps it
-        // until it is done. What cannot be unloaded, after a loss, goes with the context.
+        // SAFETY: the module was loaded into this context, which is there; and no launch uses it any more:
+        // each keeps it until it is done. What cannot be unloaded, after a loss, goes with the context.
         unsafe {
             let mut popped = ptr::null_mut();
             if sys::cuCtxPushCurrent_v2(self.context) == CUresult::CUDA_SUCCESS {
@@ -153,13 +154,13 @@ impl NativeKernels for Program {
     }
 }
 
-/// Launches a function with the addresses of the spans and the numbers, of which the first is how many elements the result
-/// has.
+/// Launches a function with the addresses of the spans and the numbers, of which the first is how many
+/// elements the result has.
 ///
 /// # Safety
 ///
-/// Those are its parameters, in this order, and with them it touches no other bytes than the spans', as the built-in ones;
-/// the driver cannot check. What a user's function does is up to the user.
+/// Those are its parameters, in this order, and with them it touches no other bytes than the spans', as the
+/// built-in ones; the driver cannot check. What a user's function does is up to the user.
 unsafe fn start<const N: usize>(
     launch: &Launch<'_>,
     function: CUfunction,
@@ -178,8 +179,8 @@ unsafe fn start<const N: usize>(
     let mut parameters: Vec<*mut c_void> = Vec::with_capacity(3 + N);
     parameters.extend(addresses.iter_mut().map(|address| ptr::from_mut(address).cast::<c_void>()));
     parameters.extend(numbers.iter_mut().map(|number| ptr::from_mut(number).cast::<c_void>()));
-    // SAFETY: the context is current and the function one of its modules', the parameters are the caller's promise, and the
-    // core keeps the spans, and the module with `self`, until the kernel is done.
+    // SAFETY: the context is current and the function one of its modules', the parameters are the caller's
+    // promise, and the core keeps the spans, and the module with `self`, until the kernel is done.
     let result = unsafe {
         sys::cuLaunchKernel(
             function,

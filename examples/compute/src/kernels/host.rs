@@ -1,5 +1,5 @@
-//! Kernels for devices whose memory the host reaches: `cpu`, and the simulated `openreg`. They are Rust, run by the
-//! stream's thread, and work on windows to the bytes.
+//! Kernels for devices whose memory the host reaches: `cpu`, and the simulated `openreg`. They are Rust, run
+//! by the stream's thread, and work on windows to the bytes.
 
 use std::sync::Arc;
 
@@ -65,7 +65,8 @@ impl NativeKernels for Host {
         let ([a, b], [mut product]) = open_windows(reads, [(product_memory, product.range())])?;
         let ((a, _), (b, _), (product, _)) = (a.as_chunks(), b.as_chunks(), product.as_chunks_mut());
         let (inner, columns) = (shape.inner() as usize, shape.columns() as usize);
-        // A row at a time, to which the rows of `b` are added: all of them are read in the order in which they lie.
+        // A row at a time, to which the rows of `b` are added: all of them are read in the order in which
+        // they lie.
         let mut sums = vec![0.0; columns];
         for (a, product) in a.chunks_exact(inner).zip(product.chunks_exact_mut(columns)) {
             sums.fill(0.0);

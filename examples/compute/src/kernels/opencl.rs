@@ -1,5 +1,5 @@
-//! Kernels in OpenCL C, for an `opencl` that is linked or from a file: they use native handles by kind, and no type of the
-//! backend's.
+//! Kernels in OpenCL C, for an `opencl` that is linked or from a file: they use native handles by kind, and
+//! no type of the backend's.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -93,22 +93,23 @@ impl Kernel {
         }
     }
 
-    /// Enqueues it with the buffers, each followed by the place of its first element, and the numbers. The first number is
-    /// how many elements the result has.
+    /// Enqueues it with the buffers, each followed by the place of its first element, and the numbers. The
+    /// first number is how many elements the result has.
     ///
     /// # Safety
     ///
-    /// With these arguments the kernel accesses only the bytes of the spans, as the built-in kernels do. OpenCL checks the
-    /// number and the sizes of the arguments only. The author of a `--source` answers for it.
+    /// With these arguments the kernel accesses only the bytes of the spans, as the built-in kernels do.
+    /// OpenCL checks the number and the sizes of the arguments only. The author of a `--source` answers for
+    /// it.
     unsafe fn enqueue<const N: usize>(
         &self,
         launch: &Launch<'_>,
         spans: [&Span; 3],
         numbers: [u32; N],
     ) -> Result<(), BackendError> {
-        // The device may have been closed or reset, and opened again. OpenCL would then say that the context is invalid,
-        // which it also says of a lost device. A new context cannot have the address of the old one: in OpenCL the kernel
-        // retains its program, and the program its context.
+        // The device may have been closed or reset, and opened again. OpenCL would then say that the context
+        // is invalid, which it also says of a lost device. A new context cannot have the address of the old
+        // one: in OpenCL the kernel retains its program, and the program its context.
         if handles::context(launch.native_device())? != self.context {
             let message = "the kernels were compiled before the device was opened again: compile them again";
             return Err(BackendError::invalid(message));
@@ -118,7 +119,8 @@ impl Kernel {
         let mut arguments = Arguments { kernel: *kernel, cl: self.cl, name: self.name, next: 0 };
         for span in spans {
             let start = first_element(span)? as u64;
-            // SAFETY: a buffer is an argument by its handle, and the core keeps the memory until the kernel is done.
+            // SAFETY: a buffer is an argument by its handle, and the core keeps the memory until the kernel
+            // is done.
             unsafe { arguments.add(&handles::buffer(span)?) }?;
             // SAFETY: it is a number.
             unsafe { arguments.add(&start) }?;
@@ -141,8 +143,8 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         let kernel = self.kernel.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: it was made once, and is released once; OpenCL retains it for enqueued launches. A release can fail only
-        // after a loss, when there is nothing left to do.
+        // SAFETY: it was made once, and is released once; OpenCL retains it for enqueued launches. A release
+        // can fail only after a loss, when there is nothing left to do.
         let _: Result<(), OpenClError> = unsafe { self.cl.clReleaseKernel(*kernel) };
     }
 }
@@ -170,7 +172,8 @@ impl Arguments {
     ///
     /// The value is what OpenCL takes for an argument: a number, or the handle of a buffer that is valid.
     unsafe fn add<T>(&mut self, value: &T) -> Result<(), BackendError> {
-        // SAFETY: the value has the size that is said, and is copied by the call. OpenCL compares it with the kernel's.
+        // SAFETY: the value has the size that is said, and is copied by the call. OpenCL compares it with the
+        // kernel's.
         unsafe {
             self.cl.clSetKernelArg(self.kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast())
         }

@@ -1,5 +1,5 @@
-//! Every backend's kernels have to do the same. The numbers are small integers, so that no device rounds and every
-//! result is known to the bit.
+//! Every backend's kernels have to do the same. The numbers are small integers, so that no device rounds and
+//! every result is known to the bit.
 
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 use std::sync::Arc;
@@ -116,8 +116,8 @@ fn a_product_by_hand(kernels: &Kernels) {
     assert_eq!(read(&stream, &product), [58.0, 64.0, 139.0, 154.0]);
 }
 
-/// Both operands and the result, in one allocation with gaps before, between and behind them that are multiples of no
-/// alignment but that of `f32`. Returns the allocation with its bytes, and the three parts.
+/// Both operands and the result, in one allocation with gaps before, between and behind them that are
+/// multiples of no alignment but that of `f32`. Returns the allocation with its bytes, and the three parts.
 fn in_one_allocation(device: Device, a: &[i32], b: &[i32], result: usize) -> (Buffer, Vec<u8>, [Buffer; 3]) {
     let gap = &[1000, 2000, 3000][..];
     let content = to_bytes(&[gap, a, gap, b, gap, &vec![4000; result], gap].concat());
@@ -257,7 +257,8 @@ fn dropped_after_their_device_was_closed(device: Device) {
     let refused = kernels.add(&stream, [&buffer, &buffer, &buffer]);
     assert!(matches!(refused, Err(Error::Device(DeviceError::Closed { .. }))), "{refused:?}");
     drop((stream, buffer));
-    // The next use has opened it afresh, and kernels of before are refused, unless the two share what they belong to.
+    // The next use has opened it afresh, and kernels of before are refused, unless the two share what they
+    // belong to.
     let (a, b, sum) = (on(device, &[2]), on(device, &[3]), device.allocate(4).unwrap());
     let stream = device.create_stream().unwrap();
     match kernels.add(&stream, [&a, &b, &sum]) {

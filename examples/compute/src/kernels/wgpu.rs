@@ -23,8 +23,8 @@ const NUMBERS: usize = 8;
 
 /// The most terms that one dispatch adds up.
 ///
-/// Loops have limits: Mesa's llvmpipe leaves those of a kernel after 65535 steps, nested ones counted together, without an
-/// error; and systems reset a GPU that is busy with one command for seconds.
+/// Loops have limits: Mesa's llvmpipe leaves those of a kernel after 65535 steps, nested ones counted
+/// together, without an error; and systems reset a GPU that is busy with one command for seconds.
 const TERMS: usize = 1 << 15;
 
 /// Loads the kernels for `wgpu`.
@@ -104,8 +104,8 @@ impl Program {
         Ok(Self { bindings, add, matmul, limits: driver.device().limits() })
     }
 
-    /// Submits a pipeline with the buffers and the numbers, of which the first is how many elements the result has, and the
-    /// second how many terms each has, of which a dispatch adds up only a limited number.
+    /// Submits a pipeline with the buffers and the numbers, of which the first is how many elements the
+    /// result has, and the second how many terms each has, of which a dispatch adds up only a limited number.
     fn submit(
         &self,
         launch: &Launch<'_>,
@@ -149,8 +149,8 @@ impl Program {
         launch.stream_as::<WgpuStream>()?.submit([commands])
     }
 
-    /// The bytes of a span as something to bind, and where in it the first element is. A binding begins at a multiple of
-    /// an alignment, and a span where it likes.
+    /// The bytes of a span as something to bind, and where in it the first element is. A binding begins at a
+    /// multiple of an alignment, and a span where it likes.
     fn bind<'a>(&self, span: &'a Span) -> Result<(BufferBinding<'a>, u32), BackendError> {
         let buffer = span.memory_as::<WgpuMemory>()?.buffer();
         let start = first_element(span)? * size_of::<f32>();

@@ -9,21 +9,22 @@ use device_registry::backend::{
     HostMemory, LoadFailure, Memory, MemoryInfo, OpenedDevice, Span, open_windows,
 };
 
-// The block stands at the root of the crate, where `autoload!()` of a program finds it. Elsewhere it does not compile.
+// The block stands at the root of the crate, where `autoload!()` of a program finds it. Elsewhere it does not
+// compile.
 device_registry::backend::entry_points! {
     /// The backend `mycpu`, for programs that register it by hand.
     #[distributed_slice(BACKENDS)]
     pub static MYCPU: BackendDescriptor = BackendDescriptor::new("mycpu", load);
 }
 
-/// Runs when a program first uses a device of this name or lists all devices; never before `main`, and never in a program
-/// that only links the backend. It has to be cheap: look for the driver, and start no device. Once it has succeeded, it does
-/// not run again.
+/// Runs when a program first uses a device of this name or lists all devices; never before `main`, and never
+/// in a program that only links the backend. It has to be cheap: look for the driver, and start no device.
+/// Once it has succeeded, it does not run again.
 ///
 /// A missing driver is *unavailable*, which reports and test runs distinguish from a failure. Return
-/// `Err(LoadFailure::unavailable("no driver: looked for libmycpu.so.1"))`. A use more than a second later looks again. Any
-/// other error, by `?`, is a failure, which stays until the program retries. A driver that is there and has no device at the
-/// moment is neither: load it, and return 0 from `device_count`.
+/// `Err(LoadFailure::unavailable("no driver: looked for libmycpu.so.1"))`. A use more than a second later
+/// looks again. Any other error, by `?`, is a failure, which stays until the program retries. A driver that
+/// is there and has no device at the moment is neither: load it, and return 0 from `device_count`.
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     Ok(Box::new(MyCpu))
 }
@@ -63,8 +64,8 @@ impl DeviceDriver for MyCpuDevice {
         Ok(Arc::new(HostMemory::zeroed(options.len)?))
     }
 
-    // The core keeps memory as an `Arc<dyn Memory>`. `memory_as` is a checked downcast: a wrong type is an error, and never
-    // undefined behaviour.
+    // The core keeps memory as an `Arc<dyn Memory>`. `memory_as` is a checked downcast: a wrong type is an
+    // error, and never undefined behaviour.
     //
     // Any number of threads may use `HostMemory`: it is reached through windows, each of which locks a range.
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
@@ -81,8 +82,8 @@ impl DeviceDriver for MyCpuDevice {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
-        // In one call, as a thread with an open window gets no other: two copies in opposite directions would deadlock.
-        // Both may be parts of one memory.
+        // In one call, as a thread with an open window gets no other: two copies in opposite directions would
+        // deadlock. Both may be parts of one memory.
         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
         to.copy_from_slice(&from);
         Ok(())

@@ -1,5 +1,6 @@
-//! The simulated hardware, in place of a vendor's library: queues that run batches of commands in order, and a timeline for
-//! each, which counts the batches that are done. The host can look at a timeline or wait for it, and nothing else.
+//! The simulated hardware, in place of a vendor's library: queues that run batches of commands in order, and
+//! a timeline for each, which counts the batches that are done. The host can look at a timeline or wait for
+//! it, and nothing else.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -60,7 +61,8 @@ impl Timeline {
         lost.clone().map_or(Ok(false), Err)
     }
 
-    /// Waits until so many batches are done. The wait ends when the device is lost, even for a batch that is never submitted.
+    /// Waits until so many batches are done. The wait ends when the device is lost, even for a batch that is
+    /// never submitted.
     pub(crate) fn wait(&self, number: u64) -> Result<(), BackendError> {
         let mut lost = self.hardware.lost();
         while self.done.load(Ordering::Acquire) < number {

@@ -1,8 +1,8 @@
-//! The backend `myfence`: devices with queues, batches of commands and a timeline, as Vulkan and other interfaces have them.
-//! The device calls nothing back, so a thread of the core's waits for reads.
+//! The backend `myfence`: devices with queues, batches of commands and a timeline, as Vulkan and other
+//! interfaces have them. The device calls nothing back, so a thread of the core's waits for reads.
 //!
-//! Read `device-mycpu` first: it explains the parts that every backend has. docs/new-backend.md says what to change in a real
-//! one. Take `device-myqueue` instead if your driver has callbacks, and no batches.
+//! Read `device-mycpu` first: it explains the parts that every backend has. docs/new-backend.md says what to
+//! change in a real one. Take `device-myqueue` instead if your driver has callbacks, and no batches.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,8 @@ impl Backend for MyFence {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let reporter = LossReporter::new();
         let (hardware, reports) = (Arc::new(Hardware::default()), reporter.clone());
-        // Injected faults, so that the suite tests errors, loss and reset. Work cannot stall in a queue of hardware.
+        // Injected faults, so that the suite tests errors, loss and reset. Work cannot stall in a queue of
+        // hardware.
         let lost = Arc::clone(&hardware);
         let faults = FaultCounter::new().without_stalls().on_loss(move || {
             let error = BackendError::lost("the device was lost by an injected fault");
@@ -62,8 +63,8 @@ impl Backend for MyFence {
     }
 }
 
-/// An open device. It leaves out the blocking calls (`write`, `read`, `copy`): the core enqueues such work in a stream of its
-/// own and waits.
+/// An open device. It leaves out the blocking calls (`write`, `read`, `copy`): the core enqueues such work in
+/// a stream of its own and waits.
 struct FenceDevice {
     hardware: Arc<Hardware>,
     faults: Arc<FaultCounter>,

@@ -18,8 +18,8 @@ impl FenceMemory {
 
 /// The bytes that a command reads or writes: memory and an offset, as in Vulkan.
 ///
-/// Hardware cannot hold an `Arc`, and need not: the core keeps the memory of queued work until the driver reports that
-/// the work is done.
+/// Hardware cannot hold an `Arc`, and need not: the core keeps the memory of queued work until the driver
+/// reports that the work is done.
 pub(crate) struct Place {
     bytes: Arc<HostMemory>,
     range: Range<usize>,

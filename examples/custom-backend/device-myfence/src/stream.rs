@@ -1,4 +1,5 @@
-//! A stream: it gathers commands into batches, and submits them when it is flushed. An event is a number of its timeline.
+//! A stream: it gathers commands into batches, and submits them when it is flushed. An event is a number of
+//! its timeline.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ impl FenceStream {
         Ok(Self { hardware, faults, queue, open: Mutex::default(), reads })
     }
 
-    /// The core calls `flush`, `query` and `synchronize` while another thread submits, so the batch has a lock.
+    /// The core calls `flush`, `query` and `synchronize` while another thread submits, so the batch has a
+    /// lock.
     fn open(&self) -> MutexGuard<'_, Batch> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,13 +78,15 @@ impl FenceStream {
         }
         let commands = std::mem::take(&mut open.commands);
         open.before += 1;
-        // An error here would have to end the events and reads of the batch too. This one is a loss, which ends all.
+        // An error here would have to end the events and reads of the batch too. This one is a loss, which
+        // ends all.
         self.queue.submit(commands)
     }
 }
 
-// After a loss the core calls none of these. It drops the stream, and then the memory of its work: the open batch is dropped
-// unsubmitted. A driver for hardware also waits in its `Drop` for the batches that run; commands own their memory here.
+// After a loss the core calls none of these. It drops the stream, and then the memory of its work: the open
+// batch is dropped unsubmitted. A driver for hardware also waits in its `Drop` for the batches that run;
+// commands own their memory here.
 impl StreamDriver for FenceStream {
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         self.faults.before(FaultPoint::Write)?;
@@ -101,8 +105,8 @@ impl StreamDriver for FenceStream {
         let lands = Arc::clone(&staged);
         let end = self.add(move || lands.copy_from(&from))?;
         let timeline = Arc::clone(self.queue.timeline());
-        // The thread waits as `synchronize` does. A read that fails needs no `Completion::watch` here: every failure is the
-        // loss of the device.
+        // The thread waits as `synchronize` does. A read that fails needs no `Completion::watch` here: every
+        // failure is the loss of the device.
         self.reads.finish(completion, move || {
             timeline.wait(end)?;
             staged.read(&mut destination)?;
@@ -138,7 +142,8 @@ impl StreamDriver for FenceStream {
         Ok(Box::new(FenceEvent { timeline, end: self.open().end(), time }))
     }
 
-    // The queue waits, not the caller. The batch of the event is submitted, so two queues never wait for each other.
+    // The queue waits, not the caller. The batch of the event is submitted, so two queues never wait for each
+    // other.
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let event = event.downcast_ref::<FenceEvent>()?;
         if !event.timeline.is_of(&self.hardware) {

@@ -1,7 +1,8 @@
-//! The backend `myqueue`: two devices with queues of their own, as hardware has them. Each queue is a thread here.
+//! The backend `myqueue`: two devices with queues of their own, as hardware has them. Each queue is a thread
+//! here.
 //!
-//! Read `device-mycpu` first: it explains the parts that every backend has. docs/new-backend.md says what to change in a real
-//! one, such as where to look for a driver.
+//! Read `device-mycpu` first: it explains the parts that every backend has. docs/new-backend.md says what to
+//! change in a real one, such as where to look for a driver.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +40,8 @@ impl Backend for MyQueue {
     }
 
     fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        // By default: copies at any offset, streams that run concurrently, events with timestamps, no pinned memory.
+        // By default: copies at any offset, streams that run concurrently, events with timestamps, no pinned
+        // memory.
         Ok(DeviceProperties::new("a thread for each stream").with_kind(DeviceKind::Simulated))
     }
 
@@ -48,11 +50,11 @@ impl Backend for MyQueue {
     }
 }
 
-/// An open device. It has queues, so it leaves out the blocking calls (`write`, `read`, `copy`): the core enqueues such work in
-/// a stream of its own and waits.
+/// An open device. It has queues, so it leaves out the blocking calls (`write`, `read`, `copy`): the core
+/// enqueues such work in a stream of its own and waits.
 ///
-/// Only the core can call it, because the type is private and moves into [`OpenedDevice`]. So a driver for hardware may
-/// rely on the core's checks in its `unsafe` blocks.
+/// Only the core can call it, because the type is private and moves into [`OpenedDevice`]. So a driver for
+/// hardware may rely on the core's checks in its `unsafe` blocks.
 struct QueueDevice;
 
 impl DeviceDriver for QueueDevice {

@@ -26,8 +26,8 @@ impl MyQueueMemory {
 
 /// The bytes that a piece of work reads or writes.
 ///
-/// It takes the place of an address. Hardware cannot hold an `Arc`, and need not: the core keeps the memory of queued
-/// work until the driver reports that the work is done.
+/// It takes the place of an address. Hardware cannot hold an `Arc`, and need not: the core keeps the memory
+/// of queued work until the driver reports that the work is done.
 pub(crate) struct Place {
     bytes: Arc<HostMemory>,
     range: Range<usize>,

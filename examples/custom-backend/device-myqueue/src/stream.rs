@@ -1,6 +1,7 @@
 //! A queue of the device: it performs its work in order, asynchronously to the host.
 //!
-//! A worker thread takes the place of the hardware. What is submitted is a job, and the channel is the ring buffer.
+//! A worker thread takes the place of the hardware. What is submitted is a job, and the channel is the ring
+//! buffer.
 
 use std::any::Any;
 use std::mem;
@@ -46,7 +47,8 @@ impl QueueStream {
         let (jobs, queue) = channel();
         let progress = Arc::new(Progress::default());
         let worker = Arc::clone(&progress);
-        // The thread ends when the stream is dropped and the channel is empty. Nothing joins it: a drop may not block.
+        // The thread ends when the stream is dropped and the channel is empty. Nothing joins it: a drop may
+        // not block.
         thread::Builder::new()
             .name("myqueue".to_owned())
             .spawn(move || queue.into_iter().for_each(|job| worker.perform(job)))
@@ -56,10 +58,11 @@ impl QueueStream {
 }
 
 impl MyQueueStream {
-    /// Enqueues work of a kernel, in the order of the stream. An error or a panic in it becomes the stream's failure.
+    /// Enqueues work of a kernel, in the order of the stream. An error or a panic in it becomes the stream's
+    /// failure.
     ///
-    /// The work runs on the queue's thread, where it must not use devices: it could wait for itself. It opens windows on
-    /// the bytes of [`MyQueueMemory`](crate::MyQueueMemory).
+    /// The work runs on the queue's thread, where it must not use devices: it could wait for itself. It opens
+    /// windows on the bytes of [`MyQueueMemory`](crate::MyQueueMemory).
     ///
     /// # Errors
     ///
@@ -142,13 +145,14 @@ impl StreamDriver for QueueStream {
         Ok(Box::new(event))
     }
 
-    // The queue waits, not the caller. The event is recorded already, so two queues never wait for each other.
+    // The queue waits, not the caller. The event is recorded already, so two queues never wait for each
+    // other.
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
         let reached: Reached = Arc::clone(&event.downcast_ref::<QueueEvent>()?.reached);
         self.0.enqueue(move || match reached.wait() {
             Ok(_) => Ok(()),
-            // Not the error itself: it may say that a device is lost, and that may be another device. A driver that can lose
-            // its own device looks here whether it has.
+            // Not the error itself: it may say that a device is lost, and that may be another device. A
+            // driver that can lose its own device looks here whether it has.
             Err(error) => Err(BackendError::other("the event failed").with_source(error.clone())),
         })
     }
@@ -190,8 +194,8 @@ struct State {
 /// An error of a job. Later jobs are skipped until a caller has received it.
 struct Failure {
     error: BackendError,
-    /// Once it is reported, the number of the first job that is performed again. Jobs before that were submitted by a
-    /// caller who did not know of the failure.
+    /// Once it is reported, the number of the first job that is performed again. Jobs before that were
+    /// submitted by a caller who did not know of the failure.
     skipped_below: Option<u64>,
     /// Of a read: its completion, which reports the error in place of this queue.
     read: Option<CompletionWatch>,
@@ -205,8 +209,8 @@ impl Progress {
     /// Performs the next job, on the worker thread.
     fn perform(&self, job: Job) {
         let before = self.state().outcome_before();
-        // A job of a kernel may panic, and the worker has to survive that. The job is dropped here, done or not: what it
-        // holds is released before it counts as done.
+        // A job of a kernel may panic, and the worker has to survive that. The job is dropped here, done or
+        // not: what it holds is released before it counts as done.
         let outcome = catch_unwind(AssertUnwindSafe(|| job(before))).unwrap_or_else(|panic| {
             // A payload may panic again when it is dropped.
             mem::forget(panic);
@@ -217,8 +221,8 @@ impl Progress {
             Outcome::Done => {}
             Outcome::Failed(error) => fail(error, None),
             Outcome::FailedRead(error, completion) => {
-                // First, so that what is submitted before the report finds the failure. And without the lock: `finish` runs
-                // the waker of a task, which is a program's code.
+                // First, so that what is submitted before the report finds the failure. And without the lock:
+                // `finish` runs the waker of a task, which is a program's code.
                 fail(error.clone(), Some(completion.watch()));
                 completion.finish(Err(error));
             }
@@ -239,8 +243,8 @@ impl State {
         }
     }
 
-    /// Performs work again after a read that failed, from the next job on, if its completion is finished: the core has its
-    /// failure then, and submits nothing until a caller has received it.
+    /// Performs work again after a read that failed, from the next job on, if its completion is finished: the
+    /// core has its failure then, and submits nothing until a caller has received it.
     fn resume_after_read(&mut self) {
         let submitted = self.submitted;
         if let Some(Failure { skipped_below: skipped_below @ None, read: Some(read), .. }) = &mut self.failure

@@ -1,4 +1,5 @@
-//! Tests of this backend alone: its native handle, and failures of queued work, which the suite cannot inject here.
+//! Tests of this backend alone: its native handle, and failures of queued work, which the suite cannot inject
+//! here.
 
 use device_myqueue::{MyQueueMemory, MyQueueStream};
 use device_registry::backend::BackendError;

@@ -15,8 +15,8 @@ const CONNECT: Duration = Duration::from_millis(300);
 pub(crate) struct Connection {
     address: SocketAddr,
     pub(crate) stream: TcpStream,
-    /// How long the server may take for a reply. The core sets no time limits for drivers, so a driver handles a
-    /// silent server itself.
+    /// How long the server may take for a reply. The core sets no time limits for drivers, so a driver
+    /// handles a silent server itself.
     pub(crate) patience: Duration,
     /// Held from a request to its reply.
     turn: Mutex<()>,
@@ -52,8 +52,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// *Lost* if the connection fails. The call then ends the connection, so that no later call takes the rest of this reply
-    /// for its own.
+    /// *Lost* if the connection fails. The call then ends the connection, so that no later call takes the
+    /// rest of this reply for its own.
     pub(crate) fn call(&self, request: &Request<'_>) -> Result<Vec<u8>, BackendError> {
         let turn = self.turn.lock();
         let reply = self.send_freed().and_then(|()| {
@@ -82,8 +82,8 @@ impl Connection {
             .ok_or_else(|| BackendError::other("expected a description of the server, found other bytes"))
     }
 
-    /// Frees memory on the server: now, or if the connection is in use, with a later request. It waits for no reply.
-    /// On a connection that has ended it does nothing, because the server freed the memory then.
+    /// Frees memory on the server: now, or if the connection is in use, with a later request. It waits for no
+    /// reply. On a connection that has ended it does nothing, because the server freed the memory then.
     pub(crate) fn free(&self, memory: u64) {
         self.freed.lock().push(memory);
         if let Some(_turn) = self.turn.try_lock() {

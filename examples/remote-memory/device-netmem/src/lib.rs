@@ -1,7 +1,8 @@
 //! The backend `netmem`: each device is the memory of a server, another process that may come and go.
 //!
-//! Read `device-mycpu` of examples/custom-backend first. This one adds the functions for devices that come and go: an option
-//! lists the devices, [`Backend::presence`] looks for one, and a driver reports a loss without a call.
+//! Read `device-mycpu` of examples/custom-backend first. This one adds the functions for devices that come
+//! and go: an option lists the devices, [`Backend::presence`] looks for one, and a driver reports a loss
+//! without a call.
 
 #![forbid(unsafe_code)]
 
@@ -33,20 +34,22 @@ const OPTIONS: &[OptionSpec] =
 
 const DEFAULT_SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4501);
 
-/// How long the backend keeps the outcome of a query: a listing needs it twice, for the presence and the properties.
+/// How long the backend keeps the outcome of a query: a listing needs it twice, for the presence and the
+/// properties.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// How long a server may take for its reply before it counts as absent.
 const QUERY: Duration = Duration::from_secs(1);
 
-/// Reads the addresses, and connects to none: without a server, the backend loads, and its devices are absent.
+/// Reads the addresses, and connects to none: without a server, the backend loads, and its devices are
+/// absent.
 fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
     let addresses = options.parse::<Addresses>("servers")?.map_or(vec![DEFAULT_SERVER], |list| list.0);
     Ok(Box::new(NetMem { servers: addresses.into_iter().map(Server::new).collect() }))
 }
 
-/// The value of the option. Host names are invalid, because their addresses may change, and an ordinal is one device for as
-/// long as the program runs.
+/// The value of the option. Host names are invalid, because their addresses may change, and an ordinal is one
+/// device for as long as the program runs.
 struct Addresses(Vec<SocketAddr>);
 
 impl FromStr for Addresses {
@@ -76,7 +79,8 @@ impl Backend for NetMem {
         })
     }
 
-    // The UUID of an absent server is unknown. Because of this error, the core accepts no prefix of a UUID that might be its.
+    // The UUID of an absent server is unknown. Because of this error, the core accepts no prefix of a UUID
+    // that might be its.
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
         let server = &self.servers[ordinal];
         let Info { total, uuid, .. } = server.query()?;

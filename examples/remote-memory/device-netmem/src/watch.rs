@@ -13,10 +13,12 @@ use crate::driver::Link;
 /// How often the thread checks that the server still replies.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits until either side ends the connection, and reports the device as lost. A report after a close does nothing.
+/// Waits until either side ends the connection, and reports the device as lost. A report after a close does
+/// nothing.
 pub(crate) fn watch(link: Arc<Link>, faults: &FaultCounter, reporter: &LossReporter) {
     let error = loop {
-        // A process that ends closes its connections. A machine without power does not close them: it stops replying.
+        // A process that ends closes its connections. A machine without power does not close them: it stops
+        // replying.
         if let Err(error) = wait_until_closed(&link.watched).and_then(|()| link.watched.info().map(drop)) {
             break error;
         }

@@ -1,11 +1,11 @@
 //! The protocol between the backend `netmem` and its servers: frames over TCP.
 //!
-//! A client connects and sends the [`GREETING`], then requests. A server performs the requests of a connection one after
-//! the other, and replies to each but `free`. Memory belongs to the connection that allocated it: the server frees it when
-//! the connection ends.
+//! A client connects and sends the [`GREETING`], then requests. A server performs the requests of a
+//! connection one after the other, and replies to each but `free`. Memory belongs to the connection that
+//! allocated it: the server frees it when the connection ends.
 //!
-//! A frame is the length of its content as a `u32`, then the content. Numbers are little-endian, and `u64` where the table
-//! says nothing else. A *place* is two numbers, a memory and an offset in it.
+//! A frame is the length of its content as a `u32`, then the content. Numbers are little-endian, and `u64`
+//! where the table says nothing else. A *place* is two numbers, a memory and an offset in it.
 //!
 //! | request | content | reply |
 //! |---|---|---|
@@ -17,8 +17,9 @@
 //! | copy | byte 5, place of the source, place of the destination, length | nothing |
 //! | fill | byte 6, place, length, pattern of one or more bytes | nothing |
 //!
-//! The content of a reply is byte 0 and the bytes of the table. If there is not enough memory, it is byte 1 and the free
-//! memory. If the request is invalid, it is byte 2 and a message. A server closes a connection that violates the protocol.
+//! The content of a reply is byte 0 and the bytes of the table. If there is not enough memory, it is byte 1
+//! and the free memory. If the request is invalid, it is byte 2 and a message. A server closes a connection
+//! that violates the protocol.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Servers that come and go, as programs see them. Each test has servers of its own, and so a process of its own: a process
-//! has one list of servers.
+//! Servers that come and go, as programs see them. Each test has servers of its own, and so a process of its
+//! own: a process has one list of servers.
 
 mod servers;
 
@@ -23,7 +23,8 @@ const LONG: Duration = Duration::from_secs(20);
 
 const UUID: &str = "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10";
 
-/// Runs a test in a process of its own. Fails also if one of its servers panics, which ends a thread there and no more.
+/// Runs a test in a process of its own. Fails also if one of its servers panics, which ends a thread there
+/// and no more.
 fn alone(test: &str, run: impl FnOnce()) {
     if process::is_child() {
         return run();
@@ -68,8 +69,8 @@ fn a_killed_server_loses_the_device_and_wakes_what_waits() {
         configure(&[&server, &other]);
         let (buffer, beside) = (filled(netmem(0)), filled(netmem(1)));
         let stream = netmem(0).create_stream().unwrap();
-        // One call stalls in the driver, on a thread of the program. Another one stalls on the stream's thread, and the
-        // program's threads wait for it in the core.
+        // One call stalls in the driver, on a thread of the program. Another one stalls on the stream's
+        // thread, and the program's threads wait for it in the core.
         stall(netmem(0));
         let writes = buffer.clone();
         let writer = thread::spawn(move || writes.write(0, b"ABC"));

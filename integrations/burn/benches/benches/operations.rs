@@ -1,4 +1,5 @@
-//! One operation, on burn's engine directly, on registered devices through both doors, and from eight threads.
+//! One operation, on burn's engine directly, on registered devices through both doors, and from eight
+//! threads.
 
 use std::hint::black_box;
 use std::thread;

@@ -1,4 +1,5 @@
-//! One epoch of `digits`, without its data loaders: forward, backward, Adam. Beside burn's CPU engine, in turns.
+//! One epoch of `digits`, without its data loaders: forward, backward, Adam. Beside burn's CPU engine, in
+//! turns.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::nn::loss::CrossEntropyLossConfig;

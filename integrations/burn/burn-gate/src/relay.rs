@@ -50,8 +50,8 @@ pub(crate) async fn relay(
     Ok(())
 }
 
-/// Gets a session for the client: what it has sent since, the connection to burn's server, and the session there. None, if
-/// the client was refused and knows.
+/// Gets a session for the client: what it has sent since, the connection to burn's server, and the session
+/// there. None, if the client was refused and knows.
 async fn open(
     client: &mut TcpStream,
     peer: SocketAddr,

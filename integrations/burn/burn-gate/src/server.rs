@@ -1,7 +1,8 @@
 //! burn's server, on a port of its own.
 //!
-//! Its listener accepts one connection at a time. On Linux the kernel drops every packet for it that is not from the
-//! socket of that connection, and every packet while there is none. So others, who can find the port, cannot connect to it.
+//! Its listener accepts one connection at a time. On Linux the kernel drops every packet for it that is not
+//! from the socket of that connection, and every packet while there is none. So others, who can find the
+//! port, cannot connect to it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -68,8 +69,8 @@ impl Servers {
         Ok(server)
     }
 
-    /// Counts a session of this server. None, if the last session of this server has ended meanwhile: the client needs the
-    /// server after it.
+    /// Counts a session of this server. None, if the last session of this server has ended meanwhile: the
+    /// client needs the server after it.
     pub(crate) fn enter(self: &Arc<Self>, server: Arc<Server>) -> Option<Session> {
         let mut current = lock(&self.current);
         if !Weak::ptr_eq(&current.server, &Arc::downgrade(&server)) {
@@ -130,15 +131,15 @@ impl Server {
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
         let name = socket.local_addr()?;
-        // The first of the values here, so it is the last to be dropped: nothing else gets the port while the door is open
-        // for it, or while it is in the list.
+        // The first of the values here, so it is the last to be dropped: nothing else gets the port while the
+        // door is open for it, or while it is in the list.
         let _port = SockRef::from(&socket).try_clone()?;
         let (accepted, authorized) = oneshot::channel();
         lock(&self.clients.0).insert(name, Client { peer, accepted: Some(accepted) });
         let client = Registered { clients: Arc::clone(&self.clients), name };
 
-        // Until burn has answered: before that, the kernel may still need the door for this connection. The socket that the
-        // listener has accepted keeps the filter of its handshake.
+        // Until burn has answered: before that, the kernel may still need the door for this connection. The
+        // socket that the listener has accepted keeps the filter of its handshake.
         let mut opened = Opened(self.door.lock().await);
         opened.0.open_for(name)?;
         let stream = socket.connect(self.address).await?;
@@ -270,7 +271,8 @@ struct Opened<'a>(tokio::sync::MutexGuard<'a, Door>);
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         if self.0.close().is_err() {
-            // The kernel has no memory for the filter. Without a listener nothing connects, and the next server has one.
+            // The kernel has no memory for the filter. Without a listener nothing connects, and the next
+            // server has one.
             let _ = self.0.0.shutdown(Shutdown::Both);
         }
     }

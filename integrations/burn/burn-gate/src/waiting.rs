@@ -11,8 +11,8 @@ use tokio::task::AbortHandle;
 const LIMIT: usize = 128;
 const LIMIT_PER_PEER: usize = 64;
 
-/// Where a connection comes from: its address, and one value for all loopback addresses. A program of this machine can
-/// connect from each of 127.0.0.0/8.
+/// Where a connection comes from: its address, and one value for all loopback addresses. A program of this
+/// machine can connect from each of 127.0.0.0/8.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Peer(IpAddr);
 

@@ -1,4 +1,5 @@
-//! A burn program that computes on the devices of a `burn-serve`. It uses burn only, and no crate of this repository.
+//! A burn program that computes on the devices of a `burn-serve`. It uses burn only, and no crate of this
+//! repository.
 //!
 //! ```text
 //! cargo run -p burn-serve --example client -- ws://127.0.0.1:3000 TOKEN_FILE [SECONDS]
@@ -36,7 +37,8 @@ fn main() -> ExitCode {
 pub(crate) fn run(url: &str, token_file: &str, time: Duration) -> Result<(), Box<dyn Error>> {
     let token = std::fs::read_to_string(token_file)?;
     let host = RemoteHost::websocket(url).with_credential(token.trim_end_matches(['\r', '\n']));
-    // Connects device 0, so a wrong address or token is an error here. The other devices connect on first use.
+    // Connects device 0, so a wrong address or token is an error here. The other devices connect on first
+    // use.
     let devices = host.devices()?;
     println!("connected, devices: {}", devices.len());
 
@@ -65,7 +67,8 @@ fn compute(device: &Device) -> (Tensor<2>, Tensor<2>) {
     (a.clone() + b.clone(), a.matmul(b))
 }
 
-/// The elements of a tensor. `try_into_data` returns an error if the server is gone, where `into_data` panics.
+/// The elements of a tensor. `try_into_data` returns an error if the server is gone, where `into_data`
+/// panics.
 fn values(tensor: Tensor<2>) -> Result<Vec<f32>, Box<dyn Error>> {
     Ok(tensor.try_into_data()?.try_to_vec()?)
 }

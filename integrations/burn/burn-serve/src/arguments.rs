@@ -9,7 +9,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
-    /// The devices, such as `cpu` or `NAME:INDEX`: repeated, or a list with commas. A client names them 0, 1, … in this order
+    /// The devices, such as `cpu` or `NAME:INDEX`: repeated, or a list with commas. A client names them 0, 1,
+    /// … in this order
     // Text, and not a `Device`, so that the registry's own message is printed.
     #[arg(long = "device", value_name = "DEVICE", value_delimiter = ',', required_unless_present = "list")]
     pub(crate) devices: Vec<String>,

@@ -1,4 +1,5 @@
-//! Serves registered devices to burn programs on other machines, by burn's own remote protocol; see README.md.
+//! Serves registered devices to burn programs on other machines, by burn's own remote protocol; see
+//! README.md.
 
 mod arguments;
 mod list;
@@ -75,7 +76,8 @@ fn announce(address: SocketAddr, devices: &[Device]) -> io::Result<()> {
     out.flush()
 }
 
-/// What burn's server logs, on standard error; it would log to standard output itself. `RUST_LOG` selects the records.
+/// What burn's server logs, on standard error; it would log to standard output itself. `RUST_LOG` selects the
+/// records.
 fn log_to_stderr() {
     // Without the warning that each client causes at its end, as burn's client does not close its session.
     let default = || EnvFilter::new("warn,burn_remote::transport::websocket::server=error");

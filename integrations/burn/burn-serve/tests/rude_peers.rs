@@ -1,5 +1,5 @@
-//! Peers without the token, on raw sockets: none takes anything from the server that it does not get back, and none keeps a
-//! client with the token out.
+//! Peers without the token, on raw sockets: none takes anything from the server that it does not get back,
+//! and none keeps a client with the token out.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use process::{Folder, Server, server};
 
-/// How long the server may take for anything here. It closes a connection without a session after ten seconds.
+/// How long the server may take for anything here. It closes a connection without a session after ten
+/// seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Not a test: the process of a client, which `process` starts with these variables.

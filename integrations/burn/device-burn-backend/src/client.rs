@@ -32,8 +32,8 @@ const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
 
 /// burn's access to one device. Cheap to clone; all clones of a device are one client.
 ///
-/// An operation runs on the thread that calls it, or is enqueued in the device's stream. No lock is held while burn's CPU
-/// engine computes.
+/// An operation runs on the thread that calls it, or is enqueued in the device's stream. No lock is held
+/// while burn's CPU engine computes.
 #[derive(Clone)]
 pub struct RegistryClient(Arc<Client>, Lease);
 

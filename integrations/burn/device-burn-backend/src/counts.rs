@@ -28,8 +28,8 @@ pub struct Counts {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct OperationCount {
-    /// burn's name of it, such as `NumericFloat.Add`. `Tensor.Read` is the reading of tensors, and `Tensor.Move` their
-    /// move to another device.
+    /// burn's name of it, such as `NumericFloat.Add`. `Tensor.Read` is the reading of tensors, and
+    /// `Tensor.Move` their move to another device.
     pub operation: String,
     /// How often a kernel of the device did it.
     pub native: u64,

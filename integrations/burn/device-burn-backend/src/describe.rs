@@ -1,7 +1,7 @@
 //! What burn's operations are here: a view, calls of kernels, or work for the CPU.
 //!
-//! This is the only file that names operations. A release of burn with new ones changes nothing else: what is not named
-//! here runs on burn's CPU engine.
+//! This is the only file that names operations. A release of burn with new ones changes nothing else: what is
+//! not named here runs on burn's CPU engine.
 
 use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
@@ -93,7 +93,8 @@ struct Operand {
     memory: Option<Memory>,
 }
 
-/// The calls of kernels that do `operation`. `None` if there are none, or if a dtype or a shape is not for kernels.
+/// The calls of kernels that do `operation`. `None` if there are none, or if a dtype or a shape is not for
+/// kernels.
 pub(crate) fn steps(
     operation: &OperationIr,
     operands: &Operands,
@@ -667,8 +668,8 @@ fn pool(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [
     Pool2d { stride, padding, dilation, ..Pool2d::new(kernel) }
 }
 impl View<'_> {
-    /// The layout of the view with the shape `shape`, or nothing where the bytes have to be rearranged. The engine
-    /// reports arguments that make no sense.
+    /// The layout of the view with the shape `shape`, or nothing where the bytes have to be rearranged. The
+    /// engine reports arguments that make no sense.
     pub(crate) fn layout(&self, layout: &Layout, shape: &Shape) -> Option<Layout> {
         let dims = layout.num_dims();
         match *self {
@@ -688,7 +689,8 @@ impl View<'_> {
                     return None;
                 }
                 let (view, copies) = layout.slice(slices);
-                // burn has computed the shape too: where the two differ, the arguments are the engine's to judge.
+                // burn has computed the shape too: where the two differ, the arguments are the engine's to
+                // judge.
                 (!copies && view.shape() == shape).then_some(view)
             }
         }

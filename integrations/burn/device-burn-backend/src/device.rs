@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 /// The variable with the device string that [`RegistryDevice::default`] reads.
 const DEFAULT: &str = "DEVICE_BURN_DEVICE";
 
-/// A registered device that burn computes on: [`device_registry::Device`] with its index, under burn's traits.
+/// A registered device that burn computes on: [`device_registry::Device`] with its index, under burn's
+/// traits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegistryDevice(
     /// `None` for `cpu`, which burn wants as a constant.

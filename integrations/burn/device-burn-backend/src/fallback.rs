@@ -19,8 +19,8 @@ const VARIABLE: &str = "DEVICE_BURN_FALLBACK";
 
 /// What happens to an operation that no kernel of the device does.
 ///
-/// The policy holds for all devices of the process. The variable `DEVICE_BURN_FALLBACK` sets it with the values `allow`,
-/// `warn` and `deny`; [`set`](Self::set) in code goes before the variable.
+/// The policy holds for all devices of the process. The variable `DEVICE_BURN_FALLBACK` sets it with the
+/// values `allow`, `warn` and `deny`; [`set`](Self::set) in code goes before the variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fallback {
@@ -46,8 +46,8 @@ impl Fallback {
     ///
     /// # Errors
     ///
-    /// If the variable has another value than the three. Until [`set`](Self::set) is called, every operation that no
-    /// kernel does is then an error.
+    /// If the variable has another value than the three. Until [`set`](Self::set) is called, every operation
+    /// that no kernel does is then an error.
     pub fn current() -> Result<Self, InvalidFallback> {
         match POLICY.load(Ordering::Relaxed) {
             1 => Ok(Self::Allow),

@@ -68,8 +68,8 @@ impl Fault {
 }
 
 thread_local! {
-    /// The failures of this thread's operations that no call has returned. A `sync` of another thread does not return
-    /// them: its own work is in order.
+    /// The failures of this thread's operations that no call has returned. A `sync` of another thread does
+    /// not return them: its own work is in order.
     static UNREPORTED: RefCell<Vec<Fault>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -88,7 +88,8 @@ pub(crate) fn leave_unreported(fault: &Fault) {
     });
 }
 
-/// The first failure of this thread on `device` that no call has returned. Those after it are not returned either.
+/// The first failure of this thread on `device` that no call has returned. Those after it are not returned
+/// either.
 pub(crate) fn take_unreported(device: Device) -> Option<Fault> {
     let take = |unreported: &RefCell<Vec<Fault>>| {
         let mut unreported = unreported.borrow_mut();

@@ -1,12 +1,13 @@
 //! How long the table keeps a tensor that several threads use.
 //!
-//! burn counts the handles of a tensor, and says at which use the last one ends. It lowers the count before it registers
-//! the operation of that use. So of two threads that use the last two handles at once, one can register an operation for
-//! a tensor that the other has released already.
+//! burn counts the handles of a tensor, and says at which use the last one ends. It lowers the count before
+//! it registers the operation of that use. So of two threads that use the last two handles at once, one can
+//! register an operation for a tensor that the other has released already.
 //!
-//! A [`Lease`] keeps the tensor for that time. Each handle has one: burn clones the client in a handle with the handle. A
-//! thread that drops a handle keeps its lease until the thread's next operation is registered, as this can be the
-//! operation that the handle was dropped for. The last lease of a tensor takes it out of the table.
+//! A [`Lease`] keeps the tensor for that time. Each handle has one: burn clones the client in a handle with
+//! the handle. A thread that drops a handle keeps its lease until the thread's next operation is registered,
+//! as this can be the operation that the handle was dropped for. The last lease of a tensor takes it out of
+//! the table.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -34,15 +35,15 @@ struct Shared {
 
 const SEVERAL: u64 = u64::MAX;
 
-/// How many leases a thread keeps: more than the inputs of an operation. A thread that only drops handles and never
-/// registers an operation would otherwise keep all of them.
+/// How many leases a thread keeps: more than the inputs of an operation. A thread that only drops handles and
+/// never registers an operation would otherwise keep all of them.
 const MOST: usize = 1024;
 
 thread_local! {
     /// The leases of handles that this thread has dropped since its last operation.
     static DROPPED: RefCell<SmallVec<[Arc<Shared>; 8]>> = const { RefCell::new(SmallVec::new_const()) };
-    /// The lease in the client that registered the last operation. burn cloned that client for the call, and drops it
-    /// next: it is of no handle.
+    /// The lease in the client that registered the last operation. burn cloned that client for the call, and
+    /// drops it next: it is of no handle.
     static REGISTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
     static THREAD: u64 = {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -56,8 +57,9 @@ impl Lease {
         Self(Some(Arc::new(Shared { id, table: Arc::clone(table), ended, thread })))
     }
 
-    /// Whether the last handle of `id`, which has this lease, is dropped without an operation that uses it. If another
-    /// thread has dropped a handle as well, this one may be on its way to an operation: then its lease ends later.
+    /// Whether the last handle of `id`, which has this lease, is dropped without an operation that uses it.
+    /// If another thread has dropped a handle as well, this one may be on its way to an operation: then its
+    /// lease ends later.
     pub(crate) fn ends_with_handle(&self, id: TensorId) -> bool {
         let Some(shared) = self.0.as_ref().filter(|shared| shared.id == id) else { return true };
         let thread = shared.thread.load(Ordering::Acquire);
@@ -65,8 +67,8 @@ impl Lease {
         here && shared.end(1)
     }
 
-    /// Whether an operation of this thread, which is registered by a client with this lease, is the only use of `id` that
-    /// is left. burn has said that it is the last one.
+    /// Whether an operation of this thread, which is registered by a client with this lease, is the only use
+    /// of `id` that is left. burn has said that it is the last one.
     pub(crate) fn is_last_use(&self, id: TensorId) -> bool {
         let dropped =
             DROPPED.try_with(|dropped| dropped.borrow().iter().rev().find(|shared| shared.id == id).cloned());

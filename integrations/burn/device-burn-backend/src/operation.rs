@@ -1,7 +1,8 @@
 //! Operations as people name them.
 //!
-//! burn's `OperationIr` has a variant for each of its two hundred operations, and no names. Its serialization has them: a
-//! serializer that stops at the first struct learns the variants, so that no table here grows with burn.
+//! burn's `OperationIr` has a variant for each of its two hundred operations, and no names. Its serialization
+//! has them: a serializer that stops at the first struct learns the variants, so that no table here grows
+//! with burn.
 
 use std::fmt;
 
@@ -63,8 +64,8 @@ pub(crate) struct Operands {
 }
 
 impl Operands {
-    /// Takes the tensors out of `operation`, and leaves local identifiers: one for each use, and each use the last. So
-    /// the order in which an interpreter takes them does not matter.
+    /// Takes the tensors out of `operation`, and leaves local identifiers: one for each use, and each use the
+    /// last. So the order in which an interpreter takes them does not matter.
     pub(crate) fn take(operation: &mut OperationIr) -> Self {
         let mut operands = Self::default();
         operation.visit_mut(&mut operands);

@@ -1,11 +1,12 @@
 //! The stream of a device that all of burn's work is enqueued in, and what is known of its failures.
 //!
-//! A kernel runs after the call that enqueued it has returned. If it fails, the stream skips the work behind it, until
-//! the failure is reported; it does not say which work failed first. So each kernel has a number, and a reported failure
-//! holds for all numbers since the last that is known to have succeeded: no tensor is read that was not written. See
-//! [`Unwritten`].
+//! A kernel runs after the call that enqueued it has returned. If it fails, the stream skips the work behind
+//! it, until the failure is reported; it does not say which work failed first. So each kernel has a number,
+//! and a reported failure holds for all numbers since the last that is known to have succeeded: no tensor is
+//! read that was not written. See [`Unwritten`].
 //!
-//! The queue reports failures under its lock, so that no other thread enqueues work before it is known what failed.
+//! The queue reports failures under its lock, so that no other thread enqueues work before it is known what
+//! failed.
 
 use std::sync::Arc;
 
@@ -20,10 +21,12 @@ use crate::fallback;
 use crate::operation::OperationName;
 use crate::unwritten::{Output, Unwritten, Why};
 
-/// How many bytes of new memory are enqueued before the program waits for what it enqueued as many bytes before.
+/// How many bytes of new memory are enqueued before the program waits for what it enqueued as many bytes
+/// before.
 const AHEAD: usize = 256 << 20;
 
-/// What an operation takes in the queue besides its memory, in bytes: about as much, so that small operations count too.
+/// What an operation takes in the queue besides its memory, in bytes: about as much, so that small operations
+/// count too.
 const OPERATION: usize = 4 << 10;
 
 /// The queue of one device.
@@ -99,8 +102,8 @@ impl Queue {
 
     /// Enqueues kernels, one after the other, that write new memory of the lengths `outputs`, in bytes.
     ///
-    /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`]. Blocks while the
-    /// program is twice [`AHEAD`] ahead of the device.
+    /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`].
+    /// Blocks while the program is twice [`AHEAD`] ahead of the device.
     pub(crate) fn run(
         &self,
         name: OperationName,
@@ -164,8 +167,8 @@ impl Queue {
         Ok(written)
     }
 
-    /// Allocates memory. A full device may have memory that only enqueued kernels use, so that the program runs ahead of
-    /// the device: then this waits for them, and tries again.
+    /// Allocates memory. A full device may have memory that only enqueued kernels use, so that the program
+    /// runs ahead of the device: then this waits for them, and tries again.
     fn allocate(
         &self,
         stream: Option<&Stream>,
@@ -246,7 +249,8 @@ impl Queue {
             let Some(stream) = state.stream.clone() else { return Ok(()) };
             (stream, state.epoch, state.next)
         };
-        // An event reports nothing: the report below is under the lock, so that no thread enqueues or reads in between.
+        // An event reports nothing: the report below is under the lock, so that no thread enqueues or reads
+        // in between.
         let waited = stream.record().and_then(|event| event.synchronize());
         let mut state = self.state.lock();
         if state.epoch != epoch {
@@ -328,7 +332,8 @@ impl Queue {
         self.unwritten.clear();
     }
 
-    /// Whether an error says that the stream is of a device that was reset or closed, so that a new one works.
+    /// Whether an error says that the stream is of a device that was reset or closed, so that a new one
+    /// works.
     fn is_stale(&self, error: &DeviceError) -> bool {
         match error {
             DeviceError::Closed { .. } => true,
@@ -350,8 +355,8 @@ fn is_read(error: &DeviceError) -> bool {
 }
 
 impl State {
-    /// Counts memory that was enqueued. Returns the event to wait for if the program is too far ahead of the device: the
-    /// memory of what it released is in use until then.
+    /// Counts memory that was enqueued. Returns the event to wait for if the program is too far ahead of the
+    /// device: the memory of what it released is in use until then.
     fn advance(&mut self, stream: &Stream, bytes: usize) -> Option<Event> {
         self.ahead += bytes;
         if self.ahead < AHEAD {

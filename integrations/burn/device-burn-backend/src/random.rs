@@ -1,7 +1,8 @@
-//! Random tensors: each device has a generator of its own, and the same seed gives the same numbers on every device.
+//! Random tensors: each device has a generator of its own, and the same seed gives the same numbers on every
+//! device.
 //!
-//! The generator is that of [`device_kernels::Operator::Random`], whose numbers depend on the seed and on their own number
-//! alone. So it does not matter which device draws, or whether the host does for it.
+//! The generator is that of [`device_kernels::Operator::Random`], whose numbers depend on the seed and on
+//! their own number alone. So it does not matter which device draws, or whether the host does for it.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -21,7 +22,8 @@ pub(crate) struct Random(Mutex<Option<Numbers>>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
     seed: u64,
-    /// The generator's counter at the first one. Each number has one of its own, also where it needs no whole one.
+    /// The generator's counter at the first one. Each number has one of its own, also where it needs no whole
+    /// one.
     counter: u64,
 }
 

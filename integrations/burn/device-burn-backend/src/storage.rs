@@ -1,7 +1,7 @@
 //! Where the bytes of tensors are: on the device, on the host, or on both.
 //!
-//! A storage is written once, so that both copies stay valid. It moves when the other side needs it, and not before.
-//! Views of a tensor share its storage: they move nothing.
+//! A storage is written once, so that both copies stay valid. It moves when the other side needs it, and not
+//! before. Views of a tensor share its storage: they move nothing.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl Storage {
         host
     }
 
-    /// The copy on the device. Blocks for an upload if there is none, or if the device was reset or closed since.
+    /// The copy on the device. Blocks for an upload if there is none, or if the device was reset or closed
+    /// since.
     pub(crate) fn device(&self, queue: &Queue, moved: &mut Moved) -> Result<(Buffer, Ticket), Refused> {
         let mut copies = self.0.lock();
         if let Some(copy) = &copies.device {
@@ -55,8 +56,8 @@ impl Storage {
         Ok(copy)
     }
 
-    /// Forgets the copy on the device, which the device refused as being from before a reset. Returns whether the host
-    /// has a copy.
+    /// Forgets the copy on the device, which the device refused as being from before a reset. Returns whether
+    /// the host has a copy.
     pub(crate) fn forget_device(&self) -> bool {
         let mut copies = self.0.lock();
         let on_host = copies.host.is_some();

@@ -1,8 +1,9 @@
 //! Which kernels did not write their output.
 //!
-//! Two sides know. A stream reports a failure once, to any call that asks, and cannot say which work failed first: what it
-//! reports holds for all kernels since the last that is known to have succeeded. A kernel that is skipped or that fails by
-//! itself notes its own number, also when the stream's report went to a call of the program.
+//! Two sides know. A stream reports a failure once, to any call that asks, and cannot say which work failed
+//! first: what it reports holds for all kernels since the last that is known to have succeeded. A kernel that
+//! is skipped or that fails by itself notes its own number, also when the stream's report went to a call of
+//! the program.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ impl Unwritten {
     fn skipped(&self, number: u64) {
         let mut ranges = self.ranges.lock();
         match ranges.last_mut() {
-            // It was skipped for the failure of the kernel before it, or is one of those that a report holds for.
+            // It was skipped for the failure of the kernel before it, or is one of those that a report holds
+            // for.
             Some((range, _)) if range.end == number => range.end += 1,
             Some((range, _)) if range.contains(&number) => {}
             _ => {

@@ -1,5 +1,5 @@
-//! Training steps on the registry's device by burn's engine, and on burn's own wgpu device, by turns on the same adapter:
-//! `cargo run --release -p device-burn-wgpu --example paired`.
+//! Training steps on the registry's device by burn's engine, and on burn's own wgpu device, by turns on the
+//! same adapter: `cargo run --release -p device-burn-wgpu --example paired`.
 
 use std::time::{Duration, Instant};
 

@@ -28,8 +28,8 @@ impl Engine for Wgpu {
 
     /// Waits for the work of the device, and so finds out whether it is lost.
     fn device(&self, device: device_registry::Device) -> Result<Device, BackendError> {
-        // Held while burn's engine is set up, so that two threads do not make two engines. An engine that panics is not in
-        // the map.
+        // Held while burn's engine is set up, so that two threads do not make two engines. An engine that
+        // panics is not in the map.
         let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let setup = handles(device)?;
         if let Some(known) = opened.get(&device)

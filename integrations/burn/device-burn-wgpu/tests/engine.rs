@@ -16,7 +16,8 @@ fn device() -> Option<Device> {
     Some(device_burn::device(SUBJECT).unwrap())
 }
 
-/// Runs a test in a process of its own, as it closes or loses the device. `None` in the process that starts it.
+/// Runs a test in a process of its own, as it closes or loses the device. `None` in the process that starts
+/// it.
 fn alone(test: &str) -> Option<Device> {
     if process::is_child() {
         return Some(device_burn::device(SUBJECT).unwrap());

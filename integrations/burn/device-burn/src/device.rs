@@ -6,7 +6,8 @@ use device_burn_backend::{Counts, Fallback, RegistryClient, RegistryDevice};
 use crate::Error;
 use crate::engines::LinkedEngine;
 
-/// burn's own device for a device string, such as `"openreg:0"`. Opens the device, so that a mistake is an error here.
+/// burn's own device for a device string, such as `"openreg:0"`. Opens the device, so that a mistake is an
+/// error here.
 ///
 /// If one of burn's own [engines](crate::engines) is linked for the backend and switched on, it computes;
 /// [`engine_of`] says whether. It then fails or computes: nothing else is tried.
@@ -23,7 +24,8 @@ use crate::engines::LinkedEngine;
 ///
 /// # Errors
 ///
-/// Those of [`device_registry::device`], those of opening the device, [`Error::Fallback`], and those of an engine.
+/// Those of [`device_registry::device`], those of opening the device, [`Error::Fallback`], and those of an
+/// engine.
 pub fn device(text: &str) -> Result<Device, Error> {
     let device = device_registry::device(text)?.resolve();
     if let Some(engine) = engine(device)? {
@@ -75,8 +77,8 @@ pub(crate) fn usable(device: device_registry::Device) -> Result<RegistryDevice, 
 
 /// The device strings of all devices that can be used now. Opens none of them.
 ///
-/// Backends that do not load or have no devices are left out: [`device_registry::devices`] has their reasons. burn's own
-/// `Device::enumerate` lists `cpu` only, as burn has one constant for the slot.
+/// Backends that do not load or have no devices are left out: [`device_registry::devices`] has their reasons.
+/// burn's own `Device::enumerate` lists `cpu` only, as burn has one constant for the slot.
 #[must_use]
 pub fn devices() -> Vec<String> {
     device_registry::devices()
@@ -86,7 +88,8 @@ pub fn devices() -> Vec<String> {
         .collect()
 }
 
-/// What happened to the operations of a device in this process: which ran on it, and which fell back to the CPU.
+/// What happened to the operations of a device in this process: which ran on it, and which fell back to the
+/// CPU.
 ///
 /// Where an engine of burn's computes, [`Counts::engine`] names it. Its operations are not counted.
 ///

@@ -1,8 +1,9 @@
 //! burn's own engines on the open devices of backends: the group that they register in.
 //!
-//! burn has engines for some hardware, with kernels, fusion and autotune of its own. A crate such as `device-burn-wgpu`
-//! registers one for a backend, by a line in Cargo.toml. [`device`](crate::device) then gives burn's own device on the
-//! registry's device. Without such a crate the registry's own way is taken: kernel sets, and the CPU for the rest.
+//! burn has engines for some hardware, with kernels, fusion and autotune of its own. A crate such as
+//! `device-burn-wgpu` registers one for a backend, by a line in Cargo.toml. [`device`](crate::device) then
+//! gives burn's own device on the registry's device. Without such a crate the registry's own way is taken:
+//! kernel sets, and the CPU for the rest.
 
 use std::fmt;
 
@@ -23,8 +24,8 @@ pub trait Engine: Send + Sync {
 
     /// burn's own device on a registered one, which has its index and is open.
     ///
-    /// Returns the same device at each call, until the registered one is opened again: burn tells devices apart by number,
-    /// and an engine that is set up twice is two devices.
+    /// Returns the same device at each call, until the registered one is opened again: burn tells devices
+    /// apart by number, and an engine that is set up twice is two devices.
     ///
     /// # Errors
     ///
@@ -67,9 +68,9 @@ entry_points::group! {
     /// The distributed slice that engines register in.
     pub static ENGINES: [EngineDescriptor];
 
-    /// The group `burn.engines`: every engine of burn's in this program that computes on registered devices. Variables with
-    /// the prefix `DEVICE_BURN_ENGINES` switch its entries on and off: `DEVICE_BURN_ENGINES_DISABLE=wgpu` gives the
-    /// registry's own way for the devices of `wgpu`.
+    /// The group `burn.engines`: every engine of burn's in this program that computes on registered devices.
+    /// Variables with the prefix `DEVICE_BURN_ENGINES` switch its entries on and off:
+    /// `DEVICE_BURN_ENGINES_DISABLE=wgpu` gives the registry's own way for the devices of `wgpu`.
     ///
     /// An entry has the name of its backend.
     pub fn engines() -> Group<dyn Engine> {

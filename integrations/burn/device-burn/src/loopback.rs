@@ -1,21 +1,23 @@
-//! burn's `Device` without a `[patch]`: a burn server inside this process, which burn reaches as a remote device.
+//! burn's `Device` without a `[patch]`: a burn server inside this process, which burn reaches as a remote
+//! device.
 //!
 //! ```text
 //! program ── burn's remote client ── 127.0.0.1, with a token ── burn_gate ── burn's server ── RegistryDevice ── device
 //! ```
 //!
-//! The server starts at the first use, and one server hosts all devices, so that tensors move between them inside the
-//! server. It hosts *names*: it loads no backend and opens no device until a program uses that device. It has two threads
-//! of its own, and burn adds one for each device that is used.
+//! The server starts at the first use, and one server hosts all devices, so that tensors move between them
+//! inside the server. It hosts *names*: it loads no backend and opens no device until a program uses that
+//! device. It has two threads of its own, and burn adds one for each device that is used.
 //!
 //! # Who can connect
 //!
-//! The server listens on 127.0.0.1, on a port that the system chooses. Any program of this machine can connect to the
-//! port, but only a client with the token gets a session. The token has 32 random bytes, and exists only in this process.
-//! A connection without the token is one of at most 64, costs at most 100 KiB, and ends after ten seconds. None of its
-//! bytes reach burn's server but the key of its handshake and a frame of at most 16 KiB, in which the token would be. A
-//! flood of new connections can delay the session of a device, or make it an error: [`burn_gate`] says more.
-//! `burn_remote` has no transport without a port: its two transports are a TCP listener and an iroh endpoint.
+//! The server listens on 127.0.0.1, on a port that the system chooses. Any program of this machine can
+//! connect to the port, but only a client with the token gets a session. The token has 32 random bytes, and
+//! exists only in this process. A connection without the token is one of at most 64, costs at most 100 KiB,
+//! and ends after ten seconds. None of its bytes reach burn's server but the key of its handshake and a frame
+//! of at most 16 KiB, in which the token would be. A flood of new connections can delay the session of a
+//! device, or make it an error: [`burn_gate`] says more. `burn_remote` has no transport without a port: its
+//! two transports are a TCP listener and an iroh endpoint.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -31,8 +33,8 @@ use tokio::runtime::{self, Runtime};
 use crate::Error;
 use crate::device::usable;
 
-/// How many indices of each backend the server hosts. The list of devices is fixed when the server starts, and counting
-/// devices would load every backend.
+/// How many indices of each backend the server hosts. The list of devices is fixed when the server starts,
+/// and counting devices would load every backend.
 const INDICES: u16 = 256;
 
 /// Why a device cannot be reached through the server of this process.
@@ -82,17 +84,18 @@ pub enum LoopbackError {
     },
 }
 
-/// burn's own device for a device string, through the server of this process. [`device`](crate::device) is this function,
-/// where the feature `slot` is off.
+/// burn's own device for a device string, through the server of this process. [`device`](crate::device) is
+/// this function, where the feature `slot` is off.
 ///
-/// Starts the server at the first call, and opens the device. Blocks until burn's client has a session for the device; the
-/// second call for a device returns that session.
+/// Starts the server at the first call, and opens the device. Blocks until burn's client has a session for
+/// the device; the second call for a device returns that session.
 ///
 /// # Errors
 ///
 /// Those of [`device`](crate::device), and [`Error::Loopback`].
 pub fn device(text: &str) -> Result<burn_tensor::Device, Error> {
-    // The server would close the connection of a device that does not open, and the client would not know why.
+    // The server would close the connection of a device that does not open, and the client would not know
+    // why.
     let device = usable(device_registry::device(text)?)?;
     Ok(connect(device.device())?)
 }

@@ -10,8 +10,8 @@ use burn_tensor::Device;
 use crate::Error;
 use crate::device::usable;
 
-/// burn's own device for a device string, in the process. [`device`](crate::device) is this function, where the feature
-/// `slot` is on.
+/// burn's own device for a device string, in the process. [`device`](crate::device) is this function, where
+/// the feature `slot` is on.
 ///
 /// # Errors
 ///

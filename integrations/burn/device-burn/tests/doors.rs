@@ -1,7 +1,7 @@
 //! Both doors, the slot and the loop-back server, by one call: a device string gives burn's own device.
 //!
-//! `cargo test -p device-burn` tests the slot; with `--no-default-features --features loopback` the same tests go through
-//! the server.
+//! `cargo test -p device-burn` tests the slot; with `--no-default-features --features loopback` the same
+//! tests go through the server.
 
 use burn::tensor::{Device, Tensor};
 use device_registry::DeviceError;

@@ -1,4 +1,5 @@
-//! burn's own engines on devices of the registry, by engines that stand for burn's: they compute on another device.
+//! burn's own engines on devices of the registry, by engines that stand for burn's: they compute on another
+//! device.
 
 use std::env;
 

@@ -1,5 +1,5 @@
-//! A kernel set of four kernels for `openreg`, with which most of a program's operations fall back: the tests that count
-//! what runs where have both.
+//! A kernel set of four kernels for `openreg`, with which most of a program's operations fall back: the tests
+//! that count what runs where have both.
 
 use device_host_kernels::HostKernels;
 use device_kernels::{Binary, Call, DType, KERNEL_SETS, KernelSet, KernelSetDescriptor, Operator};

@@ -1,5 +1,5 @@
-//! Devices: tensors move between any two of them with their values, a seed gives the same numbers everywhere, and a
-//! burn device is equal to another of the same device string.
+//! Devices: tensors move between any two of them with their values, a seed gives the same numbers everywhere,
+//! and a burn device is equal to another of the same device string.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

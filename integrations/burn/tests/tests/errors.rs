@@ -227,7 +227,8 @@ impl Gate {
     }
 }
 
-/// `mycpu` with the breaking kernels, for one test at a time: a failure of its stream reaches all work that is enqueued.
+/// `mycpu` with the breaking kernels, for one test at a time: a failure of its stream reaches all work that
+/// is enqueued.
 fn mycpu() -> (Device, MutexGuard<'static, ()>) {
     static ONE: Mutex<()> = Mutex::new(());
     static REGISTER: Once = Once::new();

@@ -1,5 +1,5 @@
-//! A device that fails in the midst of a training: an error with its cause, no hang, and the training goes on from its
-//! last record, to the very numbers of a training that nothing disturbed.
+//! A device that fails in the midst of a training: an error with its cause, no hang, and the training goes on
+//! from its last record, to the very numbers of a training that nothing disturbed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,8 +99,8 @@ fn values(tensor: Tensor<1>) -> Vec<f32> {
     tensor.try_into_data().unwrap().try_to_vec().unwrap()
 }
 
-/// Injects `fault` at each place of a training in turn, until a training is over before. Each time, the training fails
-/// with `cause`, and goes on from its record after `recover`.
+/// Injects `fault` at each place of a training in turn, until a training is over before. Each time, the
+/// training fails with `cause`, and goes on from its record after `recover`.
 fn at_each_place(fault: fn(u64) -> Fault, cause: &str, recover: fn(device_registry::Device)) {
     let (registered, device, _guard) = openreg(0);
     let (_, record) = train(&device, &Record::start()).unwrap();

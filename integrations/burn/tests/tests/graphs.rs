@@ -1,4 +1,5 @@
-//! Graphs of operations that burn registers once and runs again with other tensors, and second names of a tensor.
+//! Graphs of operations that burn registers once and runs again with other tensors, and second names of a
+//! tensor.
 
 use std::task::{Context, Poll, Waker};
 

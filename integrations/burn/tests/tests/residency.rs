@@ -1,4 +1,5 @@
-//! Where the bytes of tensors are: they move once, when the other side needs them, and views of them move nothing.
+//! Where the bytes of tensors are: they move once, when the other side needs them, and views of them move
+//! nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -56,7 +56,8 @@ fn network(seed: u64, device: &Device) -> Network {
     network
 }
 
-/// One test at a time: the generator of a device is one for the process, and burn draws parameters at their first use.
+/// One test at a time: the generator of a device is one for the process, and burn draws parameters at their
+/// first use.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -131,8 +131,9 @@ fn two_devices_compute_at_once_and_exchange_tensors() {
     });
 }
 
-/// burn lowers the count of a tensor's handles before it registers the operation that uses the handle. Two threads that
-/// use the last two handles at once see the tensor released too early, unless the client keeps it.
+/// burn lowers the count of a tensor's handles before it registers the operation that uses the handle. Two
+/// threads that use the last two handles at once see the tensor released too early, unless the client keeps
+/// it.
 #[test]
 fn two_threads_that_use_the_last_two_handles_at_once_both_get_the_values() {
     let _alone = alone();
@@ -202,8 +203,8 @@ fn a_tensor_is_released_by_the_thread_that_drops_it() {
     assert_eq!(held("openreg:0"), before);
 }
 
-/// burn does not say which of two threads' handles was the last. What a thread may still need stays until its next
-/// operation.
+/// burn does not say which of two threads' handles was the last. What a thread may still need stays until its
+/// next operation.
 #[test]
 fn a_tensor_whose_handles_two_threads_drop_is_released_at_the_next_operation() {
     let _alone = alone();
@@ -286,7 +287,8 @@ fn operations_within_rayons_threads_end() {
     let shared = ramp(1, &device);
     let sums = within_a_minute(|| {
         let one = |n: usize| {
-            // Within a thread of rayon's that waits for another one, which can take more of this work meanwhile.
+            // Within a thread of rayon's that waits for another one, which can take more of this work
+            // meanwhile.
             let x = ramp(n, &device);
             let (left, right) = rayon::join(|| values(compute(&x)), || values(compute(&shared)));
             (left == computed(n)) && (right == computed(1))

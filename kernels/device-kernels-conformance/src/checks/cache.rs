@@ -1,5 +1,5 @@
-//! The group `cache`: calls that differ in one thing, one right after the other. A set that keeps compiled kernels, and finds
-//! them by too little of the call, uses one for another.
+//! The group `cache`: calls that differ in one thing, one right after the other. A set that keeps compiled
+//! kernels, and finds them by too little of the call, uses one for another.
 
 use device_kernels::{
     Binary, Conv2d, DType, Dims, Distribution, Operator, Pool2d, Reduction, Scalar, Unary, Update,

@@ -95,7 +95,8 @@ fn signature(operator: Operator, dtype: DType) -> (Vec<DType>, DType) {
     }
 }
 
-/// A call of an element-wise operator, with arrays of any layout: repeated ones, scalars, and outputs in place.
+/// A call of an element-wise operator, with arrays of any layout: repeated ones, scalars, and outputs in
+/// place.
 pub(crate) fn random(case: &mut Case, draw: &mut Draw<'_>, operator: Operator, dtype: DType, kind: Kind) {
     let rank = if draw.one_in(6) { 8 } else { 4 };
     let shape = draw.shape(rank);
@@ -140,7 +141,8 @@ pub(crate) fn call(
     case.step(operator, inputs, [out]);
 }
 
-/// An array that is broadcast to a shape: with dimensions of one element, without the first ones, or with strides of zero.
+/// An array that is broadcast to a shape: with dimensions of one element, without the first ones, or with
+/// strides of zero.
 pub(crate) fn broadcast(
     case: &mut Case,
     draw: &mut Draw<'_>,

@@ -56,7 +56,8 @@ fn several(case: &mut Case, draw: &mut Draw<'_>, count: usize, streams: usize) {
     }
 }
 
-/// Calls that read what others wrote, and write what others read. All numbers are small integers, so that they are exact.
+/// Calls that read what others wrote, and write what others read. All numbers are small integers, so that
+/// they are exact.
 fn chain(case: &mut Case, draw: &mut Draw<'_>, dtype: DType) {
     let shape = draw.shape_of(1, 3);
     let arrays: Vec<_> =

@@ -148,7 +148,8 @@ fn unary_of_float(function: Unary, a: f64) -> f64 {
     }
 }
 
-/// The error function: by a series of positive terms where it is not near 1, and else by a continued fraction.
+/// The error function: by a series of positive terms where it is not near 1, and else by a continued
+/// fraction.
 #[must_use]
 pub fn erf(a: f64) -> f64 {
     if a.abs() >= 2.5 {
@@ -203,7 +204,8 @@ fn binary_of_floats(function: Binary, dtype: DType, a: f64, b: f64) -> Expect {
         _ => unreachable!("{function} is not for floats"),
     };
     let expect = Expect::Near(exact, tolerance::binary(function, dtype, a, b, exact));
-    // "A NaN in an input gives NaN", and IEEE 754 has powers that are 1 for all that. A choice need not look at the other.
+    // "A NaN in an input gives NaN", and IEEE 754 has powers that are 1 for all that. A choice need not look
+    // at the other.
     let may_be_nan = (a.is_nan() || b.is_nan()) && matches!(function, Binary::Pow | Binary::ReluGrad);
     if may_be_nan { expect.or([nan]) } else { expect }
 }

@@ -65,7 +65,8 @@ pub(super) fn index_assign(
     })
 }
 
-/// The elements after values were written to them. `value` has the place and the value for each index of `shape`.
+/// The elements after values were written to them. `value` has the place and the value for each index of
+/// `shape`.
 fn updated(
     update: Update,
     before: &Array,

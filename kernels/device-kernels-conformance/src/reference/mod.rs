@@ -89,8 +89,8 @@ pub fn for_each_index(shape: &[usize], mut each: impl FnMut(&[usize])) {
     }
 }
 
-/// What the outputs of a call have to be, each in the order of its indices. `outputs` are their types, shapes and elements
-/// before the call.
+/// What the outputs of a call have to be, each in the order of its indices. `outputs` are their types, shapes
+/// and elements before the call.
 #[must_use]
 pub fn expected(operator: Operator, inputs: &[Input], outputs: &[Array]) -> Vec<Vec<Expect>> {
     let out = &outputs[0];

@@ -7,8 +7,8 @@ use crate::element::{Value, range, roundoff};
 use crate::expect::Expect;
 use crate::tolerance::{self, Terms, computed_in};
 
-/// The elements of a window in one direction, and how many there are with the padding. A window may be far larger than the
-/// images, so that nothing here runs over all of it.
+/// The elements of a window in one direction, and how many there are with the padding. A window may be far
+/// larger than the images, so that nothing here runs over all of it.
 fn window(pool: Pool2d, axis: usize, at: usize, size: usize) -> (Vec<usize>, usize) {
     let (padding, dilation) = (pool.padding[axis], pool.dilation[axis]);
     // Counted from the start of the padding.

@@ -40,8 +40,8 @@ pub(super) fn convolution(conv: Conv2d, arrays: [(&'static str, Array<'_>); 3]) 
     out.expect(of_out, &[images, maps, out_height, out_width])
 }
 
-/// Checks images and the output of a pooling. A last window that begins inside, and ends behind the padding, may be
-/// counted or not.
+/// Checks images and the output of a pooling. A last window that begins inside, and ends behind the padding,
+/// may be counted or not.
 pub(super) fn windows(
     pool: Pool2d,
     (of_input, input): (&'static str, Array<'_>),

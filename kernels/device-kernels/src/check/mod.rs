@@ -407,7 +407,8 @@ fn indices(index: Array<'_>, layout: &Layout, dim: usize) -> Result<(), Problem>
     if nothing { Err(Problem::Empty { argument: "the dimension" }) } else { Ok(()) }
 }
 
-/// Whether indices have as many dimensions as what they are for, and in all others but `dim` no more elements.
+/// Whether indices have as many dimensions as what they are for, and in all others but `dim` no more
+/// elements.
 fn inside(index: Array<'_>, layout: &Layout, dim: usize) -> Result<(), Problem> {
     let (found, limit) = (index.layout.shape(), layout.shape());
     let fits = found.len() == limit.len()

@@ -1,9 +1,9 @@
-//! Convolutions and their gradients, in two forms. Each gradient gathers what it is made of, so that no two items write to
-//! one element.
+//! Convolutions and their gradients, in two forms. Each gradient gathers what it is made of, so that no two
+//! items write to one element.
 //!
-//! *Direct*: an item sums all products of one element of the output. *Packed*, for large ones on processors: a product of
-//! matrices, one of which has the elements of the images' windows. It is made in the panels that products of matrices read,
-//! for a part of the images at a time.
+//! *Direct*: an item sums all products of one element of the output. *Packed*, for large ones on processors:
+//! a product of matrices, one of which has the elements of the images' windows. It is made in the panels that
+//! products of matrices read, for a part of the images at a time.
 
 use std::fmt::Write;
 
@@ -181,8 +181,9 @@ impl Parts {
         let groups = self.options.groups;
         let each = all_maps / groups;
         let (kernel, out) = (kh * kw, oh * ow);
-        // Of each group and image: rows, columns and sum; the matrix that is packed as it is: its array, the stride of its
-        // rows, its sum, and the stride of groups; and the output: strides of rows, columns and groups.
+        // Of each group and image: rows, columns and sum; the matrix that is packed as it is: its array, the
+        // stride of its rows, its sum, and the stride of groups; and the output: strides of rows, columns and
+        // groups.
         let [image, weight, map] = [0, 1, 2];
         let (sizes, (left, along, depth_of_sum, left_group), (written, out_strides, out_group), source);
         match self.function {

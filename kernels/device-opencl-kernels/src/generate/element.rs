@@ -71,8 +71,8 @@ impl Element {
         }
     }
 
-    /// What moves the same bits. Types of one size are one, so that they need one program. A `bool` is written as 0 or 1,
-    /// and stays what it is.
+    /// What moves the same bits. Types of one size are one, so that they need one program. A `bool` is
+    /// written as 0 or 1, and stays what it is.
     pub(crate) fn moved(self) -> Self {
         match self {
             Self::F16 | Self::BF16 | Self::Bits16 => Self::Bits16,
@@ -118,8 +118,8 @@ impl Element {
     }
 }
 
-/// The number as an `f32` that rounds to the same `f16` and `bf16`: rounded toward zero, with its last bit set if it is not
-/// exact. Rounded to the nearest twice, a number may end on the wrong side.
+/// The number as an `f32` that rounds to the same `f16` and `bf16`: rounded toward zero, with its last bit
+/// set if it is not exact. Rounded to the nearest twice, a number may end on the wrong side.
 fn odd(value: f64) -> f32 {
     let nearest = value as f32;
     if f64::from(nearest) == value || nearest.is_nan() {

@@ -1,7 +1,7 @@
 //! The table of expressions: what each operator computes of `a`, `b` and `c`.
 //!
-//! In an expression, `$T` is the type that is computed with, and `$U` the type in which its integers wrap. `@name` is a
-//! function of C's mathematics, `#1.5` a literal number, and `$name` one of [`FUNCTIONS`].
+//! In an expression, `$T` is the type that is computed with, and `$U` the type in which its integers wrap.
+//! `@name` is a function of C's mathematics, `#1.5` a literal number, and `$name` one of [`FUNCTIONS`].
 
 use device_kernels::{Binary, Compare, Reduction, Unary};
 
@@ -134,7 +134,8 @@ fn conversion(of: Element, to: Element) -> &'static str {
         _ if of == to => "a",
         Element::Bool => "a != 0",
         Element::F32 => "(float)a",
-        // A number that is rounded twice may end on the wrong side. Rounded to an odd number first, it does not.
+        // A number that is rounded twice may end on the wrong side. Rounded to an odd number first, it does
+        // not.
         Element::F16 | Element::BF16 if of.number() == Number::Float || small => "(float)a",
         Element::F16 | Element::BF16 => "$odd(a)",
         Element::F64 => "(double)a",

@@ -1,7 +1,7 @@
 //! Operators with indices. An index that is outside reads 0, and writes nothing.
 //!
-//! Additions that may meet in one element are one item's, in the order of the indices: results do not change from run to
-//! run, and no type needs atomic operations.
+//! Additions that may meet in one element are one item's, in the order of the indices: results do not change
+//! from run to run, and no type needs atomic operations.
 
 use std::fmt::Write;
 

@@ -1,9 +1,10 @@
 //! Products of matrices, in three forms.
 //!
-//! *Simple*: an item has an element of the product. *Tiled*, where groups run side by side: a group has a tile of 64 x 64,
-//! and shares the tiles of the inputs. *Packed*, otherwise: the inputs are copied into panels that are read one element
-//! after the other, and an item multiplies panels with its accumulators in vector registers, as BLIS does (Van Zee and
-//! van de Geijn, "BLIS: a framework for rapidly instantiating BLAS functionality", TOMS 2015).
+//! *Simple*: an item has an element of the product. *Tiled*, where groups run side by side: a group has a
+//! tile of 64 x 64, and shares the tiles of the inputs. *Packed*, otherwise: the inputs are copied into
+//! panels that are read one element after the other, and an item multiplies panels with its accumulators in
+//! vector registers, as BLIS does (Van Zee and van de Geijn, "BLIS: a framework for rapidly instantiating
+//! BLAS functionality", TOMS 2015).
 //!
 //! Integers are multiplied as unsigned ones, which wrap to the same bits.
 
@@ -256,8 +257,8 @@ pub(super) fn panel_columns(number: Number) -> i64 {
     2 * lanes(number)
 }
 
-/// A product of inputs that are packed already: `m`, `n`, `k`; the output's strides of rows and columns; the bias' strides,
-/// likewise; and the batch, with the arrays A, B, output and bias.
+/// A product of inputs that are packed already: `m`, `n`, `k`; the output's strides of rows and columns; the
+/// bias' strides, likewise; and the batch, with the arrays A, B, output and bias.
 pub(super) struct OfPanels {
     pub(super) element: Element,
     pub(super) sizes: [i64; 3],
@@ -462,7 +463,8 @@ impl Tiled {
     }
 }
 
-/// The direction of the sum: `k` elements, which are `across` apart. After each `inner` of them is a step of `jump` more.
+/// The direction of the sum: `k` elements, which are `across` apart. After each `inner` of them is a step of
+/// `jump` more.
 #[derive(Clone, Copy)]
 pub(super) struct Depth {
     pub(super) k: i64,

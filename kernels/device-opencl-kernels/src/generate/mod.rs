@@ -1,5 +1,5 @@
-//! What is generated for a call: the texts of kernels, and the arguments to enqueue them with. No interface of OpenCL is in
-//! here.
+//! What is generated for a call: the texts of kernels, and the arguments to enqueue them with. No interface
+//! of OpenCL is in here.
 
 mod convolution;
 pub(crate) mod element;
@@ -24,7 +24,8 @@ use self::element::Value;
 pub(crate) struct Traits {
     /// Whether it computes with `f64`.
     pub(crate) doubles: bool,
-    /// Whether items of a group run side by side, as those of a GPU do. Otherwise each item is a loop that is vectorised.
+    /// Whether items of a group run side by side, as those of a GPU do. Otherwise each item is a loop that is
+    /// vectorised.
     pub(crate) groups: bool,
     /// How many groups run at once.
     pub(crate) units: i64,
@@ -137,7 +138,8 @@ impl From<Step> for Plan {
     }
 }
 
-/// A size, a stride, an offset or an option as kernels have it. `None` if it does not fit: there is no kernel for it.
+/// A size, a stride, an offset or an option as kernels have it. `None` if it does not fit: there is no kernel
+/// for it.
 pub(crate) fn index(number: impl TryInto<i64>) -> Option<i64> {
     number.try_into().ok()
 }
@@ -151,14 +153,14 @@ pub(crate) fn indices<const N: usize, T: TryInto<i64>>(numbers: [T; N]) -> Optio
     Some(indices)
 }
 
-/// How many items or elements a product of sizes is. `None` if it overflows: arrays with strides of zero may have more
-/// elements than any memory.
+/// How many items or elements a product of sizes is. `None` if it overflows: arrays with strides of zero may
+/// have more elements than any memory.
 pub(crate) fn product<const N: usize>(sizes: [i64; N]) -> Option<usize> {
     sizes.into_iter().try_fold(1, |product: usize, size| product.checked_mul(size.try_into().ok()?))
 }
 
-/// So many items in one direction, in groups of a size that fits. There are few sizes, as some compilers translate a
-/// kernel once for each.
+/// So many items in one direction, in groups of a size that fits. There are few sizes, as some compilers
+/// translate a kernel once for each.
 pub(crate) fn line(items: usize, traits: Traits) -> ([usize; 3], [usize; 3]) {
     let group = match items {
         _ if traits.groups => 256,

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::element::{Element, Number};
 
-/// The parameters of a kernel. A step's arguments have this order: each array with the place of its first element, the
-/// values, the numbers for indices.
+/// The parameters of a kernel. A step's arguments have this order: each array with the place of its first
+/// element, the values, the numbers for indices.
 #[derive(Default)]
 pub(crate) struct Parameters {
     /// `p0` and on, each with its place `o0` and on; and whether it is written.
@@ -114,7 +114,8 @@ pub(crate) fn barrier() -> &'static str {
     "barrier(CLK_LOCAL_MEM_FENCE);"
 }
 
-/// The declaration of `lanes` numbers as one type, and how one is read and written: the type, `load(address)`.
+/// The declaration of `lanes` numbers as one type, and how one is read and written: the type,
+/// `load(address)`.
 pub(crate) fn vector(number: Number, lanes: usize) -> String {
     format!("{}{lanes}", number_type(number))
 }

@@ -1,5 +1,5 @@
-//! Poolings and their gradients. An item has one element of the output; a gradient looks for the windows that its element
-//! is in.
+//! Poolings and their gradients. An item has one element of the output; a gradient looks for the windows that
+//! its element is in.
 
 use std::fmt::Write;
 
@@ -96,7 +96,8 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     Some(Plan::from(Step { recipe, arrays, values: SmallVec::new(), indices, items, group }))
 }
 
-/// Statements that run `inner` for each element of the window `(j2, j3)` that is in the image, at `y` and `x`.
+/// Statements that run `inner` for each element of the window `(j2, j3)` that is in the image, at `y` and
+/// `x`.
 fn of_window(inner: &str) -> String {
     format!(
         "    const Index top = j2 * sy - py, left = j3 * sx - px;
@@ -126,8 +127,9 @@ fn of_element(inner: &str) -> String {
     )
 }
 
-/// How many of the places `first`, `first + step` and on are before `end`. And how many elements of a window count in one
-/// direction: those from `low` on and before `high`. Neither is a loop, as a window may be far larger than its image.
+/// How many of the places `first`, `first + step` and on are before `end`. And how many elements of a window
+/// count in one direction: those from `low` on and before `high`. Neither is a loop, as a window may be far
+/// larger than its image.
 const STEPS: &str = "\
 Index steps_before(Index end, Index first, Index step) {
     return first < end ? (end - first + step - 1) / step : 0;

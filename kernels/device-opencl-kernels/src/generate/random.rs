@@ -1,11 +1,12 @@
 //! Random numbers: Philox 4x32 with ten rounds.
 //!
-//! The key is the seed, its low word first. The counter is a number of 64 bits in two words, the low one first, and two
-//! zeros. With `at` for the offset plus the element's number:
+//! The key is the seed, its low word first. The counter is a number of 64 bits in two words, the low one
+//! first, and two zeros. With `at` for the offset plus the element's number:
 //!
-//! - Normal numbers: the counter is `at`; the first two words are the radius and the angle of a Box-Muller transform.
-//! - Types of 64 bits: the counter is `at`; the first two words are the bits, the low one first. Where 32 bits are enough,
-//!   they are the first word.
+//! - Normal numbers: the counter is `at`; the first two words are the radius and the angle of a Box-Muller
+//!   transform.
+//! - Types of 64 bits: the counter is `at`; the first two words are the bits, the low one first. Where 32
+//!   bits are enough, they are the first word.
 //! - All others: the counter is `at / 4`, and the bits are its word `at % 4`.
 
 use std::fmt::Write;

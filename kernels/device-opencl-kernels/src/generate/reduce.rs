@@ -1,6 +1,7 @@
 //! Reductions: a long one is split into parts, whose results are reduced in turn.
 //!
-//! No running result takes in more than about a hundred others, so that the error of a sum grows as in a tree.
+//! No running result takes in more than about a hundred others, so that the error of a sum grows as in a
+//! tree.
 
 use std::fmt::Write;
 
@@ -40,7 +41,8 @@ enum Form {
 
 /// How many elements an item handles at a time.
 const LANES: i64 = 16;
-/// How many neighbouring outputs an item has: the elements of several lines of the cache, as each is far from the next.
+/// How many neighbouring outputs an item has: the elements of several lines of the cache, as each is far from
+/// the next.
 const COLUMNS: i64 = 64;
 /// How many items a group has.
 const GROUP: i64 = 256;
@@ -191,7 +193,8 @@ impl Recipe {
         let item = if group { opencl_c::group(0) } else { opencl_c::item(0) };
         let mut body = format!("    const Index item = {item};\n");
         if !group {
-            // There is exactly one group for each part. PoCL 3.1 crashes on some kernels that return before a barrier.
+            // There is exactly one group for each part. PoCL 3.1 crashes on some kernels that return before a
+            // barrier.
             body += "    if (item >= count) return;\n";
         }
         body += "    const Index number = item % parts;\n";

@@ -1,5 +1,5 @@
-//! Operators that read a dimension more than once, or that find a place in it: softmax and the index of an extremum. Each
-//! row along that dimension is an item's, or a group's where groups run side by side.
+//! Operators that read a dimension more than once, or that find a place in it: softmax and the index of an
+//! extremum. Each row along that dimension is an item's, or a group's where groups run side by side.
 
 use std::fmt::Write;
 
@@ -98,7 +98,8 @@ impl Recipe {
         let item = if self.group { opencl_c::group(0) } else { opencl_c::item(0) };
         let mut body = format!("    const Index row = {item};\n");
         if !self.group {
-            // There is exactly one group for each row. PoCL 3.1 crashes on some kernels that return before a barrier.
+            // There is exactly one group for each row. PoCL 3.1 crashes on some kernels that return before a
+            // barrier.
             body += "    if (row >= rows) return;\n";
         }
         body += &space::decode("", self.kept, "row");
@@ -122,7 +123,8 @@ impl Recipe {
         opencl_c::load(self.input, "p0", &format!("x + ({index}){step}"))
     }
 
-    /// A statement that writes the softmax at `i` of a row with the largest element `top` and the sum `total`.
+    /// A statement that writes the softmax at `i` of a row with the largest element `top` and the sum
+    /// `total`.
     fn store(&self) -> String {
         let step = if self.neighbours { "" } else { " * out_step" };
         let value = match self.function {

@@ -41,8 +41,8 @@ impl Space {
         Some(Self { dims: dims.collect::<Option<_>>()?, offsets })
     }
 
-    /// Brings the dimensions into the order of an array, the smallest stride last, with its strides positive. It is for
-    /// loops whose order does not matter.
+    /// Brings the dimensions into the order of an array, the smallest stride last, with its strides positive.
+    /// It is for loops whose order does not matter.
     pub(crate) fn sort(mut self, array: usize) -> Self {
         for dim in &mut self.dims {
             if dim.strides[array] < 0 {
@@ -88,8 +88,8 @@ impl Space {
     }
 }
 
-/// The names of sizes and strides that kernels have as parameters: `n0`, `n1`, then `s0_0` for the stride of array 0 in
-/// dimension 0. `prefix` keeps two spaces apart.
+/// The names of sizes and strides that kernels have as parameters: `n0`, `n1`, then `s0_0` for the stride of
+/// array 0 in dimension 0. `prefix` keeps two spaces apart.
 pub(crate) fn names(prefix: &str, rank: usize, arrays: &[usize]) -> impl Iterator<Item = String> {
     let strides =
         arrays.iter().flat_map(move |array| (0..rank).map(move |dim| format!("{prefix}s{array}_{dim}")));

@@ -41,7 +41,8 @@ pub(crate) fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// The bits of the nearest number, among those of a first try and its neighbours: `half` may round to `f32` first.
+/// The bits of the nearest number, among those of a first try and its neighbours: `half` may round to `f32`
+/// first.
 fn nearest(value: f64, first: u16, number: fn(u16) -> f64) -> u16 {
     if !number(first).is_finite() {
         return first;

@@ -56,10 +56,11 @@ log = "0.4"
         Self { folder, target }
     }
 
-    /// A toolchain's cargo in this project, with nothing of the environment that the cargo outside of it has set.
+    /// A toolchain's cargo in this project, with nothing of the environment that the cargo outside of it has
+    /// set.
     ///
-    /// It never runs a proxy of rustup. Some dependencies have a `rust-toolchain.toml`, for which a proxy installs what
-    /// the toolchain lacks: several at once have left a broken toolchain to the whole machine.
+    /// It never runs a proxy of rustup. Some dependencies have a `rust-toolchain.toml`, for which a proxy
+    /// installs what the toolchain lacks: several at once have left a broken toolchain to the whole machine.
     fn cargo(&self, cargo: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(cargo);
         for (name, _) in std::env::vars_os() {

@@ -84,7 +84,8 @@ fn no_symbol_of_a_plug_in_binds_to_the_program() {
     assert_eq!(foreign_bindings(&program, &plug_in("openreg_file")), [""; 0]);
 }
 
-/// What the dynamic linker binds between a program and a plugin that it uses: lines of its log, which should be none.
+/// What the dynamic linker binds between a program and a plugin that it uses: lines of its log, which should
+/// be none.
 #[cfg(target_env = "gnu")]
 pub(crate) fn foreign_bindings(program: &Path, plug_in: &Path) -> Vec<String> {
     let install = format!("install=reg:openreg:{}", plug_in.display());

@@ -1,4 +1,5 @@
-//! The switches and options of the program count for backends in files. A plugin's own copy of the registry has none.
+//! The switches and options of the program count for backends in files. A plugin's own copy of the registry
+//! has none.
 
 use crate::support::{plug_in, probe};
 

@@ -8,7 +8,8 @@ use device_plugin_tests::Manifest;
 
 use crate::support::{compile, folder, mistakes, others_work, plug_in, says};
 
-/// A backend of this file does not load: the message after `backend NAME (PACKAGE VERSION in FILE) failed to load: `.
+/// A backend of this file does not load: the message after
+/// `backend NAME (PACKAGE VERSION in FILE) failed to load: `.
 #[track_caller]
 fn does_not_load(manifest: &Manifest<'_>, reason: &str) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);

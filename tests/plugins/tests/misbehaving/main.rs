@@ -1,7 +1,7 @@
 //! A plugin that misbehaves harms only itself, and the message says what is wrong.
 //!
-//! Most of them are backends of one library in C, `mistakes.c`, each of which makes the mistake that is its name. After
-//! each mistake, `cpu` and a sound plugin have to work.
+//! Most of them are backends of one library in C, `mistakes.c`, each of which makes the mistake that is its
+//! name. After each mistake, `cpu` and a sound plugin have to work.
 
 #![cfg(target_os = "linux")]
 

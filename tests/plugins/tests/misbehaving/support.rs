@@ -27,7 +27,8 @@ pub(crate) fn compile(name: &str, source: &str, arguments: &[&str]) -> PathBuf {
     file
 }
 
-/// Where this test writes its files. Each process has a folder of its own, as a library that is open must not change.
+/// Where this test writes its files. Each process has a folder of its own, as a library that is open must not
+/// change.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     FOLDER.get_or_init(|| tempfile::tempdir().expect("a temporary folder")).path()

@@ -1,4 +1,5 @@
-//! Mistakes that only the validating layer sees. Each test runs once more, in a process with `DEVICE_VALIDATE=1`.
+//! Mistakes that only the validating layer sees. Each test runs once more, in a process with
+//! `DEVICE_VALIDATE=1`.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Whether each failure was reported once.
 //!
-//! The rule is that of `Stream`, "Errors in queued work". The first call that can report the first failure of a stream
-//! reports it, once. The stream skips all work that was enqueued before that report.
+//! The rule is that of `Stream`, "Errors in queued work". The first call that can report the first failure of
+//! a stream reports it, once. The stream skips all work that was enqueued before that report.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -109,8 +109,9 @@ impl Check<'_> {
         self.candidates.iter().filter(|candidate| !candidate.is_wait)
     }
 
-    /// Finds for each report the work whose error it is: first for those of streams, as those of devices may be any
-    /// stream's. (Where a failure may be that of several streams, devices report only when all streams have done so.)
+    /// Finds for each report the work whose error it is: first for those of streams, as those of devices may
+    /// be any stream's. (Where a failure may be that of several streams, devices report only when all streams
+    /// have done so.)
     fn assign_reports(&mut self) {
         self.candidates.sort_by_key(|candidate| candidate.enqueued.start);
         let mut reports = self.journal.reports.clone();
@@ -153,8 +154,8 @@ impl Check<'_> {
         let is_over = |candidate: &Candidate| {
             self.is_cleared_between(candidate, by, at) || self.has_more_run_between(candidate, at)
         };
-        // A call that took long may have enqueued its work at its end, so it comes behind those that ended before it. But
-        // the work itself comes before the waits for an event behind it.
+        // A call that took long may have enqueued its work at its end, so it comes behind those that ended
+        // before it. But the work itself comes before the waits for an event behind it.
         let first = |is_it: &dyn Fn(&Candidate) -> bool| {
             let found = self.candidates.iter().enumerate().filter(|(_, candidate)| is_it(candidate));
             found
@@ -167,8 +168,8 @@ impl Check<'_> {
             .or_else(|| first(&fits))
     }
 
-    /// Whether the work's own stream has reported between its enqueueing and a report, which may be its device's: that
-    /// work's error, or one for which it was skipped.
+    /// Whether the work's own stream has reported between its enqueueing and a report, which may be its
+    /// device's: that work's error, or one for which it was skipped.
     fn is_reported_between(&self, candidate: &Candidate, at: Interval) -> bool {
         let own = Reporter::Stream(candidate.stream);
         self.journal.reports.iter().any(|(_, other, when)| {
@@ -186,8 +187,8 @@ impl Check<'_> {
         })
     }
 
-    /// Whether work ran that was enqueued between other work and a report: that other work had been reported, or
-    /// skipped.
+    /// Whether work ran that was enqueued between other work and a report: that other work had been reported,
+    /// or skipped.
     fn has_more_run_between(&self, candidate: &Candidate, at: Interval) -> bool {
         self.candidates.iter().any(|other| {
             other.stream == candidate.stream

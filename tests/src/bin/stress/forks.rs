@@ -1,4 +1,5 @@
-//! A fork of the process while all threads are at work: the child gets an error from each use of a device, and ends.
+//! A fork of the process while all threads are at work: the child gets an error from each use of a device,
+//! and ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,8 +29,8 @@ impl Progress {
     }
 
     fn step(&self) -> &AtomicU32 {
-        // SAFETY: the memory is mapped until `self` is dropped, begins at a page and is zeroed, which an atomic number
-        // may be; nothing else refers to it.
+        // SAFETY: the memory is mapped until `self` is dropped, begins at a page and is zeroed, which an
+        // atomic number may be; nothing else refers to it.
         unsafe { &*self.0.cast::<AtomicU32>() }
     }
 }

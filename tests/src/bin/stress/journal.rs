@@ -1,7 +1,7 @@
 //! Possible failures, reports, and their times.
 //!
-//! Which of two calls on two threads came first is known only if one ended before the other began. Each entry therefore
-//! has an [`Interval`], and what overlaps may have come in either order.
+//! Which of two calls on two threads came first is known only if one ended before the other began. Each entry
+//! therefore has an [`Interval`], and what overlaps may have come in either order.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Everything at once, for a given time: streams, events, copies between devices, calls that fail, devices that are
-//! closed and lost, forks of the process; by several threads, whose work is a pure function of a seed. It checks what
-//! is read, in which order calls run, and that each failure is reported once.
+//! Everything at once, for a given time: streams, events, copies between devices, calls that fail, devices
+//! that are closed and lost, forks of the process; by several threads, whose work is a pure function of a
+//! seed. It checks what is read, in which order calls run, and that each failure is reported once.
 //!
-//! A run is a row of rounds. In each, every thread does its part of the plan; then all is dropped and waited for, and
-//! what was reported is compared with what failed. What can be said of a round depends on what disturbs it: see
-//! [`plan::Weather`].
+//! A run is a row of rounds. In each, every thread does its part of the plan; then all is dropped and waited
+//! for, and what was reported is compared with what failed. What can be said of a round depends on what
+//! disturbs it: see [`plan::Weather`].
 
 mod calls;
 mod check;

@@ -38,8 +38,8 @@ pub(crate) struct Lane {
     pub(crate) calls: u64,
     /// The last of them that surely runs.
     pub(crate) sure_call: u64,
-    /// The failures that the stream may have and that were not reported to this thread. If errors are private, the
-    /// stream has the first of them.
+    /// The failures that the stream may have and that were not reported to this thread. If errors are
+    /// private, the stream has the first of them.
     pub(crate) failed: Vec<Identity>,
     /// Calls of other streams that have run when the next call of this one runs.
     pub(crate) behind: Vec<(Arc<Order>, u64)>,
@@ -104,10 +104,11 @@ pub(crate) struct Held {
     /// Its contents when all enqueued work is done, if they are known.
     pub(crate) bytes: Option<Vec<u8>>,
     pub(crate) last: Last,
-    /// Its last stream has come to it from another one since that last was known to be well: by a wait, which the
-    /// stream skips if it has failed.
+    /// Its last stream has come to it from another one since that last was known to be well: by a wait, which
+    /// the stream skips if it has failed.
     pub(crate) moved: bool,
-    /// Work that it was to come behind may still be under way, so that its contents will never be known again.
+    /// Work that it was to come behind may still be under way, so that its contents will never be known
+    /// again.
     pub(crate) spoiled: bool,
 }
 

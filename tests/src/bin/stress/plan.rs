@@ -8,7 +8,8 @@ const STEPS: usize = 250;
 /// The disturbances of a round, which decide what can be checked in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weather {
-    /// Only the thread that enqueues work reports its errors: which work is done and which is skipped is known exactly.
+    /// Only the thread that enqueues work reports its errors: which work is done and which is skipped is
+    /// known exactly.
     Private,
     /// Threads synchronize whole devices, and so take the errors of each other's streams.
     Public,
@@ -143,7 +144,8 @@ impl Weather {
             Kind::SynchronizeDevice => matches!(self, Self::Public | Self::Storm),
             Kind::Close => matches!(self, Self::Close { .. } | Self::Storm),
             Kind::Lose | Kind::Fault => matches!(self, Self::Loss | Self::Storm),
-            // A device that is closed reports errors of its streams, and their work is done again until it is closed.
+            // A device that is closed reports errors of its streams, and their work is done again until it is
+            // closed.
             Kind::FailingCall | Kind::FailingKernel => !matches!(self, Self::Close { .. }),
             Kind::Fork => !calm && cfg!(unix),
             _ => true,
@@ -160,8 +162,8 @@ impl Weather {
         self != Self::Storm
     }
 
-    /// Whether streams wait for events that may have an error, and so have the errors of other streams. If whole
-    /// devices report errors too, one could not know whose error that is.
+    /// Whether streams wait for events that may have an error, and so have the errors of other streams. If
+    /// whole devices report errors too, one could not know whose error that is.
     pub(crate) fn spreads_errors(self) -> bool {
         matches!(self, Self::Private | Self::Loss)
     }

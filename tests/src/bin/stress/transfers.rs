@@ -240,7 +240,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A blocking read with a stream as the thread's current one: it waits for the stream, and returns its error.
+    /// A blocking read with a stream as the thread's current one: it waits for the stream, and returns its
+    /// error.
     pub(crate) fn guarded_read(&mut self, step: Step) -> Done {
         let (at, buffer) = self.lane_and_buffer(step)?;
         self.use_in(at, buffer)?;

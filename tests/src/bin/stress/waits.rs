@@ -1,4 +1,5 @@
-//! How a thread waits: for events, in a stream and by itself, and for its own streams, which report their errors then.
+//! How a thread waits: for events, in a stream and by itself, and for its own streams, which report their
+//! errors then.
 
 use std::sync::Arc;
 

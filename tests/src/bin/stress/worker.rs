@@ -96,7 +96,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A device was closed or lost: drops what this thread has of it. The contents that depend on it are unknown now.
+    /// A device was closed or lost: drops what this thread has of it. The contents that depend on it are
+    /// unknown now.
     pub(crate) fn device_ended(&mut self, error: &DeviceError) {
         let device = match error {
             DeviceError::Closed { device, .. } | DeviceError::Call { device, .. } => *device,
@@ -210,7 +211,8 @@ impl<'a> Worker<'a> {
         if self.buffers.len() >= BUFFERS {
             return self.drop_buffer(step);
         }
-        // Mostly short, so that the streams have much work; some longer than a page and than a piece of a copy.
+        // Mostly short, so that the streams have much work; some longer than a page and than a piece of a
+        // copy.
         let len = 16
             * match step.value % 16 {
                 0 => 70_000,

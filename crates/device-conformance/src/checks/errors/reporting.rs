@@ -92,8 +92,8 @@ const KINDS: [(&str, Enqueue); 4] = [
     ("read", |stream, buffer, _| stream.read(buffer, 0..LEN).map(drop)),
 ];
 
-/// Enqueues work of a kind that fails. The error of a read that the driver has finished within the call, which then returns it.
-/// `None` if the work is queued.
+/// Enqueues work of a kind that fails. The error of a read that the driver has finished within the call,
+/// which then returns it. `None` if the work is queued.
 fn enqueue_kind(
     kind: &str,
     stream: &Stream,

@@ -1,6 +1,7 @@
 //! Lost devices: which calls report the loss, which devices still work, and what a reset restores.
 //!
-//! A device that offers `Fault::LoseDevice` has to support `reset`, because these checks share a process with all others.
+//! A device that offers `Fault::LoseDevice` has to support `reset`, because these checks share a process with
+//! all others.
 
 use device_registry::{Buffer, Device, DeviceError, Event, Pending, Stream};
 

@@ -1,14 +1,15 @@
 //! Memory that was freed, kept for later allocations.
 //!
-//! What a driver allocates is a *segment*, and what an allocation gets is a *block* of one: the whole segment, or a part of
-//! it where the device can [divide](MemoryReuse::Divided) memory. Free blocks of a segment that touch become one again.
+//! What a driver allocates is a *segment*, and what an allocation gets is a *block* of one: the whole
+//! segment, or a part of it where the device can [divide](MemoryReuse::Divided) memory. Free blocks of a
+//! segment that touch become one again.
 //!
-//! The core frees memory only when no work uses it any more. So a free block can be given out at once, to any stream and to
-//! any thread, and no event has to be waited for. A block that was allocated for a stream is *pending* when only queued work of
-//! that stream uses it: later work of the stream may have it.
+//! The core frees memory only when no work uses it any more. So a free block can be given out at once, to any
+//! stream and to any thread, and no event has to be waited for. A block that was allocated for a stream is
+//! *pending* when only queued work of that stream uses it: later work of the stream may have it.
 //!
-//! How much is kept follows the program's peak: a device holds at most an eighth more than was ever in use at once, unless
-//! small blocks in use keep segments from going.
+//! How much is kept follows the program's peak: a device holds at most an eighth more than was ever in use at
+//! once, unless small blocks in use keep segments from going.
 
 mod pending;
 mod segment;
@@ -53,7 +54,8 @@ struct State<M> {
     in_use: u64,
     peak_reserved: u64,
     peak_in_use: u64,
-    /// How many allocations a free block has served, and how many were tried again after the cache was emptied.
+    /// How many allocations a free block has served, and how many were tried again after the cache was
+    /// emptied.
     reused: u64,
     retries: u64,
     /// The most bytes that are kept.
@@ -71,7 +73,8 @@ pub(crate) struct Counters {
     pub(crate) retries: u64,
 }
 
-// Each function that takes segments out returns their memory: its `drop` is the driver's code, which no lock may be held for.
+// Each function that takes segments out returns their memory: its `drop` is the driver's code, which no lock
+// may be held for.
 
 impl<M: Clone> MemoryCache<M> {
     /// A cache for the device, if its memory may be used again.
@@ -104,8 +107,8 @@ impl<M: Clone> MemoryCache<M> {
         Some(state.give_out(&self.sizes, found, size))
     }
 
-    /// Takes a pending block of the stream, of this size or a little more. Returns also the number of the stream's work below
-    /// which all uses it.
+    /// Takes a pending block of the stream, of this size or a little more. Returns also the number of the
+    /// stream's work below which all uses it.
     pub(crate) fn take_pending(&self, size: usize, progress: &Arc<Progress>) -> Option<(M, Block, u64)> {
         // Not more than that where memory is divided: a pending block is not.
         let longest = self.sizes.longest_fit(size).min(size.saturating_add(size / 8));
@@ -326,7 +329,8 @@ impl<M: Clone> State<M> {
         self.remove(index)
     }
 
-    /// Takes out the segments that have been idle for longest, until `more` bytes can be added to what the device holds.
+    /// Takes out the segments that have been idle for longest, until `more` bytes can be added to what the
+    /// device holds.
     fn evict(&mut self, more: u64, peak: u64) -> Vec<M> {
         let allowed = (peak + peak / 8).max(ALWAYS);
         let mut evicted = Vec::new();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::runtime::memory_cache::sizes::Pool;
 
-/// A free block. The order is that in which blocks are taken: of those that fit, the shortest. Then, of whole segments, the
-/// one that was freed last; of parts, the first one, so that the last segments become free.
+/// A free block. The order is that in which blocks are taken: of those that fit, the shortest. Then, of whole
+/// segments, the one that was freed last; of parts, the first one, so that the last segments become free.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Free {
     pub(super) pool: Pool,
@@ -72,15 +72,16 @@ impl<M> Segment<M> {
         self.free.insert(block.start, block);
     }
 
-    /// Uses a part of the free block that begins at `start`; the rest is not a block until it is made one. Returns since when
-    /// the segment has been idle, if it has.
+    /// Uses a part of the free block that begins at `start`; the rest is not a block until it is made one.
+    /// Returns since when the segment has been idle, if it has.
     pub(super) fn use_block(&mut self, start: usize, size: usize) -> Option<u64> {
         self.free.remove(&start);
         self.in_use += size;
         self.idle_since.take()
     }
 
-    /// Ends the use of a block. Returns the free ones that touch it, which are no blocks any more: with them it is one.
+    /// Ends the use of a block. Returns the free ones that touch it, which are no blocks any more: with them
+    /// it is one.
     pub(super) fn put(&mut self, start: usize, size: usize) -> [Option<Free>; 2] {
         self.in_use -= size;
         let before = self.free.range(..start).next_back().map(|(_, block)| *block);

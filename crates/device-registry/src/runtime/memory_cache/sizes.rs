@@ -3,11 +3,12 @@
 use crate::backend::{BackendError, DeviceProperties, MemoryReuse};
 use crate::runtime::switch;
 
-/// The step of sizes: small enough for small buffers, and a multiple of what devices want of the start of a buffer.
+/// The step of sizes: small enough for small buffers, and a multiple of what devices want of the start of a
+/// buffer.
 const STEP: usize = 512;
 
-/// In memory that can be divided, blocks below this size share segments of [`SHARED`] bytes. Larger ones have segments of
-/// their own, which are divided only if at least this much remains.
+/// In memory that can be divided, blocks below this size share segments of [`SHARED`] bytes. Larger ones have
+/// segments of their own, which are divided only if at least this much remains.
 const LARGE: usize = 1 << 20;
 
 /// The size of a segment for small blocks.
@@ -59,8 +60,8 @@ impl Sizes {
         matches!(self.reuse, MemoryReuse::Divided { .. })
     }
 
-    /// The size of the block for `len` bytes: `len` itself, or at most an eighth or a step more. `None` if the device cannot
-    /// allocate it.
+    /// The size of the block for `len` bytes: `len` itself, or at most an eighth or a step more. `None` if
+    /// the device cannot allocate it.
     pub(super) fn block(&self, len: usize) -> Option<usize> {
         let step = match self.reuse {
             MemoryReuse::Exact => return Some(len),

@@ -41,8 +41,9 @@ impl OpenDevice {
         if self.announced.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Nothing may come of the work that threads wait for: a driver may never finish reads that it has accepted, and a
-        // stream's thread may hang in a call. The log comes last, since a slow logger would delay those threads.
+        // Nothing may come of the work that threads wait for: a driver may never finish reads that it has
+        // accepted, and a stream's thread may hang in a call. The log comes last, since a slow logger would
+        // delay those threads.
         self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
         self.queues().iter().for_each(|queue| queue.wake_waiting_threads());
         let awaited = std::mem::take(&mut *lock(&self.awaited));
@@ -70,8 +71,8 @@ impl OpenDevice {
         }
     }
 
-    /// Adds an event that a thread is about to wait for, which wakes it when the device is lost. The caller looks afterwards
-    /// whether that has happened.
+    /// Adds an event that a thread is about to wait for, which wakes it when the device is lost. The caller
+    /// looks afterwards whether that has happened.
     pub(crate) fn add_awaited(&self, event: &Arc<Point>) {
         push_weak(&mut lock(&self.awaited), event);
     }
@@ -102,7 +103,8 @@ impl OpenDevice {
             return lost.and(self.check(CALL));
         }
         self.end_own_streams();
-        // Wait for calls of other threads that passed the check before: they may still use the driver and enqueue work.
+        // Wait for calls of other threads that passed the check before: they may still use the driver and
+        // enqueue work.
         fence(Ordering::SeqCst);
         while self.calls.load(Ordering::SeqCst) > 0 {
             pause();
@@ -159,7 +161,8 @@ impl OpenDevice {
         drop(idle);
     }
 
-    /// Ends the device's own streams: the default stream, of which a program may have handles, and those for blocking calls.
+    /// Ends the device's own streams: the default stream, of which a program may have handles, and those for
+    /// blocking calls.
     pub(super) fn end_own_streams(&self) {
         let stream = lock(&self.default_stream).take();
         self.end_idle_queues();

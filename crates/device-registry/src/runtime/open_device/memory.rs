@@ -16,8 +16,8 @@ use crate::runtime::queue::Queue;
 use crate::runtime::statistics::MemoryStatistics;
 
 impl OpenDevice {
-    /// Allocates `len` bytes, which are not zero. If they are for a queue of the driver, queued work of that queue may still
-    /// use the memory.
+    /// Allocates `len` bytes, which are not zero. If they are for a queue of the driver, queued work of that
+    /// queue may still use the memory.
     pub(crate) fn allocate(
         &'static self,
         len: usize,
@@ -48,8 +48,8 @@ impl OpenDevice {
         Ok(Allocation::new(self, memory, len, block, order))
     }
 
-    /// A block for `len` bytes: a free one, a pending one of the queue with the number below which its work uses it, or one of
-    /// a new segment, which is shorter where the device is too full for more.
+    /// A block for `len` bytes: a free one, a pending one of the queue with the number below which its work
+    /// uses it, or one of a new segment, which is shorter where the device is too full for more.
     fn allocate_cached(
         &'static self,
         cache: &MemoryCache<Arc<dyn Memory>>,
@@ -107,8 +107,8 @@ impl OpenDevice {
         })
     }
 
-    /// Gives the memory in the cache back to the driver, for another attempt. Returns whether there was any, and counts an
-    /// allocation the first time.
+    /// Gives the memory in the cache back to the driver, for another attempt. Returns whether there was any,
+    /// and counts an allocation the first time.
     fn release_cached(&self, cache: &MemoryCache<Arc<dyn Memory>>, retried: &mut bool) -> bool {
         let cached = cache.empty();
         if cached.is_empty() {
@@ -121,8 +121,8 @@ impl OpenDevice {
         true
     }
 
-    /// Memory from the driver. If it has none, tries again after `release` or finished work has given some back, and then,
-    /// where that is wanted, after a wait for memory that only queued work still uses.
+    /// Memory from the driver. If it has none, tries again after `release` or finished work has given some
+    /// back, and then, where that is wanted, after a wait for memory that only queued work still uses.
     #[inline]
     fn allocate_now(
         &self,
@@ -154,8 +154,9 @@ impl OpenDevice {
 
         let is_full = |memory: &Result<_, _>| memory.as_ref().is_err_and(is_out_of_memory);
         let mut memory = Err(error);
-        // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices are not queried:
-        // the outcome here would depend on them.) Its blocks go into the cache, so that comes second.
+        // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices
+        // are not queried: the outcome here would depend on them.) Its blocks go into the cache, so that
+        // comes second.
         if self.collect() | release() {
             memory = self.allocate_once(len);
         }
@@ -197,8 +198,8 @@ impl OpenDevice {
         self.empty_cache_if_armed();
     }
 
-    /// Called after memory was freed: while faults are injected, allocations pass the cache by, and would find the device
-    /// full of it.
+    /// Called after memory was freed: while faults are injected, allocations pass the cache by, and would
+    /// find the device full of it.
     #[inline]
     fn empty_cache_if_armed(&self) {
         if self.faults_armed.load(Ordering::SeqCst) {
@@ -206,8 +207,9 @@ impl OpenDevice {
         }
     }
 
-    /// Waits for the work of another stream that still uses memory which was allocated for that stream, before anything else
-    /// writes to these bytes of it. `user` is the queue that is about to; without one it is a thread.
+    /// Waits for the work of another stream that still uses memory which was allocated for that stream,
+    /// before anything else writes to these bytes of it. `user` is the queue that is about to; without one it
+    /// is a thread.
     #[inline]
     pub(crate) fn wait_for_memory(
         &self,
@@ -237,7 +239,8 @@ impl OpenDevice {
         Err(deadline.timed_out(self, "work in another stream uses the memory"))
     }
 
-    /// The queue whose work still uses new memory, unless it is the user itself, and the number below which that work is.
+    /// The queue whose work still uses new memory, unless it is the user itself, and the number below which
+    /// that work is.
     ///
     /// # Errors
     ///

@@ -57,7 +57,8 @@ pub(crate) struct OpenDevice {
     /// The number of calls that run in the driver now.
     calls: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
-    /// Reads that are enqueued. A driver may finish one after its work is done, or after its stream is dropped.
+    /// Reads that are enqueued. A driver may finish one after its work is done, or after its stream is
+    /// dropped.
     open_reads: Mutex<Vec<Weak<Outcome>>>,
     /// Events that threads wait for.
     awaited: Mutex<Vec<Weak<Point>>>,
@@ -72,8 +73,8 @@ pub(crate) struct OpenDevice {
     has_default_stream: AtomicBool,
 }
 
-// A panic in a driver can leave only the driver's own state half changed: every call into it is isolated. The core's own
-// state is never half changed while foreign code runs.
+// A panic in a driver can leave only the driver's own state half changed: every call into it is isolated. The
+// core's own state is never half changed while foreign code runs.
 impl UnwindSafe for OpenDevice {}
 impl RefUnwindSafe for OpenDevice {}
 
@@ -84,8 +85,8 @@ impl<'a> Counted<'a> {
     #[inline]
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        // Before the check of `end`. Without the fence, `close` and this call could miss each other, and the call would
-        // reach a closed driver.
+        // Before the check of `end`. Without the fence, `close` and this call could miss each other, and the
+        // call would reach a closed driver.
         fence(Ordering::SeqCst);
         Self(count)
     }
@@ -206,7 +207,8 @@ impl OpenDevice {
         }
     }
 
-    /// Runs a call to the driver. An error or a panic in it becomes an error that names the device and the call.
+    /// Runs a call to the driver. An error or a panic in it becomes an error that names the device and the
+    /// call.
     pub(crate) fn call<T>(
         &self,
         call: &'static str,
@@ -214,8 +216,8 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         if self.is_due() && !device_use::is_stream_thread() {
             self.check_thread(call)?;
-            // Before this call is counted: the `drop` of a driver's memory may close the device, which waits for all counted
-            // calls.
+            // Before this call is counted: the `drop` of a driver's memory may close the device, which waits
+            // for all counted calls.
             self.drop_what_is_due();
         }
         let result = self.call_in_turn(call, run);
@@ -225,9 +227,9 @@ impl OpenDevice {
         result
     }
 
-    /// Runs a call to the driver while this thread holds a queue's `submitting` lock. It drops no value whose `drop` may
-    /// wait for that lock. It does not announce a loss either: that runs foreign code, which may wait for a lock of a thread
-    /// that waits for `submitting`.
+    /// Runs a call to the driver while this thread holds a queue's `submitting` lock. It drops no value whose
+    /// `drop` may wait for that lock. It does not announce a loss either: that runs foreign code, which may
+    /// wait for a lock of a thread that waits for `submitting`.
     pub(crate) fn call_in_turn<T>(
         &self,
         call: &'static str,
@@ -323,8 +325,8 @@ impl OpenDevice {
         }
     }
 
-    /// Drops a value of the driver. On a thread that may not use devices, or the thread of a stream, it defers the drop to
-    /// the next call.
+    /// Drops a value of the driver. On a thread that may not use devices, or the thread of a stream, it
+    /// defers the drop to the next call.
     pub(crate) fn drop_when_allowed<T: Send + 'static>(&self, value: T) {
         if !self.is_of_this_process() {
             // The driver is unusable in a fork: calling it to free memory may hang.

@@ -33,9 +33,11 @@ impl OpenDevice {
         self.release_closed();
     }
 
-    /// Releases the queues of dropped streams if the device has ended, so that their work is done or never will be.
+    /// Releases the queues of dropped streams if the device has ended, so that their work is done or never
+    /// will be.
     pub(super) fn release_closed(&self) {
-        // A thread that ends the device takes the list after that: it finds a queue, or the thread that added it finds the end.
+        // A thread that ends the device takes the list after that: it finds a queue, or the thread that added
+        // it finds the end.
         if self.is_settled() {
             let closed = std::mem::take(&mut *lock(&self.closed));
             if !closed.is_empty() {
@@ -44,8 +46,8 @@ impl OpenDevice {
         }
     }
 
-    /// Releases what finished work has used: memory, host buffers and dropped streams. Does not wait. Returns whether there was
-    /// any.
+    /// Releases what finished work has used: memory, host buffers and dropped streams. Does not wait. Returns
+    /// whether there was any.
     ///
     /// It queries each driver queue that has work in flight, which may cost a command.
     pub(crate) fn collect(&self) -> bool {
@@ -75,8 +77,8 @@ impl OpenDevice {
         any
     }
 
-    /// Called before an allocation: releases what finished work has used, once every 64 MiB. Without it, a program that
-    /// allocates, enqueues and drops, and never waits, would keep all of its memory.
+    /// Called before an allocation: releases what finished work has used, once every 64 MiB. Without it, a
+    /// program that allocates, enqueues and drops, and never waits, would keep all of its memory.
     pub(crate) fn collect_for(&self, len: usize) {
         const EVERY: usize = 64 << 20;
 
@@ -87,11 +89,11 @@ impl OpenDevice {
         }
     }
 
-    /// Waits for the drivers' queues whose work is the last user of some memory of this device, and releases that memory.
-    /// Returns whether there were any.
+    /// Waits for the drivers' queues whose work is the last user of some memory of this device, and releases
+    /// that memory. Returns whether there were any.
     ///
-    /// It waits for no thread of a stream: a host call may wait for the thread that called this. The work in a driver's
-    /// queue ends by itself.
+    /// It waits for no thread of a stream: a host call may wait for the thread that called this. The work in
+    /// a driver's queue ends by itself.
     pub(super) fn wait_for_queued_memory(&self) -> bool {
         // A driver may allocate on another device while it does the work of its own stream.
         if device_use::is_stream_thread() {
@@ -115,7 +117,8 @@ impl OpenDevice {
         for memory in kept.iter().flat_map(|(memory, _)| memory) {
             *spans.entry(memory.place).or_insert(0) += 1;
         }
-        // Not one snapshot: work that other threads submit or release meanwhile costs a needless wait at most, or is missed.
+        // Not one snapshot: work that other threads submit or release meanwhile costs a needless wait at
+        // most, or is missed.
         let is_last = |memory: &KeptMemory| spans[&memory.place] >= memory.users;
         let pending = |queue: &Queue| {
             let (cache, progress) = (self.cache.as_ref(), queue.progress());
@@ -125,10 +128,11 @@ impl OpenDevice {
         uses.map(|(_, queue)| queue).collect()
     }
 
-    /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The caller logs it,
-    /// without a lock, as a lost device may never be synchronized.
+    /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The
+    /// caller logs it, without a lock, as a lost device may never be synchronized.
     pub(crate) fn report_later(&self, error: DeviceError) {
-        /// A program that never synchronizes the device finds the others in its log: without a limit, memory would grow.
+        /// A program that never synchronizes the device finds the others in its log: without a limit, memory
+        /// would grow.
         const MOST: usize = 1000;
 
         let mut unreported = lock(&self.unreported);
@@ -142,8 +146,8 @@ impl OpenDevice {
         self.check("synchronize")?;
         let mut queues = self.queues();
         queues.retain(|queue| !queue.is_internal());
-        // All of them, whether or not one fails: this call returns the first error, and the next call, or that stream's own,
-        // the next.
+        // All of them, whether or not one fails: this call returns the first error, and the next call, or
+        // that stream's own, the next.
         queues.iter().for_each(|queue| queue.settle());
         queues.iter().try_for_each(|queue| queue.take_failure())?;
         self.collect_marked();
@@ -168,7 +172,8 @@ impl OpenDevice {
         lock(&self.unreported).pop_front().map_or(Ok(()), Err)
     }
 
-    /// A queue of the driver's for one blocking call, which nothing else uses meanwhile; `None` if the driver has no queues.
+    /// A queue of the driver's for one blocking call, which nothing else uses meanwhile; `None` if the driver
+    /// has no queues.
     pub(crate) fn take_idle_queue(&'static self) -> Result<Option<Arc<QueueHandle>>, DeviceError> {
         // Before the lock, which a thread may have held that a fork does not have.
         self.check("create a stream")?;

@@ -1,11 +1,11 @@
 //! The failure of a stream, and which work is skipped for it.
 //!
-//! A failure is reported once, by the first call that can return it. Work that was enqueued before that call is skipped, as its
-//! caller did not know of the failure; work that is enqueued after it is done.
+//! A failure is reported once, by the first call that can return it. Work that was enqueued before that call
+//! is skipped, as its caller did not know of the failure; work that is enqueued after it is done.
 //!
-//! `Queue::fail` and the thread of the stream set a failure. What a failed or skipped operation wrote to is unspecified. Skipped
-//! reads and events get the same error (`Operation::skip`). If the stream is dropped first, the device reports the failure
-//! (`Queue::leave_unreported`).
+//! `Queue::fail` and the thread of the stream set a failure. What a failed or skipped operation wrote to is
+//! unspecified. Skipped reads and events get the same error (`Operation::skip`). If the stream is dropped
+//! first, the device reports the failure (`Queue::leave_unreported`).
 
 use crate::error::DeviceError;
 
@@ -57,7 +57,8 @@ impl Failure {
         failed.reported.is_none_or(|reported| number < reported).then(|| failed.error.clone())
     }
 
-    /// Reports the failure, once, unless it is held back. `next` is the number of the next piece of work that is enqueued.
+    /// Reports the failure, once, unless it is held back. `next` is the number of the next piece of work that
+    /// is enqueued.
     #[inline]
     pub(super) fn report(&mut self, next: u64) -> Result<(), DeviceError> {
         if self.held { Ok(()) } else { self.take(next) }

@@ -10,8 +10,8 @@ use crate::sync::AtomicU64;
 
 /// How many events and reads a driver's queue has accepted, and how many of them a flush has covered.
 ///
-/// A flush may cost the driver a submission. So the core flushes when a thread looks at an event or a read, and not when
-/// the driver accepts it.
+/// A flush may cost the driver a submission. So the core flushes when a thread looks at an event or a read,
+/// and not when the driver accepts it.
 #[derive(Default)]
 pub(super) struct Flushes {
     accepted: AtomicU64,
@@ -19,7 +19,8 @@ pub(super) struct Flushes {
 }
 
 impl Flushes {
-    /// Counts an event or a read, after the driver has accepted it: a flush that began before does not cover it.
+    /// Counts an event or a read, after the driver has accepted it: a flush that began before does not cover
+    /// it.
     pub(super) fn accept(&self) -> u64 {
         self.accepted.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -54,7 +55,8 @@ impl Recorded {
         Arc::new(Self { event, queue: Arc::downgrade(queue), flushes: Arc::clone(flushes), number })
     }
 
-    /// The driver's event. The core calls none of its functions before the event [has begun](Self::has_begun).
+    /// The driver's event. The core calls none of its functions before the event [has
+    /// begun](Self::has_begun).
     pub(crate) fn event(&self) -> &dyn EventDriver {
         &*self.event
     }

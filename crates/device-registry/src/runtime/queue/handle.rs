@@ -23,7 +23,8 @@ impl QueueHandle {
         Ok(Arc::new(Self(Queue::new(device, driver, options))))
     }
 
-    /// A queue of the driver's for blocking calls that the driver leaves to the core; `None` if it has no queues.
+    /// A queue of the driver's for blocking calls that the driver leaves to the core; `None` if it has no
+    /// queues.
     pub(crate) fn for_blocking_calls(device: &'static OpenDevice) -> Result<Option<Arc<Self>>, DeviceError> {
         let driver = driver_queue(device, &StreamOptions::new())?;
         Ok(driver.map(|driver| Arc::new(Self(Queue::internal(device, driver)))))

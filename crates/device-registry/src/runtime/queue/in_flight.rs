@@ -1,8 +1,8 @@
 //! The values that a driver's queue uses, kept alive until the driver reports the work as done.
 //!
-//! Each kept value has a number, in the order of submission. An event that is done covers all numbers below the one that
-//! was reached when it was recorded. A wait or a query that succeeds covers those below the one at its start. The first
-//! thread that finds such an event, wait or query releases the values.
+//! Each kept value has a number, in the order of submission. An event that is done covers all numbers below
+//! the one that was reached when it was recorded. A wait or a query that succeeds covers those below the one
+//! at its start. The first thread that finds such an event, wait or query releases the values.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,8 +15,8 @@ use crate::runtime::queue::Recorded;
 /// The core records an event after this many values, which shows later that the work is done.
 const MARK_EVERY: usize = 64;
 
-/// The core also records an event after this many bytes of host memory. Only the queue owns those, so releasing them frees
-/// them.
+/// The core also records an event after this many bytes of host memory. Only the queue owns those, so
+/// releasing them frees them.
 const MARK_EVERY_BYTES: usize = 16 << 20;
 
 /// A value that must stay alive while a driver's queue uses it. The core only drops it.
@@ -65,8 +65,9 @@ impl InFlight {
         &self.progress
     }
 
-    /// Adds the values that a submission uses. Returns whether a new mark and a check of the marks are due. The spans of memory
-    /// that was allocated for this stream are not kept: they stay in `kept`, for the caller to drop without a lock.
+    /// Adds the values that a submission uses. Returns whether a new mark and a check of the marks are due.
+    /// The spans of memory that was allocated for this stream are not kept: they stay in `kept`, for the
+    /// caller to drop without a lock.
     ///
     /// The driver may have refused the work instead of accepting it.
     pub(crate) fn keep(&mut self, kept: &mut Vec<Keep>, accepted: bool) -> bool {
@@ -119,8 +120,8 @@ impl InFlight {
         self.marks.back().map_or(self.released, |(number, _)| *number) < self.reached()
     }
 
-    /// Adds an event that was recorded behind the work of all values below `number`. Returns it if it would cover none: the
-    /// caller drops it without the lock.
+    /// Adds an event that was recorded behind the work of all values below `number`. Returns it if it would
+    /// cover none: the caller drops it without the lock.
     #[must_use = "its drop is the driver's code"]
     pub(crate) fn mark(&mut self, number: u64, event: Arc<Recorded>) -> Option<Arc<Recorded>> {
         if !self.is_unmarked() {
@@ -138,8 +139,8 @@ impl InFlight {
         self.marks.back().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
-    /// Takes all values below `number`, whose work is done. Drop them without a lock: the `drop` of a driver's memory is
-    /// foreign code.
+    /// Takes all values below `number`, whose work is done. Drop them without a lock: the `drop` of a
+    /// driver's memory is foreign code.
     pub(crate) fn release(&mut self, number: u64) -> Released {
         let count = number.saturating_sub(self.released).min(self.kept.len() as u64);
         self.released += count;
@@ -174,8 +175,8 @@ impl Released {
         self.kept.is_empty() && self.marks.is_empty()
     }
 
-    /// Drops the values, and leaks their host memory: the device may still access it, and cannot report when it has
-    /// finished.
+    /// Drops the values, and leaks their host memory: the device may still access it, and cannot report when
+    /// it has finished.
     pub(crate) fn leak_host_memory(self, device: &OpenDevice) {
         for kept in self.kept {
             match kept {

@@ -1,10 +1,10 @@
 //! The work of one stream, in order, and the thread that does it where the device has no queue for it.
 //!
-//! A stream has one of two kinds of queue. If the driver has no queues, a thread does one piece of work after the other,
-//! by blocking calls to the driver. If the driver has queues, the caller's thread submits work to one of them. The
-//! stream's thread then does only what the driver has no way for: host calls, waits for events of other backends or of a
-//! stream that has not submitted them yet, and copies that the device cannot make.
-//! Work behind those goes through the thread too, until the thread has finished all of it.
+//! A stream has one of two kinds of queue. If the driver has no queues, a thread does one piece of work after
+//! the other, by blocking calls to the driver. If the driver has queues, the caller's thread submits work to
+//! one of them. The stream's thread then does only what the driver has no way for: host calls, waits for
+//! events of other backends or of a stream that has not submitted them yet, and copies that the device cannot
+//! make. Work behind those goes through the thread too, until the thread has finished all of it.
 //!
 //! After a failure the queue skips work until the failure is reported: see [`Failure`].
 
@@ -45,9 +45,9 @@ pub(crate) struct Queue {
     internal: bool,
     /// The driver's queue, if the driver has queues. The drop takes it.
     driver: Option<Box<dyn StreamDriver>>,
-    /// Held while a thread submits work to the driver's queue: one thread at a time submits, and the parts of two pieces
-    /// of work do not mix. It is the only lock under which a driver's code runs. No code under it can take it again, as
-    /// kernels may not use devices. Taken before `state`.
+    /// Held while a thread submits work to the driver's queue: one thread at a time submits, and the parts of
+    /// two pieces of work do not mix. It is the only lock under which a driver's code runs. No code under it
+    /// can take it again, as kernels may not use devices. Taken before `state`.
     submitting: Mutex<()>,
     state: Mutex<State>,
     /// Notified when there is work for the thread, or the stream is closed.
@@ -68,8 +68,8 @@ impl RefUnwindSafe for Queue {}
 struct State {
     /// The work that the thread has not begun.
     queue: VecDeque<Operation>,
-    /// How many pieces of work the thread has got, and how many it has finished. The number of a piece is the count of
-    /// the pieces before it.
+    /// How many pieces of work the thread has got, and how many it has finished. The number of a piece is the
+    /// count of the pieces before it.
     accepted: u64,
     finished: u64,
     /// The work that the thread does now.
@@ -79,8 +79,8 @@ struct State {
     thread_sleeps: bool,
     /// Whether the thread must flush the driver when it has finished its work.
     flush: bool,
-    /// The lowest number that a thread waits for. The worker notifies no thread before it. A thread that is notified too
-    /// early waits again.
+    /// The lowest number that a thread waits for. The worker notifies no thread before it. A thread that is
+    /// notified too early waits again.
     awaited: Option<u64>,
     closed: bool,
 }
@@ -173,7 +173,8 @@ impl Queue {
         let Some(driver) = self.driver.as_deref() else {
             return self.give_to_thread(lock(&self.state), operation);
         };
-        // Both before the lock. The `drop` of a driver's memory may enqueue work, which would take the lock twice.
+        // Both before the lock. The `drop` of a driver's memory may enqueue work, which would take the lock
+        // twice.
         self.device.drop_what_is_due();
         operation.begin_awaited();
         let turn = lock(&self.submitting);
@@ -231,7 +232,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Ensures that submitted work begins, even if no further call of the stream follows. A failure is the stream's.
+    /// Ensures that submitted work begins, even if no further call of the stream follows. A failure is the
+    /// stream's.
     fn flush(&self) -> Result<(), DeviceError> {
         let Some(driver) = self.driver.as_deref() else { return Ok(()) };
         self.device.check("flush")?;
@@ -250,8 +252,8 @@ impl Queue {
             return;
         }
         state.flush = true;
-        // Empty work wakes the thread. It waits for no work that blocks without a flush of its own: the thread flushes before
-        // each piece of work that the driver does not do.
+        // Empty work wakes the thread. It waits for no work that blocks without a flush of its own: the
+        // thread flushes before each piece of work that the driver does not do.
         if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
             log_isolated(|| {
                 log::warn!("`{}`: queued work may not begin: cannot start a thread", self.device.device());
@@ -259,7 +261,8 @@ impl Queue {
         }
     }
 
-    /// Ensures that the work before an event or a read begins, which a thread looks at. A failure is the stream's, too.
+    /// Ensures that the work before an event or a read begins, which a thread looks at. A failure is the
+    /// stream's, too.
     pub(crate) fn begin(self: &Arc<Self>, number: u64) -> Result<(), DeviceError> {
         if self.flushes.is_covered(number) {
             return Ok(());
@@ -309,7 +312,8 @@ impl Queue {
     /// Waits for the driver's queue of a device that is being closed, when no other thread can submit to it.
     pub(crate) fn settle_closed(&self) {
         let Some(driver) = self.driver.as_deref() else { return };
-        // A driver reports a failure, and then says that all is done. Without that, what the work uses would be leaked.
+        // A driver reports a failure, and then says that all is done. Without that, what the work uses would
+        // be leaked.
         for _ in 0..3 {
             let finish = || self.device.isolated("synchronize", || self.finish_driver(driver));
             let Err(error) = self.settle_driver(finish) else { return };
@@ -384,13 +388,14 @@ impl Queue {
         lock(&self.state).take_failure()
     }
 
-    /// Keeps failures from every call except [`take_held_failure`](Self::take_held_failure): the call that enqueued the
-    /// work returns them itself.
+    /// Keeps failures from every call except [`take_held_failure`](Self::take_held_failure): the call that
+    /// enqueued the work returns them itself.
     pub(crate) fn hold_failures(&self) {
         lock(&self.state).failure.hold(true);
     }
 
-    /// Lets every call report a failure again, because the call that enqueued the work does not wait for it any longer.
+    /// Lets every call report a failure again, because the call that enqueued the work does not wait for it
+    /// any longer.
     pub(crate) fn release_failures(&self) {
         lock(&self.state).failure.hold(false);
     }
@@ -407,10 +412,10 @@ impl Queue {
         lock(&self.state).failure.set(error);
     }
 
-    /// Sets the failure of a read, and under the same lock the flag at which its driver looks. So an event that the driver
-    /// records returns the failure unless it was reported: either the flag is not set, and the driver fails the event. Or
-    /// the queue has the failure, and skips the event. Or the event is being recorded, and
-    /// [`failed_since`](Self::failed_since) finds the failure.
+    /// Sets the failure of a read, and under the same lock the flag at which its driver looks. So an event
+    /// that the driver records returns the failure unless it was reported: either the flag is not set, and
+    /// the driver fails the event. Or the queue has the failure, and skips the event. Or the event is being
+    /// recorded, and [`failed_since`](Self::failed_since) finds the failure.
     pub(crate) fn fail_read(&self, error: DeviceError, finished: Option<&AtomicBool>) {
         let mut state = lock(&self.state);
         if let Some(finished) = finished {
@@ -437,7 +442,8 @@ impl Queue {
     pub(crate) fn query(&self) -> Result<bool, DeviceError> {
         self.device.check("query")?;
         let mut state = lock(&self.state);
-        // Under one lock: between two, the last work could fail, and this query would return `true` without the failure.
+        // Under one lock: between two, the last work could fail, and this query would return `true` without
+        // the failure.
         state.take_failure()?;
         let thread_is_done = state.finished == state.accepted;
         drop(state);
@@ -450,7 +456,8 @@ impl Queue {
             if done {
                 self.release(reached);
             }
-            // A driver may finish a completion with an error before it counts the read as done: look for it again.
+            // A driver may finish a completion with an error before it counts the read as done: look for it
+            // again.
             self.take_failure()?;
             if !done {
                 return Ok(false);
@@ -461,8 +468,8 @@ impl Queue {
         Ok(true)
     }
 
-    /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes an unreported
-    /// failure to the device.
+    /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes
+    /// an unreported failure to the device.
     pub(crate) fn is_done(&self) -> bool {
         self.leave_unreported(lock(&self.state));
         match self.query() {
@@ -476,11 +483,12 @@ impl Queue {
         }
     }
 
-    /// Closes the queue of a dropped stream. Does not wait: the thread ends by itself, and the device keeps a driver's
-    /// queue until its work is done.
+    /// Closes the queue of a dropped stream. Does not wait: the thread ends by itself, and the device keeps a
+    /// driver's queue until its work is done.
     pub(crate) fn close(self: &Arc<Self>) {
         if !self.device.is_of_this_process() {
-            // In a fork the thread does not exist, may have held the lock, and the driver is unusable: leak the queue.
+            // In a fork the thread does not exist, may have held the lock, and the driver is unusable: leak
+            // the queue.
             return std::mem::forget(Arc::clone(self));
         }
         if self.driver.is_some() && device_use::is_forbidden() && !self.device.has_ended() {
@@ -520,8 +528,8 @@ impl Drop for Queue {
     }
 }
 
-/// A driver's queue that is dropped, and the values that its work may still use: the device was lost, or the wait for the
-/// driver failed.
+/// A driver's queue that is dropped, and the values that its work may still use: the device was lost, or the
+/// wait for the driver failed.
 struct DriverQueue {
     device: &'static OpenDevice,
     driver: Option<Box<dyn StreamDriver>>,

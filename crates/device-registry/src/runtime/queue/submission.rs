@@ -2,10 +2,11 @@
 //!
 //! # Why a free waits for an event
 //!
-//! A driver's queue uses memory after the submission has returned, and owns no handles of it. So the core keeps the values
-//! of each piece of work ([`InFlight`]). It drops them when the driver reports the work as done: an event behind it
-//! [is over](crate::backend::EventDriver::is_over), or a query or a wait for the whole queue succeeds. The core records
-//! such an event after every 64 values or 16 MiB of host memory, and uses a program's own events too.
+//! A driver's queue uses memory after the submission has returned, and owns no handles of it. So the core
+//! keeps the values of each piece of work ([`InFlight`]). It drops them when the driver reports the work as
+//! done: an event behind it [is over](crate::backend::EventDriver::is_over), or a query or a wait for the
+//! whole queue succeeds. The core records such an event after every 64 values or 16 MiB of host memory, and
+//! uses a program's own events too.
 
 use std::sync::Arc;
 
@@ -21,15 +22,16 @@ use crate::sync::lock;
 pub(super) struct Submitted {
     /// The work itself, if only the host can do it.
     pub(super) left_to_host: Result<Option<Operation>, DeviceError>,
-    /// Whether so many values are in flight that the core should collect finished work, [after the turn](Queue::after_turn).
+    /// Whether so many values are in flight that the core should collect finished work, [after the
+    /// turn](Queue::after_turn).
     pub(super) collects: bool,
     /// Values that the queue does not keep. Their drop may free memory.
     pub(super) not_kept: Vec<Keep>,
 }
 
 impl Queue {
-    /// Submits work to the driver's queue, and keeps its values until the driver has done it. The caller holds
-    /// `submitting`, and gives the count of failures at which it decided not to skip the work.
+    /// Submits work to the driver's queue, and keeps its values until the driver has done it. The caller
+    /// holds `submitting`, and gives the count of failures at which it decided not to skip the work.
     pub(super) fn submit(
         self: &Arc<Self>,
         driver: &dyn StreamDriver,
@@ -61,7 +63,8 @@ impl Queue {
         Submitted { left_to_host, collects, not_kept: kept }
     }
 
-    /// Completes a submission after `submitting` is released. It may run foreign code, which may submit work itself.
+    /// Completes a submission after `submitting` is released. It may run foreign code, which may submit work
+    /// itself.
     pub(super) fn after_turn(&self, collects: bool, not_kept: Vec<Keep>) {
         drop(not_kept);
         self.device.announce_loss();
@@ -82,7 +85,8 @@ impl Queue {
         }
     }
 
-    /// Flushes the driver's queue for the events that show the core what is done. The caller holds `submitting`.
+    /// Flushes the driver's queue for the events that show the core what is done. The caller holds
+    /// `submitting`.
     fn flush_in_turn(&self, driver: &dyn StreamDriver) {
         let flushed = self.device.call_in_turn("flush", |_| self.flush_driver(driver));
         if let Err(error) = flushed
@@ -112,8 +116,8 @@ impl Queue {
         driver.synchronize()
     }
 
-    /// Releases the values of finished work in a driver's queue, as far as events show it. Does not wait. Returns whether
-    /// it has released any.
+    /// Releases the values of finished work in a driver's queue, as far as events show it. Does not wait.
+    /// Returns whether it has released any.
     pub(crate) fn collect_marked(&self) -> bool {
         // The newest first: often all work is done, and one query is enough.
         let newest = lock(&self.in_flight).newest_mark();
@@ -143,7 +147,8 @@ impl Queue {
         over
     }
 
-    /// Releases the values of all finished work in a driver's queue. Does not wait. Returns whether it has released any.
+    /// Releases the values of all finished work in a driver's queue. Does not wait. Returns whether it has
+    /// released any.
     ///
     /// It queries the driver where events are not enough, which may cost a command.
     pub(crate) fn collect(&self) -> bool {
@@ -155,7 +160,8 @@ impl Queue {
             match self.device.call("query", |_| self.query_driver(driver)) {
                 Ok(true) => any |= self.release(reached),
                 Ok(false) => {}
-                // The driver may report the failure only once. A device that is closed now is not a failure of the work.
+                // The driver may report the failure only once. A device that is closed now is not a failure
+                // of the work.
                 Err(error) if !self.device.has_ended() => self.fail(error),
                 Err(_) => {}
             }
@@ -168,8 +174,8 @@ impl Queue {
         lock(&self.in_flight).memory_of(self.device)
     }
 
-    /// Waits for the driver's queue alone, and releases the values of its work. It does not wait for the stream's thread.
-    /// Keeps a failure for a later report.
+    /// Waits for the driver's queue alone, and releases the values of its work. It does not wait for the
+    /// stream's thread. Keeps a failure for a later report.
     pub(crate) fn settle_submitted(&self) {
         if let Some(driver) = self.driver.as_deref()
             && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
@@ -180,7 +186,8 @@ impl Queue {
         }
     }
 
-    /// Drops the values below a number, whose work the driver has reported as done. Returns whether there were any.
+    /// Drops the values below a number, whose work the driver has reported as done. Returns whether there
+    /// were any.
     pub(super) fn release(&self, number: u64) -> bool {
         // The driver may have returned because of the loss, while the work runs on.
         if self.device.is_lost() {
@@ -209,7 +216,8 @@ impl Queue {
         finished
     }
 
-    /// Waits until all work below a number of the driver's queue is done. A failure of the work stays the stream's.
+    /// Waits until all work below a number of the driver's queue is done. A failure of the work stays the
+    /// stream's.
     pub(crate) fn wait_until_done(&self, number: u64) -> Result<(), DeviceError> {
         const CALL: &str = "wait for memory";
 

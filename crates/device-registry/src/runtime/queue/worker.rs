@@ -27,7 +27,8 @@ impl Queue {
                     continue;
                 }
                 if state.closed {
-                    // The close of a device closes its default stream, which may get more work: that starts a new thread.
+                    // The close of a device closes its default stream, which may get more work: that starts a
+                    // new thread.
                     state.has_thread = false;
                     break;
                 }
@@ -76,7 +77,8 @@ impl Queue {
         device_use::forbid(|| device.drop_what_is_due());
     }
 
-    /// Does the piece of work with this number, on the thread. There were this many failures when it was not skipped.
+    /// Does the piece of work with this number, on the thread. There were this many failures when it was not
+    /// skipped.
     fn perform(
         self: &Arc<Self>,
         operation: Operation,

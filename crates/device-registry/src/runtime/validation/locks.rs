@@ -1,8 +1,9 @@
 //! Locks that a driver holds while it calls the program.
 //!
-//! A read that a driver finishes may wake a task, or a logger, and these may wait for a thread that is in a function of the
-//! driver. So the layer calls two functions that any driver allows at any time, on another thread, and waits for them before it
-//! passes the result on. If they end only after the driver has its call back, the driver held a lock that they take.
+//! A read that a driver finishes may wake a task, or a logger, and these may wait for a thread that is in a
+//! function of the driver. So the layer calls two functions that any driver allows at any time, on another
+//! thread, and waits for them before it passes the result on. If they end only after the driver has its call
+//! back, the driver held a lock that they take.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use crate::backend::{BackendError, StreamDriver};
 use crate::runtime::validation::Ledger;
 
-/// How long the layer waits in a call of the driver. Those that it makes need a few microseconds, or a round trip.
+/// How long the layer waits in a call of the driver. Those that it makes need a few microseconds, or a round
+/// trip.
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// How long they may take after that. If they take longer, they wait for something else.

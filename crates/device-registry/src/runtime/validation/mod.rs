@@ -1,8 +1,8 @@
-//! The validating layer, `DEVICE_VALIDATE=1`: between the core and a driver, it looks for what the contract forbids and what
-//! nothing else would notice.
+//! The validating layer, `DEVICE_VALIDATE=1`: between the core and a driver, it looks for what the contract
+//! forbids and what nothing else would notice.
 //!
-//! It stands in place of the driver from the moment in which a device is opened. Without the variable there is no layer, so
-//! it costs nothing.
+//! It stands in place of the driver from the moment in which a device is opened. Without the variable there
+//! is no layer, so it costs nothing.
 
 mod device;
 mod locks;
@@ -54,9 +54,9 @@ impl Layer {
     }
 }
 
-/// Takes the reports of the validating layer since the last call, oldest first. Each is also a line in the log, at the level
-/// `error`. Without the variable `DEVICE_VALIDATE=1` there are none but those of
-/// the loader of backends in files.
+/// Takes the reports of the validating layer since the last call, oldest first. Each is also a line in the
+/// log, at the level `error`. Without the variable `DEVICE_VALIDATE=1` there are none but those of the loader
+/// of backends in files.
 ///
 /// A conformance suite fails the check in which there are any.
 #[must_use]
@@ -64,9 +64,10 @@ pub fn take_validation_reports() -> Vec<String> {
     std::mem::take(&mut *REPORTS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Reports that a driver has broken a rule, from code between the core and a driver, such as a loader of backends in files. It is
-/// for what no call returns as its error. [`take_validation_reports`](crate::take_validation_reports) returns it, and it is a
-/// line in the log, at the level `error`.
+/// Reports that a driver has broken a rule, from code between the core and a driver, such as a loader of
+/// backends in files. It is for what no call returns as its error.
+/// [`take_validation_reports`](crate::take_validation_reports) returns it, and it is a line in the log, at
+/// the level `error`.
 pub fn report_broken_rule(report: &str) {
     log_isolated(|| log::error!("{report}"));
     keep_report(report.to_owned());
@@ -147,7 +148,8 @@ impl Ledger {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).drop_unused();
     }
 
-    /// Reports that a driver has broken a rule. Returns the error of the call, which has no device and call in it.
+    /// Reports that a driver has broken a rule. Returns the error of the call, which has no device and call
+    /// in it.
     #[cold]
     fn broken(&self, call: &str, rule: &str) -> BackendError {
         let report = format!("`{}`: {call}: the driver breaks a rule: {rule}", self.device);

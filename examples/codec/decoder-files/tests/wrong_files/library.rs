@@ -1,5 +1,5 @@
-//! Libraries that are not decoders, or wrong ones: `--cfg wrong="…"` chooses. It declares the interface by itself, as a
-//! library in another language does.
+//! Libraries that are not decoders, or wrong ones: `--cfg wrong="…"` chooses. It declares the interface by
+//! itself, as a library in another language does.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,4 +1,5 @@
-//! Servers for tests. Each is a process that ends with its value, and with the test program however that ends.
+//! Servers for tests. Each is a process that ends with its value, and with the test program however that
+//! ends.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

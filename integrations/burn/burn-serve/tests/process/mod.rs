@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for a line or for the end of a process. A client repeats its first connection for 16 s.
+/// How long a test waits for a line or for the end of a process. A client repeats its first connection for 16
+/// s.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A child process, and what it printed on both of its outputs.

@@ -88,8 +88,8 @@ impl Digits {
             .map(Self)
     }
 
-    /// The training digits and the held-out digits: every fifth of the file. Both are by the same 13 people, in the order
-    /// of the file.
+    /// The training digits and the held-out digits: every fifth of the file. Both are by the same 13 people,
+    /// in the order of the file.
     ///
     /// The split does not depend on the seed, so that the accuracies of different runs compare.
     pub fn split(self) -> (Self, Self) {

@@ -1,7 +1,7 @@
 //! A small convolutional network that learns to read handwritten digits, in burn's usual style.
 //!
-//! No module here names a backend: burn's `Device` is a value, and the network, the batches and the training loop
-//! run on the device that `main.rs` passes in. In reading order:
+//! No module here names a backend: burn's `Device` is a value, and the network, the batches and the training
+//! loop run on the device that `main.rs` passes in. In reading order:
 //!
 //! - [`data`]: the 1,797 digits in this repository, and their fixed split into training and held-out digits;
 //! - [`batch`]: from digits to tensors on a device;

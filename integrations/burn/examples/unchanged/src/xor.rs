@@ -1,4 +1,5 @@
-//! A multilayer perceptron that learns exclusive or. It names no backend: it is a program of burn as any other.
+//! A multilayer perceptron that learns exclusive or. It names no backend: it is a program of burn as any
+//! other.
 
 use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Linear, LinearConfig};

@@ -3,7 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// Runs the ignored test `name` with the variables `variables`, and returns what it printed. Panics if it fails.
+/// Runs the ignored test `name` with the variables `variables`, and returns what it printed. Panics if it
+/// fails.
 pub(crate) fn run(name: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);

@@ -1,7 +1,8 @@
 //! Random programs of burn's operations, on a registered device and on burn's own CPU engine.
 //!
-//! A program is a list of steps on a pool of tensors: views, arithmetic, reductions, indexing, casts. Shapes have
-//! dimensions of zero and one, so that operands broadcast. A failing program is shrunk to its shortest form.
+//! A program is a list of steps on a pool of tensors: views, arithmetic, reductions, indexing, casts. Shapes
+//! have dimensions of zero and one, so that operands broadcast. A failing program is shrunk to its shortest
+//! form.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -384,7 +385,8 @@ fn shapes() -> impl Strategy<Value = [usize; 3]> {
 pub(crate) enum Tolerance {
     /// Not at all: the engine computes them.
     None,
-    /// By this part of the larger one, or this much: a kernel adds up in another order, and has other functions.
+    /// By this part of the larger one, or this much: a kernel adds up in another order, and has other
+    /// functions.
     Of(f64),
 }
 
@@ -408,8 +410,8 @@ pub(crate) fn same(
     Ok(())
 }
 
-/// Compares a device with burn's engine. Where a step panics in the engine itself, the same step is an error of its
-/// tensor on the device, or burn refuses it on both.
+/// Compares a device with burn's engine. Where a step panics in the engine itself, the same step is an error
+/// of its tensor on the device, or burn refuses it on both.
 fn compare(device: &str, shape: [usize; 3], steps: &[Step], tolerance: Tolerance) -> Result<(), String> {
     let device = device_burn::device(device).unwrap();
     let flex = run(&Device::flex(), shape, steps);
@@ -456,8 +458,8 @@ pub(crate) fn random_programs(device: &'static str, tolerance: Tolerance) {
     result.unwrap();
 }
 
-/// Each operation alone, then again on a view, so that none is left out by chance, and sorted, which shows the signs of NaNs:
-/// burn's engine puts negative ones before all numbers, and positive ones behind.
+/// Each operation alone, then again on a view, so that none is left out by chance, and sorted, which shows
+/// the signs of NaNs: burn's engine puts negative ones before all numbers, and positive ones behind.
 pub(crate) fn each_operation(device: &str, tolerance: Tolerance) {
     std::panic::set_hook(Box::new(|_| {}));
     let mut differences = Vec::new();

@@ -89,7 +89,8 @@ impl Plain {
     }
 }
 
-/// A program of random calls. The error is the first thing in which the cache and the plain allocator's books differ.
+/// A program of random calls. The error is the first thing in which the cache and the plain allocator's books
+/// differ.
 fn program(cache: &mut impl Cache, seed: u64, steps: usize) -> Result<(), String> {
     let mut random = seed;
     let mut draw = move |below: u64| {
