@@ -34,6 +34,7 @@ mod reads;
 mod stream;
 pub mod sys;
 
+#[cfg(feature = "backend")]
 use device_registry::backend::testing::FaultCounter;
 #[cfg(feature = "backend")]
 use device_registry::backend::{BACKENDS, Backend, BackendDescriptor, LoadFailure, Options};
