@@ -408,6 +408,20 @@ fn a_framework_in_a_shared_library_says_so_and_with_inventory_a_program_finds_it
             }
         }
 
+        // The same, where the shared library has a line of its own: that of the program is missing.
+        let shape = Shape::on(built, "dylib-line", &["-Cprefer-dynamic"]);
+        shape.write("shared.rs", "pub use filters::*; filters::autoload!(only blur);");
+        let _ = run(&mut shape.rustc(&["shared.rs", "--crate-type=dylib", FILTERS, BLUR])).success();
+        shape.write("main.rs", &MAIN.replace("filters::", "shared::"));
+        let outcome = shape.main(&[&shared[..], &[SHARPEN, &rpath]].concat());
+        if let Some(all) = expected {
+            assert_eq!(outcome.lines(), all);
+        } else {
+            assert_eq!(outcome.lines(), ["blur", "invert"]);
+            outcome.shows("no line of the program itself is found");
+            outcome.shows("turn on the feature `inventory`");
+        }
+
         // One plugin as a shared library, which holds the framework as well.
         let shape = Shape::on(built, "dylib-plugin", &["-Cprefer-dynamic"]);
         let _ = run(&mut shape.rustc(&["blur.rs", "--crate-type=dylib", FILTERS])).success();

@@ -131,9 +131,10 @@ fn link(names: &Names) -> Output {
     output.text(&format!(
         "]
         }};
-        {krate}::__collect_autoload! {{ CRATES }}
+        {krate}::__collect_autoload! {{ CRATES, {} }}
         ::core::option::Option::Some(&AUTOLOAD)
-        }};"
+        }};",
+        kind == Kind::Library
     ));
     output
 }

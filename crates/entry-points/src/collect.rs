@@ -138,15 +138,17 @@ pub struct Autoload {
     /// that it works.
     module: Option<&'static str>,
     crates: &'static [Linked],
+    /// Whether it is known to be a line of a library, and not that of the program.
+    is_library: bool,
 }
 
 impl Autoload {
     // Not public API. Used by generated code.
-    pub const fn new(module: &'static str, crates: &'static [Linked]) -> Self {
-        Self { module: Some(module), crates }
+    pub const fn new(module: &'static str, crates: &'static [Linked], is_library: bool) -> Self {
+        Self { module: Some(module), crates, is_library }
     }
 
-    const SENTINEL: Self = Self { module: None, crates: &[] };
+    const SENTINEL: Self = Self { module: None, crates: &[], is_library: true };
 }
 
 // Not public API. Used by generated code.
@@ -230,11 +232,11 @@ pub const fn assert_at_crate_root(module_path: &str, message: &str) {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __collect_autoload {
-    ($crates:ident) => {
+    ($crates:ident, $is_library:literal) => {
         $crate::__linked_static! {
             ($crate::__private::AUTOLOADS)
             static AUTOLOAD: $crate::__private::Autoload =
-                $crate::__private::Autoload::new(::core::module_path!(), $crates);
+                $crate::__private::Autoload::new(::core::module_path!(), $crates, $is_library);
         }
         $crate::__submit! { $crate::__private::Submission::Autoload(&AUTOLOAD) }
     };
@@ -366,22 +368,22 @@ mod tests {
         const CLAP: Linked = Linked::new("clap", &[], None);
         const LOG: Linked = Linked::new("log", &[], None);
         const OPUS: Linked = Linked::new("codec_opus", &POINTS, None);
-        static SOME: Autoload = Autoload::new("app", &[CLAP, OPUS, LOG]);
+        static SOME: Autoload = Autoload::new("app", &[CLAP, OPUS, LOG], false);
         assert_eq!(
             SOME.to_string(),
             "`autoload!` in module `app` links clap, codec_opus and log, of which codec_opus has an `entry_points!` block"
         );
-        static NONE: Autoload = Autoload::new("app", &[LOG]);
+        static NONE: Autoload = Autoload::new("app", &[LOG], false);
         assert_eq!(
             NONE.to_string(),
             "`autoload!` in module `app` links log, which has no `entry_points!` block"
         );
-        static NONE_OF_TWO: Autoload = Autoload::new("app", &[CLAP, LOG]);
+        static NONE_OF_TWO: Autoload = Autoload::new("app", &[CLAP, LOG], false);
         assert_eq!(
             NONE_OF_TWO.to_string(),
             "`autoload!` in module `app` links clap and log, none of which has an `entry_points!` block"
         );
-        static MANY: Autoload = Autoload::new("app", &[LOG; 17]);
+        static MANY: Autoload = Autoload::new("app", &[LOG; 17], false);
         assert!(MANY.to_string().starts_with("`autoload!` in module `app` links 17 crates,"), "{MANY}");
     }
 
@@ -409,8 +411,8 @@ mod tests {
 
     #[test]
     fn a_line_leads_to_the_lines_of_the_crates_that_it_links() {
-        static INNER: Autoload = Autoload::new("bundle", &[]);
-        static OUTER: Autoload = Autoload::new("app", &[Linked::new("bundle", &[], Some(&INNER))]);
+        static INNER: Autoload = Autoload::new("bundle", &[], true);
+        static OUTER: Autoload = Autoload::new("app", &[Linked::new("bundle", &[], Some(&INNER))], false);
         let modules = |found: &[&'static Autoload]| -> Vec<_> {
             all_lines(found.iter().copied()).iter().filter_map(|line| line.module).collect()
         };

@@ -148,7 +148,17 @@ impl Findings {
                  `{autoload_line}` once, in main.rs or lib.rs (in a staticlib, in the module of a function that C \
                  calls: a C linker leaves out object files without references){shared}"
             )),
-            _ => Some(self.autoloads.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+            _ => {
+                let lines: Vec<_> = self.autoloads.iter().map(ToString::to_string).collect();
+                let of_program = match self.autoloads.iter().all(|line| line.is_library) {
+                    false => String::new(),
+                    true => format!(
+                        "; no line of the program itself is found, which links its own dependencies: \
+                         `{autoload_line}`{shared}"
+                    ),
+                };
+                Some(lines.join("; ") + &of_program)
+            }
         }
     }
 }
@@ -167,7 +177,7 @@ mod tests {
         broken_slice: None,
     };
 
-    static NOTHING: Autoload = Autoload::new("app", &[]);
+    static NOTHING: Autoload = Autoload::new("app", &[], false);
 
     fn advice(findings: &Findings) -> String {
         findings.advice("x::autoload!();").unwrap_or_default()
@@ -197,6 +207,15 @@ mod tests {
         for covered in [by_autoload, by_inventory] {
             assert!(covered.problems()[0].contains("are still found"), "{:?}", covered.problems());
         }
+    }
+
+    #[test]
+    fn lines_of_libraries_alone_are_reported_as_such() {
+        static OF_LIBRARY: Autoload = Autoload::new("bundle", &[], true);
+        let alone = advice(&Findings { autoloads: vec![&OF_LIBRARY], ..WORKING });
+        assert!(alone.contains("`bundle`") && alone.contains("no line of the program itself"), "{alone}");
+        let both = advice(&Findings { autoloads: vec![&NOTHING, &OF_LIBRARY], ..WORKING });
+        assert!(!both.contains("no line of the program itself"), "{both}");
     }
 
     #[test]
