@@ -52,9 +52,9 @@ pub(crate) fn take_over_of_ended(process: Process, device: &Deferred) {
 /// Drops what devices of `process` that have ended defer. Returns whether there was anything.
 #[cold]
 pub(crate) fn drop_all_of_ended(process: Process) -> bool {
-    // Before the values: one that is pushed meanwhile is taken here or is due again.
-    ANY_OF_ENDED.store(false, Ordering::Release);
-    OF_ENDED.of(process).drop_all()
+    // Before the values: one that is pushed meanwhile is taken here or is due again. Not a store: the values
+    // are looked at after it, and a store of another thread's must not be overwritten later.
+    ANY_OF_ENDED.swap(false, Ordering::AcqRel) && OF_ENDED.of(process).drop_all()
 }
 
 impl Deferred {
