@@ -109,7 +109,7 @@ impl DeviceDriver for ValidatedDevice {
             |len| self.ledger.call("allocate pinned host memory", || self.ledger.driver.allocate_host(len));
         // A driver that has no room for the guard may have some without.
         if let Some(longer) = len.checked_add(guarded_bytes::GUARD)
-            && let Ok(buffer) = self.ledger.driver.allocate_host(longer)
+            && let Ok(buffer) = allocate(longer)
             && buffer.len() == longer
             && let Some(buffer) = buffer.guarded_behind(len)
         {
@@ -119,6 +119,8 @@ impl DeviceDriver for ValidatedDevice {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
+        // After it a driver gets no call but those that release something.
+        self.ledger.open.end();
         self.ledger.call("reset", || self.ledger.driver.reset())
     }
 

@@ -26,30 +26,30 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many calls of the core are in a driver.
-#[derive(Default)]
-pub(super) struct Calls(AtomicUsize);
+/// How many calls of the core are in drivers, of all devices: a driver may have one lock for all of its own.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-pub(super) struct Counted<'a>(&'a Calls);
+/// A call of the core, until it is dropped.
+pub(super) struct Counted(());
 
-impl Calls {
-    pub(super) fn begin(&self) -> Counted<'_> {
-        self.0.fetch_add(1, Ordering::SeqCst);
+impl Counted {
+    pub(super) fn begin() -> Self {
+        CALLS.fetch_add(1, Ordering::SeqCst);
         OWN.with(|own| own.set(own.get() + 1));
-        Counted(self)
-    }
-
-    /// Whether there are calls on other threads, which may hold locks for as long as they like.
-    fn are_on_other_threads(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > OWN.with(Cell::get)
+        Self(())
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        CALLS.fetch_sub(1, Ordering::SeqCst);
         OWN.with(|own| own.set(own.get() - 1));
     }
+}
+
+/// Whether there are calls on other threads, which may hold locks for as long as they like.
+fn others_call() -> bool {
+    CALLS.load(Ordering::SeqCst) > OWN.with(Cell::get)
 }
 
 /// Whether an object may be called. Its end waits for the layer's calls.
@@ -141,12 +141,24 @@ struct State {
     returned: Option<Instant>,
 }
 
+/// Whether a thread makes such calls now.
+static IS_PROBING: AtomicBool = AtomicBool::new(false);
+
+/// Waits until the layer makes no call, whose report would come later. A driver that does not return one is
+/// waited for once.
+pub(super) fn settle() {
+    static IS_STUCK: AtomicBool = AtomicBool::new(false);
+
+    let end = Instant::now() + AFTER;
+    while IS_PROBING.load(Ordering::SeqCst) && !IS_STUCK.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(1));
+        IS_STUCK.fetch_or(Instant::now() > end, Ordering::Relaxed);
+    }
+}
+
 /// Runs what a driver calls while it finishes a read, and looks whether it holds a lock meanwhile.
 pub(super) fn within_a_call(ledger: &Arc<Ledger>, stream: &SharedWeak, run: impl FnOnce()) {
-    /// Whether a thread makes such calls now.
-    static IS_PROBING: AtomicBool = AtomicBool::new(false);
-
-    let is_possible = !ledger.is_lost() && !ledger.calls.are_on_other_threads();
+    let is_possible = !ledger.is_lost() && !others_call();
     if !is_possible || IS_PROBING.swap(true, Ordering::SeqCst) {
         return run();
     }
@@ -154,18 +166,21 @@ pub(super) fn within_a_call(ledger: &Arc<Ledger>, stream: &SharedWeak, run: impl
     let (its, ledgers, open) = (Arc::clone(&probe), Arc::clone(ledger), Arc::clone(&stream.open));
     let (stream, failure) = (Weak::clone(&stream.stream), Arc::clone(&stream.failure));
     let begun = thread::Builder::new().name("validation".to_owned()).spawn(move || {
-        if let Some(_open) = ledgers.open.enter() {
+        if !ledgers.is_lost()
+            && let Some(_open) = ledgers.open.enter()
+        {
             // What they return is of no interest.
             let _ = ledgers.driver.memory_info();
-            if let Some(_open) = open.enter()
+            if !ledgers.is_lost()
+                && let Some(_open) = open.enter()
                 && let Some(stream) = stream.upgrade()
                 && let Err(error) = stream.flush()
             {
                 lock(&failure).get_or_insert(error);
             }
         }
-        IS_PROBING.store(false, Ordering::SeqCst);
         its.end(&ledgers);
+        IS_PROBING.store(false, Ordering::SeqCst);
     });
     if begun.is_err() {
         IS_PROBING.store(false, Ordering::SeqCst);
@@ -174,7 +189,7 @@ pub(super) fn within_a_call(ledger: &Arc<Ledger>, stream: &SharedWeak, run: impl
     let state = lock(&probe.state);
     let waited = probe.ended.wait_timeout_while(state, WITHIN, |state| !state.has_ended);
     let has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.has_ended;
-    let is_suspect = !has_ended && !ledger.is_lost() && !ledger.calls.are_on_other_threads();
+    let is_suspect = !has_ended && !ledger.is_lost() && !others_call();
     run();
     if is_suspect {
         lock(&probe.state).returned = Some(Instant::now());

@@ -19,7 +19,7 @@ use crate::runtime::isolation::log_isolated;
 use crate::runtime::switch;
 
 use self::device::ValidatedDevice;
-use self::locks::{Calls, Open};
+use self::locks::{Counted, Open};
 
 const VARIABLE: &str = "DEVICE_VALIDATE";
 
@@ -58,9 +58,11 @@ impl Layer {
 /// log, at the level `error`. Without the variable `DEVICE_VALIDATE=1` there are none but those of the loader
 /// of backends in files.
 ///
-/// A conformance suite fails the check in which there are any.
+/// A conformance suite fails the check in which there are any. Blocks while the layer makes a call of its
+/// own, at most for ten seconds.
 #[must_use]
 pub fn take_validation_reports() -> Vec<String> {
+    locks::settle();
     std::mem::take(&mut *REPORTS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -87,7 +89,6 @@ struct Ledger {
     loss_reporter: Option<LossReporter>,
     /// Whether a call has returned that the device is lost.
     is_lost: AtomicBool,
-    calls: Calls,
     /// Until the close.
     open: Arc<Open>,
     /// Buffers of blocking calls.
@@ -123,7 +124,6 @@ impl Ledger {
             driver,
             loss_reporter,
             is_lost: AtomicBool::new(false),
-            calls: Calls::default(),
             open: Arc::default(),
             blocking: Arc::default(),
             sources: Arc::default(),
@@ -160,7 +160,7 @@ impl Ledger {
 
     /// Makes a call of the driver, and looks at its error.
     fn call<T>(&self, call: &str, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-        let counted = self.calls.begin();
+        let counted = Counted::begin();
         let result = run();
         drop(counted);
         self.read_error(call, result)
