@@ -42,13 +42,16 @@ fn files(extension: &str) -> Vec<(PathBuf, String)> {
         for entry in fs::read_dir(folder).expect("it is a folder") {
             let path = entry.expect("it can be read").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if path.is_dir() {
+            if path.is_symlink() {
+                // To a file that is here too, or to one elsewhere.
+            } else if path.is_dir() {
                 let is_built = path.join("CACHEDIR.TAG").exists() || name == "target";
                 if !is_built && (!name.starts_with('.') || name == ".github") {
                     walk(&path, extension, files);
                 }
             } else if path.extension().is_some_and(|of| of == extension) {
-                let text = fs::read_to_string(&path).expect("it is text");
+                let text = fs::read_to_string(&path);
+                let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                 files.push((path, text));
             }
         }

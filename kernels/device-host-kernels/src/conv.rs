@@ -258,7 +258,8 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
     Ok(())
 }
 
-/// Fails if there is no memory for the patches of an image, of which each thread has its own.
+/// Fails if there is no memory for the patches of one image. Each thread has its own, so that what is left
+/// may still not suffice.
 fn check_patches<C: Real>(depth: usize, pixels: usize) -> Result<(), BackendError> {
     zeros::<C>(depth.saturating_mul(pixels)).map(drop)
 }

@@ -158,7 +158,7 @@ fn update<E: Element>(
     work: impl FnOnce(&mut [E::Compute], &mut [bool]),
 ) -> Result<(), BackendError> {
     let mut elements = Array::<E>::new(bytes, layout).to_contiguous()?.into_owned();
-    let mut changed = vec![false; elements.len()];
+    let mut changed = zeros::<bool>(elements.len())?;
     work(&mut elements, &mut changed);
     write_some::<E>(bytes, layout, &elements, &changed);
     Ok(())

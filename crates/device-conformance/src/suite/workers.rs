@@ -240,7 +240,8 @@ impl State {
 
 impl Worker {
     fn start(worker: environment::Worker, limit: Duration) -> io::Result<Arc<Self>> {
-        let limit = limit.saturating_mul(REPLYING);
+        // The process also has to start.
+        let limit = limit.saturating_mul(REPLYING).saturating_add(ENDING);
         let mut command = Command::new(env::current_exe()?);
         command.args(env::args_os().skip(1)).env(WORKER, worker.value());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
