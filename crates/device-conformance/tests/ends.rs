@@ -250,7 +250,7 @@ fn trials() -> Vec<Trial> {
         }),
         Trial::test("a_process_that_does_not_reply_is_red_and_is_ended", || {
             let run = Run::with("does not reply", &[CHECK, "--exact"], Some("own"))?;
-            let after = ", after it had not replied for 1s; under way: `ends:0` read";
+            let after = ", after it had not replied for 6s; under way: `ends:0` read";
             run.expect(false, &[CHECK, "its process ended with ", after, "to pass: "])
         }),
         Trial::test("a_process_that_takes_itself_for_a_worker_is_red", || {
