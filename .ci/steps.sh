@@ -1,0 +1,394 @@
+# shellcheck shell=bash
+# The steps of `.ci/run` and `.ci/slow`, which read this file at the root of the repository. Each step is a function
+# below the line that registers it:
+#
+#     step LIST NAME BUDGET TITLE
+#
+# LIST is `run` or `slow`. BUDGET is how many seconds it may take on two idle cores, with what the steps before it
+# have built. A step that takes longer is marked at the end, and has not failed. Each runs in a shell of its own.
+# `.github/workflows/ci.yml` runs the steps of `.ci/run` as parallel jobs, two of them on macOS and Windows too, where bash
+# may be of version 3.2.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Nothing is built twice here, so what cargo keeps for that would only take time and disk, as does what debuggers read.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+# Else a layer of Mesa's complains in each program that there is no desktop.
+export NODEVICE_SELECT=1
+
+lists=() names=() budgets=() titles=()
+step() { lists+=("$1") names+=("$2") budgets+=("$3") titles+=("$4"); }
+
+# Runs the steps of a list: those that the arguments name, or all of them.
+run_steps() {
+    local list=$1 name index chosen=()
+    shift
+    if [ "${1-}" = --list ]; then
+        list_steps "$list"
+        return
+    fi
+    if [ $# -eq 0 ]; then
+        # shellcheck disable=SC2046 # No name has a space.
+        set -- $(list_steps "$list" | awk '{ print $1 }')
+    fi
+    for name; do chosen+=("$(find_step "$list" "$name")") || return 2; done
+    trap list_durations EXIT
+    for index in "${chosen[@]}"; do
+        printf '\n=== %s: %s (after %s s)\n' "${names[index]}" "${titles[index]}" "$SECONDS"
+        begun+=("$SECONDS") begun_steps+=("$index")
+        ("${names[index]}")
+        passed=$((passed + 1))
+    done
+}
+begun=() begun_steps=() passed=0
+
+list_steps() {
+    local index
+    for index in "${!names[@]}"; do
+        [ "${lists[index]}" != "$1" ] || printf '%-20s %5s s  %s\n' "${names[index]}" "${budgets[index]}" "${titles[index]}"
+    done
+}
+
+# Prints the index of a step.
+find_step() {
+    local index
+    for index in "${!names[@]}"; do
+        [ "${lists[index]} ${names[index]}" != "$1 $2" ] || { echo "$index" && return; }
+    done
+    echo "no step \`$2\`: \`bash .ci/$1 --list\` lists them" >&2
+    return 2
+}
+
+# The end of a run lists how long each of its steps took.
+list_durations() {
+    local number index took mark
+    printf '\n'
+    begun+=("$SECONDS")
+    for number in "${!begun_steps[@]}"; do
+        index=${begun_steps[number]}
+        took=$((begun[number + 1] - begun[number])) mark=
+        [ "$took" -le "${budgets[index]}" ] || mark='  over its budget'
+        [ "$number" -lt "$passed" ] || mark='  failed'
+        printf '%6s s of %5s s  %s%s\n' "$took" "${budgets[index]}" "${names[index]}" "$mark"
+    done
+    printf '%6s s  in all\n' "$SECONDS"
+}
+
+# Prints what the command prints, and fails unless that is exactly the first argument.
+expect() {
+    local expected=$1 actual
+    shift
+    actual=$("$@")
+    printf '%s\n' "$actual"
+    [ "$actual" = "$expected" ] || { printf 'expected: %s\n' "$expected" >&2; return 1; }
+}
+
+# On a build machine, removes what no later step needs: all of it at once is tens of gigabytes.
+forget() { [ "${CI:-}" != true ] || rm -rf "$@"; }
+
+# Installs the drivers that need no hardware, where they can be had.
+install_drivers() { [ "$(uname -s)" != Linux ] || sh tests/install-drivers.sh; }
+
+# The conformance suite fails if these backends have no device, instead of skipping them: cpu, openreg, and the arguments
+# where their drivers can be installed.
+require() {
+    local devices=cpu,openreg name
+    install_drivers
+    [ "$(uname -s)" != Linux ] || for name; do devices+=,$name; done
+    export DEVICE_CONFORMANCE_REQUIRE=$devices
+}
+
+step run format 10 'formatting, in all workspaces'
+format() {
+    local folder
+    for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn kernels; do
+        (cd "$folder" && cargo fmt --all --check)
+    done
+}
+
+step run workflows 20 'the workflows: lints, and that they run all steps'
+workflows() { sh tests/workflows.sh; }
+
+step run clippy 120 'lints, with and without features'
+clippy() {
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy -p entry-points -p device-registry --all-targets --all-features -- -D warnings
+    cargo clippy -p device-opencl --no-default-features --all-targets -- -D warnings
+    cargo clippy -p compute --no-default-features --features opencl-kernels --all-targets -- -D warnings
+    # The step `tests` builds and runs these.
+    cd examples/custom-backend
+    CARGO_TARGET_DIR=../../target cargo clippy --locked --all-targets -- -D warnings
+}
+
+step run docs 60 'rustdoc'
+docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps; }
+
+step run readme 40 'the main job, as the READMEs say'
+readme() {
+    expect "tensor([1, 2, 3], device='openreg:0')" cargo run -q -p quickstart -- --device openreg
+    expect 'tensor([1, 2, 3])' cargo run -q -p quickstart
+    expect "tensor([ 0.5000, -2.0000,  3.2500], device='openreg:1')" \
+        cargo run -q -p quickstart -- --device openreg:1 0.5 -2 3.25
+    cargo run -q -p decode -- examples/codec/sample.png --device openreg
+    cargo build -q -p host-decoder
+    CODEC_DEVICE_BACKEND_DISABLE='codec-openreg/*' cargo run -q -p decode -- \
+        examples/codec/sample.png --device openreg --decoder openreg=target/debug/libhost_decoder.so
+}
+
+step run tests 360 'the tests, as the README says'
+tests() {
+    require opencl wgpu
+    cargo test --workspace
+}
+
+# The steps from here to `benchmarks` use what `tests` has built. With fewer packages Cargo chooses fewer features for
+# their dependencies, and builds wgpu once more, which takes a minute.
+
+step run no-drivers 60 'the tests of real devices, where there is no driver'
+no-drivers() {
+    export OCL_ICD_VENDORS=/nonexistent VK_ICD_FILENAMES=/nonexistent VK_DRIVER_FILES=/nonexistent
+    cargo test --workspace --lib --test absent --test bad_input --test closing --test conformance --test elevated \
+        --test exit --test large --test native --test program --test unused -- --skip cpu: --skip openreg:
+    cargo test -p device-cuda -p device-opencl -p device-wgpu -p device-tensor -p decode --doc
+}
+
+step run hardware 20 'the first example on real devices'
+hardware() {
+    install_drivers
+    cargo run -q -p quickstart --features hardware -- --list --probe
+    expect "tensor([1, 2, 3], device='opencl:0')" cargo run -q -p quickstart --features hardware -- --device opencl
+    expect "tensor([1, 2, 3], device='wgpu:0')" cargo run -q -p quickstart --features hardware -- --device wgpu
+}
+
+step run file-kernels 40 'kernels on a backend from a file, as docs/plugins says'
+file-kernels() {
+    local plugins=$PWD/target/plugins
+    install_drivers
+    cargo build -q --workspace --example opencl_file
+    mkdir -p "$plugins"
+    cp target/debug/examples/libopencl_file.so "$plugins"
+    cargo run -q -p device-plugin --bin device-plugin -- manifest "$plugins/libopencl_file.so" >"$plugins/opencl.plugin.json"
+    cargo run -q -p device-plugin --bin device-plugin -- check "$plugins"
+    cargo run -q -p compute --no-default-features --features opencl-kernels -- --plugins "$plugins" --device opencl
+    rm -rf "$plugins"
+}
+
+step run validation 120 'drivers under validating layers: that of the core, and that of Vulkan'
+validation() {
+    require opencl
+    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test conformance -- --skip wgpu
+    # The templates, in C and in files, and in Rust.
+    DEVICE_VALIDATE=1 cargo test --workspace --test c_backend -- :0::
+    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test custom_backend -- its_own_tests_pass
+    # The other packages have no such test.
+    WGPU_VALIDATION=1 WGPU_DEBUG=1 DEVICE_CONFORMANCE_REQUIRE=wgpu \
+        cargo test -p device-wgpu -p device-tensor -p decode --test conformance
+}
+
+step run stress 30 'everything at once, from several threads'
+stress() {
+    install_drivers
+    cargo run -q -p device-registry-tests --bin stress -- --seconds 20 --devices cpu,openreg:0,openreg:1,opencl:0
+}
+
+step run benchmarks 60 'each benchmark once, to see that it runs'
+benchmarks() {
+    install_drivers
+    cargo bench --workspace --profile dev --bench '*' -- --test
+}
+
+step run remote-memory 60 'memory of other processes, a workspace of its own'
+remote-memory() {
+    local address
+    cd examples/remote-memory
+    # Most of what it depends on has been built by `tests`.
+    export CARGO_TARGET_DIR=../../target
+    cargo clippy --locked --all-targets -- -D warnings
+    cargo test --locked
+    cargo build --locked -q
+    exec 3< <(exec "$CARGO_TARGET_DIR/debug/netmem-server" --listen 127.0.0.1:0)
+    # shellcheck disable=SC2064 # The server is this one.
+    trap "kill $!" EXIT
+    read -r _ _ address <&3
+    export DEVICE_BACKEND_OPTIONS="netmem.servers=$address"
+    expect "tensor([1, 2, 3], device='netmem:0')" cargo run --locked -q -p remote-memory -- netmem
+}
+
+step run features 60 'the core crates with every feature'
+features() { cargo test -p entry-points -p device-registry --all-features; }
+
+step run models 60 'models of what threads do, in every interleaving or in many'
+models() {
+    RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo test --release -p entry-points --lib model::
+    RUSTFLAGS='--cfg shuttle' CARGO_TARGET_DIR=target/shuttle cargo test -p device-registry --lib model::
+    forget target/loom target/shuttle
+}
+
+step run packages 100 'the packages, as a registry gets them and builds them'
+packages() {
+    local folder
+    # In a folder with a new name: cargo keeps what it unpacked from `package/tmp-registry` by that folder's
+    # path and the package's version, and takes it again when the sources have changed.
+    mkdir -p target
+    folder=$(mktemp -d target/packages.XXXXXX)
+    cargo publish --workspace --dry-run --locked --target-dir "$folder"
+    rm -rf "$folder"
+}
+
+# Kernels are a workspace of their own. Both workspaces build the same versions, so they share what they build.
+in_kernels() {
+    cd kernels
+    export CARGO_TARGET_DIR=../target
+}
+
+step run kernels-lints 40 'kernels: lints and rustdoc'
+kernels-lints() {
+    in_kernels
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+}
+
+step run kernels 150 'kernels: the tests'
+kernels() {
+    require opencl
+    in_kernels
+    cargo test --locked --workspace
+}
+
+step run kernels-opencl 60 'all kernels of OpenCL, each with a call of each kind'
+kernels-opencl() {
+    require opencl
+    in_kernels
+    # Each is compiled, which takes longer than it runs.
+    DEVICE_CONFORMANCE_REQUIRE=opencl DEVICE_CONFORMANCE_CASES=1 DEVICE_CONFORMANCE_TIME_LIMIT=120 \
+        cargo test --locked -p device-opencl-kernels --test conformance
+}
+
+step run kernels-packages 30 'kernels: the benchmarks once, and the packages'
+kernels-packages() {
+    local crate patches=()
+    install_drivers
+    in_kernels
+    cargo bench --locked -p device-kernels-benches --profile dev -- --test
+    # With the crates of the root workspace, which are not published yet, from their folders.
+    for crate in device-conformance device-opencl device-openreg device-plugin device-registry entry-points entry-points-macros; do
+        patches+=(--config "patch.crates-io.$crate.path='../crates/$crate'")
+    done
+    cargo publish --workspace --dry-run --no-verify "${patches[@]}"
+}
+
+step run targets 60 'backends in files on other systems, as far as the compiler checks'
+targets() {
+    local target
+    for target in x86_64-pc-windows-gnu aarch64-apple-darwin; do
+        if rustup target add "$target"; then
+            cargo check -p device-plugin -p decoder-files --target "$target"
+        else
+            echo "skipped: the standard library for $target cannot be had here"
+        fi
+    done
+}
+
+step run platforms 400 'the slow tests, and other targets and linkers'
+platforms() {
+    bash tests/install-platforms.sh
+    DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14,musl,windows-gnu,wasm32,wasi \
+        cargo test -p device-registry-tests -- --ignored --skip an_unused_backend_for_hardware \
+        --skip a_program_for_ --skip a_program_of_32_bits --skip miri_
+}
+
+step run address-sanitizer 240 'the address and leak sanitizers, if their tools are installed'
+address-sanitizer() {
+    require opencl
+    bash tests/sanitizers.sh address
+}
+
+step run thread-sanitizer 300 'the thread sanitizer, if its tools are installed'
+thread-sanitizer() {
+    require opencl
+    bash tests/sanitizers.sh thread
+    forget target "${TMPDIR:-/tmp}"/device-registry-tests-*
+}
+
+# burn on registered devices is a workspace of its own.
+in_burn() {
+    cd integrations/burn
+    export CARGO_TARGET_DIR=../../target/burn
+    # burn's own engine searches for the fastest kernel, which would take long on a processor.
+    export CUBECL_AUTOTUNE_LEVEL=minimal
+}
+
+step run burn 450 'burn on registered devices'
+burn() {
+    local device programs
+    install_drivers
+    in_burn
+    programs=$CARGO_TARGET_DIR/debug
+    cargo test --locked
+    # Both at once: for each by itself, Cargo chooses other features and builds burn once more.
+    cargo build --locked -q -p unchanged -p digits --features unchanged/hardware,digits/hardware
+    for device in mycpu wgpu; do "$programs/unchanged" --device "$device"; done
+    export DEVICE_BURN_FALLBACK=deny
+    for device in cpu openreg:1 opencl; do
+        "$programs/unchanged" --device "$device"
+        "$programs/digits" --device "$device" --epochs 1
+    done
+}
+
+step slow examples 150 'the example with kernels on real devices, as its README says'
+examples() {
+    local device
+    install_drivers
+    for device in cpu openreg opencl wgpu; do
+        cargo run -q -p compute -- --device "$device"
+    done
+}
+
+step slow costs 300 'what unused backends for hardware cost a program'
+costs() { cargo test -p device-registry-tests --test costs -- --ignored; }
+
+step slow file-builds 300 'backends in files that are built in other ways: profiles, linkers, compilers'
+file-builds() { cargo test -p device-plugin-tests -- --ignored; }
+
+step slow miri 600 'Miri'
+miri() {
+    bash tests/install-platforms.sh
+    bash tests/sanitizers.sh miri
+    cargo test -p device-registry-tests --test platforms -- --ignored miri_
+}
+
+step slow all-kernels-opencl 900 'all kernels of OpenCL, with all cases'
+all-kernels-opencl() {
+    require opencl
+    in_kernels
+    DEVICE_CONFORMANCE_REQUIRE=opencl DEVICE_CONFORMANCE_TIME_LIMIT=120 \
+        cargo test --locked -p device-opencl-kernels --test conformance
+}
+
+step slow burn-examples 900 'burn: the programs as their READMEs say, its other door and its engine for wgpu'
+burn-examples() {
+    install_drivers
+    in_burn
+    cargo run --locked -q -p unchanged -- --device openreg:1
+    cargo run --locked -q -p unchanged --no-default-features --features loopback -- --device openreg:1
+    cargo run --locked -q -p digits -- --device openreg:1 --epochs 1
+    export DEVICE_BURN_FALLBACK=deny
+    cargo run --locked -q -p unchanged --features engines -- --device wgpu
+    cargo run --locked -q -p digits --features engines -- --device wgpu --epochs 1
+}
+
+step slow burn-lints 600 'burn: lints and documents'
+burn-lints() {
+    in_burn
+    cargo clippy --locked --all-targets -- -D warnings
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
+}
+
+# The last step, as a container without privileges cannot mount what `install` needs.
+step slow processors 3600 'other processors'
+processors() {
+    bash tests/processors.sh install
+    bash tests/processors.sh
+    DEVICE_REGISTRY_REQUIRE_PLATFORMS=s390x,i686,aarch64,riscv64 \
+        cargo test -p device-registry-tests --test processors -- --ignored
+}
