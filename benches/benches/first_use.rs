@@ -30,8 +30,8 @@ impl Collected for Points {
         SliceId::of::<Self>("POINTS", module_path!(), None, false)
     }
 
-    fn group() -> &'static Group<dyn Backend> {
-        new_group()
+    fn name() -> &'static str {
+        "device.benches"
     }
 }
 

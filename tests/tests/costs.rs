@@ -94,6 +94,7 @@ impl Program {
 }
 
 #[test]
+#[ignore = "builds release programs"]
 fn an_unused_backend_costs_next_to_nothing() {
     let plain = program("costs-plain", "", WITHOUT_A_REGISTRY);
     let registry = program("costs-registry", REGISTRY, WITH_A_REGISTRY);

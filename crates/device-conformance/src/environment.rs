@@ -1,13 +1,17 @@
-//! The environment variables of the suite, except those of the random programs.
+//! The environment variables of the suite.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::time::Duration;
 
-/// Lists the backends that must not be skipped.
-pub(crate) const REQUIRE: &str = "DEVICE_CONFORMANCE_REQUIRE";
+/// The variable that lists the backends that must not be skipped.
+pub const REQUIRE: &str = "DEVICE_CONFORMANCE_REQUIRE";
 /// The time limit of each check, in seconds.
 pub(crate) const TIME_LIMIT: &str = "DEVICE_CONFORMANCE_TIME_LIMIT";
+/// The variable with the seed of random cases.
+pub const SEED: &str = "DEVICE_CONFORMANCE_SEED";
+/// The variable with the number of random cases that a check runs, of each kind that it has.
+pub const CASES: &str = "DEVICE_CONFORMANCE_CASES";
 /// Where the checks run: `shared`, `own` or `here`.
 pub(crate) const PROCESS: &str = "DEVICE_CONFORMANCE_PROCESS";
 /// Set in a process that another one of the suite has started to run checks.
@@ -69,13 +73,51 @@ pub(crate) fn processes() -> Result<Option<Processes>, String> {
     }
 }
 
+/// The random cases of a check: [`SEED`] and [`CASES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomCases {
+    /// Where the random numbers begin. The same seed makes the same cases.
+    pub seed: u64,
+    /// How many cases there are, at least one.
+    pub cases: u32,
+}
+
+impl RandomCases {
+    /// Reads the variables.
+    ///
+    /// # Errors
+    ///
+    /// If one has an invalid value. Says which.
+    pub fn from_env(default_cases: u32) -> Result<Self, String> {
+        let value = |name| env::var(name).unwrap_or_default();
+        Self::parse(&value(SEED), &value(CASES), default_cases)
+    }
+
+    fn parse(seed: &str, cases: &str, default_cases: u32) -> Result<Self, String> {
+        let number = |name, value: &str, default| match value {
+            "" => Ok(default),
+            _ => value.parse().map_err(|_| format!("invalid {name}: expected a number, found `{value}`")),
+        };
+        let (seed, cases) = (number(SEED, seed, 0)?, number(CASES, cases, default_cases.into())?);
+        match u32::try_from(cases) {
+            Ok(cases) if cases > 0 => Ok(Self { seed, cases }),
+            _ => Err(format!("invalid {CASES}: expected a number from 1 to {}, found {cases}", u32::MAX)),
+        }
+    }
+}
+
 /// The backends that `DEVICE_CONFORMANCE_REQUIRE` lists.
-pub(crate) fn required() -> BTreeSet<String> {
+#[must_use]
+pub fn required() -> BTreeSet<String> {
     names(&env::var(REQUIRE).unwrap_or_default())
 }
 
-/// The time limit that `DEVICE_CONFORMANCE_TIME_LIMIT` sets, if it does. An invalid value is an error.
-pub(crate) fn time_limit() -> Result<Option<Duration>, String> {
+/// The time limit of each check that `DEVICE_CONFORMANCE_TIME_LIMIT` sets, if it does.
+///
+/// # Errors
+///
+/// If it is not a positive number of seconds.
+pub fn time_limit() -> Result<Option<Duration>, String> {
     parse_time_limit(env::var(TIME_LIMIT).ok().as_deref())
 }
 
@@ -102,6 +144,20 @@ mod tests {
     fn a_list_of_names_is_separated_by_commas() {
         assert_eq!(names(" cpu,openreg ,,").into_iter().collect::<Vec<_>>(), ["cpu", "openreg"]);
         assert!(names("").is_empty());
+    }
+
+    #[test]
+    fn random_cases_are_numbers() {
+        let parse = |seed, cases| RandomCases::parse(seed, cases, 48);
+        assert_eq!(parse("", ""), Ok(RandomCases { seed: 0, cases: 48 }));
+        assert_eq!(parse("12", "1000"), Ok(RandomCases { seed: 12, cases: 1000 }));
+        assert_eq!(
+            parse("x", "").unwrap_err(),
+            "invalid DEVICE_CONFORMANCE_SEED: expected a number, found `x`"
+        );
+        for wrong in ["0", "-1", "4294967296", "many"] {
+            assert!(parse("", wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
     }
 
     #[test]

@@ -29,8 +29,17 @@ pub(crate) fn reason<'a>(expectations: &'a [Expectation], device: &str, check: &
     found.map(|expectation| &*expectation.reason)
 }
 
+/// The error for a pattern that matches no check, such as one with a typing error.
+#[must_use]
+pub fn unmatched_pattern(pattern: &str) -> String {
+    format!(
+        "the pattern `{pattern}` of the suite's expectations matches no check\nhelp: `--list` shows all names"
+    )
+}
+
 /// Whether a glob pattern matches a name. `*` stands for any text, including none.
-fn glob_matches(pattern: &str, name: &str) -> bool {
+#[must_use]
+pub fn glob_matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == name;
     };

@@ -189,11 +189,14 @@ pub(crate) fn until(
     mut condition: impl FnMut() -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     let end = Instant::now() + limit / 2;
+    let mut pause = Duration::from_micros(100);
     while !condition()? {
         if Instant::now() > end {
             return Ok(false);
         }
-        thread::sleep(Duration::from_micros(100));
+        thread::sleep(pause);
+        // What takes long needs no processor for itself meanwhile.
+        pause = (pause * 2).min(Duration::from_millis(5));
     }
     Ok(true)
 }

@@ -11,6 +11,7 @@ mod environment;
 mod expectations;
 mod failure;
 mod fault_injection;
+pub mod harness;
 mod hung;
 mod outcome;
 pub mod process;

@@ -1,17 +1,17 @@
-//! The outcome of one check on one device.
+//! The outcome of one check.
 
 use std::fmt;
 
-/// The outcome of one check on one device.
+/// The outcome of one check on one device, or on what runs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an ignored failure is lost"]
 pub enum Outcome {
-    /// The device behaves as the check requires.
+    /// What is tested behaves as the check requires.
     Passed,
     /// It does not. Says what was expected and what was found, or that the check exceeded its time limit
     /// and which calls into drivers were under way.
     Failed(String),
-    /// The device does not offer what the check tests. Says why.
+    /// It does not offer what the check tests. Says why.
     Unsupported(String),
 }
 

@@ -105,7 +105,7 @@ pub fn again_elevated(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Com
     }
 
     /// The user, and the group, that starts it.
-    const NOBODY: u32 = 65534;
+    const UNPRIVILEGED: u32 = 65534;
 
     let folder = env::temp_dir().join(format!("device-conformance-{}-{test}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&folder).expect("it is not there yet");
@@ -119,21 +119,27 @@ pub fn again_elevated(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Com
     // This group alone may start it: a test program writes any file that its arguments name.
     for (path, mode) in [(&copy, 0o4750), (&folder.0, 0o710)] {
         // First, because it removes the bit.
-        if let Err(error) = chown(path, None, Some(NOBODY)) {
-            println!("skipped: {test}: this process cannot give a file to the group {NOBODY}: {error}");
+        if let Err(error) = chown(path, None, Some(UNPRIVILEGED)) {
+            println!("skipped: {test}: this process cannot give a file to the group {UNPRIVILEGED}: {error}");
             return None;
         }
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is root's");
     }
     let mut command = Command::new(&copy);
     command.env(CHILD, "1").env("RUST_BACKTRACE", "0").env_remove(REQUIRE).env_remove(WORKER);
-    prepare(&mut command).args([test, "--exact", "--nocapture"]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    prepare(&mut command)
+        .args([test, "--exact", "--nocapture"])
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
+        .current_dir("/");
     let output = command.output();
     drop(folder);
     let output = match output {
         Ok(output) => output,
         Err(error) => {
-            println!("skipped: {test}: this process cannot start a program as the user {NOBODY}: {error}");
+            println!(
+                "skipped: {test}: this process cannot start a program as the user {UNPRIVILEGED}: {error}"
+            );
             return None;
         }
     };

@@ -22,11 +22,6 @@ const SUBPROCESS: &str = "DEVICE_CONFORMANCE_SUBPROCESS";
 /// The start of the line on which a subprocess prints its outcome.
 const OUTCOME: &str = "device-conformance outcome: ";
 
-/// From which length on glibc maps a block and unmaps it when it is freed (`mallopt(3)`). Else it raises the
-/// length to that of any freed block, and keeps freed blocks in its heap, where `posix_memalign` may find no
-/// place for an equal one (glibc's bug 14581): a driver that allocates with it then seems to leak.
-const MMAP_THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
-
 /// How long the end of a subprocess's output may take to arrive when it has ended: a process that it started
 /// may hold the output open.
 const ENDING: Duration = Duration::from_secs(5);
@@ -57,7 +52,6 @@ pub(crate) fn run(
     let mut program = process::program();
     program.args([&test, "--exact"]).env(SUBPROCESS, &test);
     program.env(TIME_LIMIT, (context.limit().as_secs_f64() * 0.8).to_string());
-    program.env(MMAP_THRESHOLD, "65536");
     match output_within(&mut program, context.limit().mul_f64(0.9)) {
         Ok(output) => outcome(&output),
         Err(error) => Err(Failure::new(format_args!("cannot run a subprocess: {error}"))),

@@ -19,13 +19,38 @@ struct Row {
     skipped: Option<String>,
 }
 
+/// How many checks have each verdict. Displays as one line.
 #[derive(Debug, Default)]
-struct Counts {
+pub struct Counts {
     passed: usize,
     failed: usize,
     expected: usize,
     unsupported: usize,
     skipped: usize,
+}
+
+impl Counts {
+    /// Counts a check.
+    pub fn count(&mut self, verdict: &Verdict) {
+        *match verdict {
+            Verdict::Passed => &mut self.passed,
+            Verdict::Failed(_) => &mut self.failed,
+            Verdict::ExpectedFailure(_) => &mut self.expected,
+            Verdict::Unsupported(_) => &mut self.unsupported,
+            Verdict::Skipped(_) => &mut self.skipped,
+        } += 1;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { passed, failed, expected, unsupported, skipped } = self;
+        write!(
+            f,
+            "{passed} passed, {failed} failed, {expected} expected failures, {unsupported} unsupported"
+        )?;
+        if *skipped > 0 { write!(f, ", {skipped} skipped") } else { Ok(()) }
+    }
 }
 
 impl Summary {
@@ -37,15 +62,9 @@ impl Summary {
     /// Counts a check of a row.
     pub(crate) fn count(&mut self, name: &str, verdict: &Verdict) {
         let Some(row) = self.row(name) else { return };
-        match verdict {
-            Verdict::Passed => row.counts.passed += 1,
-            Verdict::Failed(_) => row.counts.failed += 1,
-            Verdict::ExpectedFailure(_) => row.counts.expected += 1,
-            Verdict::Unsupported(_) => row.counts.unsupported += 1,
-            Verdict::Skipped(reason) => {
-                row.counts.skipped += 1;
-                row.skipped = Some(reason.lines().next().unwrap_or("").to_owned());
-            }
+        row.counts.count(verdict);
+        if let Verdict::Skipped(reason) = verdict {
+            row.skipped = Some(reason.lines().next().unwrap_or("").to_owned());
         }
     }
 
@@ -106,6 +125,18 @@ openreg:0       0       1                  1            0        0
 acme            0       0                  0            0        1  no driver
 "
         );
+    }
+
+    #[test]
+    fn counts_are_one_line() {
+        let mut counts = Counts::default();
+        (0..3).for_each(|_| counts.count(&Verdict::Passed));
+        (0..2).for_each(|_| counts.count(&Verdict::Unsupported(String::new())));
+        counts.count(&Verdict::ExpectedFailure(String::new()));
+        assert_eq!(counts.to_string(), "3 passed, 0 failed, 1 expected failures, 2 unsupported");
+        counts.count(&Verdict::Failed(String::new()));
+        counts.count(&Verdict::Skipped(String::new()));
+        assert_eq!(counts.to_string(), "3 passed, 1 failed, 1 expected failures, 2 unsupported, 1 skipped");
     }
 
     #[test]

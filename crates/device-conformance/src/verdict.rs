@@ -1,14 +1,19 @@
 //! The verdict on a check: its outcome, in the light of what the backend expects.
 
+use libtest_mimic::{Completion, Failed};
+
 use crate::outcome::Outcome;
 
-/// What the report shows of a check.
+/// What the report shows of a check: its outcome, in the light of what the author expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// It passed.
     Passed,
+    /// It failed, or passed against the expectation. Has the message.
     Failed(String),
-    /// It failed, and the backend expects that.
+    /// It failed, and the author expects that. Has the reason.
     ExpectedFailure(String),
+    /// What it tests is not offered. Has the reason.
     Unsupported(String),
     /// It did not run, or cannot be judged.
     Skipped(String),
@@ -29,8 +34,9 @@ impl From<Verdict> for Judged {
 }
 
 impl Verdict {
-    /// `expected` is the reason why the backend expects a failure, if it does.
-    pub(crate) fn new(outcome: Outcome, expected: Option<&str>) -> Self {
+    /// `expected` is the reason why the author expects a failure, if there is one.
+    #[must_use]
+    pub fn new(outcome: Outcome, expected: Option<&str>) -> Self {
         match (outcome, expected) {
             (Outcome::Passed, None) => Verdict::Passed,
             (Outcome::Passed, Some(reason)) => Verdict::Failed(format!(
@@ -41,6 +47,29 @@ impl Verdict {
             (Outcome::Unsupported(reason), _) => Verdict::Unsupported(reason),
         }
     }
+
+    /// How the report shows it: the result of a test.
+    ///
+    /// # Errors
+    ///
+    /// If the check failed, and should not.
+    pub fn completion(self) -> Result<Completion, Failed> {
+        match self {
+            Self::Passed => Ok(Completion::Completed),
+            Self::Failed(message) => Err(message.into()),
+            Self::ExpectedFailure(reason) => {
+                Ok(Completion::ignored_with(format_args!("expected failure: {}", one_line(&reason))))
+            }
+            Self::Unsupported(reason) => {
+                Ok(Completion::ignored_with(format_args!("unsupported: {}", one_line(&reason))))
+            }
+            Self::Skipped(reason) => Ok(Completion::ignored_with(one_line(&reason))),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -3,14 +3,63 @@
 
 use std::any::Any;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fmt, io};
 
 use device_registry::{CallWatch, Device};
 
 use crate::failure::Failure;
 use crate::hung::Hung;
 use crate::outcome::Outcome;
+
+/// Why a function on a thread of its own has no result.
+#[derive(Debug)]
+pub enum Unfinished {
+    /// The system started no thread.
+    NoThread(io::Error),
+    /// It exceeded this limit. Its thread keeps running, because nothing can stop it.
+    Exceeded(Duration, JoinHandle<()>),
+    /// It panicked, with this message.
+    Panicked(String),
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoThread(error) => write!(f, "cannot start a thread for the check: {error}"),
+            Self::Exceeded(limit, _) => write!(f, "it exceeded the time limit of {limit:?}"),
+            Self::Panicked(message) => write!(f, "it panicked: {message}"),
+        }
+    }
+}
+
+/// Runs a function on a thread called `name`, so that a panic or a hang does not end the caller.
+///
+/// # Errors
+///
+/// If it panics or exceeds `limit`, or if there is no thread for it.
+pub fn within<T: Send + 'static>(
+    limit: Duration,
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Unfinished> {
+    let (sender, result) = mpsc::channel();
+    let send = move || {
+        let result = run();
+        // Fails if it exceeded its limit.
+        let _ = sender.send(result);
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(send).map_err(Unfinished::NoThread)?;
+    result.recv_timeout(limit).map_err(|error| match error {
+        RecvTimeoutError::Timeout => Unfinished::Exceeded(limit, thread),
+        RecvTimeoutError::Disconnected => {
+            let panic = thread.join().err();
+            let message = panic.as_deref().map_or("it ended without a result", panic_message);
+            Unfinished::Panicked(message.to_owned())
+        }
+    })
+}
 
 /// Runs a check of a device on a thread called `name`. A panic is a failure. If the check exceeds `limit`,
 /// its thread keeps running, because nothing can stop it.
@@ -21,56 +70,34 @@ pub(crate) fn run(
     check: impl FnOnce() -> Result<(), Failure> + Send + 'static,
 ) -> Result<Outcome, Hung> {
     let watch = CallWatch::start();
-    let (sender, outcome) = mpsc::channel();
-    let run = move || {
-        let result = check();
-        // Fails if the check exceeded its limit.
-        let _ = sender.send(result);
-    };
-    let thread = match thread::Builder::new().name(name.to_owned()).spawn(run) {
-        Ok(thread) => thread,
-        Err(error) => return Ok(Outcome::Failed(format!("cannot start a thread for the check: {error}"))),
-    };
-    Ok(match outcome.recv_timeout(limit) {
+    Ok(match within(limit, name, check) {
         Ok(Ok(())) => Outcome::Passed,
         Ok(Err(Failure { message, unsupported: true, .. })) => Outcome::Unsupported(message),
         Ok(Err(Failure { message, at, .. })) => Outcome::Failed(format!("{message}\nat {at}")),
-        Err(RecvTimeoutError::Timeout) => {
+        Err(Unfinished::Exceeded(_, thread)) => {
             return Err(Hung::new(name, device, limit, watch.calls(), thread));
         }
-        Err(RecvTimeoutError::Disconnected) => match thread.join() {
-            Ok(()) => Outcome::Failed("it ended without an outcome".to_owned()),
-            Err(panic) => Outcome::Failed(format!("it panicked: {}", panic_message(&*panic))),
-        },
+        Err(unfinished) => Outcome::Failed(unfinished.to_string()),
     })
 }
 
-/// Runs a function of the suite's user on a thread of its own. A panic is an error, and so is a function that
-/// exceeds `limit`, whose thread keeps running.
-pub(crate) fn within(
+/// Runs the function of [`Suite::after_each`](crate::Suite::after_each). A panic is an error, and so is a
+/// function that exceeds `limit`, whose thread keeps running.
+pub(crate) fn after_each(
     limit: Duration,
-    name: &str,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> Result<(), String> {
-    let (sender, result) = mpsc::channel();
-    let send = move || {
-        let result = run();
-        // Fails if the function exceeded its limit.
-        let _ = sender.send(result);
-    };
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(send);
-    let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-    match result.recv_timeout(limit) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => {
-            Err(format!("the function of `Suite::after_each` exceeded the time limit of {limit:?}"))
-        }
-        Err(RecvTimeoutError::Disconnected) => {
-            let panic = thread.join().err();
-            let message = panic.as_deref().map_or("it ended without a result", panic_message);
-            Err(format!("the function of `Suite::after_each` panicked: {message}"))
-        }
-    }
+    within(limit, "after each check", run).unwrap_or_else(|unfinished| {
+        Err(match unfinished {
+            Unfinished::NoThread(error) => format!("cannot start a thread: {error}"),
+            Unfinished::Exceeded(limit, _) => {
+                format!("the function of `Suite::after_each` exceeded the time limit of {limit:?}")
+            }
+            Unfinished::Panicked(message) => {
+                format!("the function of `Suite::after_each` panicked: {message}")
+            }
+        })
+    })
 }
 
 /// The message of a panic.

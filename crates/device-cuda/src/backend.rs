@@ -2,7 +2,7 @@
 
 use device_registry::backend::{Backend, BackendError, DeviceProperties, LoadFailure, OpenedDevice};
 
-use crate::device::Driver;
+use crate::device::CudaDriver;
 use crate::error::CudaError;
 use crate::library::{Library, OLDEST_DRIVER, describe};
 use crate::properties;
@@ -36,7 +36,7 @@ impl Backend for Cuda {
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        let opened = OpenedDevice::new(self, Driver::open(self.library, ordinal)?);
+        let opened = OpenedDevice::new(self, CudaDriver::open(self.library, ordinal)?);
         // SAFETY: device, memory and streams return the four kinds of the README only, each for the object
         // that they own, which lives as long as they do.
         Ok(unsafe { opened.with_native_handles() })

@@ -15,17 +15,17 @@ use crate::context::Context;
 use crate::library::{DeviceRange, Library, PinnedMemory};
 use crate::memory::CudaMemory;
 use crate::native::CudaDevice;
-use crate::stream::Queue;
+use crate::stream::CudaQueue;
 
 /// The driver of an open device.
-pub(crate) struct Driver {
+pub(crate) struct CudaDriver {
     /// The native handle for programs and kernels. `None` once the device is closed.
     native: Mutex<Option<Arc<CudaDevice>>>,
     /// Idle streams for blocking calls. Each running call has a stream to itself.
-    idle: Mutex<Vec<Queue>>,
+    idle: Mutex<Vec<CudaQueue>>,
 }
 
-impl Driver {
+impl CudaDriver {
     pub(crate) fn open(library: Library, ordinal: usize) -> Result<Self, BackendError> {
         let native = Arc::new(CudaDevice::new(ordinal, Context::retain(library, ordinal)?));
         Ok(Self { native: Mutex::new(Some(native)), idle: Mutex::default() })
@@ -41,11 +41,11 @@ impl Driver {
     ///
     /// The driver's own blocking functions work in the null stream. That stream waits for the streams of
     /// other libraries in the process and holds them back, and is not ordered with the streams of this crate.
-    fn perform(&self, work: impl FnOnce(&Queue) -> Result<(), BackendError>) -> Result<(), BackendError> {
+    fn perform(&self, work: impl FnOnce(&CudaQueue) -> Result<(), BackendError>) -> Result<(), BackendError> {
         let lent = self.idle.lock().pop();
         let stream = match lent {
             Some(stream) => stream,
-            None => Queue::create(&self.context()?, &StreamOptions::new())?,
+            None => CudaQueue::create(&self.context()?, &StreamOptions::new())?,
         };
         // After a refusal too, earlier work may still use borrowed bytes.
         let submitted = work(&stream);
@@ -60,7 +60,7 @@ impl Driver {
 /// # Errors
 ///
 /// [`BackendError::lost`] if the wait itself fails: the work may still use its memory.
-fn finish(stream: &Queue) -> Result<Result<(), BackendError>, BackendError> {
+fn finish(stream: &CudaQueue) -> Result<Result<(), BackendError>, BackendError> {
     const TRIES: u32 = 1000;
 
     let mut tried = 0;
@@ -84,7 +84,7 @@ fn finish(stream: &Queue) -> Result<Result<(), BackendError>, BackendError> {
     }
 }
 
-impl DeviceDriver for Driver {
+impl DeviceDriver for CudaDriver {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.native.lock().clone().map(|native| native as _)
     }
@@ -138,7 +138,7 @@ impl DeviceDriver for Driver {
     }
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        Ok(Box::new(Queue::create(&self.context()?, options)?))
+        Ok(Box::new(CudaQueue::create(&self.context()?, options)?))
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {

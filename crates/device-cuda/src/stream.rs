@@ -15,13 +15,13 @@ use crate::native::CudaStream;
 use crate::reads::{PendingRead, Reads};
 
 /// The driver's side of a stream.
-pub(crate) struct Queue {
+pub(crate) struct CudaQueue {
     native: Arc<CudaStream>,
     /// Those of the context.
     reads: Arc<Reads>,
 }
 
-impl Queue {
+impl CudaQueue {
     pub(crate) fn create(context: &Context, options: &StreamOptions) -> Result<Self, BackendError> {
         let stream = Stream::create(&context.primary, options.priority)?;
         Ok(Self { native: Arc::new(CudaStream::new(Arc::new(stream))), reads: Arc::clone(&context.reads) })
@@ -32,7 +32,7 @@ impl Queue {
     }
 }
 
-impl StreamDriver for Queue {
+impl StreamDriver for CudaQueue {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(Arc::clone(&self.native) as _)
     }

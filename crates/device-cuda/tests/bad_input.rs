@@ -261,7 +261,7 @@ fn is_retained(ordinal: i32) -> bool {
     active != 0
 }
 
-/// In a process of its own, in which nobody else has the device: on the GPU of this machine and on the
+/// In a process of its own, which alone has the device: on the GPU of this machine and on the
 /// simulated driver.
 #[test]
 fn what_a_program_still_has_when_a_device_is_closed_stays_valid_and_then_the_context_goes() {

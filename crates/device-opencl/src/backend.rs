@@ -6,7 +6,7 @@ use device_registry::backend::{Backend, BackendError, DeviceProperties, LossRepo
 use parking_lot::Mutex;
 
 use crate::context::Context;
-use crate::device::Driver;
+use crate::device::OpenClDriver;
 use crate::error::OpenClError;
 use crate::faults::Faults;
 use crate::functions;
@@ -187,7 +187,7 @@ impl Backend for OpenCl {
         let reporter = LossReporter::new();
         let faults = if self.offers_faults { Faults::new(&reporter) } else { Faults::default() };
         let opened =
-            OpenedDevice::new(self, Driver::new(context, facts, faults)).with_loss_reporter(reporter);
+            OpenedDevice::new(self, OpenClDriver::new(context, facts, faults)).with_loss_reporter(reporter);
         // SAFETY: device, memory and streams return the kinds of `handles` only, each for the object that
         // they own, which lives as long as they do. A device of OpenCL is never freed.
         Ok(unsafe { opened.with_native_handles() })

@@ -28,7 +28,7 @@ struct State {
     /// All commands up to this number are done.
     done: u64,
     /// Oldest first.
-    pending: VecDeque<Command>,
+    unfinished: VecDeque<Command>,
     /// The first failure that the stream has not reported.
     failure: Option<BackendError>,
     /// The failures of reads whose completions are not finished, and perhaps of some that are finished by
@@ -110,10 +110,10 @@ impl Commands {
     ) -> Result<bool, BackendError> {
         let mut state = self.lock();
         state.collect();
-        let last = state.pending.back().map_or(state.done, |command| command.number);
+        let last = state.unfinished.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
             let (number, event) = (state.submitted, mark()?);
-            state.pending.push_back(Command { number, call: "a marker", read: None, event });
+            state.unfinished.push_back(Command { number, call: "a marker", read: None, event });
             state.collect();
         }
         state.report()?;
@@ -142,7 +142,7 @@ impl State {
         // Keeps the list short in a stream that no thread waits for.
         self.collect();
         self.submitted += 1;
-        self.pending.push_back(Command { number: self.submitted, call, read, event });
+        self.unfinished.push_back(Command { number: self.submitted, call, read, event });
         self.submitted
     }
 
@@ -155,14 +155,16 @@ impl State {
 
     /// Removes the commands that are done.
     fn collect(&mut self) {
-        while let Some(oldest) = self.pending.front() {
+        while let Some(oldest) = self.unfinished.front() {
             let outcome = match event::status(&oldest.event) {
                 Ok(status) if status > CL_COMPLETE => return,
                 status => status.and_then(|status| event::outcome(oldest.call, status)),
             };
             // A callback looks at the event, as long as there is one, so this drops it once the read has the
             // failure.
-            let Some(Command { number, read, event: _event, .. }) = self.pending.pop_front() else { return };
+            let Some(Command { number, read, event: _event, .. }) = self.unfinished.pop_front() else {
+                return;
+            };
             self.done = self.done.max(number);
             if let Err(error) = outcome {
                 if let Some(read) = read.as_ref().and_then(|(read, _)| read.upgrade()) {

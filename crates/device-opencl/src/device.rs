@@ -22,7 +22,7 @@ use crate::memory::{DeviceRange, OpenClMemory, PinnedMemory, same_length};
 use crate::native::OpenClDevice;
 use crate::properties::Facts;
 use crate::reads;
-use crate::stream::Queue;
+use crate::stream::OpenClQueue;
 use crate::sys::*;
 
 /// Enqueues a command to a queue, and has its event written to a place.
@@ -37,7 +37,7 @@ impl<F> Enqueue for F where
 }
 
 /// The driver of an open device.
-pub(crate) struct Driver {
+pub(crate) struct OpenClDriver {
     facts: Facts,
     /// What programs and kernels get; `None` once the device is closed.
     native: Mutex<Option<Arc<OpenClDevice>>>,
@@ -49,7 +49,7 @@ pub(crate) struct Driver {
     faults: Faults,
 }
 
-impl Driver {
+impl OpenClDriver {
     pub(crate) fn new(context: Context, facts: &Facts, faults: Faults) -> Self {
         let native = Arc::new(OpenClDevice::new(context));
         let (idle, mapping) = Default::default();
@@ -181,7 +181,7 @@ fn is_out_of_memory(error: &BackendError) -> bool {
     matches!(error.kind(), BackendErrorKind::OutOfMemory { .. })
 }
 
-impl DeviceDriver for Driver {
+impl DeviceDriver for OpenClDriver {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.device().ok().map(|native| native as _)
     }
@@ -297,7 +297,7 @@ impl DeviceDriver for Driver {
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let queue = self.queue(options.priority)?;
-        Ok(Box::new(Queue::new(queue, self.device()?.shared_context(), &self.faults)))
+        Ok(Box::new(OpenClQueue::new(queue, self.device()?.shared_context(), &self.faults)))
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {

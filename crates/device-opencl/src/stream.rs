@@ -24,14 +24,14 @@ use crate::reads::{self, QueuedRead};
 use crate::sys::*;
 
 /// The driver's side of a stream.
-pub(crate) struct Queue {
+pub(crate) struct OpenClQueue {
     native: Arc<OpenClStream>,
     context: Arc<Context>,
     commands: Arc<Commands>,
     faults: Faults,
 }
 
-impl Queue {
+impl OpenClQueue {
     pub(crate) fn new(queue: Handle, context: &Arc<Context>, faults: &Faults) -> Self {
         let native = Arc::new(OpenClStream::new(queue));
         Self { native, context: Arc::clone(context), commands: Arc::default(), faults: faults.clone() }
@@ -76,7 +76,7 @@ impl Queue {
     }
 }
 
-impl StreamDriver for Queue {
+impl StreamDriver for OpenClQueue {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(Arc::clone(&self.native) as _)
     }

@@ -44,7 +44,7 @@ device_registry::backend::entry_points! {
 
 fn load(options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
     // A backend for hardware looks for its driver here, and returns `LoadFailure::unavailable` if there is
-    // none. A use more than a second later looks again.
+    // none. A use looks again after `LoadFailure::UNAVAILABLE_FOR`.
     let settings = settings::Settings::read(options, |name| env::var_os(name))?;
     Ok(Box::new(backend::OpenReg::new(settings)))
 }

@@ -44,6 +44,7 @@ fn an_event_is_done_when_the_work_before_it_is() {
     assert!(!event.query().unwrap());
     let (start, waits) = (Instant::now(), event.clone());
     thread::spawn(move || {
+        // The time that the wait has to last.
         thread::sleep(WHILE);
         drop(held);
     });
@@ -90,8 +91,7 @@ fn a_stream_waits_for_what_was_recorded_and_not_for_what_is_recorded_later() {
     let _later = produces.record().unwrap();
     waits.wait_event(&filled).unwrap();
     let read = waits.read(&buffer, 0..64).unwrap();
-    thread::sleep(WHILE);
-    assert!(!read.is_ready());
+    assert!(!read.wait_timeout(WHILE));
     drop(held);
     assert_eq!(*read.wait().unwrap(), [2; 64]);
 }
@@ -112,8 +112,7 @@ fn several_streams_wait_for_one_event_of_another_device() {
             stream.read(&copy, 0..64).unwrap()
         })
         .collect();
-    thread::sleep(WHILE);
-    assert!(reads.iter().all(|read| !read.is_ready()));
+    assert!(reads.iter().all(|read| !read.wait_timeout(WHILE)));
     drop((held, source, produces, event));
     reads.into_iter().for_each(|read| assert_eq!(*read.wait().unwrap(), [6; 64]));
 }

@@ -543,9 +543,9 @@ typedef struct dp_plugin {
     size_t entry_count;
 
     /* Loads the backend of the entry `name`, with the options that are set. DP_UNAVAILABLE: this machine lacks a
-     * driver or hardware; the program then calls it again at a later use, at most once a second. Any other error is
-     * permanent. After DP_OK it is called again only for a manifest that gives the backend another name. Both are
-     * then in use. */
+     * driver or hardware; the program then calls it again at a later use, after the time that the crate
+     * entry-points calls LoadFailure::UNAVAILABLE_FOR. Any other error is permanent. After DP_OK it is called
+     * again only for a manifest that gives the backend another name. Both are then in use. */
     uint32_t (*load)(dp_str name, const dp_option *const *options, size_t option_count, dp_backend *backend,
                      const dp_report *report);
 } dp_plugin;

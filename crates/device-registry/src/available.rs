@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::device::grammar::DeviceString;
 use crate::error::{DeviceError, NoneAvailable};
 use crate::runtime::isolation::log_isolated;
-use crate::runtime::listing;
+use crate::runtime::{listing, probe};
 
 /// Whether a device string names an available device. That is so if the string is well formed, the backend is
 /// linked, enabled and loads, it has a device with this index (without one, the current device), and that
@@ -95,7 +95,7 @@ pub struct FirstAvailable {
 /// [`DeviceError::UnknownBackend`] if no backend of the name is linked, [`DeviceError::Backend`] if it is
 /// disabled or does not load, [`DeviceError::Call`] if it cannot count its devices.
 pub fn device_count(backend: &str) -> Result<usize, DeviceError> {
-    listing::count(backends().usable(backend)?)
+    probe::count(backends().usable(backend)?)
 }
 
 /// The devices of every backend that is not disabled, sorted by name and index: those that are present.
@@ -121,7 +121,7 @@ pub(crate) fn enabled_backends() -> impl Iterator<Item = Entry<dyn Backend>> {
 }
 
 fn present_devices(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceError> {
-    let mut devices = listing::devices_of(backend)?;
+    let mut devices = probe::devices_of(backend)?;
     devices.retain(|&device| match listing::check_present_of_counted(device) {
         Ok(()) => true,
         Err(cause) => {

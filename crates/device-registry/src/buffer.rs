@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Allocation, BackendError, FillPattern, HostBuffer, Progress, Span};
-use crate::current_stream;
 use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
 use crate::runtime::deadline::Deadline;
 use crate::runtime::isolation::drop_isolated;
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::{table, timed, transfer};
+use crate::runtime::open_device::{OpenDevice, StreamQueue};
+use crate::runtime::{chosen_stream, table, timed, transfer};
 
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
 ///
@@ -38,6 +37,38 @@ use crate::runtime::{table, timed, transfer};
 /// let mut bytes = [0; 2];
 /// copy.read(0, &mut bytes)?;
 /// assert_eq!(&bytes, b"us");
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
+///
+/// # The order of arguments
+///
+/// It is that of wgpu: a buffer and then its place, the source before the destination, then the bytes of the
+/// host, and a time limit at the end. A blocking call is the call of a [`Stream`](crate::Stream) without the
+/// buffer that it is a method of.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use device_registry::{HostBuffer, device};
+/// # let (stream, limit) = (device("cpu")?.create_stream()?, Duration::from_secs(60));
+/// # let (a, b) = (device("cpu")?.allocate(8)?, device("cpu")?.allocate(8)?);
+/// # let mut bytes = *b"ABCD";
+/// # let room = HostBuffer::from(vec![0; 4]);
+/// stream.write(&a, 4, b"EFGH")?;
+/// a.write(0, &bytes)?;
+/// a.write_timeout(0, &bytes, limit)?;
+///
+/// stream.copy(&a, 4..8, &b, 2)?;
+/// b.copy_from(&a, 4..8, 2)?;
+/// b.copy_from_timeout(&a, 4..8, 2, limit)?;
+///
+/// stream.fill(&b, 0..2, b".")?;
+/// b.fill(0..2, b".")?;
+///
+/// let read = stream.read(&b, 2..6)?;
+/// let read_into = stream.read_into(&b, 2, room)?;
+/// b.read(2, &mut bytes)?;
+/// b.read_timeout(2, &mut bytes, limit)?;
+/// # assert_eq!((&*read.wait()?, &*read_into.wait()?, &bytes), (&b"EFGH"[..], &b"EFGH"[..], b"EFGH"));
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
 #[derive(Clone)]
@@ -66,8 +97,8 @@ impl Device {
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = table::open(self)?;
         device.check("allocate")?;
-        let stream = current_stream::for_memory(device);
-        Buffer::new(device, len, stream.as_ref().and_then(|stream| stream.progress()))
+        let stream = chosen_stream::for_memory(device);
+        Buffer::new(device, len, stream.as_ref().and_then(|stream| stream.queue().progress()))
     }
 
     /// Allocates `len` bytes of host memory that the device reaches faster than other memory of the host
@@ -164,7 +195,7 @@ impl Buffer {
         self.range.start
     }
 
-    /// Whether both buffers are of one allocation: clones or slices. Their [offsets](Self::offset) tell
+    /// Whether both buffers are of one allocation: clones or slices. Their [offsets](Self::offset) show
     /// whether they overlap.
     #[must_use]
     pub fn shares_memory(&self, other: &Self) -> bool {
@@ -179,7 +210,8 @@ impl Buffer {
     /// order of the stream.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
-        // What native code does with the memory is not known. If the wait fails, so does every use of it.
+        // The core does not know what native code does with the memory. If the wait fails, so does every use
+        // of the memory.
         let span = self.span_of_launch()?;
         let _ = self.device.wait_for_memory(&span, None, "wait for memory");
         Some(span)
@@ -201,7 +233,7 @@ impl Buffer {
         let Some(span) = self.checked(BufferRole::Destination, range)? else {
             return Ok(());
         };
-        current_stream::settle(self.open_device())?;
+        chosen_stream::settle(self.open_device())?;
         self.device.wait_for_memory(&span, None, "write")?;
         transfer::write(self.device, &span, source)
     }
@@ -217,7 +249,7 @@ impl Buffer {
         let Some(span) = self.checked(BufferRole::Source, range)? else {
             return Ok(());
         };
-        current_stream::settle(self.open_device())?;
+        chosen_stream::settle(self.open_device())?;
         transfer::read(self.device, &span, destination)
     }
 
@@ -240,9 +272,9 @@ impl Buffer {
         let Some((from, to)) = checked_copy(source, range, self, offset)? else {
             return Ok(());
         };
-        current_stream::settle(source.device)?;
+        chosen_stream::settle(source.device)?;
         if !std::ptr::eq(source.device, self.device) {
-            current_stream::settle(self.device)?;
+            chosen_stream::settle(self.device)?;
         }
         self.device.wait_for_memory(&to, None, "copy")?;
         transfer::copy(source.device, &from, self.device, &to)
@@ -262,7 +294,7 @@ impl Buffer {
             return Ok(());
         };
         let deadline = Deadline::new("write", timeout);
-        current_stream::settle_until(self.device, &deadline)?;
+        chosen_stream::settle_until(self.device, &deadline)?;
         self.device.wait_for_memory_until(&span, &deadline)?;
         timed::write(self.device, &span, source, &deadline)
     }
@@ -285,7 +317,7 @@ impl Buffer {
             return Ok(());
         };
         let deadline = Deadline::new("read", timeout);
-        current_stream::settle_until(self.device, &deadline)?;
+        chosen_stream::settle_until(self.device, &deadline)?;
         timed::read(self.device, &span, destination, &deadline)
     }
 
@@ -308,9 +340,9 @@ impl Buffer {
             return Ok(());
         };
         let deadline = Deadline::new("copy", timeout);
-        current_stream::settle_until(source.device, &deadline)?;
+        chosen_stream::settle_until(source.device, &deadline)?;
         if !std::ptr::eq(source.device, self.device) {
-            current_stream::settle_until(self.device, &deadline)?;
+            chosen_stream::settle_until(self.device, &deadline)?;
         }
         self.device.wait_for_memory_until(&to, &deadline)?;
         timed::copy(source.device, from, self.device, to, &deadline)
@@ -327,7 +359,7 @@ impl Buffer {
         let Some((destination, pattern)) = checked_fill(self, range, pattern)? else {
             return Ok(());
         };
-        current_stream::settle(self.open_device())?;
+        chosen_stream::settle(self.open_device())?;
         self.device.wait_for_memory(&destination, None, "fill")?;
         transfer::fill(self.device, &destination, &pattern)
     }
@@ -422,7 +454,8 @@ pub(crate) fn checked_fill(
     let short = FillPattern::new(pattern).ok_or_else(|| refused(given))?;
     let range = destination.in_range(BufferRole::Destination, range)?;
     destination.aligned(BufferRole::Destination, &range)?;
-    // Of the pattern as it was given: what it means is not to depend on its bytes.
+    // By the length that the program gave: whether a fill is valid must not depend on the bytes of the
+    // pattern.
     let fits = [range.start, range.len()].iter().all(|place| place.is_multiple_of(pattern.len()));
     if !(range.is_empty() || fits) {
         return Err(refused(range));

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use crate::backend::backends;
 use crate::device::{Device, current_index};
 use crate::error::DeviceError;
-use crate::runtime::listing;
+use crate::runtime::probe;
 
 thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
@@ -48,7 +48,7 @@ pub fn current_device(backend: &str) -> Result<Device, DeviceError> {
 /// If the backend does not load or does not have this device.
 pub fn set_current_device(device: Device) -> Result<(), DeviceError> {
     let device = device.resolve();
-    listing::check_exists(device)?;
+    probe::check_exists(device)?;
     if let Some(index) = device.index() {
         current_index::set(device.backend(), index);
     }

@@ -2,65 +2,15 @@
 //!
 //! Like the current device it belongs to the thread, and does not follow an async task.
 
-use std::cell::RefCell;
+use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use crate::backend::StreamOptions;
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::runtime::deadline::Deadline;
-use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::QueueHandle;
-use crate::runtime::table;
+use crate::runtime::{chosen_stream, table};
 use crate::stream::Stream;
-
-thread_local! {
-    /// At most one stream for each device, and none where the default stream is current. A list of few is
-    /// fast enough.
-    static CURRENT: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
-}
-
-fn is_of(device: &OpenDevice) -> impl Fn(&Stream) -> bool {
-    move |stream| std::ptr::eq(stream.open_device(), device)
-}
-
-/// The chosen stream of a device, if there is one. While a thread ends, its list may be destroyed: then there
-/// is none.
-fn chosen(device: &OpenDevice) -> Option<Stream> {
-    CURRENT.try_with(|current| current.borrow().iter().find(|stream| is_of(device)(stream)).cloned()).ok()?
-}
-
-/// The stream that a thread's new memory is for: the one that it has chosen, on a device that uses memory
-/// again.
-#[inline]
-pub(crate) fn for_memory(device: &OpenDevice) -> Option<Stream> {
-    if device.keeps_memory() { chosen(device) } else { None }
-}
-
-/// Sets or clears the chosen stream of a device. Returns the previous one.
-fn choose(device: &OpenDevice, stream: Option<Stream>) -> Option<Stream> {
-    let replaced = CURRENT.try_with(|current| {
-        let mut current = current.borrow_mut();
-        let before = current.iter().position(is_of(device)).map(|place| current.swap_remove(place));
-        current.extend(stream);
-        before
-    });
-    replaced.ok().flatten()
-}
-
-/// Waits for the current stream, so that a blocking call runs after the work that was enqueued there.
-pub(crate) fn settle(device: &'static OpenDevice) -> Result<(), DeviceError> {
-    match chosen(device) {
-        Some(stream) => stream.synchronize(),
-        None => device.default_stream().map_or(Ok(()), |stream| stream.queue().synchronize()),
-    }
-}
-
-/// Like [`settle`], until the deadline.
-pub(crate) fn settle_until(device: &'static OpenDevice, deadline: &Deadline) -> Result<(), DeviceError> {
-    let current = chosen(device).map(Stream::into_queue).or_else(|| device.default_stream());
-    current.map_or(Ok(()), |stream| stream.queue().synchronize_until(deadline))
-}
 
 impl Device {
     /// The device's default stream, which all threads share. The first use creates it, and opens the device.
@@ -69,12 +19,7 @@ impl Device {
     ///
     /// Returns the errors of [`create_stream`](Self::create_stream).
     pub fn default_stream(self) -> Result<Stream, DeviceError> {
-        let device = table::open(self)?;
-        if let Some(stream) = device.default_stream() {
-            return Ok(Stream::of_queue(stream));
-        }
-        let stream = QueueHandle::create(device, &StreamOptions::new())?;
-        Ok(Stream::of_queue(device.default_stream_or(stream)))
+        QueueHandle::create_default(table::open(self)?).map(Stream::of_queue)
     }
 
     /// This thread's current stream of the device. Frameworks use it where a call names no stream. It is the
@@ -86,8 +31,8 @@ impl Device {
     ///
     /// Returns the errors of [`create_stream`](Self::create_stream).
     pub fn current_stream(self) -> Result<Stream, DeviceError> {
-        match chosen(table::open(self)?) {
-            Some(stream) => Ok(stream),
+        match chosen_stream::of(table::open(self)?) {
+            Some(stream) => Ok(Stream::of_queue(stream)),
             None => self.default_stream(),
         }
     }
@@ -111,27 +56,32 @@ impl Device {
 /// assert_ne!(device("cpu")?.current_stream()?, stream);
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "the choice ends when the guard is dropped"]
 pub struct StreamGuard {
     stream: Stream,
-    previous: Option<Stream>,
+    previous: Option<Arc<QueueHandle>>,
     _not_send: PhantomData<*const ()>,
 }
 
 impl StreamGuard {
     /// Makes `stream` the current one of its device.
     pub fn new(stream: &Stream) -> Self {
-        let previous = choose(stream.open_device(), Some(stream.clone()));
+        let previous = chosen_stream::choose(stream.open_device(), Some(stream.clone().into_queue()));
         Self { stream: stream.clone(), previous, _not_send: PhantomData }
     }
 }
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        let chosen = choose(self.stream.open_device(), self.previous.take());
+        let chosen = chosen_stream::choose(self.stream.open_device(), self.previous.take());
         // It may be the stream's last handle. Its `drop` inside of `choose` could borrow the list a second
         // time.
         drop(chosen);
+    }
+}
+
+impl fmt::Debug for StreamGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StreamGuard").field(&self.stream).finish()
     }
 }

@@ -8,7 +8,7 @@ use crate::available::enabled_backends;
 use crate::backend::{DeviceProperties, Presence, backends};
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::runtime::listing;
+use crate::runtime::{listing, probe};
 
 /// The report on all backends, and their devices with their properties. Loads each backend that is not
 /// disabled, and opens no device. A device that is absent or lost is in the list, with the reason.
@@ -22,7 +22,7 @@ use crate::runtime::listing;
 #[must_use]
 pub fn device_list() -> DeviceList {
     let found = enabled_backends().map(|backend| {
-        let devices = listing::devices_of(backend);
+        let devices = probe::devices_of(backend);
         (backend.name(), devices.map(|devices| devices.into_iter().map(DeviceLine::of).collect()))
     });
     let devices = found.collect();

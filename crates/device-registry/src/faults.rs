@@ -43,9 +43,9 @@ impl Faults {
 
     /// Injects a fault. Faults of different kinds add up; of one kind, the last one counts.
     ///
-    /// Until the faults are [cleared](Self::clear), each allocation of the program is one of the driver's:
-    /// the device gives out no freed memory again, and an allocation that fails is not tried again. So a
-    /// fault is counted as the program calls.
+    /// Until the faults are [cleared](Self::clear), each allocation of the program reaches the driver once:
+    /// the core does not use freed memory again, and does not retry an allocation that fails. So the nth
+    /// allocation of a fault is the program's nth.
     ///
     /// # Errors
     ///

@@ -12,7 +12,8 @@
 //! - *Loading, counting and opening are three steps.* The first use of a name loads the backend. Counting its
 //!   devices claims none of them. The first use of a device opens it. A backend that fails to load keeps its
 //!   error ([`Group::retry`](registry::Group::retry) tries again). A use looks again for one whose driver is
-//!   missing, at most once a second. A device that fails to open is tried again at its next use.
+//!   missing, after [`UNAVAILABLE_FOR`](backend::LoadFailure::UNAVAILABLE_FOR). A device that fails to open
+//!   is tried again at its next use.
 //! - *Every check is made once, above the drivers.* [`Buffer`] checks ranges, overflow and overlap; a driver
 //!   gets a [`Span`](backend::Span), which only this crate can construct. So drivers are short, and all of
 //!   them refuse the same arguments with the same messages.
@@ -79,8 +80,8 @@ pub use entry_points::autoload;
 
 pub use crate::available::{FirstAvailable, device_count, devices, first_available, is_available};
 pub use crate::backend::{
-    BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid, EventOptions, Fault, HostBuffer, MemoryInfo,
-    PciAddress, Presence, Priority, StreamOptions, backends,
+    BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid, EventOptions, Fault, HostBuffer,
+    LaunchOptions, MemoryInfo, PciAddress, Presence, Priority, StreamOptions, backends,
 };
 pub use crate::buffer::Buffer;
 pub use crate::current::{

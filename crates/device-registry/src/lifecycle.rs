@@ -12,8 +12,8 @@ use crate::runtime::{device_use, listing, table};
 impl Device {
     /// The device's properties, such as its name and its memory. Loads the backend, and opens nothing.
     ///
-    /// Those of a device that is open, even if it is lost by now, are as they were when it was opened. A
-    /// backend may know those of an absent device or not.
+    /// A device that is open keeps the properties that it had when it was opened, also after a loss. Some
+    /// backends know the properties of an absent device, and others do not.
     ///
     /// # Errors
     ///
@@ -94,10 +94,10 @@ impl Device {
     /// use it. Opens nothing.
     ///
     /// Where allocating is slow, the core keeps freed memory and gives it out again: see
-    /// [`DeviceProperties::memory_reuse`]. Such memory contains bytes that this program wrote before. What a
-    /// device holds is at most an eighth more than was in use at once, or 16 MiB, unless small buffers keep
-    /// parts of its memory in use. An allocation that finds the device full empties the cache by itself, and
-    /// a close and a loss end it.
+    /// [`DeviceProperties::memory_reuse`]. Such memory contains bytes that this program wrote before. The
+    /// core holds at most an eighth more memory than was ever in use at once, or 16 MiB. It may hold more
+    /// where small buffers use parts of large blocks. An allocation that finds the device full empties the
+    /// cache by itself. So do a close and a loss.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl Device {
     ///
     /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics;
     /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the backend has no handle
-    /// of this type, as one from a file, whose types are its own ([`with_native`](Self::with_native) is for
-    /// those as well); or why the device cannot be used.
+    /// of this type; or why the device cannot be used. The types of a backend from a file are its own, so no
+    /// type of the program fits: [`with_native`](Self::with_native) works for it.
     pub fn with_driver<D: Any, T>(
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,

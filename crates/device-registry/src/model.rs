@@ -25,7 +25,7 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::pending::Pending;
 use crate::runtime::memory_cache::MemoryCache;
-use crate::runtime::open_device::OpenDevice;
+use crate::runtime::open_device::{OpenDevice, StreamQueue};
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
@@ -214,7 +214,7 @@ fn notes(what: &'static str, log: &Arc<StdMutex<Vec<&'static str>>>) -> Operatio
 }
 
 fn enqueue_read(queue: &Arc<Queue>) -> Pending {
-    let outcome = Outcome::of_work(queue.device(), queue, "read", 1);
+    let outcome = Outcome::of_work(queue.device(), queue.as_origin(), "read", 1);
     let (destination, read) = (HostBuffer::from(vec![0]), QueuedRead::new(&outcome));
     queue.accept(Operation::Read { source: span(queue.device()), destination, read }).unwrap();
     Pending::new(outcome)
@@ -528,7 +528,7 @@ fn no_block_is_lost_or_given_out_twice_while_work_ends_and_the_stream_allocates(
                     let order = StreamOrder::new(&progress, 0);
                     order.used_by(number);
                     put(&used, block);
-                    assert!(cache.put_pending(block, &order).is_empty());
+                    assert!(cache.put_promised(block, &order).is_empty());
                 }
             })
         };
@@ -544,16 +544,16 @@ fn no_block_is_lost_or_given_out_twice_while_work_ends_and_the_stream_allocates(
         for _ in 0..2 {
             let free = cache.take(SIZE).map(|(_, block)| (block, 0));
             let taken = free
-                .or_else(|| cache.take_pending(SIZE, &progress).map(|(_, block, number)| (block, number)));
+                .or_else(|| cache.take_promised(SIZE, &progress).map(|(_, block, number)| (block, number)));
             let Some((block, number)) = taken else { continue };
             take(&used, block);
             thread::yield_now();
             put(&used, block);
-            assert!(cache.put_pending(block, &StreamOrder::new(&progress, number)).is_empty());
+            assert!(cache.put_promised(block, &StreamOrder::new(&progress, number)).is_empty());
         }
         frees.join().unwrap();
         ends.join().unwrap();
-        assert!(!cache.has_pending(&progress), "a block is pending behind work that is done");
+        assert!(!cache.has_promised(&progress), "a block is pending behind work that is done");
         assert_eq!(cache.counters().cached, 2 * SIZE as u64);
         assert_eq!(cache.empty().len(), 2);
     });
@@ -591,6 +591,66 @@ fn memory_of_a_stream_is_free_when_its_work_is_done() {
         let now = device.memory_statistics();
         assert_eq!((now.allocated, now.live), (0, 0));
         assert_eq!(now.cached, now.reserved, "a block is neither in use nor free");
+        queue.close();
+    });
+}
+
+/// A short kernel, which runs at once where the queue is idle.
+fn launch(queue: &Arc<Queue>, kernel: impl FnOnce() -> Result<(), BackendError> + Send + 'static) {
+    queue.launch(Vec::new(), |_| kernel(), true).unwrap();
+}
+
+#[test]
+fn work_at_once_and_work_of_the_thread_run_one_at_a_time_and_in_order() {
+    explore(|| {
+        let queue = threaded(device().0);
+        let log = Arc::new(StdMutex::new(Vec::new()));
+        let runs = Arc::new(Mutex::new(()));
+        let threads: Vec<_> = [["a1", "a2"], ["b1", "b2"]]
+            .into_iter()
+            .map(|names| {
+                let (queue, log, runs) = (queue.clone(), log.clone(), runs.clone());
+                thread::spawn(move || {
+                    let [first, second] = names;
+                    for name in [first, second] {
+                        let (log, runs) = (log.clone(), runs.clone());
+                        let kernel = move || {
+                            let _alone = runs.try_lock().expect("other work of the stream runs");
+                            // Other threads may run here.
+                            thread::yield_now();
+                            log.lock().unwrap().push(name);
+                            Ok(())
+                        };
+                        launch(&queue, kernel);
+                    }
+                })
+            })
+            .collect();
+        queue.accept(notes("c", &log)).unwrap();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        queue.synchronize().unwrap();
+        let log = log.lock().unwrap().clone();
+        let place = |name| log.iter().position(|other| *other == name).unwrap();
+        assert_eq!(log.len(), 5, "{log:?}");
+        assert!(place("a1") < place("a2") && place("b1") < place("b2"), "{log:?}");
+        queue.close();
+    });
+}
+
+#[test]
+fn a_failure_of_work_at_once_is_reported_once() {
+    explore(|| {
+        let queue = threaded(device().0);
+        let other = queue.clone();
+        let thread = thread::spawn(move || {
+            launch(&other, || Err(BackendError::other("on purpose")));
+            is(other.synchronize(), "on purpose")
+        });
+        queue.accept(succeeds()).unwrap();
+        let reported = is(queue.synchronize(), "on purpose") + thread.join().unwrap();
+        assert_eq!(reported, 1);
         queue.close();
     });
 }

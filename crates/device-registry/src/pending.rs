@@ -58,8 +58,8 @@ impl Pending {
     }
 
     /// Waits for the work, but no longer than `timeout`. Returns whether the work is done or has failed, so
-    /// that [`wait`](Self::wait) does not block: a wait that may not block this thread counts as done, and
-    /// `wait` returns the error.
+    /// that [`wait`](Self::wait) does not block. It also returns `true` where this thread may not wait, such
+    /// as in a host call: `wait` then returns the error.
     ///
     /// ```
     /// use std::time::Duration;

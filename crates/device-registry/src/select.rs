@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::device::selector::{Found, Selector, SelectorError};
 use crate::error::DeviceError;
 use crate::runtime::isolation::log_isolated;
-use crate::runtime::listing;
+use crate::runtime::{listing, probe};
 
 /// The one device of a backend that the selector matches. Loads the backend, and opens nothing. `text` is the
 /// whole device string.
@@ -23,7 +23,7 @@ pub(crate) fn select(
 ) -> Result<Device, DeviceError> {
     let mut candidates = Vec::new();
     let mut matching = Vec::new();
-    for device in listing::devices_of(backend)? {
+    for device in probe::devices_of(backend)? {
         let properties = listing::properties_of_counted(device);
         matching.extend(properties.iter().filter(|properties| selector.matches(properties)).map(|_| device));
         candidates.push((device, properties));

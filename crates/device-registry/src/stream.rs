@@ -6,7 +6,9 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{BackendError, EventOptions, HostBuffer, Launch, Priority, Progress, StreamOptions};
+use crate::backend::{
+    BackendError, EventOptions, HostBuffer, Launch, LaunchOptions, Priority, Progress, StreamOptions,
+};
 use crate::buffer;
 use crate::buffer::Buffer;
 use crate::device::Device;
@@ -14,7 +16,7 @@ use crate::error::{BufferRole, DeviceError};
 use crate::event::Event;
 use crate::pending::Pending;
 use crate::runtime::deadline::Deadline;
-use crate::runtime::open_device::OpenDevice;
+use crate::runtime::open_device::{OpenDevice, StreamQueue};
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
@@ -43,6 +45,8 @@ use crate::runtime::table;
 /// assert_eq!(*read.wait()?, *b"abab");
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
+///
+/// The order of arguments is [that of a buffer's calls](Buffer#the-order-of-arguments).
 ///
 /// # Errors in queued work
 ///
@@ -145,12 +149,12 @@ impl Stream {
 
     /// Allocates `len` bytes of memory of the device, to be used in this stream.
     ///
-    /// Work that the stream has not finished may still use the memory: it was of buffers that are dropped.
-    /// The stream's own work is in order, so that nothing waits, and a program whose temporary buffers come
-    /// and go needs little memory. If another stream or a blocking call is the first to write to the buffer,
-    /// it waits until the earlier work is done, on this thread. Once this stream has used the bytes in
-    /// question, only the program orders further uses, as for any buffer; a launch counts as a use of all
-    /// bytes of its buffers.
+    /// The memory may be that of a dropped buffer, which earlier work of the stream still uses. The stream
+    /// does its work in order, so nothing has to wait, and a program with many temporary buffers needs little
+    /// memory. If another stream or a blocking call is the first to write to the new buffer, that call waits
+    /// until the earlier work is done. Once this stream itself has used the bytes, the core no longer waits:
+    /// the program orders further uses, as for any buffer. A launch counts as a use of all bytes of its
+    /// buffers.
     ///
     /// Where the device does not [use memory again](crate::DeviceProperties::memory_reuse), or its driver has
     /// no queues, it is [`Device::allocate`].
@@ -242,7 +246,7 @@ impl Stream {
             return Ok(Pending::ready(device, destination));
         };
         let destination = destination.used_by(device);
-        let outcome = Outcome::of_work(device, self.queue(), "read", destination.len());
+        let outcome = Outcome::of_work(device, self.queue().as_origin(), "read", destination.len());
         let read = QueuedRead::new(&outcome);
         self.queue().accept(Operation::Read { source, destination, read })?;
         Ok(Pending::new(outcome))
@@ -342,6 +346,20 @@ impl Stream {
         buffers: &[&Buffer],
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
     ) -> Result<(), DeviceError> {
+        self.launch_with(&LaunchOptions::new(), buffers, kernel)
+    }
+
+    /// Enqueues a kernel with options, such as that it is [short](LaunchOptions::short).
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`launch`](Self::launch).
+    pub fn launch_with(
+        &self,
+        options: &LaunchOptions,
+        buffers: &[&Buffer],
+        kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
+    ) -> Result<(), DeviceError> {
         buffers.iter().try_for_each(|buffer| self.check_device(buffer, BufferRole::Argument))?;
         let spans: Vec<_> = buffers.iter().map(|buffer| buffer.span_of_launch()).collect();
         let device = self.open_device();
@@ -349,7 +367,7 @@ impl Stream {
             .iter()
             .flatten()
             .try_for_each(|span| device.wait_for_memory(span, self.progress(), "launch"))?;
-        self.queue().accept(Operation::Launch { spans, kernel: Box::new(kernel) })
+        self.queue().launch(spans, kernel, options.short)
     }
 
     /// Records an event without a timestamp. It is done when all work that was enqueued before it is done.

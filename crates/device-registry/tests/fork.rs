@@ -37,6 +37,7 @@ fn in_a_fork(run: impl FnOnce() -> usize) -> c_int {
             unsafe { kill(child, KILL) };
             panic!("the child hangs");
         }
+        // No wait for a process has a time limit.
         std::thread::sleep(Duration::from_millis(5));
     }
     status

@@ -1,5 +1,6 @@
 //! The layers of this crate: the programs' interface, the machinery, and the contract below both. A module
-//! imports only from its own layer and lower ones.
+//! imports only from its own layer and lower ones, and within the interface and the machinery only from
+//! modules that stand before it, so that no two import each other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,58 @@ const LAYERS: [(&[&str], &[&str]); 3] = [
     (&["runtime"], &["backend", "device", "error", "sync"]),
 ];
 
+/// The modules of `runtime`, from the lowest up.
+const RUNTIME: [&[&str]; 6] = [
+    // What does not know that devices can be open.
+    &[
+        "device_use",
+        "switch",
+        "at_once",
+        "fork",
+        "call_watch",
+        "isolation",
+        "deferred",
+        "deadline",
+        "memory_cache",
+    ],
+    // One open device, its end and its memory.
+    &["statistics", "validation", "open_device"],
+    // What comes of work.
+    &["origin", "recorded", "outcome", "point"],
+    // One piece of work, and the ways to do it.
+    &["transfer", "operation"],
+    // The work of a stream, in order.
+    &["queue", "chosen_stream", "timed"],
+    // All devices.
+    &["probe", "table", "listing"],
+];
+
+/// The modules of the programs' interface, from the lowest up.
+const INTERFACE: [&[&str]; 1] = [&[
+    "select",
+    "available",
+    "parse",
+    "current",
+    "device_list",
+    "lifecycle",
+    "faults",
+    "plugin",
+    "buffer",
+    "event",
+    "pending",
+    "stream",
+    "current_stream",
+]];
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// The files of a module, whose path has slashes.
 fn files_of(module: &str) -> Vec<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let file = source.join(format!("{module}.rs"));
+    let file = source().join(format!("{module}.rs"));
     let mut files: Vec<_> = file.exists().then_some(file).into_iter().collect();
-    let mut folders = vec![source.join(module)];
+    let mut folders = vec![source().join(module)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.unwrap().path();
@@ -26,21 +74,65 @@ fn files_of(module: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The modules at the root of this crate that the code of a file names, without its tests and its
-/// documentation.
-fn named(file: &Path) -> Vec<String> {
+/// The code of a file without its tests and its comments.
+fn code_of(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let code = text.split("#[cfg(test)]").next().unwrap().lines();
-    let code = code.filter(|line| !line.trim_start().starts_with("//"));
-    code.flat_map(|line| line.split("crate::").skip(1))
-        .map(|path| path.chars().take_while(|&c| c.is_alphanumeric() || c == '_').collect())
-        .collect()
+    code.filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// The names that follow `prefix` in the code: one, or those at the start of each item in braces.
+fn named_after(prefix: &str, code: &str) -> Vec<String> {
+    let name = |path: &str| path.chars().take_while(|&c| c.is_alphanumeric() || c == '_').collect::<String>();
+    let names = code.split(prefix).skip(1).map(|rest| match rest.strip_prefix('{') {
+        Some(group) => {
+            let mut depth = 1;
+            let inside = group.chars().take_while(|c| {
+                depth += i32::from(*c == '{') - i32::from(*c == '}');
+                depth > 0
+            });
+            // Only the items of this group itself: a group within one belongs to the name before it.
+            let mut within = 0;
+            let outer: String = inside
+                .filter(|c| {
+                    within += i32::from(*c == '{') - i32::from(*c == '}');
+                    within == 0
+                })
+                .collect();
+            outer.split(',').map(|item| name(item.trim())).filter(|name| !name.is_empty()).collect()
+        }
+        None => vec![name(rest)],
+    });
+    names.flatten().collect()
+}
+
+/// The modules at the root of this crate that a file names.
+fn named(file: &Path) -> Vec<String> {
+    named_after("crate::", &code_of(file))
 }
 
 /// The names that a file may not use.
 fn forbidden(file: &Path, own: &[&str], below: &[&str]) -> Vec<String> {
     let allowed = |name: &String| own.contains(&name.as_str()) || below.contains(&name.as_str());
     named(file).into_iter().filter(|name| !allowed(name)).collect()
+}
+
+/// For modules in an order: each `A names B` where B stands not before A. `code` gives the code of a module.
+fn arrows_up(order: &[&str], prefix: &str, code: impl Fn(&str) -> String) -> Vec<String> {
+    let mut found = Vec::new();
+    for (place, module) in order.iter().enumerate() {
+        for name in named_after(prefix, &code(module)) {
+            let named = order.iter().position(|other| **other == name);
+            if named.is_some_and(|named| named > place) {
+                found.push(format!("{module} names {name}"));
+            }
+        }
+    }
+    found
+}
+
+fn code_of_module(path: &str) -> String {
+    files_of(path).iter().map(|file| code_of(file) + "\n").collect()
 }
 
 #[test]
@@ -63,6 +155,48 @@ fn an_import_of_a_higher_layer_is_detected() {
     assert!(forbidden(stream, own, below).contains(&"runtime".to_owned()));
 }
 
+#[test]
+fn modules_of_the_machinery_name_those_before_them() {
+    let order = RUNTIME.concat();
+    let found = arrows_up(&order, "crate::runtime::", |module| code_of_module(&format!("runtime/{module}")));
+    assert!(found.is_empty(), "{found:#?}");
+    assert_complete(&order, &code_of(&source().join("runtime/mod.rs")), &[]);
+}
+
+#[test]
+fn modules_of_the_interface_name_those_before_them() {
+    let order = INTERFACE.concat();
+    let found = arrows_up(&order, "crate::", code_of_module);
+    assert!(found.is_empty(), "{found:#?}");
+    let lower = LAYERS.iter().flat_map(|(own, _)| own.iter().copied());
+    let of_tests = ["model", "testing"];
+    assert_complete(&order, &code_of(&source().join("lib.rs")), &lower.chain(of_tests).collect::<Vec<_>>());
+}
+
+/// Checks that a list and `others` have all modules that a file declares, and no more.
+fn assert_complete(order: &[&str], file: &str, others: &[&str]) {
+    let declared = file.lines().filter_map(|line| {
+        let declaration = line.trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+        declaration.strip_prefix("mod ")?.strip_suffix(';')
+    });
+    let mut declared: Vec<_> = declared.filter(|module| !others.contains(module)).collect();
+    let mut listed = order.to_vec();
+    declared.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, declared);
+}
+
+#[test]
+fn an_import_of_a_later_module_is_detected() {
+    let code = |module: &str| match module {
+        "low" => "use crate::high::A;".to_owned(),
+        "middle" => "use crate::{low, high::{B, low::C}};".to_owned(),
+        _ => "use crate::low;".to_owned(),
+    };
+    let found = arrows_up(&["low", "middle", "high"], "crate::", code);
+    assert_eq!(found, ["low names high", "middle names high"]);
+}
+
 /// The cpu is a backend like any other, and uses only the contract.
 #[test]
 fn the_cpu_names_the_contract_only() {
@@ -70,14 +204,13 @@ fn the_cpu_names_the_contract_only() {
     assert_eq!(forbidden(cpu, &[], &["backend"]), [""; 0]);
 }
 
-/// `use crate::{A, B}` would hide which layer a name is from.
+/// `use crate::{A, B}` of names at the root would hide which layer a name is from.
 #[test]
 fn imports_name_the_module() {
-    for module in
-        ["backend", "device", "runtime", "error", "cpu", "sync", "buffer", "stream", "event", "lifecycle"]
-    {
-        for file in files_of(module) {
-            assert!(!named(&file).contains(&String::new()), "{} imports from the root", file.display());
-        }
+    let modules =
+        INTERFACE.concat().into_iter().chain(LAYERS.iter().flat_map(|(own, _)| own.iter().copied()));
+    for file in modules.flat_map(files_of) {
+        let group = code_of(&file).contains("crate::{");
+        assert!(!group, "{} imports from the root", file.display());
     }
 }

@@ -63,7 +63,7 @@ pub trait Rows {
     fn append_to(&self, shape: &[usize], elements: &mut Vec<Self::Element>) -> Result<(), Ragged>;
 }
 
-/// All elements of `data` in logical order, borrowed where they lie so already.
+/// All elements of `data` in logical order, borrowed if they are in this order in memory.
 ///
 /// `shape` is that of its first rows, and `len` is its number of elements, which was checked.
 pub(crate) fn elements<'a, D: Data + ?Sized>(
@@ -175,7 +175,8 @@ impl<R: Rows, const N: usize> Rows for [R; N] {
     }
 
     fn contiguous_rows(rows: &[Self]) -> Option<&[R::Element]> {
-        // It can be counted how many there are, even of those without size: the shape is checked before.
+        // The number of elements does not overflow, even if an element has no size: the shape is checked
+        // before.
         R::contiguous_rows(rows.as_flattened())
     }
 

@@ -20,7 +20,7 @@ const PREFIX: &str = "tensor(";
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not `fmt::Error`, with which `to_string` would panic for an error of the device.
+        // Not `fmt::Error`: with it, `to_string` would panic at an error of the device.
         let (elements, unread) = match body(self) {
             Ok(body) => (body, false),
             Err(error) => (format!("<not readable: {error}>"), true),

@@ -2,7 +2,7 @@
 
 use device_registry::backend::{Backend, BackendError, DeviceProperties, LossReporter, OpenedDevice};
 
-use crate::device::Driver;
+use crate::device::WgpuDriver;
 use crate::faults::Faults;
 use crate::properties::{self, Facts};
 
@@ -51,7 +51,7 @@ impl Backend for Wgpu {
         let (adapter, _) = self.device(ordinal)?;
         let reporter = LossReporter::new();
         let faults = if self.offers_faults { Faults::new(&reporter) } else { Faults::default() };
-        let driver = Driver::open(&self.instance, adapter, ordinal, faults)?;
+        let driver = WgpuDriver::open(&self.instance, adapter, ordinal, faults)?;
         Ok(OpenedDevice::new(self, driver).with_loss_reporter(reporter))
     }
 }

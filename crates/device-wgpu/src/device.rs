@@ -13,10 +13,10 @@ use crate::context::Context;
 use crate::faults::Faults;
 use crate::memory::WgpuMemory;
 use crate::native::WgpuDevice;
-use crate::stream::Queue;
+use crate::stream::WgpuQueue;
 
 /// The driver of an open device.
-pub(crate) struct Driver {
+pub(crate) struct WgpuDriver {
     open: Mutex<Option<Open>>,
     faults: Faults,
 }
@@ -31,7 +31,7 @@ struct Open {
     reads: Arc<ReadThread>,
 }
 
-impl Driver {
+impl WgpuDriver {
     pub(crate) fn open(
         instance: &wgpu::Instance,
         adapter: &wgpu::Adapter,
@@ -67,7 +67,7 @@ impl Driver {
     }
 }
 
-impl DeviceDriver for Driver {
+impl DeviceDriver for WgpuDriver {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.lock().as_ref().map(|open| Arc::clone(&open.native) as _)
     }
@@ -105,7 +105,7 @@ impl DeviceDriver for Driver {
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let Open { native, reads, .. } = self.get()?;
         native.context().check()?;
-        Ok(Box::new(Queue::new(native.context(), &reads)))
+        Ok(Box::new(WgpuQueue::new(native.context(), &reads)))
     }
 
     fn reset(&self) -> Result<(), BackendError> {

@@ -15,13 +15,13 @@ use crate::native::WgpuStream;
 use crate::submission::Submission;
 
 /// The driver's side of a stream.
-pub(crate) struct Queue {
+pub(crate) struct WgpuQueue {
     context: Arc<Context>,
     reads: Arc<ReadThread>,
     native: Arc<WgpuStream>,
 }
 
-impl Queue {
+impl WgpuQueue {
     pub(crate) fn new(context: &Arc<Context>, reads: &Arc<ReadThread>) -> Self {
         let native = Arc::new(WgpuStream::new(context));
         Self { context: Arc::clone(context), reads: Arc::clone(reads), native }
@@ -38,7 +38,7 @@ impl Queue {
     }
 }
 
-impl StreamDriver for Queue {
+impl StreamDriver for WgpuQueue {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(Arc::clone(&self.native) as _)
     }

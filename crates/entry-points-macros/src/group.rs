@@ -58,9 +58,9 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
                     {name:?}, ::core::module_path!(), ::core::option_env!(\"CARGO_PKG_VERSION\"), ::core::cfg!(test),
                 )
             }}
-            fn group() -> &'static {krate}::Group<super::{unique}_Plugin> {{ super::"
+            fn name() -> &'static str {{ super::"
     ));
-    output.tokens(TokenTree::from(function.clone())).text("() } } }");
+    output.tokens(TokenTree::from(function.clone())).text("().name() } } }");
 
     output.text("#[doc(inline)]").tokens(slice_visibility);
     output.text(&format!("use {unique}::{unique} as")).tokens(TokenTree::from(slice)).text(";");

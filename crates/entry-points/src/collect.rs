@@ -9,18 +9,16 @@
 //!
 //! An entry point that arrives in several ways is one entry point: its address identifies it.
 
-use std::any::{Any, TypeId};
 use std::collections::BTreeSet;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::collect::diagnosis::{Findings, Status, Stranger};
+use crate::collect::element::{Autoload, Linked, Registration, SliceId, Submission};
 use crate::entry_point::EntryPoint;
-use crate::error::and;
-use crate::group::Group;
 use crate::message::panic_message;
 
 pub(crate) mod diagnosis;
+pub(crate) mod element;
 
 // The collectors of this target. Cargo.toml repeats the first list, and a test compares the two.
 //
@@ -65,156 +63,12 @@ mod no_inventory;
 #[cfg(rustfmt)]
 mod no_linkme;
 
-// Not public API. Used by generated code.
-/// A type that stands for a distributed slice. `group!` gives it the name of the slice, in the namespace of
-/// types, so that a path to the slice leads to its group as well.
-#[doc(hidden)]
-pub trait Collected: 'static {
-    type Plugin: ?Sized + Send + Sync + 'static;
-
-    fn slice() -> SliceId;
-
-    fn group() -> &'static Group<Self::Plugin>;
-
-    fn name() -> &'static str {
-        Self::group().name()
-    }
-}
-
-// Not public API. Used by generated code.
-/// A distributed slice. In a program without mistakes, equal names are equal types.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct SliceId {
-    /// The name of its static, by which linkme identifies it.
-    name: &'static str,
-    module: &'static str,
-    version: Option<&'static str>,
-    /// Whether it is part of a unit test of its crate.
-    is_test: bool,
-    ty: TypeId,
-}
-
-impl SliceId {
-    // Not public API. Used by generated code.
-    pub const fn of<S: Collected>(
-        name: &'static str,
-        module: &'static str,
-        version: Option<&'static str>,
-        is_test: bool,
-    ) -> Self {
-        Self { name, module, version, is_test, ty: TypeId::of::<S>() }
-    }
-}
-
-// Not public API. Used by generated code.
-/// An entry point and its group, with the type of the plugin erased, so that one list holds those of all
-/// groups.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Registration {
-    slice: fn() -> SliceId,
-    point: &'static (dyn Any + Send + Sync),
-}
-
-impl Registration {
-    // Not public API. Used by generated code.
-    pub const fn new<S: Collected>(point: &'static EntryPoint<S::Plugin>) -> Self {
-        Self { slice: S::slice, point }
-    }
-
-    fn of_slice<P: ?Sized>(&self, slice: SliceId) -> Option<&'static EntryPoint<P>> {
-        // Equal slices have equal plugin types, so that the downcast succeeds.
-        ((self.slice)().ty == slice.ty).then(|| self.point.downcast_ref())?
-    }
-}
-
-// Not public API. Used by generated code.
-/// One `autoload!` line: the crates that it links, with their entry points.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Autoload {
-    /// The module of the line. `None` for the sentinel, which this crate submits to every collector to check
-    /// that it works.
-    module: Option<&'static str>,
-    crates: &'static [Linked],
-    /// Whether it is known to be a line of a library, and not that of the program.
-    is_library: bool,
-}
-
-impl Autoload {
-    // Not public API. Used by generated code.
-    pub const fn new(module: &'static str, crates: &'static [Linked], is_library: bool) -> Self {
-        Self { module: Some(module), crates, is_library }
-    }
-
-    const SENTINEL: Self = Self { module: None, crates: &[], is_library: true };
-}
-
-// Not public API. Used by generated code.
-/// A crate that an `autoload!` line links.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Linked {
-    /// Its name, as the crate of the line knows it.
-    name: &'static str,
-    /// Its entry points for all groups.
-    points: &'static [Registration],
-    /// Its own line, if it has one. No collector need find that.
-    autoload: Option<&'static Autoload>,
-}
-
-impl Linked {
-    // Not public API. Used by generated code.
-    pub const fn new(
-        name: &'static str,
-        points: &'static [Registration],
-        autoload: Option<&'static Autoload>,
-    ) -> Self {
-        Self { name, points, autoload }
-    }
-}
-
-/// The line in words: its module, the crates that it links, and which of these have an `entry_points!` block.
-impl fmt::Display for Autoload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A longer list is not readable.
-        const MOST: usize = 16;
-        let names = |crates: &mut dyn Iterator<Item = &Linked>| -> Vec<String> {
-            crates.map(|one| one.name.to_owned()).collect()
-        };
-        let offering = names(&mut self.crates.iter().filter(|one| !one.points.is_empty()));
-        let linked = names(&mut self.crates.iter());
-        write!(f, "`autoload!` in module `{}` links ", self.module.unwrap_or_default())?;
-        match linked.len() {
-            0 => return f.write_str("no crate"),
-            1..=MOST => f.write_str(&and(&linked))?,
-            more => write!(f, "{more} crates")?,
-        }
-        match &offering[..] {
-            [] if linked.len() == 1 => f.write_str(", which has no `entry_points!` block"),
-            [] => f.write_str(", none of which has an `entry_points!` block"),
-            [one] => write!(f, ", of which {one} has an `entry_points!` block"),
-            some => write!(f, ", of which {} have an `entry_points!` block", and(some)),
-        }
-    }
-}
-
-// Not public API. Used by generated code.
-/// An element of inventory's collection. All groups share the collection: inventory identifies it by the type
-/// of its elements, and a crate can only declare one for its own types.
-#[doc(hidden)]
-pub enum Submission {
-    EntryPoint(Registration),
-    Autoload(&'static Autoload),
-}
-
 // Not public API. The constants that `autoload!` finds for a crate without an `entry_points!` block, and for
 // one without an `autoload!` line.
 #[doc(hidden)]
 pub mod nothing {
-    pub const __ENTRY_POINTS: &[super::Registration] = &[];
-    pub const __AUTOLOADED: Option<&super::Autoload> = None;
+    pub const __ENTRY_POINTS: &[crate::collect::element::Registration] = &[];
+    pub const __AUTOLOADED: Option<&crate::collect::element::Autoload> = None;
 }
 
 // Not public API. Used by generated code.
@@ -314,11 +168,11 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
 fn all_lines(found: impl Iterator<Item = &'static Autoload>) -> Vec<&'static Autoload> {
     let mut seen = BTreeSet::new();
     let mut lines = Vec::new();
-    let mut pending: Vec<_> = found.filter(|line| line.module.is_some()).collect();
-    while let Some(line) = pending.pop() {
+    let mut unvisited: Vec<_> = found.filter(|line| line.module.is_some()).collect();
+    while let Some(line) = unvisited.pop() {
         if seen.insert(std::ptr::from_ref(line)) {
             lines.push(line);
-            pending.extend(line.crates.iter().filter_map(|one| one.autoload));
+            unvisited.extend(line.crates.iter().filter_map(|one| one.autoload));
         }
     }
     lines.sort_unstable_by_key(|line| (line.module, std::ptr::from_ref(*line)));
@@ -349,43 +203,7 @@ fn stranger<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_autoload_line_lists_its_crates_and_those_with_entry_points() {
-        static GROUP: Group<u8> = Group::new("test.group");
-        static POINT: EntryPoint<u8> = EntryPoint::new("x", || Ok(Box::new(0)));
-        struct Slice;
-        impl Collected for Slice {
-            type Plugin = u8;
-            fn slice() -> SliceId {
-                SliceId::of::<Self>("SLICE", "test", None, true)
-            }
-            fn group() -> &'static Group<u8> {
-                &GROUP
-            }
-        }
-        static POINTS: [Registration; 1] = [Registration::new::<Slice>(&POINT)];
-        const CLAP: Linked = Linked::new("clap", &[], None);
-        const LOG: Linked = Linked::new("log", &[], None);
-        const OPUS: Linked = Linked::new("codec_opus", &POINTS, None);
-        static SOME: Autoload = Autoload::new("app", &[CLAP, OPUS, LOG], false);
-        assert_eq!(
-            SOME.to_string(),
-            "`autoload!` in module `app` links clap, codec_opus and log, of which codec_opus has an `entry_points!` block"
-        );
-        static NONE: Autoload = Autoload::new("app", &[LOG], false);
-        assert_eq!(
-            NONE.to_string(),
-            "`autoload!` in module `app` links log, which has no `entry_points!` block"
-        );
-        static NONE_OF_TWO: Autoload = Autoload::new("app", &[CLAP, LOG], false);
-        assert_eq!(
-            NONE_OF_TWO.to_string(),
-            "`autoload!` in module `app` links clap and log, none of which has an `entry_points!` block"
-        );
-        static MANY: Autoload = Autoload::new("app", &[LOG; 17], false);
-        assert!(MANY.to_string().starts_with("`autoload!` in module `app` links 17 crates,"), "{MANY}");
-    }
+    use crate::collect::element::Collected;
 
     #[test]
     fn cargo_toml_names_the_same_targets_with_linkme() {
@@ -422,7 +240,6 @@ mod tests {
 
     #[test]
     fn entry_points_for_another_slice_of_the_same_name_are_found_in_lines_and_submissions() {
-        static GROUP: Group<u8> = Group::new("test.two");
         static POINT: EntryPoint<u8> = EntryPoint::new("x", || Ok(Box::new(0)));
         struct New;
         struct Old;
@@ -431,8 +248,8 @@ mod tests {
             fn slice() -> SliceId {
                 SliceId::of::<Self>("ENTRY_POINTS_fw_X", "fw", Some("0.2.0"), false)
             }
-            fn group() -> &'static Group<u8> {
-                &GROUP
+            fn name() -> &'static str {
+                "test.group"
             }
         }
         impl Collected for Old {
@@ -440,8 +257,8 @@ mod tests {
             fn slice() -> SliceId {
                 SliceId::of::<Self>("ENTRY_POINTS_fw_X", "fw", Some("0.1.0"), false)
             }
-            fn group() -> &'static Group<u8> {
-                &GROUP
+            fn name() -> &'static str {
+                "test.group"
             }
         }
         let (new, old) = (Registration::new::<New>(&POINT), Registration::new::<Old>(&POINT));

@@ -8,12 +8,11 @@ use std::path::Path;
 
 use crate::entry_point::EntryPoint;
 use crate::error::LoadError;
-use crate::group::Group;
 use crate::slot::Slot;
 use crate::state::State;
 use crate::verdict::Standing;
 
-/// A name in a [`Group`].
+/// A name in a [`Group`](crate::Group).
 ///
 /// It is `Copy`, as large as a pointer, and compared by group and name. It stays valid for the life of the
 /// program: later registrations do not invalidate it.
@@ -26,10 +25,10 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         self.0.name
     }
 
-    /// The group.
+    /// The name of the group.
     #[must_use]
-    pub fn group(self) -> &'static Group<P> {
-        self.0.group
+    pub fn group(self) -> &'static str {
+        self.0.group.name.name
     }
 
     /// The entry point that has the name. If several claim it and none has it, the first of them.
@@ -50,7 +49,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
         self.entry_point().version()
     }
 
-    /// The file that it is in, if it was [installed](Group::install).
+    /// The file that it is in, if it was [installed](crate::Group::install).
     #[must_use]
     pub fn file(self) -> Option<&'static Path> {
         self.entry_point().file()
@@ -90,7 +89,7 @@ impl<P: ?Sized + Send + Sync + 'static> Entry<P> {
     ///
     /// | `load` | later calls return the same error |
     /// |---|---|
-    /// | returned [`LoadFailure::unavailable`](crate::LoadFailure::unavailable) | for one second; then the next call runs it again |
+    /// | returned [`LoadFailure::unavailable`](crate::LoadFailure::unavailable) | for [`UNAVAILABLE_FOR`](crate::LoadFailure::UNAVAILABLE_FOR); then the next call runs it again |
     /// | returned another error, or panicked | until [`retry`](Self::retry) |
     /// | failed only because of a cycle through an entry point that is still loading | never: the next call runs it again |
     #[inline]
@@ -143,7 +142,7 @@ impl<P: ?Sized + Send + Sync> PartialOrd for Entry<P> {
 impl<P: ?Sized + Send + Sync> Ord for Entry<P> {
     /// By name; entries of different groups by the group's name first.
     fn cmp(&self, other: &Self) -> Ordering {
-        let key = |entry: &Self| (entry.0.group.name(), entry.0.name, std::ptr::from_ref(entry.0).addr());
+        let key = |entry: &Self| (entry.group(), entry.name(), std::ptr::from_ref(entry.0).addr());
         if self == other { Ordering::Equal } else { key(self).cmp(&key(other)) }
     }
 }

@@ -5,8 +5,9 @@ use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::path::Path;
 
 use crate::failure::LoadFailure;
-use crate::message::shown_path;
-use crate::options::{OptionSpec, Options};
+use crate::message::{shown, shown_path};
+use crate::name::{LONGEST_NAME, is_name};
+use crate::options::{OptionOrigin, OptionSpec, OptionValue, Options};
 
 /// A named plugin of the interface `P`, as constant data: its name, its package, and the function that loads
 /// it.
@@ -85,7 +86,7 @@ impl Origin {
 
 impl<P: ?Sized + 'static> EntryPoint<P> {
     /// The longest name, in bytes.
-    pub const MAX_NAME: usize = 32;
+    pub const MAX_NAME: usize = LONGEST_NAME;
 
     /// An entry point called `name`, whose plugin `load` makes.
     ///
@@ -285,6 +286,23 @@ pub const fn with_origin<P: ?Sized>(mut point: EntryPoint<P>, origin: Origin) ->
     point
 }
 
+// Not public API. Used by `device-registry`, for an entry point in a shared library, whose options the
+// program has checked.
+#[doc(hidden)]
+pub fn load_with<'a, P: ?Sized + 'static>(
+    point: &EntryPoint<P>,
+    settings: impl IntoIterator<Item = (&'a str, &'a str, OptionOrigin)>,
+) -> Result<Box<P>, LoadFailure> {
+    let settings = settings.into_iter();
+    let values: Vec<_> = settings
+        .map(|(name, value, origin)| OptionValue { name: name.into(), value: value.into(), origin })
+        .collect();
+    if let Some(unknown) = values.iter().find(|value| !point.declares(value.name())) {
+        return Err(LoadFailure::new(format_args!("there is no option `{}`", shown(unknown.name()))));
+    }
+    point.call(&Options::declared(point.options(), &values))
+}
+
 impl<P: ?Sized> fmt::Debug for EntryPoint<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EntryPoint")
@@ -323,36 +341,12 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
     i == a.len() && i == b.len()
 }
 
-pub(crate) const fn is_name(name: &[u8]) -> bool {
-    if name.is_empty() || name.len() > EntryPoint::<()>::MAX_NAME || name[0].is_ascii_digit() {
-        return false;
-    }
-    let mut i = 0;
-    while i < name.len() {
-        if !matches!(name[i], b'a'..=b'z' | b'0'..=b'9' | b'_') {
-            return false;
-        }
-        i += 1;
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn load() -> Result<Box<u8>, LoadFailure> {
         Ok(Box::new(0))
-    }
-
-    #[test]
-    fn names_follow_one_grammar() {
-        for good in ["a", "cpu", "vorbis", "_x", "mp3", &"a".repeat(32)] {
-            assert!(is_name(good.as_bytes()), "{good}");
-        }
-        for bad in ["", "1a", "A", "a-b", "a b", "é", "a:", "a.b", &"a".repeat(33)] {
-            assert!(!is_name(bad.as_bytes()), "{bad}");
-        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The errors of looking up, loading, registering and configuring, in any group. For devices, `DeviceError`
 //! of the crate `device-registry` has the message for an unknown backend.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
@@ -8,9 +9,10 @@ use std::sync::Arc;
 
 use crate::failure::LoadFailure;
 use crate::group_name::GroupName;
-use crate::message::{did_you_mean, shown, shown_path};
+use crate::message::{and, did_you_mean, shown, shown_path};
 use crate::options::{OptionOrigin, OptionSpec};
 use crate::report::Report;
+use crate::state::Cause;
 
 /// Why a name could not be loaded.
 ///
@@ -31,7 +33,7 @@ pub enum LoadError {
         /// The switch: a variable and its value, such as `CODEC_DECODER_DISABLE=vorb*`, or the program.
         by: Arc<str>,
     },
-    /// Several packages offer the name, so that no one of them has it.
+    /// Several packages offer the name, so none of them has it.
     #[non_exhaustive]
     Duplicate {
         /// The name and its group.
@@ -41,8 +43,8 @@ pub enum LoadError {
         /// What the user can do.
         remedy: Arc<str>,
     },
-    /// The plugin cannot work on this machine at the moment: its driver or hardware is missing. A use more
-    /// than one second later looks again.
+    /// The plugin cannot work on this machine at the moment: its driver or hardware is missing. A use
+    /// looks again after [`LoadFailure::UNAVAILABLE_FOR`].
     #[non_exhaustive]
     Unavailable {
         /// The name, its group and its package.
@@ -107,6 +109,46 @@ impl LoadError {
             _ => None,
         }
     }
+
+    /// The messages of the failure's sources, innermost last.
+    fn causes(&self) -> &[String] {
+        self.failure().map(|failure| &failure.messages()[1..]).unwrap_or_default()
+    }
+
+    /// The error in words, for the state of the entry point.
+    pub(crate) fn in_words(&self) -> Cause {
+        let messages = std::iter::once(self.to_string()).chain(self.causes().iter().cloned()).collect();
+        Cause { brief: self.brief(), messages }
+    }
+
+    /// The error in one line of a report, which names the entry point already: the messages of the whole
+    /// chain.
+    ///
+    /// Each message is cut to the beginning of its first line. A message can quote a whole report, which
+    /// quotes an earlier one in turn, so that uncut messages would double in length each time.
+    fn brief(&self) -> String {
+        match (self, self.failure()) {
+            (_, Some(failure)) => {
+                let messages: Vec<_> = failure.messages().iter().map(|message| beginning(message)).collect();
+                messages.join(": ")
+            }
+            (Self::Panicked { message, .. }, _) => format!("panicked: {}", beginning(message)),
+            (Self::Cycle { path, .. }, _) => format!("needs itself: {}", path.join(" -> ")),
+            (other, None) => other.to_string(),
+        }
+    }
+}
+
+/// The beginning of a message.
+fn beginning(message: &str) -> String {
+    const LONGEST: usize = 200;
+    let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let mut beginning: String = first.chars().take(LONGEST).collect();
+    if beginning.len() < first.len() || lines.next().is_some() {
+        beginning.push('…');
+    }
+    beginning
 }
 
 impl fmt::Display for LoadError {
@@ -135,8 +177,7 @@ impl fmt::Display for LoadError {
 impl fmt::Debug for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
-        let causes = self.failure().map(|failure| &failure.messages()[1..]).unwrap_or_default();
-        causes.iter().try_for_each(|cause| write!(f, "\ncaused by: {cause}"))
+        self.causes().iter().try_for_each(|cause| write!(f, "\ncaused by: {cause}"))
     }
 }
 
@@ -144,6 +185,14 @@ impl Error for LoadError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         // `Display` includes the plugin's own message already, so the chain continues behind it.
         self.failure().and_then(|failure| failure.cause().source())
+    }
+}
+
+// Beside `LoadError`, since a failure knows nothing of the errors that carry it.
+impl<E: Error + Send + Sync + 'static> From<E> for LoadFailure {
+    fn from(error: E) -> Self {
+        let other: Option<&LoadError> = (&error as &dyn Any).downcast_ref();
+        Self::of(matches!(other, Some(LoadError::Unavailable { .. })), error)
     }
 }
 
@@ -411,24 +460,4 @@ impl fmt::Display for UnknownOption {
 )]
 pub struct ConfigureError {
     pub(crate) group: &'static str,
-}
-
-/// `a`, `a and b`, `a, b and c`.
-pub(crate) fn and(items: &[String]) -> String {
-    match items {
-        [] => String::new(),
-        [one] => one.clone(),
-        [init @ .., last] => format!("{} and {last}", init.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_read_as_sentences() {
-        let items = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>();
-        assert_eq!([and(&items(1)), and(&items(2)), and(&items(3))], ["0", "0 and 1", "0, 1 and 2"]);
-    }
 }

@@ -1,23 +1,21 @@
 //! The error type of `load` functions.
 
-use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-
-use crate::error::LoadError;
+use std::time::Duration;
 
 /// The error of a `load` function that cannot return a plugin.
 ///
 /// There are two kinds, since callers handle them differently. The plugin is *unavailable* on this machine:
 /// the driver or the hardware is missing, and the plugin itself is sound. It may come, so a use of the name
-/// runs `load` again, at most once a second. Or it *failed*, which every use of the name returns until a
-/// [`retry`](crate::Group::retry).
+/// runs `load` again, once [`UNAVAILABLE_FOR`](Self::UNAVAILABLE_FOR) has passed. Or it *failed*, which every
+/// use of the name returns until a [`retry`](crate::Group::retry).
 ///
-/// `?` converts any error, which then counts as a failure. Only [`LoadError::Unavailable`] of another entry
-/// point stays unavailable. For other errors that mean a missing driver, write
-/// `.map_err(LoadFailure::unavailable)?`. Like `anyhow::Error`, this type does not implement `Error`: that
-/// would rule out the conversion from any error.
+/// `?` converts any error, which then counts as a failure. Only
+/// [`LoadError::Unavailable`](crate::LoadError::Unavailable) of another entry point stays unavailable. For
+/// other errors that mean a missing driver, write `.map_err(LoadFailure::unavailable)?`. Like
+/// `anyhow::Error`, this type does not implement `Error`: that would rule out the conversion from any error.
 ///
 /// ```
 /// use entry_points::LoadFailure;
@@ -42,6 +40,11 @@ pub struct LoadFailure {
 }
 
 impl LoadFailure {
+    /// How long uses of a name return an [unavailable](Self::unavailable) failure, before the next use runs
+    /// `load` again: one second. A loop that uses the name searches for libraries at most this often, and
+    /// soon finds a driver that is installed meanwhile.
+    pub const UNAVAILABLE_FOR: Duration = Duration::from_secs(1);
+
     /// A failure with this message: what went wrong, in lower case and without a full stop.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
@@ -51,10 +54,10 @@ impl LoadFailure {
     /// The plugin is sound, and its driver or hardware is missing on this machine. `reason` says what was
     /// looked for, and what to install.
     ///
-    /// Unlike any other failure it is not permanent: a use of the name returns it for one second, and the
-    /// next use runs `load` again. So `load` finds a driver or a server that comes while the program runs.
-    /// Until then it runs at most once a second, with whatever it opens and allocates before it returns this
-    /// failure.
+    /// Unlike any other failure it is not permanent: uses of the name return it for
+    /// [`UNAVAILABLE_FOR`](Self::UNAVAILABLE_FOR), and the next use runs `load` again. So `load` finds a
+    /// driver or a server that comes while the program runs. `load` may run many times: it releases what it
+    /// has opened and allocated before it returns this failure.
     ///
     /// It is for a plugin that can do nothing at the moment. A plugin whose driver works, and which has
     /// nothing to offer yet, loads and says so by its own interface.
@@ -88,20 +91,13 @@ impl LoadFailure {
         &self.messages
     }
 
-    fn of(unavailable: bool, cause: impl Error + Send + Sync + 'static) -> Self {
+    pub(crate) fn of(unavailable: bool, cause: impl Error + Send + Sync + 'static) -> Self {
         // Long enough for real chains. A `source` that leads back to itself has no end.
         const LONGEST_CHAIN: usize = 16;
         let first: &(dyn Error + 'static) = &cause;
         let chain = std::iter::successors(Some(first), |&error| error.source());
         let messages = chain.take(LONGEST_CHAIN).map(|error| error.to_string()).collect();
         Self { unavailable, messages, cause: Arc::new(cause) }
-    }
-}
-
-impl<E: Error + Send + Sync + 'static> From<E> for LoadFailure {
-    fn from(error: E) -> Self {
-        let other: Option<&LoadError> = (&error as &dyn Any).downcast_ref();
-        Self::of(matches!(other, Some(LoadError::Unavailable { .. })), error)
     }
 }
 

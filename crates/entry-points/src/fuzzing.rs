@@ -2,11 +2,14 @@
 
 use std::ffi::OsString;
 
+use crate::claim::Candidate;
 use crate::entry_point::EntryPoint;
 use crate::pattern::Pattern;
 use crate::switches::{Settings, Switches};
-use crate::verdict::{Candidate, judge, standing};
-pub use crate::verdict::{Claim, Standing, Verdict};
+use crate::verdict::{judge, standing};
+
+pub use crate::claim::Claim;
+pub use crate::verdict::{Standing, Verdict};
 
 /// The switches of a group, from the environment or from code.
 pub struct Rules(Settings);

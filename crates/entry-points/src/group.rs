@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::assignments::Assignments;
+use crate::claim::{Candidate, Claim};
 use crate::collect::diagnosis::Findings;
-use crate::collect::{self, SliceId, Source};
+use crate::collect::element::SliceId;
+use crate::collect::{self, Source};
+use crate::declaration::Declaration;
 use crate::entry::Entry;
 use crate::entry_point::EntryPoint;
 use crate::error::{ConfigureError, LoadError, OptionError, RegisterError, UnknownName};
@@ -16,12 +19,11 @@ use crate::isolation::isolate;
 use crate::message::{did_you_mean, shown};
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
-use crate::report::{Report, Row};
+use crate::report::Report;
 use crate::slot::Slot;
 use crate::state::State;
 use crate::switches::{self, Settings, Switches};
 use crate::sync::{AtomicBool, OnceLock, Ordering, Orphaned};
-use crate::verdict::{Candidate, Claim};
 use crate::versions::Versions;
 
 /// A named set of entry points for the interface `P`, such as `codec.decoders` for `dyn Decoder`.
@@ -35,7 +37,8 @@ use crate::versions::Versions;
 /// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses
 ///   it, with no lock held. Different names load in parallel. A loaded plugin is never unloaded.
 /// - **What is broken stays so, what is missing may come.** A failure is remembered until
-///   [`retry`](Self::retry). A use looks for a missing driver or hardware again, at most once a second.
+///   [`retry`](Self::retry). A use looks for a missing driver or hardware again, after
+///   [`UNAVAILABLE_FOR`](crate::LoadFailure::UNAVAILABLE_FOR).
 /// - **A bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). With
 ///   `panic = "abort"` a panic cannot be caught and ends the process. The panic hook runs as usual, so a
 ///   caught panic still prints.
@@ -82,10 +85,8 @@ use crate::versions::Versions;
 /// # }
 /// ```
 pub struct Group<P: ?Sized + 'static> {
-    name: GroupName,
-    switches: Option<&'static str>,
+    declaration: Declaration,
     built_in: &'static [EntryPoint<P>],
-    reserved: &'static [&'static str],
     autoload_line: &'static str,
     source: Option<Source<P>>,
     /// The switches that `configure` set, in place of the environment's. Locked while the table is built.
@@ -146,10 +147,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
-            name: GroupName { name, noun: None },
-            switches: None,
+            declaration: Declaration::new(name),
             built_in: &[],
-            reserved: &[],
             autoload_line: "entry_points::autoload!();",
             source: None,
             configured: Versions::new(None),
@@ -162,7 +161,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// The word for an entry point of this group in messages, such as `decoder`. Its plural adds an `s`.
     #[must_use]
     pub const fn noun(mut self, noun: &'static str) -> Self {
-        self.name.noun = Some(noun);
+        self.declaration.name.noun = Some(noun);
         self
     }
 
@@ -170,7 +169,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// and the options of entry points from `PREFIX_OPTIONS`: see [`set_option`](Self::set_option).
     #[must_use]
     pub const fn switches(mut self, prefix: &'static str) -> Self {
-        self.switches = Some(prefix);
+        self.declaration.switches = Some(prefix);
         self
     }
 
@@ -185,7 +184,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// Reserves names: no entry point can have them.
     #[must_use]
     pub const fn reserved(mut self, names: &'static [&'static str]) -> Self {
-        self.reserved = names;
+        self.declaration.reserved = names;
         self
     }
 
@@ -215,7 +214,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// The group's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.name.name
+        self.declaration.name.name
     }
 
     /// The entry called `name`, in any state. Runs no plugin's code.
@@ -251,7 +250,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     }
 
     /// Like [`load`](Self::load), but tries again at once if loading failed before, whatever the failure. An
-    /// unavailable plugin needs no retry: `load` looks for it again, at most once a second.
+    /// unavailable plugin needs no retry: `load` looks for it again after
+    /// [`UNAVAILABLE_FOR`](crate::LoadFailure::UNAVAILABLE_FOR).
     ///
     /// # Errors
     ///
@@ -303,19 +303,12 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     #[must_use]
     pub fn report(&'static self) -> Report {
         let table = self.table();
-        let mut rows = Vec::new();
-        for slot in table.index.sorted() {
-            let claims = slot.claims();
-            for (at, candidate) in claims.candidates.iter().enumerate() {
-                let options = slot.options_of(candidate.point);
-                rows.push(Row::new(candidate.point, candidate.claim, slot.state_of(claims, at), options));
-            }
-        }
-        let mut notes = table.notes(&self.name);
+        let rows = table.index.sorted().into_iter().flat_map(Slot::rows).collect();
+        let mut notes = table.notes(&self.declaration.name);
         notes.extend(self.notes.iter().flatten().cloned());
         // A private group collects nothing, so that no `autoload!` line would add a name.
         let advice = self.source.and_then(|_| table.findings.advice(self.autoload_line));
-        Report { group: &self.name, rows, notes, advice }
+        Report { group: &self.declaration.name, rows, notes, advice }
     }
 }
 
@@ -346,10 +339,10 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     /// Adds an entry point that is in a file, which is opened at the first use of the name.
     ///
-    /// A file that appears in a folder must not break a program that works. So whatever is linked or
-    /// registered with this name and is on goes before it, and of several that are installed, the first. The
-    /// report lists the others as duplicates, with their files. `…_INSTALLED=0` disables all that are
-    /// installed, and the other [`Switches`] hold for them too.
+    /// A file that appears in a folder must not break a program that works. So an entry point that is linked
+    /// or registered with this name, and is on, takes precedence. Of several that are installed, the first
+    /// has the name. The report lists the others as duplicates, with their files. `…_INSTALLED=0` disables
+    /// all that are installed, and the other [`Switches`] hold for them too.
     ///
     /// Installing one file again under its name changes nothing. Any thread may call this at any time. The
     /// entry point stays for the life of the program.
@@ -390,7 +383,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
                 Ok(())
             }
             // `Orphaned`: at the time of a fork, the parent process was building the table, which is a use.
-            Ok(_) | Err(Orphaned) => Err(ConfigureError { group: self.name.name }),
+            Ok(_) | Err(Orphaned) => Err(ConfigureError { group: self.declaration.name.name }),
         }
     }
 
@@ -439,11 +432,11 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         if let Some(slot) = table.index.find(point.name()) {
             return slot.claim(point, claim, &table.settings).map_err(forked)?;
         }
-        let claim = if self.reserves(point.name()) { Claim::Refused } else { claim };
+        let claim = if self.declaration.reserves(point.name()) { Claim::Refused } else { claim };
         let candidates = vec![Candidate { point, claim }];
         index.insert(self.new_slot(point.name(), candidates, &table.settings, &table.assignments));
         match claim {
-            Claim::Refused => Err(self.belongs_to_group(point)),
+            Claim::Refused => Err(self.declaration.belongs_to_group(point)),
             _ => Ok(()),
         }
     }
@@ -451,39 +444,6 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
 /// For the other modules of this crate.
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
-    pub(crate) fn group_name(&self) -> &GroupName {
-        &self.name
-    }
-
-    pub(crate) fn reserves(&self, name: &str) -> bool {
-        self.reserved.contains(&name)
-    }
-
-    /// The error for registering a name that is built in or reserved.
-    pub(crate) fn belongs_to_group(&self, point: &EntryPoint<P>) -> RegisterError {
-        RegisterError::BuiltIn { name: point.name(), group: self.name(), by: point.provider() }
-    }
-
-    pub(crate) fn remedy_for_duplicates(&self, name: &str, points: &[&'static EntryPoint<P>]) -> String {
-        let one_package = points.windows(2).all(|pair| pair[0].package() == pair[1].package());
-        let one_version = points.windows(2).all(|pair| pair[0].version() == pair[1].version());
-        match (self.switches, points.iter().find_map(|point| point.package())) {
-            _ if self.reserves(name) => {
-                "the group reserves this name, and the package needs another one".to_owned()
-            }
-            (_, Some(_)) if one_package && one_version => {
-                "a package can offer a name only once: rename one of them".to_owned()
-            }
-            (_, Some(_)) if one_package => {
-                "several versions of one package are linked: see `cargo tree -d`".to_owned()
-            }
-            (Some(prefix), Some(package)) => {
-                format!("remove one of them, or disable one, as with {prefix}_DISABLE={package}/{name}")
-            }
-            _ => "remove one of them".to_owned(),
-        }
-    }
-
     fn unknown_name(&'static self, asked: &str) -> Arc<UnknownName> {
         let nearest = nearest(asked, self.names());
         let (asked, report) = (asked.to_owned(), self.report());
@@ -508,7 +468,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         };
         // Outside of the lock, since a logger may look up a name of this group.
         if !table.warned.swap(true, Ordering::Relaxed) {
-            for note in table.notes(&self.name) {
+            for note in table.notes(&self.declaration.name) {
                 // A logger is the program's code, and its panic is not the caller's.
                 let _ = isolate(|| log::warn!(target: "entry_points", "{}: {note}", self.name()));
             }
@@ -518,20 +478,22 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     fn new_table(&'static self) -> Table<P> {
         let configured = self.configured.newest();
-        let mut settings = match (configured, self.switches) {
+        let mut settings = match (configured, self.declaration.switches) {
             (Some(switches), _) => Settings::from_code(switches),
             (None, Some(prefix)) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
             (None, None) => Settings::from_code(&Switches::default()),
         };
         // Where there is no environment, as on wasm32-unknown-unknown, `vars_os` panics.
-        if let Some(prefix) = self.switches
+        if let Some(prefix) = self.declaration.switches
             && cfg!(any(unix, windows, target_os = "wasi"))
         {
             let variables = std::env::vars_os().map(|(variable, _)| variable);
             settings.complaints.extend(switches::misspelt(prefix, variables, configured.is_some()));
         }
-        let assignments =
-            self.switches.map(|prefix| Assignments::from_env(prefix, |name| std::env::var_os(name)));
+        let assignments = self
+            .declaration
+            .switches
+            .map(|prefix| Assignments::from_env(prefix, |name| std::env::var_os(name)));
         let assignments = assignments.unwrap_or_default();
         let (linked, findings) = collect::gather(self.source);
         let index = Index::new(&self.slots(linked, &settings, &assignments));
@@ -567,12 +529,12 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         assignments: &Assignments,
     ) -> &'static Slot<P> {
         let options = assignments.of(name).cloned().collect();
-        Box::leak(Box::new(Slot::new(name, self, candidates, settings, options)))
+        Box::leak(Box::new(Slot::new(name, &self.declaration, candidates, settings, options)))
     }
 }
 
 impl<P: ?Sized + Send + Sync + 'static> fmt::Debug for Group<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Group").field("name", &self.declaration.name).finish_non_exhaustive()
     }
 }

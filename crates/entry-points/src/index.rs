@@ -115,8 +115,8 @@ fn put<T: Named>(cells: &[Cell<T>], item: &'static T) {
 
 /// Folded multiplication over words, as in wyhash. The standard library's SipHash takes several times as long
 /// on eight bytes, and its protection is not needed: an attacker does not choose the names of linked crates.
-/// With the plain multiplication of FxHash, names collide that differ in the last letter of one word and the
-/// first of the next.
+/// With the plain multiplication of FxHash, names that differ only in the last letter of one word and the
+/// first of the next may collide.
 // Inlined into the generic code of other crates.
 #[inline]
 fn hash(bytes: &[u8]) -> usize {

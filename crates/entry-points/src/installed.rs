@@ -4,15 +4,16 @@ use std::fmt;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
-use crate::entry_point::{EntryPoint, LoadFile, is_name};
+use crate::entry_point::{EntryPoint, LoadFile};
 use crate::error::RegisterError;
 use crate::failure::LoadFailure;
+use crate::name::is_name;
 use crate::options::{OptionSpec, Options};
 
 /// An entry point in a file, such as a shared library, for [`Group::install`](crate::Group::install).
 ///
-/// This crate opens no files: the program's function does, and defines what is in them. It runs at the first
-/// use of the name, as that of a linked entry point does.
+/// This crate opens no files. The program passes a function that opens the file, and decides what is in it.
+/// The function runs at the first use of the name, like the `load` of a linked entry point.
 ///
 /// ```
 /// use entry_points::{EntryPoint, Group, Installed, LoadFailure};

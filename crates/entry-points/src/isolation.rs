@@ -7,12 +7,11 @@ use crate::message::panic_message;
 
 /// Calls a plugin's code. A panic in it becomes an error, so that a broken plugin harms only the call.
 ///
-/// A framework that calls what its entry points have loaded is the one that has to isolate those calls: the
-/// group isolates loading only. The panic hook runs as for any panic. With `panic = "abort"` the program
-/// ends.
+/// The group isolates loading only, so a framework isolates its own calls into loaded plugins with this
+/// function. The panic hook runs as for any panic. With `panic = "abort"` the program ends.
 ///
-/// What `call` captures by mutable reference may be left half changed; a framework discards it, or captures
-/// nothing of the kind.
+/// After a panic, values that `call` has captured by mutable reference may be half changed: discard them, or
+/// capture none.
 ///
 /// ```
 /// use entry_points::isolate;

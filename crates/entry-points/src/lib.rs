@@ -2,7 +2,9 @@
 #![deny(unsafe_code)]
 
 mod assignments;
+mod claim;
 mod collect;
+mod declaration;
 mod entry;
 mod entry_point;
 mod error;
@@ -17,6 +19,7 @@ mod installed;
 mod isolation;
 #[doc(hidden)]
 pub mod message;
+mod name;
 mod nearest;
 mod once_load;
 mod options;
@@ -33,6 +36,8 @@ mod versions;
 
 pub use crate::entry::Entry;
 pub use crate::entry_point::EntryPoint;
+#[doc(hidden)]
+pub use crate::entry_point::load_with;
 pub use crate::error::{
     ConfigureError, EntryName, LoadError, OptionError, RegisterError, UnknownName, UnknownOption,
 };
@@ -42,11 +47,9 @@ pub use crate::group::Group;
 pub use crate::installed::Installed;
 pub use crate::isolation::{Panicked, isolate};
 pub use crate::once_load::{Interrupted, OnceLoad};
-#[doc(hidden)]
-pub use crate::options::load_with;
 pub use crate::options::{OptionOrigin, OptionSpec, OptionValue, Options};
 pub use crate::report::{Report, Row};
-pub use crate::state::State;
+pub use crate::state::{Cause, State};
 pub use crate::switches::Switches;
 
 /// Links every direct dependency of this crate and collects their entry points.
@@ -202,8 +205,7 @@ pub mod __private {
     pub use crate::collect::by_inventory::reexport::*;
     #[allow(unused_imports, unreachable_pub)]
     pub use crate::collect::by_linkme::reexport::*;
-    pub use crate::collect::{
-        Autoload, Collected, Linked, Registration, SliceId, Submission, assert_at_crate_root, nothing,
-    };
+    pub use crate::collect::element::{Autoload, Collected, Linked, Registration, SliceId, Submission};
+    pub use crate::collect::{assert_at_crate_root, nothing};
     pub use crate::entry_point::{Origin, with_origin};
 }

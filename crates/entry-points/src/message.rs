@@ -29,6 +29,16 @@ pub fn parse_switch(value: &str) -> Option<bool> {
     }
 }
 
+/// `a`, `a and b`, `a, b and c`.
+#[must_use]
+pub fn and(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [init @ .., last] => format!("{} and {last}", init.join(", ")),
+    }
+}
+
 /// Text from outside the program, escaped and cut for one line of a message.
 #[must_use]
 pub fn shown(text: &str) -> String {
@@ -78,6 +88,12 @@ mod tests {
         let values: Vec<_> = words.iter().map(|word| parse_switch(word)).collect();
         assert_eq!(values, [[Some(true); 4], [Some(false); 4]].concat(), "{words:?}");
         assert_eq!([" Off ", "", "0.0"].map(parse_switch), [Some(false), None, None]);
+    }
+
+    #[test]
+    fn lists_read_as_sentences() {
+        let items = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>();
+        assert_eq!([and(&items(1)), and(&items(2)), and(&items(3))], ["0", "0 and 1", "0, 1 and 2"]);
     }
 
     #[test]

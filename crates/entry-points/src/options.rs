@@ -5,9 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::entry_point::{EntryPoint, is_name};
 use crate::failure::LoadFailure;
 use crate::message::shown;
+use crate::name::is_name;
 
 /// An option that a plugin declares, as constant data: its name, and what its value is.
 ///
@@ -169,23 +169,6 @@ impl Options {
             }
         }
     }
-}
-
-// Not public API. Used by `device-registry`, for an entry point in a shared library, whose options the
-// program has checked.
-#[doc(hidden)]
-pub fn load_with<'a, P: ?Sized + 'static>(
-    point: &EntryPoint<P>,
-    settings: impl IntoIterator<Item = (&'a str, &'a str, OptionOrigin)>,
-) -> Result<Box<P>, LoadFailure> {
-    let settings = settings.into_iter();
-    let values: Vec<_> = settings
-        .map(|(name, value, origin)| OptionValue { name: name.into(), value: value.into(), origin })
-        .collect();
-    if let Some(unknown) = values.iter().find(|value| !point.declares(value.name())) {
-        return Err(LoadFailure::new(format_args!("there is no option `{}`", shown(unknown.name()))));
-    }
-    point.call(&Options::declared(point.options(), &values))
 }
 
 /// Sets an option in a list of values, in place of an earlier value.

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::entry_point::EntryPoint;
 use crate::group_name::GroupName;
 use crate::message::shown_path;
 use crate::options::OptionValue;
 use crate::state::State;
-use crate::verdict::Claim;
 
 /// Every entry point of a group with its state, as data. `Display` prints an aligned table.
 ///
@@ -92,28 +90,6 @@ pub struct Row {
     /// The options that are set, each with where it was set, in the order of their declaration. Values are
     /// shown as they are, so an option is no place for a secret.
     pub options: Vec<OptionValue>,
-}
-
-impl Row {
-    pub(crate) fn new<P: ?Sized>(
-        point: &EntryPoint<P>,
-        claim: Claim,
-        state: State,
-        options: Vec<OptionValue>,
-    ) -> Self {
-        let place = point.declared_at();
-        Self {
-            name: point.name(),
-            package: point.package(),
-            version: point.version(),
-            value: point.value(),
-            declared_at: format!("{}:{}", place.file(), place.line()),
-            file: point.file(),
-            built_in: claim == Claim::BuiltIn,
-            state,
-            options,
-        }
-    }
 }
 
 impl Report {

@@ -2,7 +2,6 @@
 
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
-use crate::error::LoadError;
 use crate::options::{OptionOrigin, OptionValue};
 use crate::report::{Report, Row};
 use crate::state::State;
@@ -58,11 +57,11 @@ impl Serialize for State {
             }
             Self::Unavailable { cause } => {
                 map.serialize_entry("kind", "unavailable")?;
-                map.serialize_entry("errors", &errors(cause))?;
+                map.serialize_entry("errors", cause.messages())?;
             }
             Self::Failed { cause } => {
                 map.serialize_entry("kind", "failed")?;
-                map.serialize_entry("errors", &errors(cause))?;
+                map.serialize_entry("errors", cause.messages())?;
             }
             Self::Duplicate { of } => {
                 map.serialize_entry("kind", "duplicate")?;
@@ -71,11 +70,6 @@ impl Serialize for State {
         }
         map.end()
     }
-}
-
-fn errors(error: &LoadError) -> Vec<String> {
-    let causes = error.failure().map(|failure| &failure.messages()[1..]).unwrap_or_default();
-    std::iter::once(error.to_string()).chain(causes.iter().map(ToString::to_string)).collect()
 }
 
 /// The name, the value, and in `set_by` the variable; null if the program set it.

@@ -2,31 +2,28 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::claim::{Candidate, Claim};
+use crate::declaration::Declaration;
 use crate::entry_point::EntryPoint;
-use crate::error::{EntryName, LoadError, OptionError, RegisterError, UnknownOption, and};
+use crate::error::{EntryName, LoadError, OptionError, RegisterError, UnknownOption};
 use crate::failure::LoadFailure;
-use crate::group::Group;
 use crate::index::Named;
+use crate::message::and;
 use crate::nearest::nearest;
 use crate::once_load::{Interrupted, OnceLoad, Remember, Stage};
 use crate::options::{self, OptionOrigin, OptionValue, Options};
+use crate::report::Row;
 use crate::state::State;
 use crate::switches::Settings;
 use crate::sync::{AtomicBool, Mutex, Ordering, Orphaned};
-use crate::verdict::{self, Candidate, Claim, Standing, Verdict};
+use crate::verdict::{self, Standing, Verdict};
 use crate::versions::Versions;
-
-/// How long the error of an unavailable plugin is returned before a use looks for its driver again. A loop
-/// that uses the name searches for libraries at most this often, and a driver that is installed meanwhile is
-/// found soon.
-const UNAVAILABLE_FOR: Duration = Duration::from_secs(1);
 
 /// A broken plugin stays broken until the program retries. A missing driver or hardware may come.
 fn remember(error: &LoadError) -> Remember {
     match error {
-        LoadError::Unavailable { .. } => Remember::For(UNAVAILABLE_FOR),
+        LoadError::Unavailable { .. } => Remember::For(LoadFailure::UNAVAILABLE_FOR),
         _ => Remember::UntilRetry,
     }
 }
@@ -34,7 +31,7 @@ fn remember(error: &LoadError) -> Remember {
 /// A name's place in its group. It is leaked, so that an [`Entry`](crate::Entry) is a plain reference.
 pub(crate) struct Slot<P: ?Sized + 'static> {
     pub(crate) name: &'static str,
-    pub(crate) group: &'static Group<P>,
+    pub(crate) group: &'static Declaration,
     plugin: OnceLoad<&'static P, LoadError>,
     /// Whether a candidate has the name. A copy that look-ups read with one atomic load; `claims` is a list.
     usable: AtomicBool,
@@ -59,7 +56,7 @@ pub(crate) struct Claims<P: ?Sized + 'static> {
 impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     pub(crate) fn new(
         name: &'static str,
-        group: &'static Group<P>,
+        group: &'static Declaration,
         candidates: Vec<Candidate<P>>,
         settings: &Settings,
         options: Vec<OptionValue>,
@@ -114,7 +111,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             Interrupted::Panicked(message) => LoadError::Panicked { entry: entry(), message },
             Interrupted::Forked => LoadError::Forked { entry: entry() },
         };
-        let name = (self.group.name(), self.name);
+        let name = (self.group.name.name, self.name);
         let plugin = if retry {
             self.plugin.retry(name, load, interrupted)
         } else {
@@ -199,10 +196,30 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             self.options_in_force().into_iter().filter(|value| claims.declarer(value.name()).is_none());
         unknown.map(|value| {
             let point = claims.representative();
-            let entry = self.group.group_name().entry(self.name);
+            let entry = &self.group.name.entry(self.name);
             let unknown = unknown_option(point, value.name(), Some(value.origin().clone()));
             format!("{entry}: {}", unknown.to_string().lines().next().unwrap_or_default())
         })
+    }
+
+    /// A row of a report for each candidate.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let claims = self.claims();
+        let row = |(at, candidate): (usize, &Candidate<P>)| {
+            let (point, place) = (candidate.point, candidate.point.declared_at());
+            Row {
+                name: point.name(),
+                package: point.package(),
+                version: point.version(),
+                value: point.value(),
+                declared_at: format!("{}:{}", place.file(), place.line()),
+                file: point.file(),
+                built_in: candidate.claim == Claim::BuiltIn,
+                state: self.state_of(claims, at),
+                options: self.options_of(point),
+            }
+        };
+        claims.candidates.iter().enumerate().map(row).collect()
     }
 
     /// The state of one of the candidates.
@@ -215,9 +232,9 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
                 Stage::NotLoaded => State::Linked,
                 Stage::Loading { elapsed } => State::Loading { elapsed },
                 Stage::Loaded { took } => State::Loaded { took },
-                Stage::Failed(cause) => match LoadError::clone(&cause) {
-                    cause @ LoadError::Unavailable { .. } => State::Unavailable { cause },
-                    cause => State::Failed { cause },
+                Stage::Failed(error) => match &*error {
+                    LoadError::Unavailable { .. } => State::Unavailable { cause: error.in_words() },
+                    _ => State::Failed { cause: error.in_words() },
                 },
             },
         }
@@ -267,9 +284,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             return Some(self.group.belongs_to_group(point));
         }
         let holders = || and(&others.iter().map(|other| other.point.provider()).collect::<Vec<_>>());
-        let entry =
-            || EntryName { name: self.name, group: self.group.group_name(), provider: holders().into() };
-        // Listed only: whatever is in use goes before it.
+        let entry = || EntryName { name: self.name, group: &self.group.name, provider: holders().into() };
+        // Listed only: an entry point in use takes precedence.
         if claim == Claim::Installed {
             return None;
         }
@@ -280,7 +296,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let holds = |at: usize| {
             let candidate = &claims.candidates[at];
             let is_off = matches!(claims.verdicts[at], Verdict::Off { .. });
-            // What is registered goes before what is installed.
+            // A registered entry point takes precedence over an installed one.
             let gives_way = candidate.claim == Claim::Installed;
             !std::ptr::eq(candidate.point, point)
                 && !gives_way
@@ -312,7 +328,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
-        EntryName { name: self.name, group: self.group.group_name(), provider: point.provider().into() }
+        EntryName { name: self.name, group: &self.group.name, provider: point.provider().into() }
     }
 }
 
@@ -397,7 +413,7 @@ mod model {
     use crate::switches::Switches;
     use crate::sync::model::in_every_order;
 
-    static GROUP: Group<bool> = Group::new("model");
+    static GROUP: Declaration = Declaration::new("model");
     static POINT: EntryPoint<bool> = EntryPoint::with_options(
         "x",
         |options| Ok(Box::new(options.get("y").is_some())),
@@ -431,9 +447,10 @@ mod model {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
 
     use super::*;
-    use crate::failure::LoadFailure;
+    use crate::group::Group;
     use crate::sync::pass;
 
     #[test]
@@ -458,7 +475,7 @@ mod tests {
                 LOADS.load(Ordering::Relaxed) - before
             };
             assert_eq!(loads(Duration::ZERO), 1, "{point:?}");
-            assert_eq!(loads(UNAVAILABLE_FOR - Duration::from_nanos(1)), 0, "{point:?}");
+            assert_eq!(loads(LoadFailure::UNAVAILABLE_FOR - Duration::from_nanos(1)), 0, "{point:?}");
             assert_eq!(loads(Duration::from_nanos(1)), again, "{point:?}");
             assert_eq!(loads(Duration::ZERO), 0, "{point:?}");
         }

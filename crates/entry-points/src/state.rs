@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{LoadError, and};
+use crate::message::and;
 
 /// The state of an entry point: the outcome of the last attempt to load it. Reading it runs no plugin's code.
 #[derive(Clone, Debug)]
@@ -32,18 +32,18 @@ pub enum State {
         /// The time that `load` took.
         took: Duration,
     },
-    /// At the last attempt to load it, the driver or the hardware was missing. A use more than one second
-    /// after that attempt tries again; reading the state does not.
+    /// At the last attempt to load it, the driver or the hardware was missing. A use tries again after
+    /// [`LoadFailure::UNAVAILABLE_FOR`](crate::LoadFailure::UNAVAILABLE_FOR); reading the state does not.
     #[non_exhaustive]
     Unavailable {
-        /// The error of the last attempt.
-        cause: LoadError,
+        /// The error of the last attempt, in words.
+        cause: Cause,
     },
     /// Its `load` returned an error or panicked. It stays so until a [`retry`](crate::Group::retry).
     #[non_exhaustive]
     Failed {
-        /// The error that every use of the name returns.
-        cause: LoadError,
+        /// The error that every use of the name returns, in words.
+        cause: Cause,
     },
     /// Other entry points claim the same name.
     #[non_exhaustive]
@@ -61,41 +61,40 @@ impl fmt::Display for State {
             Self::Disabled { by } => write!(f, "disabled by {by}"),
             Self::Loading { elapsed } => write!(f, "loading for {elapsed:.1?}"),
             Self::Loaded { took } => write!(f, "loaded in {took:.1?}"),
-            Self::Unavailable { cause } => write!(f, "unavailable: {}", Brief(cause)),
-            Self::Failed { cause } => write!(f, "failed: {}", Brief(cause)),
+            Self::Unavailable { cause } => write!(f, "unavailable: {}", cause.brief),
+            Self::Failed { cause } => write!(f, "failed: {}", cause.brief),
             Self::Duplicate { of } => write!(f, "duplicate of {}", and(of)),
         }
     }
 }
 
-/// An error in one line of a report, which names the entry point already: the messages of the whole chain.
+/// The error of an attempt to load an entry point, in words. [`Group::load`](crate::Group::load) returns the
+/// error itself.
 ///
-/// Each message is cut to the beginning of its first line. A message can quote a whole report, which quotes
-/// an earlier one in turn, so that uncut messages would double in length each time.
-struct Brief<'a>(&'a LoadError);
-
-/// The beginning of a message.
-fn beginning(message: &str) -> String {
-    const LONGEST: usize = 200;
-    let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or_default();
-    let mut beginning: String = first.chars().take(LONGEST).collect();
-    if beginning.len() < first.len() || lines.next().is_some() {
-        beginning.push('…');
-    }
-    beginning
+/// `Display` prints the first message, and `Debug` all of them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// One line for a report, which names the entry point already.
+    pub(crate) brief: String,
+    pub(crate) messages: Vec<String>,
 }
 
-impl fmt::Display for Brief<'_> {
+impl Cause {
+    /// The message of the error, and those of the errors that caused it, innermost last.
+    #[must_use]
+    pub fn messages(&self) -> &[String] {
+        &self.messages
+    }
+}
+
+impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0, self.0.failure()) {
-            (_, Some(failure)) => {
-                let messages: Vec<_> = failure.messages().iter().map(|message| beginning(message)).collect();
-                f.write_str(&messages.join(": "))
-            }
-            (LoadError::Panicked { message, .. }, _) => write!(f, "panicked: {}", beginning(message)),
-            (LoadError::Cycle { path, .. }, _) => write!(f, "needs itself: {}", path.join(" -> ")),
-            (other, None) => other.fmt(f),
-        }
+        f.write_str(&self.messages[0])
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.messages.join("\ncaused by: "))
     }
 }

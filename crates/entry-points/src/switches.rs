@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
+use crate::claim::Claim;
 use crate::entry_point::EntryPoint;
 use crate::message::{SWITCH_WORDS, parse_switch, shown};
 use crate::nearest::nearest;
 use crate::pattern::Pattern;
-use crate::verdict::Claim;
 
 /// The switches of a group: they disable some of its entry points.
 ///

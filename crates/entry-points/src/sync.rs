@@ -8,21 +8,13 @@ pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg_attr(all(test, loom), path = "sync/of_loom.rs")]
 mod of_std;
 
+mod fork;
+
+pub(crate) use self::fork::{Orphaned, process};
 pub(crate) use self::of_std::{AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock, ThreadId, this_thread};
 
 #[cfg(all(test, loom))]
 pub(crate) mod model;
-
-/// The error of a lock that a thread of the parent process held at the time of the fork. That thread does not
-/// exist in this process, so the lock is never released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Orphaned;
-
-/// The number of this process. Each call is a system call, so only slow paths use it.
-pub(crate) fn process() -> u32 {
-    // Without `fork` a constant is enough. wasm has no process numbers.
-    if cfg!(unix) { std::process::id() } else { 1 }
-}
 
 /// A point in time. Empty on wasm32-unknown-unknown, where `Instant::now` panics.
 #[derive(Clone, Copy, Debug)]

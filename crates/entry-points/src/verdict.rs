@@ -2,39 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::entry_point::EntryPoint;
+use crate::claim::{Candidate, Claim};
 use crate::switches::Settings;
-
-/// An entry point that claims a name.
-pub(crate) struct Candidate<P: ?Sized + 'static> {
-    pub(crate) point: &'static EntryPoint<P>,
-    pub(crate) claim: Claim,
-}
-
-impl<P: ?Sized> Clone for Candidate<P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: ?Sized> Copy for Candidate<P> {}
-
-/// The reason why an entry point claims its name. A built-in name and an override exclude all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// The group itself declares it.
-    BuiltIn,
-    /// A collector found it.
-    Linked,
-    /// `install` was called for it. Whatever else is on goes before it.
-    Installed,
-    /// `register` was called for it.
-    Registered,
-    /// `register_override` was called for it.
-    Override,
-    /// `register` refused it: reports list it, and it never has the name.
-    Refused,
-}
 
 /// The decision on one candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +118,7 @@ pub(crate) fn standing<P: ?Sized>(candidates: &[Candidate<P>], verdicts: &[Verdi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry_point::EntryPoint;
     use crate::failure::LoadFailure;
     use crate::switches::Switches;
 

@@ -51,6 +51,7 @@ fn in_a_child(body: impl FnOnce() -> c_int) -> End {
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             return End::Hung;
         }
+        // No wait for a process has a time limit.
         thread::sleep(Duration::from_micros(200));
     }
     if libc::WIFEXITED(status) {

@@ -48,6 +48,7 @@ fn the_first_use_from_64_threads_loads_once() {
     static LOADS: AtomicUsize = AtomicUsize::new(0);
     fn load() -> Loaded {
         LOADS.fetch_add(1, Ordering::SeqCst);
+        // The other threads come meanwhile. Nothing shows that they wait.
         thread::sleep(Duration::from_millis(20));
         Ok(Box::new("plugin"))
     }
@@ -202,6 +203,8 @@ fn debug_shows_the_message_and_the_causes() {
     let expected =
         "`x` of test.plugins (plugin-x 1.2.3) failed to load: could not start\ncaused by: device busy";
     assert_eq!(format!("{error:?}"), expected);
+    let State::Failed { cause, .. } = group.get("x").unwrap().state() else { panic!("it is not a failure") };
+    assert_eq!((cause.to_string(), format!("{cause:?}")), (error.to_string(), expected.to_owned()));
 }
 
 #[test]
@@ -235,13 +238,14 @@ fn an_unavailable_plugin_is_looked_at_again_after_a_second_by_a_use_and_by_nothi
     let start = Instant::now();
     let first = group.load("late").unwrap_err();
     let second = group.load("late");
-    // On a machine so busy that a second has passed, the second use may have loaded it.
-    if start.elapsed() < Duration::from_secs(1) {
+    // On a machine so busy that this time has passed, the second use may have loaded it.
+    if start.elapsed() < LoadFailure::UNAVAILABLE_FOR {
         assert_eq!(second.unwrap_err().to_string(), first.to_string());
         assert_eq!(LOADS.load(Ordering::SeqCst), 1);
     }
     let loads = LOADS.load(Ordering::SeqCst);
-    thread::sleep(Duration::from_millis(1100));
+    // Nothing but the time decides it.
+    thread::sleep(LoadFailure::UNAVAILABLE_FOR + Duration::from_millis(100));
     if loads == 1 {
         assert!(matches!(group.get("late").unwrap().state(), State::Unavailable { .. }));
         assert!(group.report().to_string().contains("unavailable: the server is not there yet"));
@@ -256,8 +260,13 @@ fn an_unavailable_plugin_is_looked_at_again_after_a_second_by_a_use_and_by_nothi
 fn waiters_get_the_outcome_of_the_attempt_they_waited_for() {
     static LOADS: AtomicUsize = AtomicUsize::new(0);
     static STARTED: Barrier = Barrier::new(2);
+    static COMING: AtomicUsize = AtomicUsize::new(0);
     fn load() -> Loaded {
         STARTED.wait();
+        while COMING.load(Ordering::SeqCst) < 8 {
+            thread::yield_now();
+        }
+        // Now they are about to wait, which nothing shows.
         thread::sleep(Duration::from_millis(50));
         Err(LoadFailure::new(format!("attempt {}", LOADS.fetch_add(1, Ordering::SeqCst))))
     }
@@ -267,8 +276,11 @@ fn waiters_get_the_outcome_of_the_attempt_they_waited_for() {
         STARTED.wait();
         assert!(matches!(group.get("slow").unwrap().state(), State::Loading { .. }));
         // `retry` would start a new attempt if this did not wait for the one that is running.
-        let waiters: Vec<_> =
-            (0..8).map(|_| thread::spawn(|| group.retry("slow").unwrap_err().to_string())).collect();
+        let retry = || {
+            COMING.fetch_add(1, Ordering::SeqCst);
+            group.retry("slow").unwrap_err().to_string()
+        };
+        let waiters: Vec<_> = (0..8).map(|_| thread::spawn(retry)).collect();
         let mut errors = vec![first.join().unwrap()];
         errors.extend(waiters.into_iter().map(|waiter| waiter.join().unwrap()));
         errors
@@ -406,7 +418,7 @@ fn a_cycle_through_a_waiting_thread_and_a_middle_entry_taints_the_middle_too() {
     static B: EntryPoint<Plugin> = EntryPoint::new("b", || {
         if B_TIMES.fetch_add(1, Ordering::SeqCst) == 0 {
             BOTH.wait();
-            // Long enough for the other thread to wait for this one.
+            // Long enough for the other thread to wait for this one, which nothing shows.
             thread::sleep(Duration::from_millis(100));
         }
         GROUP.load("a")?;

@@ -127,7 +127,7 @@ fn a_command_is_found_by_name_and_run() {
 #[test]
 fn an_entry_point_knows_its_group_package_and_path() {
     let circle = shapes().get("circle").unwrap();
-    assert_eq!(circle.group().name(), "test.shapes");
+    assert_eq!(circle.group(), "test.shapes");
     assert_eq!(circle.package(), Some("entry-points"));
     assert_eq!(circle.version(), Some(env!("CARGO_PKG_VERSION")));
     assert_eq!(circle.value(), Some("three_groups::curves::load_circle"));

@@ -117,7 +117,7 @@ impl Case<'_> {
         }
     }
 
-    /// So many of the elements in the input, or zeros if it has none.
+    /// This many of the elements in the input, or zeros if it has none.
     fn numbers<T: Number>(&self, count: usize) -> Vec<T> {
         let numbers: Vec<T> = if self.as_text {
             let texts = self.elements.split(|byte| *byte == b',');

@@ -121,9 +121,13 @@ impl Sizes {
     }
 }
 
-fn array<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> (Array<'a, E>, Layout) {
+fn array<'a, 'c, E: Element>(
+    call: &'c Call,
+    inputs: &Inputs<'a>,
+    place: usize,
+) -> (Array<'a, E>, &'c Layout) {
     match (call.inputs()[place].array(), inputs[place]) {
-        (Some((_, layout)), Some(bytes)) => (Array::new(bytes, &layout), layout),
+        (Some((_, layout)), Some(bytes)) => (Array::new(bytes, layout), layout),
         _ => unreachable!("images and weights are arrays, which have bytes"),
     }
 }
@@ -134,10 +138,10 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
     inputs: &Inputs<'_>,
     out: &mut [u8],
 ) -> Result<(), BackendError> {
-    let (_, out_layout) = call.outputs()[0];
+    let (_, out_layout) = &call.outputs()[0];
     let (images, images_layout) = array::<E>(call, inputs, 0);
     let (weights, weights_layout) = array::<E>(call, inputs, 1);
-    let sizes = Sizes::new(conv, &images_layout, &weights_layout, &out_layout);
+    let sizes = Sizes::new(conv, images_layout, weights_layout, out_layout);
     let (images, weights) = (images.to_contiguous()?, weights.to_contiguous()?);
     let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
@@ -162,7 +166,7 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
             );
         }
     };
-    write_all::<E>(out, &out_layout, |out| {
+    write_all::<E>(out, out_layout, |out| {
         for_each_image(&sizes, out, sizes.out_len(), one);
     });
     Ok(())
@@ -174,10 +178,10 @@ pub(crate) fn input_grad<E: Element<Compute: Real>>(
     inputs: &Inputs<'_>,
     out: &mut [u8],
 ) -> Result<(), BackendError> {
-    let (_, out_layout) = call.outputs()[0];
+    let (_, out_layout) = &call.outputs()[0];
     let (grad, grad_layout) = array::<E>(call, inputs, 0);
     let (weights, weights_layout) = array::<E>(call, inputs, 1);
-    let sizes = Sizes::new(conv, &out_layout, &weights_layout, &grad_layout);
+    let sizes = Sizes::new(conv, out_layout, weights_layout, grad_layout);
     let (grad, weights) = (grad.to_contiguous()?, weights.to_contiguous()?);
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
     check_patches::<E::Compute>(depth, pixels)?;
@@ -198,7 +202,7 @@ pub(crate) fn input_grad<E: Element<Compute: Real>>(
             sizes.fold(patches, out);
         }
     };
-    write_all::<E>(out, &out_layout, |out| {
+    write_all::<E>(out, out_layout, |out| {
         for_each_image(&sizes, out, sizes.image_len(), one);
     });
     Ok(())
@@ -210,10 +214,10 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
     inputs: &Inputs<'_>,
     out: &mut [u8],
 ) -> Result<(), BackendError> {
-    let (_, out_layout) = call.outputs()[0];
+    let (_, out_layout) = &call.outputs()[0];
     let (images, images_layout) = array::<E>(call, inputs, 0);
     let (grad, grad_layout) = array::<E>(call, inputs, 1);
-    let sizes = Sizes::new(conv, &images_layout, &out_layout, &grad_layout);
+    let sizes = Sizes::new(conv, images_layout, out_layout, grad_layout);
     let (images, grad) = (images.to_contiguous()?, grad.to_contiguous()?);
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
     check_patches::<E::Compute>(depth, pixels)?;
@@ -235,7 +239,7 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
             );
         }
     };
-    write_all::<E>(out, &out_layout, |out| {
+    write_all::<E>(out, out_layout, |out| {
         let parts = sizes.images.div_ceil(least(&sizes)).clamp(1, 16);
         for (group, out) in out.chunks_mut(group_weights).enumerate() {
             if parts == 1 {

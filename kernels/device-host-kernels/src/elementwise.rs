@@ -13,10 +13,10 @@ use crate::functions::{BinaryBlock, Number, UnaryBlock, map, of_bools, zip};
 pub(crate) type Inputs<'a> = [Option<&'a [u8]>];
 
 pub(crate) fn run(call: &Call, inputs: &Inputs<'_>, out: &mut [u8]) -> Result<(), BackendError> {
-    let (to, layout) = call.outputs()[0];
+    let &(to, ref layout) = &call.outputs()[0];
     let dtype = call.inputs().iter().skip(usize::from(call.operator() == Operator::Where));
     let dtype = dtype.filter_map(Argument::array).next().map_or(to, |(dtype, _)| dtype);
-    let output = &mut Output { bytes: out, layout: &layout };
+    let output = &mut Output { bytes: out, layout };
     match call.operator() {
         Operator::Copy => copy(call, inputs, output),
         Operator::Unary(unary) => match dtype {
@@ -86,10 +86,10 @@ impl Output<'_> {
 
 /// The input at a place, whose elements are of the type `E` if it is an array.
 fn input<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> Input<'a, E> {
-    match (call.inputs()[place], inputs[place]) {
-        (Argument::Array(_, layout), Some(bytes)) => Input::Array(Array::new(bytes, &layout)),
+    match (&call.inputs()[place], inputs[place]) {
+        (Argument::Array(_, layout), Some(bytes)) => Input::Array(Array::new(bytes, layout)),
         (Argument::Array(..), None) => unreachable!("an array has bytes"),
-        (Argument::Scalar(scalar), _) => Input::repeated(scalar),
+        (Argument::Scalar(scalar), _) => Input::repeated(*scalar),
     }
 }
 
@@ -176,7 +176,7 @@ fn clamp<E: Element<Compute: Number>>(
 
 /// A copy, a fill or a conversion.
 fn copy(call: &Call, inputs: &Inputs<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
-    let (to, _) = call.outputs()[0];
+    let to = call.outputs()[0].0;
     match call.inputs()[0] {
         // The bits of numbers are copied as they are.
         Argument::Array(from, _) if from == to && to != DType::Bool => match to.size() {

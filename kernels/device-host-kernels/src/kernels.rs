@@ -7,8 +7,8 @@ use device_registry::backend::{BackendError, Launch};
 use crate::element::{Bool, with_element};
 use crate::elementwise::{self, Inputs};
 use crate::index::{Indices, gather, index_assign, index_select, put, put_bool, scatter, with_index};
-use crate::pool::{self, Windows};
-use crate::{HostKernels, conv, matmul, random, reduce, softmax, unsupported, windows};
+use crate::pooling::{self, PoolingWindows};
+use crate::{HostKernels, call_bytes, conv, matmul, random, reduce, softmax, unsupported};
 
 impl KernelSet for HostKernels {
     fn supports(&self, _device: Device, _call: &Call) -> bool {
@@ -16,7 +16,7 @@ impl KernelSet for HostKernels {
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
-        windows::with_bytes(call, launch.spans(), self.memory, |inputs, outputs| {
+        call_bytes::with_bytes(call, launch.spans(), self.memory, |inputs, outputs| {
             compute(call, inputs, outputs)
         })
     }
@@ -39,8 +39,8 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
     if call.operator().is_elementwise() {
         return elementwise::run(call, inputs, outputs[0]);
     }
-    let (to, out_layout) = call.outputs()[0];
-    let array = |place: usize| -> Result<(DType, Layout, &[u8]), BackendError> {
+    let &(to, ref out_layout) = &call.outputs()[0];
+    let array = |place: usize| -> Result<(DType, &Layout, &[u8]), BackendError> {
         let array = call.inputs().get(place).and_then(|input| input.array()).zip(inputs[place]);
         let ((dtype, layout), bytes) =
             array.ok_or_else(|| unsupported("a scalar in the place of an array"))?;
@@ -49,7 +49,7 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
     // The first output, to write.
     macro_rules! out {
         () => {
-            (&mut *outputs[0], &out_layout)
+            (&mut *outputs[0], out_layout)
         };
     }
     match call.operator() {
@@ -57,24 +57,24 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let (dtype, layout, bytes) = array(0)?;
             match reduction {
                 Reduction::Any | Reduction::All => {
-                    reduce::reduce::<Bool>(reduction, dims, (bytes, &layout), out!())
+                    reduce::reduce::<Bool>(reduction, dims, (bytes, layout), out!())
                 }
                 _ => with_element!(numbers dtype, E => {
-                    reduce::reduce::<E>(reduction, dims, (bytes, &layout), out!())
+                    reduce::reduce::<E>(reduction, dims, (bytes, layout), out!())
                 }),
             }
         }
         Operator::ArgReduce { extremum, dim } => {
             let (dtype, layout, bytes) = array(0)?;
             with_element!(numbers dtype, E => with_index!(to, I => {
-                reduce::arg_reduce::<E, I>(extremum, dim, (bytes, &layout), out!())
+                reduce::arg_reduce::<E, I>(extremum, dim, (bytes, layout), out!())
             }))
         }
         operator @ (Operator::Softmax { dim } | Operator::LogSoftmax { dim }) => {
             let (dtype, layout, bytes) = array(0)?;
             let logarithm = matches!(operator, Operator::LogSoftmax { .. });
             with_element!(floats dtype, E => {
-                softmax::softmax::<E>(dim, logarithm, (bytes, &layout), out!())
+                softmax::softmax::<E>(dim, logarithm, (bytes, layout), out!())
             })
         }
         Operator::MatMul if to.is_float() => {
@@ -87,35 +87,35 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let (_, layout, bytes) = array(0)?;
             let (index, index_layout) = indices(array(1)?, layout.shape()[dim])?;
             with_element!(to, E => {
-                gather::<E>(dim, (bytes, &layout), (&index, &index_layout), out!())
+                gather::<E>(dim, (bytes, layout), (&index, index_layout), out!())
             })
         }
         Operator::Scatter { dim, update } => {
             let (index, index_layout) = indices(array(0)?, out_layout.shape()[dim])?;
             let (_, layout, bytes) = array(1)?;
-            let index = (&index, &index_layout);
+            let index = (&index, index_layout);
             if to == DType::Bool {
-                return scatter::<Bool>(dim, put_bool(update)?, index, (bytes, &layout), out!());
+                return scatter::<Bool>(dim, put_bool(update)?, index, (bytes, layout), out!());
             }
             with_element!(numbers to, E => {
-                scatter::<E>(dim, put(update)?, index, (bytes, &layout), out!())
+                scatter::<E>(dim, put(update)?, index, (bytes, layout), out!())
             })
         }
         Operator::IndexSelect { dim } => {
             let (_, layout, bytes) = array(0)?;
             let (index, _) = indices(array(1)?, layout.shape()[dim])?;
             with_element!(to, E => {
-                index_select::<E>(dim, (bytes, &layout), &index, out!())
+                index_select::<E>(dim, (bytes, layout), &index, out!())
             })
         }
         Operator::IndexAssign { dim, update } => {
             let (index, _) = indices(array(0)?, out_layout.shape()[dim])?;
             let (_, layout, bytes) = array(1)?;
             if to == DType::Bool {
-                return index_assign::<Bool>(dim, put_bool(update)?, &index, (bytes, &layout), out!());
+                return index_assign::<Bool>(dim, put_bool(update)?, &index, (bytes, layout), out!());
             }
             with_element!(numbers to, E => {
-                index_assign::<E>(dim, put(update)?, &index, (bytes, &layout), out!())
+                index_assign::<E>(dim, put(update)?, &index, (bytes, layout), out!())
             })
         }
         Operator::Conv2d(conv) => {
@@ -131,11 +131,11 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let (dtype, layout, bytes) = array(0)?;
             if let Some((index, places)) = call.outputs().get(1) {
                 with_element!(numbers dtype, E => with_index!(*index, I => {
-                    pool::max_places::<E, I>(pool, (bytes, &layout), (&mut *outputs[1], places))
+                    pooling::max_places::<E, I>(pool, (bytes, layout), (&mut *outputs[1], places))
                 }))?;
             }
             with_element!(numbers dtype, E => {
-                pool::max::<E>(pool, (bytes, &layout), out!())
+                pooling::max::<E>(pool, (bytes, layout), out!())
             })
         }
         Operator::MaxPool2dGrad(_) => {
@@ -143,19 +143,21 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             let image = out_layout.shape()[2] * out_layout.shape()[3];
             let (places, _) = indices(array(1)?, image)?;
             with_element!(floats to, E => {
-                pool::max_grad::<E>((bytes, &layout), places.as_slice(), out!())
+                pooling::max_grad::<E>((bytes, layout), places.as_slice(), out!())
             })
         }
         Operator::AvgPool2d { pool, count_padding } => {
-            mean(Windows::Pool { pool, count_padding }, array(0)?, outputs[0], &out_layout)
+            mean(PoolingWindows::Pool { pool, count_padding }, array(0)?, outputs[0], out_layout)
         }
-        Operator::AdaptiveAvgPool2d => mean(Windows::Adaptive, array(0)?, outputs[0], &out_layout),
+        Operator::AdaptiveAvgPool2d => mean(PoolingWindows::Adaptive, array(0)?, outputs[0], out_layout),
         Operator::AvgPool2dGrad { pool, count_padding } => {
-            mean_grad(Windows::Pool { pool, count_padding }, array(0)?, outputs[0], &out_layout)
+            mean_grad(PoolingWindows::Pool { pool, count_padding }, array(0)?, outputs[0], out_layout)
         }
-        Operator::AdaptiveAvgPool2dGrad => mean_grad(Windows::Adaptive, array(0)?, outputs[0], &out_layout),
+        Operator::AdaptiveAvgPool2dGrad => {
+            mean_grad(PoolingWindows::Adaptive, array(0)?, outputs[0], out_layout)
+        }
         Operator::Random { distribution, seed, offset } => {
-            random::random(distribution, seed, offset, (outputs[0], to, &out_layout))
+            random::random(distribution, seed, offset, (outputs[0], to, out_layout))
         }
         other => Err(unsupported(other)),
     }
@@ -163,45 +165,45 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
 
 /// Whether each array has the bytes of its range, and scalars have none.
 fn check(call: &Call, inputs: &Inputs<'_>, outputs: &[&mut [u8]]) -> Result<(), BackendError> {
-    let fits = |(dtype, layout): (DType, Layout), bytes: usize| layout.range().len() * dtype.size() == bytes;
+    let mut ranges = call.byte_ranges().iter();
+    let mut fits = |bytes: &[u8]| ranges.next().is_some_and(|range| range.len() == bytes.len());
     let inputs_fit = call.inputs().len() == inputs.len()
-        && call.inputs().iter().zip(inputs).all(|(input, bytes)| match (input.array(), bytes) {
-            (Some(array), Some(bytes)) => fits(array, bytes.len()),
-            (array, bytes) => array.is_none() && bytes.is_none(),
+        && call.inputs().iter().zip(inputs).all(|(input, bytes)| match bytes {
+            Some(bytes) => input.array().is_some() && fits(bytes),
+            None => input.array().is_none(),
         });
-    let outputs_fit = call.outputs().len() == outputs.len()
-        && call.outputs().iter().zip(outputs).all(|(output, bytes)| fits(*output, bytes.len()));
+    let outputs_fit = call.outputs().len() == outputs.len() && outputs.iter().all(|bytes| fits(bytes));
     if inputs_fit && outputs_fit {
         return Ok(());
     }
     Err(BackendError::invalid(format_args!("expected the bytes of each array's range for {call}")))
 }
 
-fn indices(
-    (dtype, layout, bytes): (DType, Layout, &[u8]),
+fn indices<'a>(
+    (dtype, layout, bytes): (DType, &'a Layout, &[u8]),
     size: usize,
-) -> Result<(Indices, Layout), BackendError> {
-    with_index!(dtype, I => Ok((Indices::new::<I>(bytes, &layout, size)?, layout)))
+) -> Result<(Indices, &'a Layout), BackendError> {
+    with_index!(dtype, I => Ok((Indices::new::<I>(bytes, layout, size)?, layout)))
 }
 
 fn mean(
-    windows: Windows,
-    (dtype, layout, bytes): (DType, Layout, &[u8]),
+    windows: PoolingWindows,
+    (dtype, layout, bytes): (DType, &Layout, &[u8]),
     out: &mut [u8],
     out_layout: &Layout,
 ) -> Result<(), BackendError> {
     with_element!(floats dtype, E => {
-        pool::mean::<E>(windows, (bytes, &layout), (out, out_layout))
+        pooling::mean::<E>(windows, (bytes, layout), (out, out_layout))
     })
 }
 
 fn mean_grad(
-    windows: Windows,
-    (dtype, layout, bytes): (DType, Layout, &[u8]),
+    windows: PoolingWindows,
+    (dtype, layout, bytes): (DType, &Layout, &[u8]),
     out: &mut [u8],
     out_layout: &Layout,
 ) -> Result<(), BackendError> {
     with_element!(floats dtype, E => {
-        pool::mean_grad::<E>(windows, (bytes, &layout), (out, out_layout))
+        pooling::mean_grad::<E>(windows, (bytes, layout), (out, out_layout))
     })
 }

@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arrays;
+mod call_bytes;
 mod conv;
 mod element;
 mod elementwise;
@@ -9,13 +10,12 @@ mod functions;
 mod index;
 mod kernels;
 mod matmul;
-mod pool;
+mod pooling;
 mod random;
 mod real;
 mod reduce;
 mod softmax;
 mod threads;
-mod windows;
 
 use std::fmt;
 

@@ -55,12 +55,12 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
     out: &mut [u8],
 ) -> Result<(), BackendError> {
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
-    let (a, b) = (Operand::new(&a.0, &a.1)?, Operand::new(&b.0, &b.1)?);
+    let (a, b) = (Operand::new(&a.0, a.1)?, Operand::new(&b.0, b.1)?);
     let sizes @ [m, n, k] = sizes(&a.layout, &b.layout);
     let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
-    let (_, layout) = call.outputs()[0];
-    write_all::<E>(out, &layout, |out| {
+    let (_, layout) = &call.outputs()[0];
+    write_all::<E>(out, layout, |out| {
         if let Some(bias) = &bias {
             out.copy_from_slice(bias);
         }
@@ -93,12 +93,12 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
     };
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
     let (a_shape, b_shape) = (a.1, b.1);
-    let [m, n, k] = sizes(&a_shape, &b_shape);
+    let [m, n, k] = sizes(a_shape, b_shape);
     let (a, b) = (a.0.to_contiguous()?, b.0.to_contiguous()?);
     let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
-    let (_, layout) = call.outputs()[0];
-    write_all::<E>(out, &layout, |out| {
+    let (_, layout) = &call.outputs()[0];
+    write_all::<E>(out, layout, |out| {
         if let Some(bias) = &bias {
             out.copy_from_slice(bias);
         } else {
@@ -130,9 +130,13 @@ fn sizes(a: &Layout, b: &Layout) -> [usize; 3] {
     [*m, *n, *k]
 }
 
-fn array<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> (Array<'a, E>, Layout) {
-    match (call.inputs()[place], inputs[place]) {
-        (Argument::Array(_, layout), Some(bytes)) => (Array::new(bytes, &layout), layout),
+fn array<'a, 'c, E: Element>(
+    call: &'c Call,
+    inputs: &Inputs<'a>,
+    place: usize,
+) -> (Array<'a, E>, &'c Layout) {
+    match (&call.inputs()[place], inputs[place]) {
+        (Argument::Array(_, layout), Some(bytes)) => (Array::new(bytes, layout), layout),
         _ => unreachable!("matrices are arrays, which have bytes"),
     }
 }

@@ -73,7 +73,7 @@ impl Matrix {
     }
 }
 
-/// Whether a product is computed on this thread, or on all of the pool that calls it.
+/// Whether a product is computed on this thread, or on all threads of the pool that calls it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
     One,

@@ -1,12 +1,11 @@
 //! A check: its name, what it proves, and how it runs.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
+use device_conformance::harness::{CASES, Outcome, RandomCases, SEED, time_limit, within};
 use device_kernels::Call;
 use proptest::collection;
 use proptest::num::u32::ANY;
@@ -14,12 +13,29 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
 use crate::case::Case;
 use crate::draw::{Draw, NUMBERS, Stream};
-use crate::environment::{CASES, SEED, Settings};
-use crate::outcome::{Failure, Outcome};
+use crate::failure::Failure;
 use crate::subject::Subject;
 
 /// How long a check may take by default. Checks that pass take far less.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// How many random cases each check runs by default, of each kind that it has.
+const DEFAULT_CASES: u32 = 8;
+
+/// How checks run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    random: RandomCases,
+    limit: Duration,
+}
+
+impl Settings {
+    /// Reads the environment variables.
+    pub(crate) fn from_env() -> Result<Self, String> {
+        let limit = time_limit()?.unwrap_or(DEFAULT_TIME_LIMIT);
+        Ok(Self { random: RandomCases::from_env(DEFAULT_CASES)?, limit })
+    }
+}
 
 /// How many smaller cases are tried after a failure.
 const SHRINKS: u32 = 400;
@@ -104,39 +120,16 @@ impl Check {
     }
 
     pub(crate) fn run_with(self: &Arc<Self>, subject: &Subject, settings: Settings) -> Outcome {
-        let (sender, outcome) = mpsc::channel();
         let (check, subject) = (Arc::clone(self), subject.clone());
-        let run = move || {
-            // Fails if the check exceeded its limit.
-            let _ = sender.send(Outcome::from((check.run)(&subject, settings)));
-        };
-        let thread = match thread::Builder::new().name(self.name.clone()).spawn(run) {
-            Ok(thread) => thread,
-            Err(error) => return Outcome::Failed(format!("cannot start a thread for the check: {error}")),
-        };
-        let outcome = match outcome.recv_timeout(settings.limit) {
-            Ok(outcome) => outcome,
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                Outcome::Failed(format!("it exceeded the time limit of {:?}", settings.limit))
+        let outcome = within(settings.limit, &self.name, move || (check.run)(&subject, settings));
+        match outcome.map_err(|unfinished| unfinished.to_string()) {
+            Ok(Ok(())) => Outcome::Passed,
+            Ok(Err(Failure::Unsupported(call))) => Outcome::Unsupported(call),
+            Ok(Err(Failure::Failed(message))) | Err(message) => {
+                Outcome::Failed(format!("{message}\nto pass: {}", self.proves))
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                let panic = thread.join().err();
-                let text = panic.as_deref().map_or("it ended without an outcome", panic_message);
-                Outcome::Failed(format!("it panicked: {text}"))
-            }
-        };
-        match outcome {
-            Outcome::Failed(message) => Outcome::Failed(format!("{message}\nto pass: {}", self.proves)),
-            outcome => outcome,
         }
     }
-}
-
-/// The message of a panic.
-fn panic_message(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a value that is not text")
 }
 
 /// The first case that failed, or that none was supported.
@@ -168,12 +161,12 @@ fn draw_once(kind: &Drawn) -> Case {
 /// Runs random cases until one fails, and makes that one as small as it can.
 fn random(subject: &Subject, settings: Settings, name: &str, kinds: &[Drawn]) -> Result<(), Failure> {
     let streams = [subject.stream()?, subject.stream()?];
+    let RandomCases { seed, cases } = settings.random;
     // Another seed for each check, so that not all begin with the same shapes.
-    let hash =
-        name.bytes().fold(settings.seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let of_kind = |(number, kind): (usize, &Drawn)| {
         let config = Config {
-            cases: settings.cases,
+            cases,
             failure_persistence: None,
             // The test itself ends the shrinking, by passing.
             max_shrink_iters: u32::MAX - 1,
@@ -203,7 +196,6 @@ fn random(subject: &Subject, settings: Settings, name: &str, kinds: &[Drawn]) ->
             Ok(())
         });
         if let Some(message) = failure.into_inner() {
-            let Settings { seed, cases, .. } = settings;
             return Err(Failure::Failed(format!(
                 "{message}\nthe smallest of {cases} random cases that fails, with {SEED}={seed} and {CASES}={cases}"
             )));

@@ -7,10 +7,9 @@ mod checks;
 mod draw;
 #[doc(hidden)]
 pub mod element;
-mod environment;
 #[doc(hidden)]
 pub mod expect;
-mod outcome;
+mod failure;
 #[doc(hidden)]
 pub mod reference;
 mod subject;
@@ -22,6 +21,6 @@ pub use crate::check::{Check, DEFAULT_TIME_LIMIT};
 #[doc(hidden)]
 pub use crate::checks::calls;
 pub use crate::checks::checks;
-pub use crate::outcome::Outcome;
 pub use crate::subject::Subject;
 pub use crate::suite::{Suite, run};
+pub use device_conformance::harness::Outcome;

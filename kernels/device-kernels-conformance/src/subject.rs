@@ -10,7 +10,7 @@ use device_registry::{Device, Stream};
 use crate::case::{Case, View};
 use crate::element::{self, Value};
 use crate::expect::Expect;
-use crate::outcome::Failure;
+use crate::failure::Failure;
 use crate::reference::{self, Input};
 
 /// What is tested: kernel sets, on a device.

@@ -1,19 +1,18 @@
 //! The suite that a test program runs.
 
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use device_conformance::harness::{
+    Counts, Outcome, REQUIRE, Unusable, Verdict, conclude, glob_matches, open, required, unmatched_pattern,
+};
 use device_kernels::KernelSet;
-use device_registry::BackendErrorKind;
-use device_registry::registry::{LoadError, State};
-use device_registry::{Device, DeviceError, device};
-use libtest_mimic::{Arguments, Completion, Failed, FormatSetting, Trial};
+use libtest_mimic::{Arguments, Trial};
 use parking_lot::Mutex;
 
-use crate::check::Check;
+use crate::check::{Check, Settings};
 use crate::checks::checks;
-use crate::environment::{REQUIRE, Settings, required};
-use crate::outcome::Outcome;
 use crate::subject::Subject;
 
 /// Tests the linked kernel sets of a device. A shorthand for [`Suite::new`] and [`Suite::run`].
@@ -49,14 +48,20 @@ pub struct Suite {
 }
 
 /// What the tests found.
-#[derive(Default)]
-struct Counts {
+struct Summary {
+    device: String,
+    checks: Counts,
     /// The subject, if the device is available.
     subject: Option<Subject>,
-    passed: usize,
-    failed: usize,
-    expected: usize,
-    unsupported: usize,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, checks, subject } = self;
+        write!(f, "{device}: {checks}")?;
+        let Some((claimed, unclaimed)) = subject.as_ref().map(Subject::call_counts) else { return Ok(()) };
+        write!(f, "\n{device}: {claimed} calls were claimed and run, {unclaimed} were not claimed")
+    }
 }
 
 impl Suite {
@@ -103,93 +108,58 @@ impl Suite {
                 return ExitCode::FAILURE;
             }
         };
-        let counts = Arc::new(Mutex::new(Counts::default()));
         let problems = self.unmatched_patterns();
-        let (name, is_json) = (self.device.clone(), arguments.format == Some(FormatSetting::Json));
-        let conclusion = libtest_mimic::run(&arguments, self.trials(settings, &counts));
-        if arguments.list {
-            return ExitCode::SUCCESS;
-        }
-        if !is_json {
-            let Counts { subject, passed, failed, expected, unsupported } = &*counts.lock();
-            println!(
-                "{name}: {passed} passed, {failed} failed, {expected} expected failures, {unsupported} unsupported"
-            );
-            if let Some((claimed, unclaimed)) = subject.as_ref().map(Subject::call_counts) {
-                println!("{name}: {claimed} calls were claimed and run, {unclaimed} were not claimed");
-            }
-        }
-        for problem in &problems {
-            eprintln!("error: {problem}");
-        }
-        if problems.is_empty() { conclusion.exit_code() } else { ExitCode::from(101) }
+        let summary = Summary { device: self.device.clone(), checks: Counts::default(), subject: None };
+        let summary = Arc::new(Mutex::new(summary));
+        let conclusion = libtest_mimic::run(&arguments, self.trials(settings, &summary));
+        conclude(&arguments, &conclusion, &*summary.lock(), &problems)
     }
 
-    fn trials(self, settings: Settings, counts: &Arc<Mutex<Counts>>) -> Vec<Trial> {
-        let subject = match availability(&self.device) {
-            Availability::Available(device) => match self.set {
-                Some(set) => Ok(Subject::new(device, set)),
-                None => Subject::linked(device),
-            },
-            Availability::Unavailable(reason) => {
-                let backend = self.device.split([':', '@']).next().unwrap_or_default().to_owned();
-                let is_required = required().contains(&backend);
-                let name = format!("{}::device", self.device);
-                return vec![if is_required {
-                    let message = format!("{REQUIRE} lists `{backend}`, and {reason}");
-                    Trial::test(name, move || Err(message.into()))
-                } else {
-                    Trial::ignorable_test(name, move || Ok(Completion::ignored_with(one_line(&reason))))
-                }];
-            }
-            Availability::Broken(message) => Err(message),
-        };
+    fn trials(self, settings: Settings, summary: &Arc<Mutex<Summary>>) -> Vec<Trial> {
+        let name = format!("{}::device", self.device);
+        let subject = open(&self.device).and_then(|device| match self.set {
+            Some(set) => Ok(Subject::new(device, set)),
+            None => Subject::linked(device).map_err(Unusable::Broken),
+        });
         let subject = match subject {
             Ok(subject) => subject,
-            Err(message) => {
-                return vec![Trial::test(format!("{}::device", self.device), move || Err(message.into()))];
+            Err(Unusable::Unavailable(reason)) => {
+                let backend = self.device.split([':', '@']).next().unwrap_or_default();
+                let verdict = if required().contains(backend) {
+                    Verdict::Failed(format!("{REQUIRE} lists `{backend}`, and {reason}"))
+                } else {
+                    Verdict::Skipped(reason)
+                };
+                return vec![Trial::ignorable_test(name, || verdict.completion())];
             }
+            Err(Unusable::Broken(message)) => return vec![Trial::test(name, || Err(message.into()))],
         };
-        counts.lock().subject = Some(subject.clone());
+        summary.lock().subject = Some(subject.clone());
         let suite = Arc::new(self);
         let trial = |check: Arc<Check>| {
-            let (suite, subject, counts) = (Arc::clone(&suite), subject.clone(), Arc::clone(counts));
+            let (suite, subject, summary) = (Arc::clone(&suite), subject.clone(), Arc::clone(summary));
             Trial::ignorable_test(format!("{}::{}", suite.device, check.name()), move || {
-                let outcome = check.run_with(&subject, settings);
-                suite.verdict(check.name(), outcome, &mut counts.lock())
+                let verdict = suite.verdict(check.name(), check.run_with(&subject, settings));
+                summary.lock().checks.count(&verdict);
+                verdict.completion()
             })
         };
         checks().into_iter().map(trial).collect()
     }
 
     /// The outcome of a check, in the light of what the author expects.
-    fn verdict(&self, check: &str, outcome: Outcome, counts: &mut Counts) -> Result<Completion, Failed> {
-        let expected = self.expected_failures.iter().find(|(pattern, _)| matches(pattern, check));
-        let is_required = self.required.iter().any(|pattern| matches(pattern, check));
-        match (outcome, expected) {
-            (Outcome::Passed, None) => {
-                counts.passed += 1;
-                Ok(Completion::Completed)
+    fn verdict(&self, check: &str, outcome: Outcome) -> Verdict {
+        let mut expected = self.expected_failures.iter();
+        let expected = expected.find(|(pattern, _)| glob_matches(pattern, check));
+        match Verdict::new(outcome, expected.map(|(_, reason)| &**reason)) {
+            Verdict::Unsupported(call)
+                if self.required.iter().any(|pattern| glob_matches(pattern, check)) =>
+            {
+                Verdict::Failed(format!(
+                    "expected kernel sets that claim calls of this check, found none, such as for {call}"
+                ))
             }
-            (Outcome::Failed(_), Some((_, reason))) => {
-                counts.expected += 1;
-                Ok(Completion::ignored_with(format_args!("expected failure: {}", one_line(reason))))
-            }
-            (Outcome::Unsupported(call), _) if !is_required => {
-                counts.unsupported += 1;
-                Ok(Completion::ignored_with(format_args!("unsupported: {}", one_line(&call))))
-            }
-            (outcome, _) => {
-                counts.failed += 1;
-                Err(match outcome {
-                    Outcome::Failed(message) => message,
-                    Outcome::Unsupported(call) => {
-                        format!("expected kernel sets that claim calls of this check, found none, such as for {call}")
-                    }
-                    Outcome::Passed => "expected a failure, and the check passes\nhelp: remove the `expected_failure`".to_owned(),
-                }
-                .into())
-            }
+            verdict => verdict,
         }
     }
 
@@ -197,69 +167,16 @@ impl Suite {
         let names: Vec<String> = checks().iter().map(|check| check.name().to_owned()).collect();
         let patterns = self.required.iter().chain(self.expected_failures.iter().map(|(pattern, _)| pattern));
         patterns
-            .filter(|pattern| !names.iter().any(|name| matches(pattern, name)))
-            .map(|pattern| {
-                format!("the pattern `{pattern}` matches no check\nhelp: `--list` shows all names")
-            })
+            .filter(|pattern| !names.iter().any(|name| glob_matches(pattern, name)))
+            .map(|pattern| unmatched_pattern(pattern))
             .collect()
     }
 }
 
-/// Whether a device can be tested on this machine.
-enum Availability {
-    Available(Device),
-    /// There is no driver or no hardware, or a switch disables the backend. That is no defect.
-    Unavailable(String),
-    Broken(String),
-}
-
-fn availability(name: &str) -> Availability {
-    let of_error = |error: DeviceError| {
-        let unavailable = match &error {
-            DeviceError::Backend(LoadError::Unavailable { .. } | LoadError::Disabled { .. }) => true,
-            _ => error.backend_error().is_some_and(|error| error.kind() == BackendErrorKind::Unavailable),
-        };
-        if unavailable {
-            Availability::Unavailable(error.to_string())
-        } else {
-            Availability::Broken(format!("{error:?}"))
-        }
-    };
-    let device = match device(name) {
-        Ok(device) => device,
-        Err(error) => return of_error(error),
-    };
-    let entry = device_registry::backends().get(device.name());
-    if let Some(State::Disabled { by, .. }) = entry.map(|entry| entry.state()) {
-        return Availability::Unavailable(format!("it is disabled by {by}"));
-    }
-    match device_registry::device_count(device.name()) {
-        Ok(0) => return Availability::Unavailable("it has no devices here".to_owned()),
-        Ok(_) => {}
-        Err(error) => return of_error(error),
-    }
-    match device.open() {
-        Ok(()) => Availability::Available(device.resolve()),
-        Err(error) => of_error(error),
-    }
-}
-
-/// Whether a glob pattern matches a name. `*` stands for any text, including none.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            name.char_indices().map(|(at, _)| at).chain([name.len()]).any(|at| matches(rest, &name[at..]))
-        }),
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
-}
-
 #[cfg(test)]
 mod tests {
+    use device_registry::Device;
+
     use super::*;
 
     struct Nothing;
@@ -297,7 +214,7 @@ mod tests {
     #[test]
     fn an_expected_failure_is_none_and_an_unexpected_pass_is_one() {
         let suite = Suite::new("cpu").requires("matmul::*").expected_failure("unary::tan", "nine units");
-        let ends = |check, outcome| suite.verdict(check, outcome, &mut Counts::default()).is_ok();
+        let ends = |check, outcome| suite.verdict(check, outcome).completion().is_ok();
         let (failed, unsupported) = (Outcome::Failed("no".to_owned()), Outcome::Unsupported("no".to_owned()));
         assert!(ends("unary::tan", failed.clone()) && !ends("unary::sin", failed));
         assert!(!ends("unary::tan", Outcome::Passed) && ends("unary::sin", Outcome::Passed));
@@ -310,11 +227,5 @@ mod tests {
             Suite::new("cpu").requires("binary::*").expected_failure("unry::*", "").unmatched_patterns();
         assert_eq!(problems.len(), 1);
         assert!(problems[0].starts_with("the pattern `unry::*` "), "{problems:?}");
-    }
-
-    #[test]
-    fn a_device_that_does_not_exist_is_broken_and_the_cpu_is_available() {
-        assert!(matches!(availability("cpu"), Availability::Available(_)));
-        assert!(matches!(availability("not_linked"), Availability::Broken(_)));
     }
 }

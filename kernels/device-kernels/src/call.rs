@@ -1,11 +1,13 @@
 //! A call of an operator: what it computes, of which types and layouts. No memory is in it.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::check::{self, Problem};
+use crate::short::is_short;
 use crate::{DType, Layout, Operator, Scalar};
 
 /// What an operator is called with: the type and layout of an array, or a value.
@@ -49,6 +51,7 @@ struct Checked {
     inputs: Inputs,
     sources: SmallVec<[usize; 3]>,
     outputs: Outputs,
+    byte_ranges: SmallVec<[Range<usize>; 4]>,
 }
 
 /// Those of most operators, in place.
@@ -65,6 +68,10 @@ pub struct CallError {
 }
 
 impl CallError {
+    pub(crate) fn new(call: String, problem: Problem) -> Self {
+        Self { call, problem }
+    }
+
     /// What is wrong.
     #[must_use]
     pub fn problem(&self) -> &Problem {
@@ -86,20 +93,29 @@ impl Call {
     ) -> Result<Self, CallError> {
         let operator = operator.into();
         check::call(operator, inputs, outputs)
-            .map_err(|problem| CallError { call: signature(operator, inputs, outputs), problem })
+            .map_err(|problem| CallError::new(signature(operator, inputs, outputs), problem))
     }
 
     /// The caller has checked that they fit.
     pub(crate) fn checked(operator: Operator, inputs: Inputs, outputs: Outputs) -> Self {
         let sources = (0..inputs.len()).collect();
-        Self(Arc::new(Checked { operator, inputs, sources, outputs }))
+        Self::of(operator, inputs, sources, outputs)
     }
 
     /// A fill of the output, as there is nothing to compute it from: with a value, or with the input at the
     /// place `source`.
     pub(crate) fn fill(value: Argument, source: usize, outputs: &[(DType, Layout)]) -> Self {
         let (inputs, sources) = (SmallVec::from_iter([value]), SmallVec::from_iter([source]));
-        Self(Arc::new(Checked { operator: Operator::Copy, inputs, sources, outputs: outputs.into() }))
+        Self::of(Operator::Copy, inputs, sources, outputs.into())
+    }
+
+    fn of(operator: Operator, inputs: Inputs, sources: SmallVec<[usize; 3]>, outputs: Outputs) -> Self {
+        let bytes = |(dtype, layout): (DType, &Layout)| {
+            let elements = layout.range();
+            elements.start * dtype.size()..elements.end * dtype.size()
+        };
+        let byte_ranges = arrays(&inputs, &outputs).map(bytes).collect();
+        Self(Arc::new(Checked { operator, inputs, sources, outputs, byte_ranges }))
     }
 
     /// What is computed.
@@ -136,18 +152,40 @@ impl Call {
     }
 
     /// The arrays in the order of a launch's buffers: those of the inputs, then the outputs.
-    pub fn arrays(&self) -> impl Iterator<Item = (DType, Layout)> {
-        let inputs = self.inputs().iter().filter_map(Argument::array);
-        inputs.chain(self.outputs().iter().copied())
+    pub fn arrays(&self) -> impl Iterator<Item = (DType, &Layout)> {
+        arrays(self.inputs(), self.outputs())
     }
+
+    /// The bytes of each array in its buffer, from its first element to its last, in the order of
+    /// [`arrays`](Self::arrays).
+    #[must_use]
+    pub fn byte_ranges(&self) -> &[Range<usize>] {
+        &self.0.byte_ranges
+    }
+
+    /// Whether the call is short: one core of a host takes some tens of microseconds for it at most. No array
+    /// has more than 8,192 elements, a matrix multiplication has at most 32,768 products, and convolutions
+    /// and poolings are never short.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        is_short(self.operator(), self.inputs(), self.outputs())
+    }
+}
+
+fn arrays<'a>(
+    inputs: &'a [Argument],
+    outputs: &'a [(DType, Layout)],
+) -> impl Iterator<Item = (DType, &'a Layout)> {
+    let inputs = inputs.iter().filter_map(Argument::array);
+    inputs.chain(outputs.iter().map(|(dtype, layout)| (*dtype, layout)))
 }
 
 impl Argument {
     /// The type and layout, if it is an array.
     #[must_use]
-    pub fn array(&self) -> Option<(DType, Layout)> {
-        match *self {
-            Self::Array(dtype, layout) => Some((dtype, layout)),
+    pub fn array(&self) -> Option<(DType, &Layout)> {
+        match self {
+            Self::Array(dtype, layout) => Some((*dtype, layout)),
             Self::Scalar(_) => None,
         }
     }
@@ -185,8 +223,7 @@ impl fmt::Display for Call {
     }
 }
 
-fn signature(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> String {
-    let list =
-        |arguments: &[Argument]| arguments.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+pub(crate) fn signature<A: fmt::Display>(operator: Operator, inputs: &[A], outputs: &[A]) -> String {
+    let list = |arguments: &[A]| arguments.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     format!("{operator}({}) -> {}", list(inputs), list(outputs))
 }

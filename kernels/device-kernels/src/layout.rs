@@ -86,16 +86,20 @@ impl Layout {
         let shape = shape.as_ref();
         let overflow = || LayoutError::Overflow { what: "the elements", shape: shape.to_vec() };
         check_rank(shape.len())?;
-        let mut strides = [0; MAX_RANK];
+        let mut layout = Self { rank: shape.len(), shape: [0; MAX_RANK], strides: [0; MAX_RANK], offset: 0 };
         let mut len = 1_isize;
-        for (stride, &size) in strides[..shape.len()].iter_mut().zip(shape).rev() {
-            *stride = len;
-            // A dimension of zero makes the array empty, and the strides stay those of one element.
-            let size = isize::try_from(size.max(1)).map_err(|_| overflow())?;
-            len = len.checked_mul(size).ok_or_else(overflow)?;
+        for (dim, &size) in shape.iter().enumerate().rev() {
+            layout.shape[dim] = size;
+            // A dimension of one element, or of none, needs no stride. One of zero makes the array empty, and
+            // the other strides stay those of one element.
+            if size > 1 {
+                layout.strides[dim] = len;
+                len =
+                    isize::try_from(size).ok().and_then(|size| len.checked_mul(size)).ok_or_else(overflow)?;
+            }
         }
         len.checked_mul(LARGEST_ELEMENT).ok_or_else(overflow)?;
-        Ok(Self::new(shape, &strides[..shape.len()], 0))
+        Ok(layout)
     }
 
     /// A layout with any strides and offset.

@@ -7,9 +7,11 @@ mod check;
 mod dtype;
 mod layout;
 mod operator;
+mod planned;
 mod run;
 mod scalar;
 mod set;
+mod short;
 
 pub use call::{Argument, Call, CallError};
 pub use check::Problem;
@@ -19,6 +21,7 @@ pub use operator::{
     Binary, Compare, Conv2d, Dims, Distribution, Extremum, MAX_STEP, Operator, Pool2d, Reduction, Unary,
     Update,
 };
+pub use planned::{ArgumentRef, Planned};
 pub use run::{BufferProblem, Operand, Prepared, RunError, Sets, run};
 pub use scalar::Scalar;
 pub use set::{KERNEL_SETS, KernelSet, KernelSetDescriptor, Kernels, LinkedSet, kernel_sets};

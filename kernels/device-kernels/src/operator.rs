@@ -100,32 +100,33 @@ pub enum Operator {
     Conv2dInputGrad(Conv2d),
     /// The gradient of a convolution by its weights, from the images and the gradient of the output.
     Conv2dWeightGrad(Conv2d),
-    /// The largest element of each window of images `[n, c, h, w]`. A second output, of an index dtype, has
-    /// the places of the elements in their image: `y * w + x`. Of equal elements it is any, and of several
-    /// NaN the last, as in PyTorch. A window without any element of the images has the smallest number of the
-    /// type, which is negative infinity for floats, and the place 0.
+    /// The largest element of each pooling window of images `[n, c, h, w]`. A second output, of an index
+    /// dtype, has the places of the elements in their image: `y * w + x`. Of equal elements it is any, and of
+    /// several NaN the last, as in PyTorch. A window without any element of the images has the smallest
+    /// number of the type, which is negative infinity for floats, and the place 0.
     MaxPool2d(Pool2d),
     /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the
     /// places. Each place is in its window, as `MaxPool2d` writes it; of another one, the gradient may be
     /// missing.
     MaxPool2dGrad(Pool2d),
-    /// The mean of each window of images `[n, c, h, w]`. The padding is counted as zeros if `count_padding`,
-    /// and else left out. The mean of a window without any element of the images is 0, as in PyTorch.
+    /// The mean of each pooling window of images `[n, c, h, w]`. The padding is counted as zeros if
+    /// `count_padding`, and else left out. The mean of a window without any element of the images is 0, as in
+    /// PyTorch.
     AvgPool2d {
-        /// The windows.
+        /// The pooling windows.
         pool: Pool2d,
         /// Whether the mean counts the padding.
         count_padding: bool,
     },
     /// The gradient of [`AvgPool2d`](Self::AvgPool2d) by its images, from the gradient of the output.
     AvgPool2dGrad {
-        /// The windows.
+        /// The pooling windows.
         pool: Pool2d,
         /// Whether the mean counts the padding.
         count_padding: bool,
     },
-    /// The mean of windows of images `[n, c, h, w]` whose places and sizes follow from the size of the
-    /// output: in each direction, window `i` is from `floor(i * in / out)` to `ceil((i + 1) * in / out)`.
+    /// The mean of pooling windows of images `[n, c, h, w]` whose places and sizes follow from the size of
+    /// the output: in each direction, window `i` is from `floor(i * in / out)` to `ceil((i + 1) * in / out)`.
     AdaptiveAvgPool2d,
     /// The gradient of [`AdaptiveAvgPool2d`](Self::AdaptiveAvgPool2d) by its images, from the gradient of the
     /// output.

@@ -4,12 +4,13 @@ use std::fmt;
 use std::ops::Range;
 
 use device_registry::backend::{BackendError, Launch};
-use device_registry::{Buffer, Device, DeviceError, Stream};
+use device_registry::{Buffer, Device, DeviceError, LaunchOptions, Stream};
 use entry_points::LoadError;
 use smallvec::SmallVec;
 
-use crate::set::{Kernels, LinkedSet};
-use crate::{Argument, Call, CallError, DType, Layout, LayoutError, Operator, Scalar};
+use crate::planned::Description;
+use crate::set::LinkedSet;
+use crate::{Argument, ArgumentRef, Call, CallError, DType, Layout, LayoutError, Operator, Planned, Scalar};
 
 /// What an operator works on: an array in a buffer, or a value.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,13 @@ impl<S: Into<Scalar>> From<S> for Operand<'_> {
     }
 }
 
+impl<'a> From<&'a Operand<'_>> for ArgumentRef<'a> {
+    #[inline]
+    fn from(operand: &'a Operand<'_>) -> Self {
+        Self::from(&operand.argument)
+    }
+}
+
 /// Enqueues an operator in `stream`, by a kernel set of the stream's backend. Returns as soon as it is
 /// enqueued.
 ///
@@ -94,17 +102,25 @@ pub fn run(
     inputs: &[Operand<'_>],
     outputs: &[Operand<'_>],
 ) -> Result<(), RunError> {
-    let arguments = |operands: &[Operand<'_>]| -> SmallVec<[Argument; 4]> {
-        operands.iter().map(Operand::argument).collect()
+    let description = Description {
+        device: stream.device(),
+        operator: operator.into(),
+        inputs: inputs.iter().map(ArgumentRef::from),
+        outputs: outputs.iter().map(ArgumentRef::from),
     };
-    let call = Call::new(operator, &arguments(inputs), &arguments(outputs))?;
-    let arrays = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());
-    let operands = arrays.map(|(_, &source)| &inputs[source]).chain(outputs);
-    let buffers: SmallVec<[&Buffer; 4]> = operands.filter_map(|operand| operand.buffer).collect();
-    let Some(prepared) = Prepared::new(stream.device(), call, &buffers)? else { return Ok(()) };
-    let call = prepared.call.clone();
-    let enqueued = stream.launch(&buffers, move |launch| prepared.launch(launch));
-    enqueued.map_err(|error| RunError::Device { call, error })
+    let planned = description.planned()?;
+    let call = planned.call();
+    let mut buffers = SmallVec::<[&Buffer; 4]>::new();
+    for (input, &source) in call.inputs().iter().zip(call.sources()) {
+        if let Argument::Array(..) = input {
+            inputs[source].buffer.into_iter().for_each(|buffer| buffers.push(buffer));
+        }
+    }
+    outputs.iter().filter_map(|output| output.buffer).for_each(|buffer| buffers.push(buffer));
+    let Some(prepared) = planned.with_buffers(&buffers)? else { return Ok(()) };
+    let options = prepared.launch_options();
+    let enqueued = stream.launch_with(&options, &buffers, move |launch| prepared.launch(launch));
+    enqueued.map_err(|error| RunError::Device { call: planned.call().clone(), error })
 }
 
 /// A call that a kernel set has a kernel for, with buffers that have its elements.
@@ -116,15 +132,16 @@ pub fn run(
 /// # use device_registry::{Buffer, Stream};
 /// # fn example(stream: &Stream, call: Call, buffers: &[&Buffer]) -> Result<(), Box<dyn std::error::Error>> {
 /// if let Some(prepared) = Prepared::new(stream.device(), call, buffers)? {
-///     stream.launch(buffers, move |launch| prepared.launch(launch))?;
+///     stream.launch_with(&prepared.launch_options(), buffers, move |launch| prepared.launch(launch))?;
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    call: Call,
-    set: LinkedSet,
+    pub(crate) call: Call,
+    pub(crate) set: LinkedSet,
+    pub(crate) short: bool,
 }
 
 impl Prepared {
@@ -136,17 +153,11 @@ impl Prepared {
     /// If the number of buffers is not that of the arrays, one is of another device or too short, an output
     /// overlaps another array, or no linked set has a kernel.
     pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
-        if let Err(problem) = check_buffers(device, &call, buffers) {
+        if let Err(problem) = check_buffers(device.resolve(), &call, buffers) {
             return Err(RunError::Buffers { call, problem });
         }
-        if call.is_empty() {
-            return Ok(None);
-        }
-        let kernels = Kernels::of(device)?;
-        match kernels.find(device, &call) {
-            Some(set) => Ok(Some(Self { call, set })),
-            None => Err(RunError::Unsupported { call, device, sets: Sets(kernels.sets().to_vec()) }),
-        }
+        let planned = Planned::new(device, call)?;
+        Ok(planned.prepared())
     }
 
     /// The call.
@@ -161,7 +172,14 @@ impl Prepared {
         self.set
     }
 
-    /// Runs or submits the kernel: the argument of [`Stream::launch`], with the buffers of
+    /// The options for [`Stream::launch_with`]: whether the kernel is [short](LaunchOptions::short), as its [set
+    /// says](crate::KernelSet::is_short).
+    #[must_use]
+    pub fn launch_options(&self) -> LaunchOptions {
+        if self.short { LaunchOptions::new().short() } else { LaunchOptions::new() }
+    }
+
+    /// Runs or submits the kernel: the argument of [`Stream::launch_with`], with the buffers of
     /// [`new`](Self::new).
     ///
     /// # Errors
@@ -220,7 +238,7 @@ pub enum RunError {
 
 /// The kernel sets of a backend. `Display` says what to do if there are none.
 #[derive(Clone, Debug)]
-pub struct Sets(Vec<LinkedSet>);
+pub struct Sets(pub(crate) Vec<LinkedSet>);
 
 impl fmt::Display for Sets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -275,55 +293,45 @@ pub enum BufferProblem {
     },
 }
 
-/// The memory of an array, and the bytes in it that it uses.
-struct Used<'a> {
-    is_output: bool,
-    buffer: &'a Buffer,
-    bytes: Range<usize>,
-    dtype: DType,
-    layout: Layout,
-}
-
-fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(), BufferProblem> {
-    let expected = call.arrays().count();
-    if buffers.len() != expected {
-        return Err(BufferProblem::Count { expected, found: buffers.len() });
+/// Checks buffers that are in the order of [`Call::arrays`]. `device` has an index.
+pub(crate) fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(), BufferProblem> {
+    let ranges = call.byte_ranges();
+    if buffers.len() != ranges.len() {
+        return Err(BufferProblem::Count { expected: ranges.len(), found: buffers.len() });
     }
-    let device = device.resolve();
-    let mut used = SmallVec::<[Used<'_>; 4]>::new();
-    let first_output = expected - call.outputs().len();
-    for (place, ((dtype, layout), buffer)) in call.arrays().zip(buffers).enumerate() {
+    for (bytes, buffer) in ranges.iter().zip(buffers) {
         if buffer.device() != device {
             return Err(BufferProblem::Device { expected: device, found: buffer.device() });
         }
-        let elements = layout.range();
-        let (start, end) = (elements.start * dtype.size(), elements.end * dtype.size());
-        if end > buffer.len() {
-            return Err(BufferProblem::Short { needed: end, found: buffer.len() });
+        if bytes.end > buffer.len() {
+            return Err(BufferProblem::Short { needed: bytes.end, found: buffer.len() });
         }
-        // An array without elements overlaps nothing.
-        if start == end {
-            continue;
-        }
-        let bytes = buffer.offset() + start..buffer.offset() + end;
-        used.push(Used { is_output: place >= first_output, buffer, bytes, dtype, layout });
     }
-    for (place, output) in used.iter().enumerate().filter(|(_, used)| used.is_output) {
-        for (other_place, other) in used.iter().enumerate() {
-            let apart = !output.buffer.shares_memory(other.buffer)
-                || output.bytes.end <= other.bytes.start
-                || other.bytes.end <= output.bytes.start;
-            let in_place = call.operator().is_elementwise()
-                && output.dtype.size() == other.dtype.size()
-                && output.buffer.offset() == other.buffer.offset()
-                && output.layout == other.layout;
-            if place != other_place && !apart && !in_place {
-                return Err(BufferProblem::Overlap {
-                    output: output.bytes.clone(),
-                    other: other.bytes.clone(),
-                });
+    for place in ranges.len() - call.outputs().len()..ranges.len() {
+        for other in (0..ranges.len()).filter(|&other| other != place) {
+            if buffers[place].shares_memory(buffers[other]) {
+                check_overlap(call, buffers, place, other)?;
             }
         }
     }
     Ok(())
+}
+
+/// Checks an output and another array in the same memory.
+fn check_overlap(call: &Call, buffers: &[&Buffer], place: usize, other: usize) -> Result<(), BufferProblem> {
+    let used = |place: usize| {
+        let (bytes, start) = (&call.byte_ranges()[place], buffers[place].offset());
+        start + bytes.start..start + bytes.end
+    };
+    let (output, used) = (used(place), used(other));
+    // An array without elements overlaps nothing.
+    let apart = output.is_empty() || used.is_empty() || output.end <= used.start || used.end <= output.start;
+    let same_elements = || {
+        let array = |place| call.arrays().nth(place).map(|(dtype, layout)| (dtype.size(), layout));
+        buffers[place].offset() == buffers[other].offset() && array(place) == array(other)
+    };
+    if apart || (call.operator().is_elementwise() && same_elements()) {
+        return Ok(());
+    }
+    Err(BufferProblem::Overlap { output, other: used })
 }

@@ -1,11 +1,10 @@
 //! Kernel sets: the operators of one backend, and the group that they register in.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use device_registry::Device;
-use device_registry::backend::{BackendError, Launch};
+use device_registry::backend::{Backend, BackendError, Launch};
 use entry_points::{Entry, EntryPoint, LoadError};
 
 use crate::Call;
@@ -20,9 +19,21 @@ use crate::Call;
 /// operator is [element-wise](crate::Operator::is_elementwise) and the input has the same layout.
 pub trait KernelSet: Send + Sync {
     /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. Devices of one
-    /// backend may differ, for example in whether they have `f64`. It is called for each launch: it does not
-    /// block.
+    /// backend may differ, for example in whether they have `f64`. It does not block.
+    ///
+    /// A `true` is for the life of the program: threads remember it for calls that are equal. A `false` is
+    /// asked for again at the next one.
     fn supports(&self, device: Device, call: &Call) -> bool;
+
+    /// Whether the kernel for `call` may run on the thread that enqueues it: it takes no longer than some tens
+    /// of microseconds and waits for nothing. See
+    /// [`LaunchOptions::short`](device_registry::LaunchOptions::short); only streams without a queue of their
+    /// driver ask. The answer is remembered with that of [`supports`](Self::supports).
+    ///
+    /// A set whose kernels wait for something else, such as a network, says `false` here.
+    fn is_short(&self, call: &Call) -> bool {
+        call.is_short()
+    }
 
     /// Runs or submits `call`, as [`Stream::launch`](device_registry::Stream::launch) says.
     ///
@@ -104,18 +115,31 @@ impl Kernels {
     /// If a set is linked and does not load, or if two packages offer one name. No set at all is no error:
     /// nothing is then [supported](Self::find).
     pub fn of(device: Device) -> Result<&'static Self, LoadError> {
-        /// The sets that were loaded, by the name of the backend.
-        static LOADED: LazyLock<Mutex<HashMap<&'static str, &'static Kernels>>> =
-            LazyLock::new(Mutex::default);
-
-        let backend = device.name();
-        let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernels) = loaded().get(backend) {
-            return Ok(kernels);
+        /// The sets of a backend, and of those whose sets were loaded later. The list only grows, so that a
+        /// reader takes no lock.
+        struct Loaded {
+            backend: Entry<dyn Backend>,
+            kernels: Kernels,
+            next: OnceLock<Box<Self>>,
         }
-        // Sets load without the lock. Two threads may both load here; the group lets each set load once.
-        let kernels = Self::load(backend)?;
-        Ok(*loaded().entry(backend).or_insert_with(|| Box::leak(Box::new(kernels))))
+
+        static LOADED: OnceLock<Box<Loaded>> = OnceLock::new();
+
+        let backend = device.backend();
+        let (mut place, mut new) = (&LOADED, None);
+        loop {
+            match (place.get(), new.take()) {
+                (Some(loaded), _) if loaded.backend == backend => return Ok(&loaded.kernels),
+                (Some(loaded), loads) => (place, new) = (&loaded.next, loads),
+                // Two threads may both load here; the group lets each set load once. The one that comes
+                // second finds the sets of the first.
+                (None, None) => {
+                    let kernels = Self::load(backend.name())?;
+                    new = Some(Box::new(Loaded { backend, kernels, next: OnceLock::new() }));
+                }
+                (None, Some(loaded)) => new = place.set(loaded).err(),
+            }
+        }
     }
 
     fn load(backend: &str) -> Result<Self, LoadError> {

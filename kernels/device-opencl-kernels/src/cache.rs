@@ -33,17 +33,17 @@ pub(crate) struct Programs(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The device as it was opened last, which `slots` are of. It keeps its context, so that no other one has
-    /// that address.
+    /// The device as it was opened last, which `kernels` belong to. It keeps its context, so that no other
+    /// one has that address.
     open: Option<Arc<OpenClDevice>>,
-    slots: HashMap<Recipe, Arc<Slot>>,
+    kernels: HashMap<Recipe, Arc<KernelCell>>,
     /// For contexts to come. A device's binaries are valid in each of its contexts.
     binaries: HashMap<Recipe, Arc<[u8]>>,
 }
 
 impl State {
     fn reopen(&mut self, open: &Arc<OpenClDevice>) {
-        self.slots.clear();
+        self.kernels.clear();
         self.open = Some(Arc::clone(open));
     }
 }
@@ -51,7 +51,7 @@ impl State {
 /// A kernel, once it is compiled. The lock is held while it is: another thread that needs it waits, and all
 /// others do not.
 #[derive(Default)]
-struct Slot(Mutex<Option<Arc<Kernel>>>);
+struct KernelCell(Mutex<Option<Arc<Kernel>>>);
 
 /// An open device, and its programs.
 pub(crate) fn open(native: NativeDevice<'_>) -> Result<(Arc<OpenClDevice>, Arc<Programs>), BackendError> {
@@ -85,21 +85,21 @@ impl Programs {
         device: &Arc<OpenClDevice>,
         recipe: &Recipe,
     ) -> Result<Arc<Kernel>, BackendError> {
-        let (slot, binary) = {
+        let (cell, binary) = {
             let mut state = self.0.lock();
             if !state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device)) {
                 // A launch was under way while the device was reset, and opened again by another thread.
                 state.reopen(device);
             }
-            if let Some(slot) = state.slots.get(recipe) {
-                (Arc::clone(slot), state.binaries.get(recipe).cloned())
+            if let Some(cell) = state.kernels.get(recipe) {
+                (Arc::clone(cell), state.binaries.get(recipe).cloned())
             } else {
-                let slot = Arc::<Slot>::default();
-                state.slots.insert(recipe.clone(), Arc::clone(&slot));
-                (slot, state.binaries.get(recipe).cloned())
+                let cell = Arc::<KernelCell>::default();
+                state.kernels.insert(recipe.clone(), Arc::clone(&cell));
+                (cell, state.binaries.get(recipe).cloned())
             }
         };
-        let mut kernel = slot.0.lock();
+        let mut kernel = cell.0.lock();
         if let Some(kernel) = &*kernel {
             return Ok(Arc::clone(kernel));
         }

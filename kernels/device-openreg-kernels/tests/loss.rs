@@ -38,5 +38,11 @@ fn a_kernel_that_was_found_before_the_loss_is_not_launched_and_works_after_a_res
     let mut sum = [0; 8];
     buffer.read(0, &mut sum)?;
     assert_eq!(sum, [2.0_f32.to_ne_bytes(); 2].concat()[..]);
+    // What this thread has planned for `run` holds for the device as it is now.
+    let operand = Operand::new(&buffer, DType::F32, [2])?;
+    run(&stream, Binary::Add, &[operand, 1.0.into()], &[operand])?;
+    stream.synchronize()?;
+    buffer.read(0, &mut sum)?;
+    assert_eq!(sum, [3.0_f32.to_ne_bytes(); 2].concat()[..]);
     Ok(())
 }

@@ -78,7 +78,7 @@ impl DeviceDriver for LengthsDevice {
     }
 
     fn create_stream(&self, _options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        if self.queues { Ok(Box::new(Queue)) } else { Err(BackendError::unsupported("queues")) }
+        if self.queues { Ok(Box::new(AcceptingQueue)) } else { Err(BackendError::unsupported("queues")) }
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
@@ -87,9 +87,9 @@ impl DeviceDriver for LengthsDevice {
 }
 
 /// A queue whose work is always done, and never was.
-struct Queue;
+struct AcceptingQueue;
 
-impl StreamDriver for Queue {
+impl StreamDriver for AcceptingQueue {
     fn write(&self, _destination: &Span, _source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         Ok(())
     }

@@ -15,6 +15,10 @@ const LASTS: Duration = Duration::from_millis(50);
 /// measurement passes.
 pub(super) const ATTEMPTS: usize = 5;
 
+/// A device does its work while it is enqueued if little was left, this many times in a row, when few copies
+/// were enqueued. One time may be a thread of a busy machine that comes too late.
+const AT_ONCE: usize = 3;
+
 /// A stream, and so many copies between two buffers that they last.
 pub(super) struct LastingWork {
     pub(super) stream: Stream,
@@ -46,9 +50,13 @@ impl LastingWork {
         let pair = |len| Ok::<_, Failure>([context.allocate(len)?, context.allocate(len)?]);
         let (mut len, longest) = (1 << 20, longest(context)?);
         let mut work = Self { stream: context.stream()?, pair: pair(len)?, copies: FEW };
+        let mut done_at_once = 0;
         loop {
             let begun = Instant::now();
             let (enqueuing, mut lasted) = work.measure()?;
+            // Many copies may fill a queue, which then blocks.
+            let is_at_once = enqueuing >= lasts && lasted < enqueuing / 4 && work.copies <= 8 * FEW;
+            done_at_once = if is_at_once { done_at_once + 1 } else { 0 };
             if lasted >= lasts {
                 // The first time, the device may have prepared its memory.
                 lasted = work.measure()?.1;
@@ -56,7 +64,8 @@ impl LastingWork {
             if lasted >= lasts {
                 return Ok(work);
             }
-            if begun.elapsed() > context.limit() / 20 || work.copies >= most {
+            let is_too_slow = begun.elapsed() > context.limit() / 20;
+            if done_at_once >= AT_ONCE || is_too_slow || work.copies >= most {
                 return Err(Failure::unsupported(format_args!(
                     "the device is too fast, or works while work is enqueued: {} copies of {len} bytes lasted \
                      {lasted:?} after that, and the check needs {lasts:?}",

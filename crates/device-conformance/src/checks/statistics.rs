@@ -288,7 +288,7 @@ fn back_after_much_work(context: &Context) -> Result<(), Failure> {
 
 fn back_without_waiting(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
-    // So many that a few whose completion is not noticed yet do not matter.
+    // Enough that it does not matter if the completion of a few is not noticed yet.
     const BUFFERS: u64 = 1000;
     let before = now(context.device())?;
     for index in 0..BUFFERS {

@@ -53,7 +53,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// More than a driver with a fixed number of slots would have, and enough to use most cores.
+/// More than a driver with room for a fixed number of threads would have, and enough to use most cores.
 const THREADS: usize = 12;
 
 fn each_with_buffers_of_its_own(context: &Context) -> Result<(), Failure> {

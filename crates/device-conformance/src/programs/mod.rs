@@ -17,7 +17,7 @@ use std::ops::Range;
 use device_registry::Device;
 
 pub(crate) use draw::{Kind, Rules};
-pub(crate) use random::{Settings, run_random};
+pub(crate) use random::{run_random, settings};
 pub use text::run_program_of;
 
 /// A sequence of steps, with the expected results. Buffers, events and streams have numbers, in the order of

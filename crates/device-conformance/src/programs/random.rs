@@ -1,7 +1,6 @@
 //! Runs random programs until one fails, and shrinks that one.
 
 use std::cell::RefCell;
-use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -12,38 +11,17 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunne
 use super::draw::{Draft, drafts};
 use super::{Program, Rules};
 use crate::context::{Context, in_threads};
+use crate::environment::{RandomCases, SEED};
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::watchdog;
 
-/// The variables `DEVICE_CONFORMANCE_SEED` and `DEVICE_CONFORMANCE_CASES`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    seed: u64,
-    cases: u32,
-}
+/// How many programs a check runs by default.
+const DEFAULT_CASES: u32 = 48;
 
-const SEED: &str = "DEVICE_CONFORMANCE_SEED";
-const CASES: &str = "DEVICE_CONFORMANCE_CASES";
-
-impl Settings {
-    /// Reads the environment variables.
-    pub(crate) fn from_env() -> Result<Self, String> {
-        let value = |name| env::var(name).unwrap_or_default();
-        Self::parse(&value(SEED), &value(CASES))
-    }
-
-    fn parse(seed: &str, cases: &str) -> Result<Self, String> {
-        let number = |name, value: &str, default| match value {
-            "" => Ok(default),
-            _ => value.parse().map_err(|_| format!("invalid {name}: expected a number, found `{value}`")),
-        };
-        let (seed, cases) = (number(SEED, seed, 0)?, number(CASES, cases, 48)?);
-        match u32::try_from(cases) {
-            Ok(cases) if cases > 0 => Ok(Self { seed, cases }),
-            _ => Err(format!("invalid {CASES}: expected a number from 1 to {}, found {cases}", u32::MAX)),
-        }
-    }
+/// The settings of random programs.
+pub(crate) fn settings() -> Result<RandomCases, String> {
+    RandomCases::from_env(DEFAULT_CASES)
 }
 
 /// The failure found so far.
@@ -58,7 +36,7 @@ struct Found {
 /// Runs random programs that follow the rules, `at_once` of them at the same time. The failure shows the
 /// smallest program that fails.
 pub(crate) fn run_random(context: &Context, rules: &Rules, at_once: usize) -> Result<(), Failure> {
-    let settings = Settings::from_env().map_err(Failure::new)?;
+    let settings = settings().map_err(Failure::new)?;
     run_random_with(context, rules, at_once, settings, |programs| {
         if let [program] = programs {
             return program.execute().map_err(|failure| (failure, 0));
@@ -79,14 +57,14 @@ fn run_random_with(
     context: &Context,
     rules: &Rules,
     at_once: usize,
-    settings: Settings,
+    settings: RandomCases,
     run: Run,
 ) -> Result<(), Failure> {
     /// How often a smaller program has to pass before it counts as one that passes, because a race may not
     /// show each time.
     const TRIES: usize = 3;
     const STEPS: usize = 40;
-    let Settings { seed, cases } = settings;
+    let RandomCases { seed, cases } = settings;
     let limit = context.limit();
     let config = Config {
         cases,
@@ -188,11 +166,11 @@ mod tests {
         Rules::new(&[Device::cpu()], 2, KINDS).unwrap()
     }
 
-    const SETTINGS: Settings = Settings { seed: 7, cases: 60 };
+    const SETTINGS: RandomCases = RandomCases { seed: 7, cases: 60 };
 
     #[test]
     fn programs_pass_on_the_cpu() {
-        let settings = Settings { seed: 1, cases: 30 };
+        let settings = RandomCases { seed: 1, cases: 30 };
         let run = |programs: &[Program]| programs[0].execute().map_err(|failure| (failure, 0));
         run_random_with(&context(), &rules(), 1, settings, run).unwrap();
     }
@@ -244,22 +222,9 @@ mod tests {
     fn the_same_seed_makes_the_same_programs() {
         let made = |seed| {
             let run = |programs: &[Program]| Err((Failure::new(programs[0].to_string()), 0));
-            let settings = Settings { seed, cases: 1 };
+            let settings = RandomCases { seed, cases: 1 };
             run_random_with(&context(), &rules(), 1, settings, run).unwrap_err().message.len()
         };
         assert_eq!(made(3), made(3));
-    }
-
-    #[test]
-    fn settings_are_numbers() {
-        assert_eq!(Settings::parse("", ""), Ok(Settings { seed: 0, cases: 48 }));
-        assert_eq!(Settings::parse("12", "1000"), Ok(Settings { seed: 12, cases: 1000 }));
-        assert_eq!(
-            Settings::parse("x", "").unwrap_err(),
-            "invalid DEVICE_CONFORMANCE_SEED: expected a number, found `x`"
-        );
-        for wrong in ["0", "-1", "4294967296", "many"] {
-            assert!(Settings::parse("", wrong).unwrap_err().contains(wrong), "{wrong}");
-        }
     }
 }

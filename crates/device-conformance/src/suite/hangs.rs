@@ -73,6 +73,7 @@ impl Drop for Running<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
@@ -101,11 +102,11 @@ mod tests {
         let (first, second) = (hangs.begin("first".to_owned()), hangs.begin("second".to_owned()));
         let (hung, _end) = hung(&["a stream", "first", "second"], &[]);
         thread::scope(|scope| {
-            let judged = scope.spawn(move || second.judge(hung, LONG));
-            thread::sleep(Duration::from_millis(20));
-            assert!(!judged.is_finished(), "it has to wait for the first");
+            let (sender, judged) = mpsc::channel();
+            scope.spawn(move || sender.send(second.judge(hung, LONG)).unwrap());
+            assert!(judged.recv_timeout(Duration::from_millis(20)).is_err(), "it has to wait for the first");
             end_of_first(first);
-            judged.join().unwrap()
+            judged.recv().unwrap()
         })
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device_registry::take_validation_reports;
-use libtest_mimic::{Arguments, FormatSetting};
+use libtest_mimic::Arguments;
 use parking_lot::Mutex;
 
 use self::host::Host;
@@ -24,8 +24,9 @@ use self::workers::Workers;
 use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
 use crate::environment::{self, Processes};
 use crate::expectations::Expectation;
+use crate::harness::conclude;
 use crate::outcome::Outcome;
-use crate::programs::Settings;
+use crate::programs;
 use crate::subprocess;
 use crate::summary::Summary;
 use crate::watchdog;
@@ -146,7 +147,7 @@ impl Suite {
     fn try_run(mut self) -> Result<ExitCode, String> {
         let processes = environment::processes()?.unwrap_or(Processes::Shared);
         self.time_limit = environment::time_limit()?.unwrap_or(self.time_limit);
-        Settings::from_env()?;
+        programs::settings()?;
         let suite = Arc::new(self);
         if let Some(worker) = environment::worker()? {
             return worker::serve(&suite, worker).map(|()| ExitCode::SUCCESS);
@@ -163,22 +164,13 @@ impl Suite {
         let Plan { trials, mut problems } = Plan::new(&suite, &host, &environment::required(), &summary);
         let conclusion = libtest_mimic::run(&arguments, trials);
         problems.extend(host.end());
-        if arguments.list {
-            return Ok(ExitCode::SUCCESS);
-        }
         let summary = summary.lock();
-        if arguments.format != Some(FormatSetting::Json) {
-            println!("{summary}");
-        }
         problems.extend(
             summary
                 .untested(checks().count())
                 .map(|device| format!("all checks are unsupported on `{device}`, so nothing was tested")),
         );
-        for problem in &problems {
-            eprintln!("error: {problem}");
-        }
-        Ok(if problems.is_empty() { conclusion.exit_code() } else { ExitCode::from(101) })
+        Ok(conclude(&arguments, &conclusion, &*summary, &problems))
     }
 
     /// The outcome of a check, after the function of [`after_each`](Self::after_each) and the reports of the
@@ -187,7 +179,7 @@ impl Suite {
         let mut messages = take_validation_reports();
         messages.extend(self.after_each.as_ref().and_then(|after_each| {
             let after_each = Arc::clone(after_each);
-            watchdog::within(limit, "after each check", move || after_each()).err()
+            watchdog::after_each(limit, move || after_each()).err()
         }));
         if messages.is_empty() {
             return outcome;

@@ -13,7 +13,7 @@ use super::trials::DeviceTrials;
 use crate::availability::Availability;
 use crate::check::checks;
 use crate::environment::REQUIRE;
-use crate::expectations::Expectation;
+use crate::expectations::{Expectation, unmatched_pattern};
 use crate::summary::Summary;
 use crate::verdict::Verdict;
 
@@ -109,12 +109,8 @@ impl Suite {
                 || unavailable.iter().any(|backend| expectation.names_backend(backend))
         };
         let all = self.unsupported.iter().chain(&self.expected_failures);
-        all.filter(move |expectation| !is_matched(expectation)).map(|expectation| {
-            format!(
-                "the pattern `{}` of the suite's expectations matches no check\nhelp: `--list` shows all names",
-                expectation.pattern
-            )
-        })
+        all.filter(move |expectation| !is_matched(expectation))
+            .map(|expectation| unmatched_pattern(&expectation.pattern))
     }
 
     /// The backends to test: the selected ones, or else every linked and every required one.

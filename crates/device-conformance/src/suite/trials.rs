@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use libtest_mimic::{Completion, Failed, Trial};
+use libtest_mimic::Trial;
 use parking_lot::Mutex;
 
 use super::Suite;
@@ -63,25 +63,4 @@ impl DeviceTrials {
         self.exceeded.fetch_add(judged.exceeded.into(), Ordering::Relaxed);
         judged.verdict
     }
-}
-
-impl Verdict {
-    /// How the report shows it.
-    pub(super) fn completion(self) -> Result<Completion, Failed> {
-        match self {
-            Self::Passed => Ok(Completion::Completed),
-            Self::Failed(message) => Err(message.into()),
-            Self::ExpectedFailure(reason) => {
-                Ok(Completion::ignored_with(format_args!("expected failure: {}", one_line(&reason))))
-            }
-            Self::Unsupported(reason) => {
-                Ok(Completion::ignored_with(format_args!("unsupported: {}", one_line(&reason))))
-            }
-            Self::Skipped(reason) => Ok(Completion::ignored_with(one_line(&reason))),
-        }
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }

@@ -314,7 +314,7 @@ defects! {
     /// An event of a stream without work is done with the next work.
     EventsWaitForLaterWork,
     /// A stream has one event, which each recording takes.
-    EventsShareASlot,
+    EventsShareAPoint,
     /// A stream can have a thousand events.
     FewEvents,
     /// Only one of the threads that wait for an event wakes up.

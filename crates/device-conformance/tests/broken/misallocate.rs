@@ -205,12 +205,12 @@ pub(crate) fn enter(opened_by: &Opener) -> Result<(), BackendError> {
         static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
         static NEXT: AtomicU64 = AtomicU64::new(0);
         thread_local! {
-            static SLOT: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+            static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
         }
         let mut seen = SEEN.lock();
-        seen.insert(SLOT.with(|slot| *slot));
+        seen.insert(NUMBER.with(|number| *number));
         if seen.len() > 200 {
-            return Err(BackendError::other("there are no more slots for threads"));
+            return Err(BackendError::other("there is room for no more threads"));
         }
     }
     Ok(())

@@ -48,7 +48,7 @@ pub(crate) fn ordered(work: Receiver<Work>) -> impl Iterator<Item = Work> {
 }
 
 /// The state of a stream that its defects need.
-pub(crate) struct Queue {
+pub(crate) struct TwinQueue {
     progress: Arc<Progress>,
     /// Identifies the device.
     device: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Queue {
     events: Arc<()>,
 }
 
-impl Queue {
+impl TwinQueue {
     pub(crate) fn new(progress: &Arc<Progress>, device: usize) -> Self {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         HELD.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Queue {
         if wrong(FewEvents) && Arc::strong_count(&self.events) > 1000 {
             return Err(BackendError::other("there are no more events"));
         }
-        let point = if wrong(EventsShareASlot) { Arc::clone(&self.point) } else { Arc::default() };
+        let point = if wrong(EventsShareAPoint) { Arc::clone(&self.point) } else { Arc::default() };
         point.start_again();
         let record = Record {
             time: FREE.lock().pop().unwrap_or_default(),
@@ -132,7 +132,7 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for TwinQueue {
     fn drop(&mut self) {
         HELD.fetch_sub(1, Ordering::Relaxed);
     }

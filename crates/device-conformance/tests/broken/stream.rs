@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::defect::Defect::*;
 use crate::event::TwinEvent;
 use crate::faults::{Faults, Operation};
-use crate::misqueue::{self as wrongly, Queue};
+use crate::misqueue::{self as wrongly, TwinQueue};
 use crate::pool::Place;
 use crate::progress::{Outcome, Progress, Work};
 use crate::transfer;
@@ -29,7 +29,7 @@ pub(crate) struct TwinStream {
     work: Sender<Work>,
     /// Work that a lazy queue submits when it is flushed.
     gathered: Mutex<Vec<Work>>,
-    queue: Queue,
+    queue: TwinQueue,
 }
 
 impl TwinStream {
@@ -40,7 +40,7 @@ impl TwinStream {
             .name(format!("{} queue", twin.name))
             .spawn(move || wrongly::ordered(queue).for_each(|work| works.perform(work)))
             .map_err(|error| BackendError::other("the queue's thread does not start").with_source(error))?;
-        let (faults, queue) = (Arc::clone(faults), Queue::new(&progress, Arc::as_ptr(faults).addr()));
+        let (faults, queue) = (Arc::clone(faults), TwinQueue::new(&progress, Arc::as_ptr(faults).addr()));
         Ok(Self { twin, faults, progress, work, gathered: Mutex::default(), queue })
     }
 

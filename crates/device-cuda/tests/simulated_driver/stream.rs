@@ -51,14 +51,14 @@ impl HostPlace {
 pub(crate) struct Stream {
     device: usize,
     priority: i32,
-    queue: Mutex<Queue>,
+    queue: Mutex<SimulatedQueue>,
     changed: Condvar,
     /// Whether the program captures the stream. The graph itself is not simulated.
     captured: AtomicBool,
 }
 
 #[derive(Default)]
-struct Queue {
+struct SimulatedQueue {
     work: VecDeque<Work>,
     submitted: u64,
     finished: u64,

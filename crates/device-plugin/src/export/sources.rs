@@ -52,7 +52,9 @@ impl Sources {
 }
 
 impl Drop for Sources {
-    /// The queue and its events do not exist any more. What is left was in use at a loss: rule D19.
+    /// The queue and its events do not exist any more. What is left may have been in use at a loss (rule
+    /// D19), so it is never released. A program that destroys a stream without a query of it or a wait for
+    /// it, because it knows by another stream that the work is done, loses the sources.
     fn drop(&mut self) {
         self.with(|kept| mem::take(&mut kept.sources).into_iter().for_each(mem::forget));
     }

@@ -34,7 +34,7 @@ pub(crate) static STREAM_API: StreamApi = StreamApi {
 };
 
 /// A queue, as the program has it.
-struct Queue {
+struct ExportedQueue {
     device: &'static PluginDevice,
     /// Dropped first: with that, it ends the work that uses the sources.
     driver: Box<dyn StreamDriver>,
@@ -42,16 +42,16 @@ struct Queue {
 }
 
 pub(crate) fn into_object(device: &'static PluginDevice, driver: Box<dyn StreamDriver>) -> Object {
-    Box::into_raw(Box::new(Queue { device, driver, sources: Arc::default() })).cast()
+    Box::into_raw(Box::new(ExportedQueue { device, driver, sources: Arc::default() })).cast()
 }
 
 /// # Safety
 ///
 /// The object is from [`into_object`], was not destroyed, and the program keeps what it guarantees to a
 /// driver.
-unsafe fn queue<'a>(stream: Object) -> &'a Queue {
+unsafe fn queue<'a>(stream: Object) -> &'a ExportedQueue {
     // SAFETY: the caller promises that it is a box of this type.
-    unsafe { &*stream.cast::<Queue>() }
+    unsafe { &*stream.cast::<ExportedQueue>() }
 }
 
 /// # Safety
@@ -66,7 +66,7 @@ unsafe fn stream<'a>(stream: Object) -> &'a dyn StreamDriver {
 unsafe extern "C" fn destroy(object: Object) {
     guard_quietly("a panic while freeing a stream", || {
         // SAFETY: the object is from `into_object`, and the program destroys it once.
-        drop(unsafe { Box::from_raw(object.cast::<Queue>()) })
+        drop(unsafe { Box::from_raw(object.cast::<ExportedQueue>()) })
     });
 }
 
@@ -80,7 +80,7 @@ unsafe extern "C" fn write(
     // and a valid report.
     unsafe {
         guard(report, || {
-            let Queue { driver, sources, .. } = queue(object);
+            let ExportedQueue { driver, sources, .. } = queue(object);
             let source = sources.keep_after(bytes::source(source)?);
             driver.write(&*span(destination)?, &source)
         })
@@ -147,7 +147,7 @@ unsafe extern "C" fn record(
         guard(report, || {
             let timed = abi::take(options).map_err(invalid_options)?.timed != 0;
             let options = if timed { EventOptions::new().timed() } else { EventOptions::new() };
-            let Queue { driver, sources, .. } = queue(object);
+            let ExportedQueue { driver, sources, .. } = queue(object);
             let reached = sources.reached();
             place.write(event::into_object(driver.record(&options)?, sources, reached));
             Ok(())
@@ -174,7 +174,7 @@ unsafe extern "C" fn query(object: Object, done: *mut u32, report: *const Report
     // SAFETY: the program passes a stream of this library, a place and a report that are valid.
     unsafe {
         guard(report, || {
-            let Queue { driver, sources, .. } = queue(object);
+            let ExportedQueue { driver, sources, .. } = queue(object);
             // Before the query, which says nothing of later work.
             let reached = sources.reached();
             let is_done = driver.query()?;
@@ -191,7 +191,7 @@ unsafe extern "C" fn synchronize(object: Object, report: *const Report) -> Statu
     // SAFETY: the program passes a stream of this library and a valid report.
     unsafe {
         guard(report, || {
-            let Queue { driver, sources, .. } = queue(object);
+            let ExportedQueue { driver, sources, .. } = queue(object);
             // Before the wait, which is not for later work.
             let reached = sources.reached();
             driver.synchronize()?;
@@ -204,7 +204,7 @@ unsafe extern "C" fn synchronize(object: Object, report: *const Report) -> Statu
 unsafe extern "C" fn native_handle(object: Object, kind: Str, handle: *mut u64) -> u32 {
     // SAFETY: the program passes a stream of this library, text and a place that are valid.
     unsafe {
-        let device = (*object.cast::<Queue>()).device;
+        let device = (*object.cast::<ExportedQueue>()).device;
         write_handle(device, kind, handle, |kind| stream(object).native_handle(kind))
     }
 }

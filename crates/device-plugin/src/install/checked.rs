@@ -15,7 +15,7 @@ use crate::install::trust::{Trust, TrustError};
 ///
 /// Opening runs the library's constructors before any of its symbols can be looked at. So everything that can
 /// be known from the file is checked first. Between the check and the opening, a user who may write to the
-/// folder can still replace the file; the checks of owners and modes are what rules out other users.
+/// folder can still replace the file; the checks of owners and modes rule out other users.
 #[derive(Debug)]
 pub(crate) struct Checked<'a> {
     /// The manifest that names the library.

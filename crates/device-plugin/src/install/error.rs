@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use entry_points::message::{shown, shown_path};
 
 /// A mistake in the program, which [`Plugins::install`](crate::Plugins::install) returns before it reads any
-/// folder. What is wrong with a folder or a manifest is in the [`InstallReport`](crate::InstallReport)
-/// instead.
+/// folder. Mistakes in folders and manifests are in the [`InstallReport`](crate::InstallReport).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {

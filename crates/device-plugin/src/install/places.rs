@@ -60,7 +60,8 @@ impl Surroundings {
             Place::Folder(path) => vec![path.clone()],
             Place::BesideProgram(path) => match (self.program)() {
                 Ok(program) => {
-                    // A link to the program is elsewhere than what is installed with the program.
+                    // A link to the program may lie elsewhere than the files that are installed with the
+                    // program.
                     let program = canonical(&program).unwrap_or(program);
                     vec![program.parent().unwrap_or(&program).join(path)]
                 }

@@ -96,9 +96,9 @@ impl Plugins {
     /// [`backends()`](device_registry::backends). Opens no library: the first use of a name does.
     ///
     /// Folders are read in the order in which they were added, and manifests in the order of their file
-    /// names. Of several backends with one name the first is used; whatever is linked into the program goes
-    /// before all of them. A call blocks while it reads the files. A later call adds what is new; nothing is
-    /// ever removed.
+    /// names. Of several backends with one name the first is used; a backend that is linked into the program
+    /// takes precedence over all of them. A call blocks while it reads the files. A later call adds what is
+    /// new; nothing is ever removed.
     ///
     /// A folder that does not exist is no error. Other mistakes in folders and manifests harm nothing else:
     /// the report lists them, and so do `backends().report()` and the error for an unknown backend. They are

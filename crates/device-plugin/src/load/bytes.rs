@@ -9,17 +9,17 @@ use device_registry::plugin;
 use device_registry::plugin::report_broken_rule;
 
 use crate::abi::{self, Done, Failure, HostBytes, Object, Status, Watch};
+use crate::load::numbered::Numbered;
 use crate::load::report::{error, read};
-use crate::load::slots::Slots;
 
 /// The sources of queued writes that libraries have.
-static SOURCES: Slots<Arc<HostBuffer>> = Slots::new();
+static SOURCES: Numbered<Arc<HostBuffer>> = Numbered::new();
 
 /// The destinations of queued reads that libraries have.
-static DESTINATIONS: Slots<HostBuffer> = Slots::new();
+static DESTINATIONS: Numbered<HostBuffer> = Numbered::new();
 
 /// The queued reads that libraries have.
-static READS: Slots<Read> = Slots::new();
+static READS: Numbered<Read> = Numbered::new();
 
 /// A read that a library has.
 struct Read {
@@ -163,7 +163,7 @@ unsafe extern "C" fn watch(context: Object, place: *mut Watch) {
 }
 
 /// The watches that libraries have. One of a read that was finished before has nothing to watch.
-static WATCHES: Slots<Option<CompletionWatch>> = Slots::new();
+static WATCHES: Numbered<Option<CompletionWatch>> = Numbered::new();
 
 unsafe extern "C" fn is_finished(watch: Object) -> u32 {
     let is_finished =

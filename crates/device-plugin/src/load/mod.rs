@@ -6,8 +6,8 @@ mod device;
 mod event;
 mod host;
 mod library;
+mod numbered;
 mod report;
-mod slots;
 mod stream;
 mod tables;
 

@@ -14,7 +14,7 @@ use crate::load::LibraryEntry;
 use crate::tool::arguments::{CHILD, How};
 use crate::tool::child::STEP;
 
-/// So much of what a library prints is kept, and so long is a step.
+/// How many bytes are kept of what a library prints, and how long a step may be.
 const KEPT: u64 = 1 << 20;
 
 /// What came to light of a library.

@@ -60,9 +60,9 @@ impl Completion {
     /// Whether the work is finished, which a driver can look at when it no longer has the completion.
     ///
     /// A driver whose events return the errors of reads needs it. An event behind a failed read returns the
-    /// error if the read is not finished when the driver records the event. If it is finished, the core has
-    /// its error: until a caller has received that, the core fails new events itself, and after that they do
-    /// not fail for it.
+    /// error if the read is not finished when the driver records the event. If the read is finished, the core
+    /// has its error. Until a caller has received the error, the core fails new events itself; later events
+    /// do not fail for it.
     ///
     /// A flag that the driver sets after [`finish`](Self::finish) is too late: a thread may receive the error
     /// and record an event before. One that it sets before is too early.

@@ -77,8 +77,8 @@ use crate::backend::{
 /// # A device that does not answer
 ///
 /// A call of the driver has to end, since the core cannot interrupt it. So a driver whose device may fall
-/// silent, for example behind a connection, limits its own waits, and then returns a loss. What the core can
-/// end is a wait of its own: a program that calls
+/// silent, for example behind a connection, limits its own waits, and then returns a loss. The core can
+/// only end its own waits: a program that calls
 /// [`Stream::synchronize_timeout`](crate::Stream::synchronize_timeout) or
 /// [`Buffer::read_timeout`](crate::Buffer::read_timeout) gets its thread back, and the work stays with the
 /// driver. The core makes such calls in a stream, so that they end in time even if the driver's call does
@@ -87,7 +87,7 @@ use crate::backend::{
 /// # The end of the process
 ///
 /// A driver that the core has opened is never dropped: at exit, the libraries under it may be gone already. A
-/// program whose libraries ask for it [closes](crate::Device::close) its devices before.
+/// program whose libraries require it [closes](crate::Device::close) its devices before it exits.
 pub trait DeviceDriver: Send + Sync {
     /// The handle that programs and kernels get of the device:
     /// [`Device::with_driver`](crate::Device::with_driver) and
@@ -246,7 +246,7 @@ pub trait DeviceDriver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Any; the device counts as closed all the same.
+    /// Any error. The device counts as closed nevertheless.
     fn close(&self) -> Result<(), BackendError> {
         Ok(())
     }
@@ -263,8 +263,8 @@ pub trait DeviceDriver: Send + Sync {
 /// handle with [`Span::memory_as`]. The core looks at nothing in it. Where the backend is in a file, the
 /// memory is of a type of the loader's, so kernels for such a backend use [`Span::native_handle`].
 ///
-/// It is dropped when nothing uses it any more, work in a queue included, on a thread that may use devices;
-/// so not within a [host call](crate::Stream::host_call).
+/// The core drops it when neither a program nor queued work uses it any more. It does so on a thread that may
+/// use devices, and never within a [host call](crate::Stream::host_call).
 ///
 /// In a child of `fork`, the core forgets the memory of its parent's devices without dropping it, as the
 /// driver is unusable there. So a drop is always in the process that allocated the memory, unless code other

@@ -20,8 +20,8 @@ impl Error for ElevatedProcess {}
 /// The value of a variable of the environment that names files, folders or libraries. `None` if it is not
 /// set.
 ///
-/// A backend reads such a variable with this function alone. An elevated process obeys none, just as the
-/// system ignores `LD_PRELOAD` there: otherwise its user could run any code with its rights.
+/// A backend reads such a variable with this function alone. An elevated process obeys no such variable, as
+/// the system ignores `LD_PRELOAD` there: otherwise its user could run any code with its rights.
 ///
 /// ```
 /// # use device_registry::backend::path_variable;

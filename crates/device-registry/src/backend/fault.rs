@@ -8,7 +8,7 @@ use crate::backend::BackendError;
 /// error, as it never comes.
 ///
 /// An operation is an allocation, or a write, read, copy or fill, whether it blocks or runs in a stream,
-/// where it counts when it runs. Kernels, host calls, events and queries are none.
+/// where it counts when it runs. Kernels, host calls, events and queries do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -23,7 +23,7 @@ pub enum Fault {
         nth: u64,
     },
     /// The nth operation, of any kind, loses the device. All later ones fail too. A device with a connection
-    /// breaks that, so that the loss is found as a real one is.
+    /// breaks the connection, so that the driver finds the loss as it finds a real one.
     LoseDevice {
         /// Which one, from 1 on.
         nth: u64,

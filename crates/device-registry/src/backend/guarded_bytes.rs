@@ -11,9 +11,9 @@ use crate::backend::zeroed_bytes::ZeroedBytes;
 
 /// The length of each guard.
 pub(crate) const GUARD: usize = 64;
-/// Canaries are written by so many bytes.
+/// The number of bytes in which canaries are written.
 const WORD: usize = size_of::<u64>();
-/// What the guards are made of.
+/// The byte that guards consist of.
 const INTACT: u8 = 0xC5;
 /// What bytes are overwritten with when they are released.
 const RELEASED: u8 = 0xDB;

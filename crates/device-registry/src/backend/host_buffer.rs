@@ -149,8 +149,8 @@ impl HostBuffer {
 
     /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, if it is of this type.
     ///
-    /// A driver finds the handle of its own pinned memory so, in a buffer that a program passes to a queued
-    /// write or read. The type is private to the driver, so that no other code gets the handle:
+    /// This is how a driver finds the handle of its own pinned memory in a buffer that a program passes to a
+    /// queued write or read. The type is private to the driver, so that no other code gets the handle:
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -170,8 +170,9 @@ impl HostBuffer {
     /// assert!(HostBuffer::from(vec![0; 4]).owner_as::<Pinned>().is_none());
     /// ```
     ///
-    /// Two devices of a backend have one type: the driver compares the device, too. For a backend in a file,
-    /// a buffer that comes back from the program has another owner. So a driver also does without.
+    /// All devices of a backend use one type, so the driver compares the device, too. For a backend in a
+    /// file, a buffer that comes back from the program has another owner. So a driver must also work without
+    /// the handle.
     #[must_use]
     pub fn owner_as<T: Any>(&self) -> Option<&T> {
         match &self.0 {

@@ -4,9 +4,12 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+use crate::backend::host_windows::{open_window, open_window_mut};
+#[cfg(doc)]
+use crate::backend::open_windows;
 use crate::backend::range_lock::RangeLock;
 use crate::backend::zeroed_bytes::ZeroedBytes;
-use crate::backend::{BackendError, Memory, Window, WindowMut, open_windows};
+use crate::backend::{BackendError, Memory, Window, WindowMut};
 
 /// Bytes of the host that serve as the memory of a device.
 ///
@@ -134,7 +137,7 @@ impl HostMemory {
     ///
     /// Returns the errors of [`open_windows`].
     pub fn read(&self, range: Range<usize>) -> Result<Window<'_>, BackendError> {
-        open_windows([(self, range)], []).map(|([window], [])| window)
+        open_window(self, range)
     }
 
     /// Opens a window to write to. Blocks while another window is open there, or an earlier request waits.
@@ -143,7 +146,7 @@ impl HostMemory {
     ///
     /// Returns the errors of [`open_windows`].
     pub fn write(&self, range: Range<usize>) -> Result<WindowMut<'_>, BackendError> {
-        open_windows([], [(self, range)]).map(|([], [window])| window)
+        open_window_mut(self, range)
     }
 }
 

@@ -60,7 +60,7 @@ mod stream_order;
 pub mod testing;
 // A window is a range of host memory.
 #[allow(unsafe_code)]
-mod windows;
+mod host_windows;
 // Zeroed memory comes from the allocator, so that a refusal is an error.
 #[allow(unsafe_code)]
 mod zeroed_bytes;
@@ -83,6 +83,7 @@ pub use crate::backend::fault::{Fault, FaultInjector};
 pub use crate::backend::fill_pattern::FillPattern;
 pub use crate::backend::host_buffer::HostBuffer;
 pub use crate::backend::host_memory::HostMemory;
+pub use crate::backend::host_windows::{Window, WindowMut, open_windows};
 pub use crate::backend::identity::{DeviceUuid, IdentityError, PciAddress};
 pub use crate::backend::launch::Launch;
 pub use crate::backend::loss_reporter::LossReporter;
@@ -90,7 +91,7 @@ pub use crate::backend::native::NativeDevice;
 pub(crate) use crate::backend::native::downcast;
 pub use crate::backend::opened_device::OpenedDevice;
 pub(crate) use crate::backend::opened_device::Parts;
-pub use crate::backend::options::{AllocateOptions, EventOptions, Priority, StreamOptions};
+pub use crate::backend::options::{AllocateOptions, EventOptions, LaunchOptions, Priority, StreamOptions};
 pub(crate) use crate::backend::owner::Owner;
 pub use crate::backend::presence::Presence;
 pub use crate::backend::properties::{DeviceKind, DeviceProperties, MemoryInfo, MemoryReuse};
@@ -100,7 +101,6 @@ pub use crate::backend::span::Span;
 pub(crate) use crate::backend::span::{Allocation, Block};
 pub use crate::backend::stream_driver::StreamDriver;
 pub(crate) use crate::backend::stream_order::{Progress, StreamOrder};
-pub use crate::backend::windows::{Window, WindowMut, open_windows};
 
 /// A backend, such as CUDA: it counts its devices, describes them and opens them.
 ///
@@ -115,7 +115,7 @@ pub use crate::backend::windows::{Window, WindowMut, open_windows};
 ///
 /// | | where | looked at |
 /// |---|---|---|
-/// | what does not change once it is there: the driver's library, its version | `load` | until it succeeds: again by a use, at most once a second, while it returns [`LoadFailure::unavailable`]; any other error is permanent until a retry |
+/// | what does not change once it is there: the driver's library, its version | `load` | until it succeeds: again by a use, after [`LoadFailure::UNAVAILABLE_FOR`], while it returns [`LoadFailure::unavailable`]; any other error is permanent until a retry |
 /// | what changes while the program runs: how many devices there are | [`device_count`](Self::device_count) | at each use |
 /// | whether a device that is configured is there now, such as a server of a list | [`presence`](Self::presence) | at each use |
 /// | what a user sets: addresses, sizes, counts | [`Options`], which `load` gets | at each `load` |

@@ -50,8 +50,8 @@ impl fmt::Debug for NativeDevice<'_> {
     }
 }
 
-/// The handle that the backend's code returns for a kind. `of` is what of the device it belongs to, such as
-/// `the memory of `.
+/// The handle that the backend's code returns for a kind. `of` says to which part of the device it belongs,
+/// such as `the memory of `.
 ///
 /// It is isolated here, although a launch is isolated as a whole: a program gets spans outside of any launch
 /// as well.

@@ -54,8 +54,8 @@ impl OpenedDevice {
     /// Wraps a driver, for the core to call. `backend` is the one that [opens](Backend::open) the device,
     /// `self` there.
     ///
-    /// The core refuses a device from another backend than the one whose `open` it has called. A backend
-    /// cannot pass on the device of another one, whose properties and peers are not the same.
+    /// The core calls [`Backend::open`] of one backend, and refuses a device that another backend has opened:
+    /// its properties and peers would be wrong.
     #[must_use]
     pub fn new(backend: &dyn Backend, driver: impl DeviceDriver + 'static) -> Self {
         let parts = Parts { driver: Box::new(driver), loss_reporter: None, has_native_handles: false };

@@ -1,4 +1,4 @@
-//! Options of allocations, streams and events.
+//! Options of allocations, streams, events and launches.
 
 /// Options of an allocation. Later versions may add fields.
 #[derive(Clone, Debug)]
@@ -70,5 +70,30 @@ impl EventOptions {
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timed: true }
+    }
+}
+
+/// Options of a launch.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LaunchOptions {
+    /// Whether the kernel takes little time and waits for nothing: see [`short`](Self::short).
+    pub short: bool,
+}
+
+impl LaunchOptions {
+    /// Options for a kernel that may take long.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says that the kernel takes no longer than some tens of microseconds, waits for nothing, and takes no
+    /// lock that the calling thread holds.  Where a driver has no queues, a stream whose work is all done
+    /// then runs it at once, on the calling thread: handing it to another thread would take longer. For the
+    /// program nothing else changes. A failure is the stream's, as that of any kernel.
+    #[must_use]
+    pub fn short(self) -> Self {
+        Self { short: true }
     }
 }

@@ -60,8 +60,8 @@ pub struct DeviceProperties {
 
 /// How the core uses freed memory of a device again. It is for devices on which allocating is slow.
 ///
-/// Where it does, the driver frees memory later than the last user drops it. A driver that still holds a
-/// handle of the memory then keeps it from being used again.
+/// Where it does, the driver frees memory some time after the last user has dropped it. The core does not use
+/// memory again while a driver still holds a handle of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryReuse {

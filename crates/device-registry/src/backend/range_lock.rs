@@ -1,5 +1,5 @@
 //! A lock on ranges of bytes: any number of readers of a byte, or one writer. The windows of a
-//! [`HostMemory`](crate::backend::HostMemory) take it (`windows.rs`).
+//! [`HostMemory`](crate::backend::HostMemory) take it (`host_windows.rs`).
 //!
 //! Conflicting requests are served in their order of arrival, so that readers do not starve a writer. A
 //! thread that already holds ranges does not wait for more, since two such threads could wait for each other.
@@ -47,6 +47,9 @@ impl RangeLock {
     #[inline]
     pub(super) fn lock<M>(&self, requests: &mut [Request<M>]) {
         let mut state = lock(&self.state);
+        if state.entries.is_empty() {
+            return state.enter(requests, true);
+        }
         let first = state.next;
         state.enter(requests, false);
         let conflicts = |state: &State| {

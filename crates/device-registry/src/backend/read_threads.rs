@@ -53,9 +53,9 @@ pub struct ReadThreads {
 
 /// A thread that finishes reads, one after the other: [`ReadThreads::start`] starts it.
 ///
-/// So the reads that it gets end in the order in which it gets them, as those of one stream do. Streams that
-/// share one hand over a read when its work is submitted, and not before: one that waits for a flush would
-/// hold up the others.
+/// So the reads end in the order in which the thread gets them, as the reads of one stream do. Streams that
+/// share a thread hand over a read when its work is submitted, and not before: a read that waits for a flush
+/// would hold up the others.
 ///
 /// When it is dropped, the thread finishes the reads that it has, and ends. The drop does not wait.
 pub struct ReadThread(Arc<Shared>);
@@ -295,6 +295,7 @@ mod tests {
         let running = [&kept, &dropped].map(|thread| Arc::downgrade(&thread.0));
         for thread in [&kept, &dropped] {
             thread.finish(completion(&results), || {
+                // Longer than a close that does not wait for it.
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 Ok(bytes(0))
             });

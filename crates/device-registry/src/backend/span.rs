@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::backend::native::{Hint, handle};
-use crate::backend::{BackendError, Memory, Owner, Progress, StreamOrder};
+use crate::backend::{BackendError, HostMemory, Memory, Owner, Progress, StreamOrder};
 
 /// A range of bytes in one memory. Only the core constructs one, after it has checked the range: it is not
 /// empty, and it lies inside the memory.
@@ -137,6 +137,13 @@ impl Span {
         self.allocation.memory.as_deref().expect("a span has bytes, and they live as long as it does")
     }
 
+    /// Whether the memory is [`HostMemory`].
+    #[inline]
+    pub(crate) fn is_host_memory(&self) -> bool {
+        let memory: &dyn Any = self.memory();
+        memory.is::<HostMemory>()
+    }
+
     /// The memory as the type that the driver has allocated.
     ///
     /// # Errors
@@ -182,8 +189,8 @@ impl Span {
         self.range.clone()
     }
 
-    /// The offset of the first byte in the memory. Not zero for a part of a buffer, nor for all of one where
-    /// the core [divides](crate::backend::MemoryReuse::Divided) memory.
+    /// The offset of the first byte in the memory. It may be above zero even for a whole buffer, where the
+    /// core [divides](crate::backend::MemoryReuse::Divided) memory.
     #[must_use]
     #[inline]
     pub fn offset(&self) -> usize {

@@ -121,8 +121,8 @@ pub trait StreamDriver: Send + Sync {
     /// it.
     fn launched(&self) {}
 
-    /// Ensures that all work that the driver has accepted begins without further calls. When it returns, that
-    /// is so for work too that another thread flushes at the same time. The default does nothing.
+    /// Ensures that all work that the driver has accepted begins without further calls. When it returns, this
+    /// also holds for work that another thread flushes at the same time. The default does nothing.
     ///
     /// So a driver may gather work and events, and submit them here. The core calls it when they are needed:
     ///
@@ -133,7 +133,7 @@ pub trait StreamDriver: Send + Sync {
     /// - after about 64 pieces of work, to find memory that is no longer used, and before the stream is
     ///   dropped.
     ///
-    /// One flush is for all that came before it, so an event or a read alone does not cause one. A driver
+    /// One flush covers all work before it, so the core does not flush after each event or read. A driver
     /// that wants its device to begin earlier submits in the other functions.
     ///
     /// A driver never submits what it has gathered after its device was lost: the core drops the memory of
@@ -158,8 +158,8 @@ pub trait StreamDriver: Send + Sync {
     /// The error of work that failed; it becomes the stream's failure.
     fn query(&self) -> Result<bool, BackendError>;
 
-    /// Waits until all work that was submitted before the call is done. Blocks. Also with an error it returns
-    /// only then, unless the device is lost: the end of a device calls it last, and drops what the work used.
+    /// Waits until all work that was submitted before the call is over. Blocks. It returns no earlier if work
+    /// fails, unless the device is lost: a close calls it last, and then frees what the work used.
     ///
     /// The core also calls it in [`Device::allocate`](crate::Device::allocate), when the device is full and
     /// work of this queue is the last user of some memory.

@@ -315,7 +315,7 @@ impl FaultCounter {
     }
 
     /// Notes that the device is closed: each operation fails, and so do those that stall. A device that is
-    /// lost stays that.
+    /// lost stays lost.
     pub fn close(&self) {
         self.end(Ended::Closed);
     }
@@ -457,6 +457,7 @@ mod tests {
     fn the_connection_is_broken_before_an_operation_that_stalls_continues() {
         static IS_BROKEN: AtomicUsize = AtomicUsize::new(0);
         let breaks = || {
+            // The time in which a stalled operation could continue too early.
             thread::sleep(Duration::from_millis(50));
             IS_BROKEN.store(1, Ordering::SeqCst);
         };

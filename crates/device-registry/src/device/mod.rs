@@ -91,10 +91,10 @@ use crate::cpu;
 /// `is_available` do.
 ///
 /// A missing driver may come while the program runs. A backend that is unavailable returns the same error for
-/// one second; after that, the next use or `is_available` runs its `load` again. So a loop may ask
-/// `is_available` until a driver is there. A backend that failed keeps its error until
-/// [`Group::retry`](crate::registry::Group::retry). The devices themselves are counted at each use, and a
-/// device that fails to open is opened again at the next use.
+/// [`UNAVAILABLE_FOR`](crate::backend::LoadFailure::UNAVAILABLE_FOR); after that, the next use or
+/// `is_available` runs its `load` again. So a loop may call `is_available` until a driver is there. A backend
+/// that failed keeps its error until [`Group::retry`](crate::registry::Group::retry). The devices themselves
+/// are counted at each use, and a device that fails to open is opened again at the next use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device {
     backend: Entry<dyn Backend>,

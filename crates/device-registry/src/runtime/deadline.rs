@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::device::Device;
 use crate::error::DeviceError;
-use crate::runtime::open_device::OpenDevice;
 
 /// When a wait ends, and the call that it belongs to.
 pub(crate) struct Deadline {
@@ -55,13 +55,8 @@ impl Deadline {
     }
 
     /// The error after the end: `pending` says what the wait was for.
-    pub(crate) fn timed_out(&self, device: &OpenDevice, pending: &str) -> DeviceError {
-        DeviceError::TimedOut {
-            device: device.device(),
-            call: self.call,
-            timeout: self.timeout,
-            pending: Arc::from(pending),
-        }
+    pub(crate) fn timed_out(&self, device: Device, pending: &str) -> DeviceError {
+        DeviceError::TimedOut { device, call: self.call, timeout: self.timeout, pending: Arc::from(pending) }
     }
 }
 
@@ -78,7 +73,7 @@ mod tests {
     fn a_wait_without_an_end_does_not_end_when_its_thread_looks_again() {
         let device = table::open(fake(None)).unwrap();
         let stream = QueueHandle::create(device, &Default::default()).unwrap();
-        let outcome = Outcome::of_work(device, stream.queue(), "read", 4);
+        let outcome = Outcome::of_work(device, stream.queue().as_origin(), "read", 4);
         let sets = Arc::clone(&outcome);
         let thread = thread::spawn(move || {
             // In tests, the waiting thread looks again after one millisecond.

@@ -65,6 +65,20 @@ pub(crate) fn enter_stream_thread() {
     STREAM_THREAD.with(|is| is.set(true));
 }
 
+/// Does work of a stream on this thread, which until then is like the thread of a stream.
+pub(crate) fn as_stream_thread<T>(work: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            STREAM_THREAD.with(|is| is.set(self.0));
+        }
+    }
+
+    let _restore = Restore(STREAM_THREAD.with(|is| is.replace(true)));
+    work()
+}
+
 /// Whether this thread is the thread of a stream.
 #[inline]
 pub(crate) fn is_stream_thread() -> bool {

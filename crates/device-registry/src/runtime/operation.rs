@@ -1,6 +1,7 @@
-//! One piece of work of a stream, and the two ways to do it: by blocking calls to a driver, one after the
-//! other, or in a queue of the driver.
+//! One piece of work of a stream, the [`Route`] by which it is done, and how a thread does it: by blocking
+//! calls to a driver. How the work goes into a queue of the driver is a matter of the queue.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::backend::{
 };
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::at_once::{AtOnce, SHORT_COPY};
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
-use crate::runtime::queue::{Keep, Queue};
-use crate::runtime::transfer::is_unsupported;
+use crate::runtime::transfer::Between;
 use crate::runtime::{device_use, transfer};
 
 /// A piece of work whose arguments are checked. It owns everything that it uses.
@@ -49,6 +50,11 @@ impl QueuedRead {
         &self.outcome
     }
 
+    /// The waiting end, and the driver's.
+    pub(crate) fn into_parts(self) -> (Arc<Outcome>, Completion) {
+        (self.outcome, self.completion)
+    }
+
     /// Finishes the read instead of a driver.
     fn finish(self, result: Result<HostBuffer, DeviceError>) {
         self.outcome.set(result);
@@ -57,6 +63,20 @@ impl QueuedRead {
 }
 
 pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send>;
+
+/// The way to do a piece of work, decided when its turn comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// In the driver's queue.
+    Queue,
+    /// In the driver's queue, unless the driver says that it does not support this work; then by the thread.
+    QueueOrThread,
+    /// At once, on the thread that enqueues it, with blocking calls: the driver has no queues, all work
+    /// before is done, and this work is short.
+    AtOnce,
+    /// By the stream's thread, with blocking calls, when all work before is done.
+    Thread,
+}
 
 impl Operation {
     /// The name of the work in errors.
@@ -100,14 +120,7 @@ impl Operation {
             Self::Copy { from, source, destination } => transfer::copy(from, &source, device, &destination),
             Self::Fill { destination, pattern } => transfer::fill(device, &destination, &pattern),
             Self::Call(call) => call_host(device, call),
-            Self::Launch { spans, kernel } => {
-                let mut kept = Vec::new();
-                let launched = launch(device, &spans, kernel, None, &mut kept);
-                // A program's values: their `drop` could wait for this thread's own stream.
-                device_use::forbid(|| drop_isolated(device.device(), kept));
-                device.announce_loss();
-                launched
-            }
+            Self::Launch { spans, kernel } => perform_launch(device, &spans, kernel),
             Self::Record { event, .. } => {
                 event.reach();
                 Ok(())
@@ -116,17 +129,41 @@ impl Operation {
         }
     }
 
-    /// Whether a driver's queue may be able to do the work, so that it can be submitted at once. If the queue
-    /// turns out not to be able to, [`submit`](Self::submit) returns the work.
-    pub(crate) fn is_submittable(&self, device: &'static OpenDevice) -> bool {
+    /// The way to do the work, now that it is its turn.
+    #[inline]
+    pub(crate) fn route(&self, device: &'static OpenDevice, has_driver_queue: bool) -> Route {
+        if !has_driver_queue {
+            return if self.is_short(device.at_once()) { Route::AtOnce } else { Route::Thread };
+        }
         match self {
-            Self::Call(_) => false,
-            Self::Copy { from, .. } => from.device().backend() == device.device().backend(),
+            Self::Call(_) => Route::Thread,
+            Self::Copy { from, .. } => match Between::new(from, device) {
+                Between::OneDevice => Route::Queue,
+                Between::Peers => Route::QueueOrThread,
+                Between::Backends => Route::Thread,
+            },
             Self::Wait(event) => {
-                event.open_device().device().backend() == device.device().backend()
-                    && event.submitted().is_some_and(|event| event.has_begun())
+                let of_one_backend = event.open_device().device().backend() == device.device().backend();
+                let has_begun = || event.submitted().is_some_and(|event| event.has_begun());
+                if of_one_backend && has_begun() { Route::QueueOrThread } else { Route::Thread }
             }
-            _ => true,
+            _ => Route::Queue,
+        }
+    }
+
+    /// Whether the work takes less time than handing it to another thread, and waits for nothing.
+    #[inline]
+    fn is_short(&self, at_once: AtOnce) -> bool {
+        let is_short_copy = |span: &Span| span.len() <= SHORT_COPY && span.is_host_memory();
+        match self {
+            // A short launch is not made into an operation: `Queue::launch`.
+            Self::Call(_) | Self::Wait(_) | Self::Launch { .. } => false,
+            _ if at_once == AtOnce::Never => false,
+            Self::Record { .. } => true,
+            Self::Write { destination: span, .. }
+            | Self::Read { source: span, .. }
+            | Self::Fill { destination: span, .. } => is_short_copy(span),
+            Self::Copy { source, destination, .. } => is_short_copy(source) && is_short_copy(destination),
         }
     }
 
@@ -142,121 +179,6 @@ impl Operation {
             event.begin();
         }
     }
-
-    /// Submits the work to a driver's queue. Returns the work itself if only the host can do it, after all
-    /// work that was submitted before.
-    ///
-    /// `keep` gets all values that must stay alive until the queue has finished, even after an error: a part
-    /// of refused work may have begun. The queue had this many `failures` when the work was not skipped.
-    pub(crate) fn submit(
-        self,
-        queue: &Arc<Queue>,
-        stream: &dyn StreamDriver,
-        keep: &mut Vec<Keep>,
-        failures: u64,
-    ) -> Result<Option<Self>, DeviceError> {
-        let device = queue.device();
-        match self {
-            Self::Write { source, destination } => {
-                let written = device.call_in_turn("write", |_| stream.write(&destination, &source));
-                keep.extend([Keep::Host(source), destination.into()]);
-                written?;
-            }
-            Self::Read { source, destination, read: QueuedRead { outcome, completion } } => {
-                let read = device.call_in_turn("read", |_| stream.read(&source, destination, completion));
-                keep.push(source.into());
-                if let Err(error) = read {
-                    outcome.set(Err(error.clone()));
-                    return Err(error);
-                }
-                outcome.accept(queue.count_read())?;
-            }
-            Self::Copy { from, source, destination } => {
-                let within = std::ptr::eq(from, device);
-                let copied = if within {
-                    device.call_in_turn("copy", |_| stream.copy(&source, &destination))
-                } else {
-                    from.check("copy").and_then(|()| {
-                        device.call_in_turn("copy from a peer", |_| {
-                            stream.copy_from_peer(&source, &destination)
-                        })
-                    })
-                };
-                if !within && is_unsupported(&copied) {
-                    return Ok(Some(Self::Copy { from, source, destination }));
-                }
-                keep.extend([source.into(), destination.into()]);
-                copied?;
-            }
-            Self::Fill { destination, pattern } => {
-                let mut filled = device.call_in_turn("fill", |_| stream.fill(&destination, &pattern));
-                if is_unsupported(&filled) {
-                    filled = submit_fill(device, stream, &destination, &pattern, keep);
-                }
-                keep.push(destination.into());
-                filled?;
-            }
-            Self::Launch { spans, kernel } => {
-                let launched = launch(device, &spans, kernel, Some(stream), keep);
-                keep.extend(spans.into_iter().flatten().map(Keep::from));
-                launched?;
-            }
-            Self::Record { event, options } => {
-                match device.call_in_turn("record", |_| stream.record(&options)) {
-                    // A driver does not fail the events behind a read whose failure the core has.
-                    Ok(recorded) => match queue.failed_since(failures) {
-                        None => event.submit(queue.recorded(recorded)),
-                        Some(error) => {
-                            event.fail(error);
-                            drop_isolated(device.device(), recorded);
-                        }
-                    },
-                    Err(error) => {
-                        event.fail(error.clone());
-                        return Err(error);
-                    }
-                }
-            }
-            Self::Wait(event) => {
-                event.open_device().check("wait for an event")?;
-                let Some(recorded) = event.submitted() else {
-                    return Ok(Some(Self::Wait(event)));
-                };
-                let waits = device.call_in_turn("wait for an event", |_| stream.wait_event(recorded.event()));
-                if is_unsupported(&waits) {
-                    return Ok(Some(Self::Wait(event)));
-                }
-                keep.push(Keep::Value(Box::new(event)));
-                waits?;
-            }
-            call @ Self::Call(_) => return Ok(Some(call)),
-        }
-        Ok(None)
-    }
-}
-
-/// Submits a fill as a write of its first part and copies that double it.
-fn submit_fill(
-    device: &'static OpenDevice,
-    stream: &dyn StreamDriver,
-    destination: &Span,
-    pattern: &FillPattern,
-    keep: &mut Vec<Keep>,
-) -> Result<(), DeviceError> {
-    let plan = transfer::FillPlan::new(device, destination, pattern);
-    let [first, tail] = [plan.first, plan.tail].map(|bytes| Arc::new(HostBuffer::from(bytes)));
-    keep.extend([&first, &tail].map(|bytes| Keep::Host(Arc::clone(bytes))));
-    device.call_in_turn("fill", |_| {
-        stream.write(&destination.part(0..first.len()), &first)?;
-        for (from, to) in transfer::doublings(first.len(), destination.len() - tail.len()) {
-            stream.copy(&destination.part(from), &destination.part(to))?;
-        }
-        if tail.is_empty() {
-            Ok(())
-        } else {
-            stream.write(&destination.part(destination.len() - tail.len()..destination.len()), &tail)
-        }
-    })
 }
 
 fn call_host(device: &'static OpenDevice, call: Box<dyn FnOnce() + Send>) -> Result<(), DeviceError> {
@@ -268,23 +190,40 @@ fn call_host(device: &'static OpenDevice, call: Box<dyn FnOnce() + Send>) -> Res
     })
 }
 
-fn launch(
+/// Runs a kernel, which finishes its work before it returns.
+pub(crate) fn perform_launch(
     device: &'static OpenDevice,
     spans: &[Option<Span>],
-    kernel: Kernel,
-    stream: Option<&dyn StreamDriver>,
-    keep: &mut Vec<Keep>,
+    kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError>,
 ) -> Result<(), DeviceError> {
-    device.call_in_turn("launch", |driver| {
+    let (launched, kept) = launch(device, spans, kernel, None);
+    if !kept.is_empty() {
+        // A program's values: their `drop` could wait for this thread's own stream.
+        device_use::forbid(|| drop_isolated(device.device(), kept));
+    }
+    device.announce_loss();
+    launched
+}
+
+/// Runs a kernel. Returns what it has kept for the work that it has submitted.
+pub(crate) fn launch(
+    device: &'static OpenDevice,
+    spans: &[Option<Span>],
+    kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError>,
+    stream: Option<&dyn StreamDriver>,
+) -> (Result<(), DeviceError>, Vec<Box<dyn Any + Send>>) {
+    let mut kept = Vec::new();
+    let launched = device.call_in_turn("launch", |driver| {
         let launch = Launch::new(device, spans, driver, stream);
         // Native work that a kernel submitted before it panicked may still use the values that it has kept.
         let launched = catch_unwind(AssertUnwindSafe(|| device_use::forbid(|| kernel(&launch))));
-        keep.extend(launch.into_kept().into_iter().map(Keep::Value));
+        kept = launch.into_kept();
         if let Some(stream) = stream {
             stream.launched();
         }
         launched.unwrap_or_else(|panic| {
             Err(BackendError::other(format_args!("the kernel panicked: {}", panic_message(panic))))
         })
-    })
+    });
+    (launched, kept)
 }

@@ -14,15 +14,14 @@ use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
 use crate::runtime::isolation::log_isolated;
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::queue::{Queue, log_unreported};
+use crate::runtime::open_device::{Awaited, OpenDevice, log_unreported};
+use crate::runtime::origin::Origin;
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
 
 /// The result of one piece of queued work, from its submission until it is taken.
 pub(crate) struct Outcome {
     device: &'static OpenDevice,
-    /// The queue that fails if the work fails. The queue of a dropped stream may be freed first.
-    queue: Weak<Queue>,
+    reporter: Reporter,
     /// The name of the work in errors.
     call: &'static str,
     /// The number of bytes that the work returns.
@@ -31,8 +30,16 @@ pub(crate) struct Outcome {
     known: Condvar,
 }
 
+/// Who reports a failure of the work.
+enum Reporter {
+    /// The queue, which fails. That of a dropped stream may be freed first: then the device reports it.
+    Queue(Weak<dyn Origin>),
+    /// The call that waits for the work.
+    Caller,
+}
+
 struct State {
-    result: Slot,
+    result: ReadResult,
     submission: Submission,
     waited_for: bool,
     waker: Option<Waker>,
@@ -40,7 +47,7 @@ struct State {
     finished: Option<Arc<AtomicBool>>,
 }
 
-enum Slot {
+enum ReadResult {
     Empty,
     Full(Result<HostBuffer, DeviceError>),
     /// The caller already has the result.
@@ -56,42 +63,53 @@ enum Submission {
 }
 
 impl Outcome {
-    /// The outcome of queued work that returns `len` bytes.
+    /// The outcome of a stream's work, which returns `len` bytes.
     pub(crate) fn of_work(
         device: &'static OpenDevice,
-        queue: &Arc<Queue>,
+        queue: Weak<dyn Origin>,
         call: &'static str,
         len: usize,
     ) -> Arc<Self> {
-        Self::new(device, Arc::downgrade(queue), call, len, Slot::Empty)
+        Self::new(device, Reporter::Queue(queue), call, len, ReadResult::Empty)
+    }
+
+    /// The outcome of work that returns `len` bytes, for a call that waits for it.
+    pub(crate) fn of_call(device: &'static OpenDevice, call: &'static str, len: usize) -> Arc<Self> {
+        Self::new(device, Reporter::Caller, call, len, ReadResult::Empty)
     }
 
     /// An outcome that is known without any work.
     pub(crate) fn known(device: &'static OpenDevice, value: HostBuffer) -> Arc<Self> {
         let len = value.len();
-        Self::new(device, Weak::new(), "read", len, Slot::Full(Ok(value)))
+        Self::new(device, Reporter::Caller, "read", len, ReadResult::Full(Ok(value)))
     }
 
     fn new(
         device: &'static OpenDevice,
-        queue: Weak<Queue>,
+        reporter: Reporter,
         call: &'static str,
         len: usize,
-        result: Slot,
+        result: ReadResult,
     ) -> Arc<Self> {
         let submission = Submission::UnderWay { failure: None };
         let state = Mutex::new(State { result, submission, waited_for: false, waker: None, finished: None });
-        Arc::new(Self { device, queue, call, len, state, known: Condvar::new() })
+        Arc::new(Self { device, reporter, call, len, state, known: Condvar::new() })
     }
 
     pub(crate) fn device(&self) -> &'static OpenDevice {
         self.device
     }
 
+    /// For the device, which ends the waits for it with itself.
+    pub(crate) fn awaited(self: &Arc<Self>) -> Weak<dyn Awaited> {
+        let outcome: Arc<dyn Awaited> = Arc::<Self>::clone(self);
+        Arc::downgrade(&outcome)
+    }
+
     /// Sets the result, unless it is already set.
     pub(crate) fn set(&self, result: Result<HostBuffer, DeviceError>) {
         let mut state = lock(&self.state);
-        if !matches!(state.result, Slot::Empty) {
+        if !matches!(state.result, ReadResult::Empty) {
             return;
         }
         if let (Err(error), Submission::UnderWay { failure }) = (&result, &mut state.submission) {
@@ -108,7 +126,7 @@ impl Outcome {
     /// it refuses, and then returns the reason.
     fn fail(&self, error: &DeviceError, dropped: bool, fail_queue: impl FnOnce(Option<&AtomicBool>)) {
         let mut state = lock(&self.state);
-        if !matches!(state.result, Slot::Empty) {
+        if !matches!(state.result, ReadResult::Empty) {
             return;
         }
         match &mut state.submission {
@@ -124,7 +142,7 @@ impl Outcome {
     }
 
     fn fill(&self, mut state: MutexGuard<'_, State>, result: Result<HostBuffer, DeviceError>) {
-        state.result = Slot::Full(result);
+        state.result = ReadResult::Full(result);
         if let Some(finished) = &state.finished {
             finished.store(true, Ordering::Release);
         }
@@ -161,13 +179,14 @@ impl Outcome {
     /// Ensures that the work begins, for a thread that looks at the outcome.
     fn begin(&self) {
         let state = lock(&self.state);
-        let (Slot::Empty, Submission::Accepted { number }) = (&state.result, &state.submission) else {
+        let (ReadResult::Empty, Submission::Accepted { number }) = (&state.result, &state.submission) else {
             return;
         };
         let number = *number;
         drop(state);
         // The queue of a dropped stream is flushed before it is freed.
-        if let Some(queue) = self.queue.upgrade()
+        if let Reporter::Queue(queue) = &self.reporter
+            && let Some(queue) = queue.upgrade()
             && let Err(error) = queue.begin(number)
         {
             self.set(Err(error));
@@ -186,7 +205,7 @@ impl Outcome {
     /// Whether waiting returns at once.
     pub(crate) fn is_known(&self) -> bool {
         // Before the lock: in a fork, a thread that does not exist there may hold it.
-        !self.device.is_of_this_process() || !matches!(lock(&self.state).result, Slot::Empty)
+        !self.device.is_of_this_process() || !matches!(lock(&self.state).result, ReadResult::Empty)
     }
 
     /// Waits for the result and takes it.
@@ -198,7 +217,7 @@ impl Outcome {
             self.begin();
         }
         let mut state = lock(&self.state);
-        while matches!(state.result, Slot::Empty) {
+        while matches!(state.result, ReadResult::Empty) {
             state.waited_for = true;
             state = wait(&self.known, state);
         }
@@ -214,7 +233,7 @@ impl Outcome {
         }
         self.begin();
         let mut state = lock(&self.state);
-        while matches!(state.result, Slot::Empty) {
+        while matches!(state.result, ReadResult::Empty) {
             state.waited_for = true;
             let Some(left) = timeout.checked_sub(start.elapsed()) else { return false };
             state = wait_timeout(&self.known, state, left);
@@ -242,7 +261,7 @@ impl Outcome {
         // An executor's code clones and drops wakers. Under the lock, it could deadlock.
         let waker = context.waker().clone();
         let mut state = lock(&self.state);
-        if !matches!(state.result, Slot::Empty) {
+        if !matches!(state.result, ReadResult::Empty) {
             return Poll::Ready(self.take(&mut state));
         }
         let previous = state.waker.replace(waker);
@@ -253,9 +272,9 @@ impl Outcome {
 
     /// Takes the result, which must be known.
     fn take(&self, state: &mut State) -> Result<HostBuffer, DeviceError> {
-        match std::mem::replace(&mut state.result, Slot::Taken) {
-            Slot::Full(result) => result,
-            Slot::Empty | Slot::Taken => {
+        match std::mem::replace(&mut state.result, ReadResult::Taken) {
+            ReadResult::Full(result) => result,
+            ReadResult::Empty | ReadResult::Taken => {
                 let error = BackendError::invalid("the result of the work was already taken");
                 Err(DeviceError::Call { device: self.device.device(), call: "wait", error })
             }
@@ -292,11 +311,15 @@ impl Outcome {
         let error = DeviceError::Call { device: device.device(), call: self.call, error };
         // Dropped without the lock of the result: it may be the last handle of a queue, whose `drop` takes
         // other locks.
-        let queue = self.queue.upgrade();
+        let queue = match &self.reporter {
+            Reporter::Queue(queue) => Some(queue.upgrade()),
+            Reporter::Caller => None,
+        };
         let dropped_stream_failed = Cell::new(false);
         self.fail(&error, dropped, |finished| match &queue {
-            Some(queue) => queue.fail_read(error.clone(), finished),
-            None => {
+            None => {}
+            Some(Some(queue)) => queue.fail_read(error.clone(), finished),
+            Some(None) => {
                 device.report_later(error.clone());
                 dropped_stream_failed.set(true);
             }
@@ -319,7 +342,7 @@ impl Finish for Outcome {
 
     fn watched(&self) -> Arc<dyn Watched> {
         let mut state = lock(&self.state);
-        let known = !matches!(state.result, Slot::Empty);
+        let known = !matches!(state.result, ReadResult::Empty);
         let finished = state.finished.get_or_insert_with(|| Arc::new(AtomicBool::new(known)));
         Arc::<AtomicBool>::clone(finished)
     }
@@ -327,5 +350,11 @@ impl Finish for Outcome {
     fn drop_unfinished(self: Arc<Self>) {
         let error = BackendError::other("the backend dropped the work unfinished");
         self.finish_isolated(Err(error), true);
+    }
+}
+
+impl Awaited for Outcome {
+    fn device_ended(&self, error: &DeviceError) {
+        self.set(Err(error.clone()));
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::backend::BackendError;
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::queue::Recorded;
+use crate::runtime::open_device::{Awaited, OpenDevice};
+use crate::runtime::recorded::Recorded;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 /// The state that the handles of one event share.
@@ -136,7 +136,9 @@ impl Point {
         while matches!(*state, State::Queued { .. }) && !self.device.is_lost() {
             let Some(left) = deadline.left() else {
                 drop(state);
-                return Err(deadline.timed_out(self.device, "work before the event waits in its stream"));
+                return Err(
+                    deadline.timed_out(self.device.device(), "work before the event waits in its stream")
+                );
             };
             state = wait_timeout(&self.reached, state, left);
         }
@@ -149,7 +151,8 @@ impl Point {
                 if deadline.poll(query)? {
                     return Ok(());
                 }
-                Err(deadline.timed_out(self.device, "work before the event is in a queue of the driver"))
+                Err(deadline
+                    .timed_out(self.device.device(), "work before the event is in a queue of the driver"))
             }
             State::Failed(error) => Err(error),
             State::Reached(_) => Ok(()),
@@ -177,15 +180,8 @@ impl Point {
         } else {
             return;
         }
-        self.device.add_awaited(self);
-    }
-
-    /// Wakes the threads that wait for it, after the loss of the device.
-    pub(crate) fn wake_waiting_threads(&self) {
-        // Under the lock: a thread that is about to wait has looked for the loss.
-        let state = lock(&self.state);
-        self.reached.notify_all();
-        drop(state);
+        let event: Arc<dyn Awaited> = Arc::<Self>::clone(self);
+        self.device.add_awaited(Arc::downgrade(&event));
     }
 
     /// The time from `start` to this event. Waits for both.
@@ -224,5 +220,14 @@ impl Point {
             },
             _ => refuse("expected events of one kind of stream, found two kinds: their clocks differ".into()),
         }
+    }
+}
+
+impl Awaited for Point {
+    fn device_ended(&self, _error: &DeviceError) {
+        // Under the lock: a thread that is about to wait has looked for the loss.
+        let state = lock(&self.state);
+        self.reached.notify_all();
+        drop(state);
     }
 }

@@ -11,11 +11,12 @@ use entry_points::{Interrupted, OnceLoad};
 
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::at_once::AtOnce;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::isolation::{isolated, log_isolated, panicked};
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::validation::Layer;
-use crate::runtime::{fork, listing, memory_cache};
+use crate::runtime::{fork, memory_cache, probe};
 
 /// The open device, if it is open. An error in a fork of the process that uses it.
 pub(crate) fn find(device: Device) -> Result<Option<&'static OpenDevice>, DeviceError> {
@@ -31,7 +32,7 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
         return Ok(open);
     }
     // Before the cell exists: otherwise a program that tries many invalid indices would leak a cell for each.
-    listing::check_exists(device)?;
+    probe::check_exists(device)?;
     let opened = cell(device).get_or_load(
         ("devices", &device.to_string()),
         || open_now(device),
@@ -50,19 +51,20 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
 }
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
-    let backend = listing::load(device, "open")?;
-    listing::check_before_open(device, backend)?;
+    let backend = probe::load(device, "open")?;
+    probe::check_before_open(device, backend)?;
     // Before the device is open: an open driver is never dropped, so an error after that would leak it.
-    let properties = listing::query_properties(device, backend)?;
+    let properties = probe::query_properties(device, backend)?;
     let reuses =
         memory_cache::is_allowed().map_err(|error| DeviceError::Call { device, call: "open", error })?;
+    let at_once = AtOnce::of_variable().map_err(|error| DeviceError::Call { device, call: "open", error })?;
     let layer = Layer::of_variable().map_err(|error| DeviceError::Call { device, call: "open", error })?;
     let opened = isolated(device, "open", || {
         let parts = backend.open(device.ordinal())?.into_parts(backend)?;
         Ok(layer.before(device, parts))
     })?;
     let name = properties.name.clone();
-    let open = OpenDevice::new(device, opened, properties).with_memory_reuse(reuses);
+    let open = OpenDevice::new(device, opened, properties).with_memory_reuse(reuses).with_at_once(at_once);
     log_isolated(|| log::debug!("opened `{device}`: {name}"));
     Ok(open)
 }

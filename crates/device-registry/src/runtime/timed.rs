@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::backend::{HostBuffer, Span, StreamOptions};
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
-use crate::runtime::open_device::OpenDevice;
+use crate::runtime::open_device::{OpenDevice, StreamQueue};
 use crate::runtime::operation::{Operation, QueuedRead};
 use crate::runtime::outcome::Outcome;
 use crate::runtime::queue::{Queue, QueueHandle};
@@ -35,13 +35,13 @@ pub(crate) fn read(
     let queue = stream.queue();
     let fail = |error| DeviceError::Call { device: device.device(), call: deadline.call(), error };
     let bytes = HostBuffer::zeroed(destination.len()).map_err(fail)?;
-    let outcome = Outcome::of_work(device, queue, "read", bytes.len());
+    let outcome = Outcome::of_work(device, queue.as_origin(), "read", bytes.len());
     let read = QueuedRead::new(&outcome);
     queue.hold_failures();
     queue.accept(Operation::Read { source: source.clone(), destination: bytes, read })?;
     let Some(result) = outcome.wait_until(deadline) else {
         queue.release_failures();
-        return Err(deadline.timed_out(device, "`read` is under way"));
+        return Err(deadline.timed_out(device.device(), "`read` is under way"));
     };
     // A failure becomes the stream's too, perhaps later, and stays held back: this call returns it.
     destination.copy_from_slice(&result?);

@@ -1,15 +1,16 @@
-//! Copies and fills that block, by whatever way the devices have.
+//! Copies and fills that block, each by the first of the ways that the devices have: a call of the driver's,
+//! a queue of the driver's for which the call waits, or the host.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::backend::{BackendErrorKind, FillPattern, HostBuffer, Span};
+use crate::backend::{
+    BackendError, BackendErrorKind, Completion, DeviceDriver, FillPattern, HostBuffer, Span, StreamDriver,
+};
 use crate::error::DeviceError;
-use crate::runtime::device_use;
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::operation::{Operation, QueuedRead};
+use crate::runtime::isolation::drop_isolated;
+use crate::runtime::open_device::{OpenDevice, is_unsupported};
 use crate::runtime::outcome::Outcome;
-use crate::runtime::queue::Queue;
 
 /// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size.
 /// It is a multiple of each alignment that a device can have.
@@ -18,6 +19,29 @@ pub(crate) const CHUNK: usize = 1 << 20;
 /// Where a blocking call goes through a queue of the driver's, it does so in pieces of this size, a multiple
 /// of [`CHUNK`].
 const QUEUED: usize = 16 << 20;
+
+/// How two places of a copy are related, which decides the ways that a copy between them has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Between {
+    /// One device.
+    OneDevice,
+    /// Two devices of one backend, which may be able to copy directly.
+    Peers,
+    /// Devices of two backends: the bytes go through the host.
+    Backends,
+}
+
+impl Between {
+    pub(crate) fn new(from: &OpenDevice, to: &OpenDevice) -> Self {
+        if std::ptr::eq(from, to) {
+            Self::OneDevice
+        } else if from.device().backend() == to.device().backend() {
+            Self::Peers
+        } else {
+            Self::Backends
+        }
+    }
+}
 
 /// Copies from the host. Both have one length.
 pub(crate) fn write(
@@ -35,17 +59,18 @@ fn write_for(
     destination: &Span,
     source: &[u8],
 ) -> Result<(), DeviceError> {
-    let direct = device.call(call, |driver| driver.write(destination, source));
-    if !is_unsupported(&direct) {
-        return direct;
-    }
-    by_queue(device, call, direct, |queue| {
-        for (range, piece) in pieces(source.len()).zip(source.chunks(QUEUED)) {
-            let (source, destination) = (Arc::new(HostBuffer::from(piece)), destination.part(range));
-            queue.accept(Operation::Write { source, destination })?;
-            queue.synchronize()?;
+    device.call(call, |driver| match driver.write(destination, source) {
+        Err(error) if error.kind() == BackendErrorKind::Unsupported => {
+            by_stream(device, driver, error, |stream, keep| {
+                for (range, piece) in pieces(source.len()).zip(source.chunks(QUEUED)) {
+                    let piece = keep.insert(Arc::new(HostBuffer::from(piece)));
+                    stream.write(&destination.part(range), piece)?;
+                    finish(stream)?;
+                }
+                Ok(())
+            })
         }
-        Ok(())
+        written => written,
     })
 }
 
@@ -55,21 +80,39 @@ pub(crate) fn read(
     source: &Span,
     destination: &mut [u8],
 ) -> Result<(), DeviceError> {
-    let direct = device.call("read", |driver| driver.read(source, destination));
-    if !is_unsupported(&direct) {
-        return direct;
-    }
-    by_queue(device, "read", direct, |queue| {
-        for (range, piece) in pieces(source.len()).zip(destination.chunks_mut(QUEUED)) {
-            let outcome = Outcome::of_work(device, queue, "read", piece.len());
-            let fail = |error| DeviceError::Call { device: device.device(), call: "read", error };
-            let (destination, read) =
-                (HostBuffer::zeroed(piece.len()).map_err(fail)?, QueuedRead::new(&outcome));
-            queue.accept(Operation::Read { source: source.part(range), destination, read })?;
-            piece.copy_from_slice(&outcome.wait()?);
+    device.call("read", |driver| match driver.read(source, destination) {
+        Err(error) if error.kind() == BackendErrorKind::Unsupported => {
+            by_stream(device, driver, error, |stream, _| {
+                for (range, piece) in pieces(source.len()).zip(destination.chunks_mut(QUEUED)) {
+                    read_piece(device, stream, &source.part(range), piece)?;
+                }
+                finish(stream)
+            })
         }
-        Ok(())
+        read => read,
     })
+}
+
+fn read_piece(
+    device: &'static OpenDevice,
+    stream: &dyn StreamDriver,
+    source: &Span,
+    destination: &mut [u8],
+) -> Result<(), BackendError> {
+    let outcome = Outcome::of_call(device, "read", destination.len());
+    device.add_open_read(outcome.awaited());
+    stream.read(source, HostBuffer::zeroed(destination.len())?, Completion::new(outcome.clone()))?;
+    outcome.accept(0).map_err(error_of_driver)?;
+    stream.flush()?;
+    destination.copy_from_slice(&outcome.wait().map_err(error_of_driver)?);
+    Ok(())
+}
+
+fn error_of_driver(error: DeviceError) -> BackendError {
+    match error {
+        DeviceError::Call { error, .. } => error,
+        other => BackendError::other(other),
+    }
 }
 
 /// Copies within a device, as a part of `call`.
@@ -79,13 +122,14 @@ fn copy_within(
     source: &Span,
     destination: &Span,
 ) -> Result<(), DeviceError> {
-    let direct = device.call(call, |driver| driver.copy(source, destination));
-    if !is_unsupported(&direct) {
-        return direct;
-    }
-    by_queue(device, call, direct, |queue| {
-        let (source, destination) = (source.clone(), destination.clone());
-        queue.accept(Operation::Copy { from: device, source, destination })
+    device.call(call, |driver| match driver.copy(source, destination) {
+        Err(error) if error.kind() == BackendErrorKind::Unsupported => {
+            by_stream(device, driver, error, |stream, _| {
+                stream.copy(source, destination)?;
+                finish(stream)
+            })
+        }
+        copied => copied,
     })
 }
 
@@ -93,49 +137,57 @@ fn pieces(len: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(QUEUED).map(move |start| start..len.min(start + QUEUED))
 }
 
-/// Does the work of a blocking `call` in a queue of the driver's, which leaves the call to the core; the
-/// error that says so if it has no queues.
-#[cold]
-fn by_queue(
-    device: &'static OpenDevice,
-    call: &'static str,
-    unsupported: Result<(), DeviceError>,
-    enqueue: impl FnOnce(&Arc<Queue>) -> Result<(), DeviceError>,
-) -> Result<(), DeviceError> {
-    let Some(handle) = device.take_idle_queue()? else { return unsupported };
-    let queue = handle.queue();
-    let Err(error) = enqueue(queue).and_then(|()| queue.synchronize()) else {
-        device.keep_idle_queue(handle);
-        return Ok(());
-    };
-    // What failed may be kept until the queue is known to be done, and its failure is returned here.
-    queue.settle();
-    let _ = queue.take_failure();
-    drop(handle);
-    // The `drop` of a driver's memory could wait for the stream whose thread this is.
-    if !device_use::is_stream_thread() {
-        device.collect();
-    }
-    Err(match error {
-        // Not the call that has waited for the work.
-        DeviceError::Call { device, error, .. } => DeviceError::Call { device, call, error },
-        other => other,
-    })
+/// Waits for a queue of the driver's. Flushes it first: otherwise its work might never begin.
+fn finish(stream: &dyn StreamDriver) -> Result<(), BackendError> {
+    stream.flush()?;
+    stream.synchronize()
 }
 
-/// Copies between two places of one length: within a device, between two of one backend if it can, or else
-/// through the host.
+/// Does the work of a blocking call in a queue of the driver's, which leaves the call to the core; the error
+/// `unsupported` if it has no queues. The work waits for its own end, and leaves in the `Option` what the
+/// queue may use if it fails.  It runs within one call of the driver, so that a close of the device waits for
+/// it.
+#[cold]
+fn by_stream(
+    device: &OpenDevice,
+    driver: &dyn DeviceDriver,
+    unsupported: BackendError,
+    work: impl FnOnce(&dyn StreamDriver, &mut Option<Arc<HostBuffer>>) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let stream = match device.take_idle_stream(driver) {
+        Err(error) if error.kind() == BackendErrorKind::Unsupported => return Err(unsupported),
+        stream => stream?,
+    };
+    let mut kept = None;
+    let done = work(&*stream, &mut kept);
+    if done.is_ok() {
+        device.keep_idle_stream(stream);
+        return Ok(());
+    }
+    // A driver reports a failure, and then says that all is done.
+    let ended = (0..3).any(|_| finish(&*stream).is_ok());
+    // With this, the driver ends the work that uses the values.
+    drop_isolated(device.device(), stream);
+    if !ended {
+        // The device may still access it, and cannot report when it has finished.
+        std::mem::forget(kept);
+    }
+    done
+}
+
+/// Copies between two places of one length.
 pub(crate) fn copy(
     from: &'static OpenDevice,
     source: &Span,
     to: &'static OpenDevice,
     destination: &Span,
 ) -> Result<(), DeviceError> {
-    if std::ptr::eq(from, to) {
+    let between = Between::new(from, to);
+    if between == Between::OneDevice {
         return copy_within(to, "copy", source, destination);
     }
     from.check("copy")?;
-    if from.device().backend() == to.device().backend() {
+    if between == Between::Peers {
         let direct = to.call("copy from a peer", |driver| driver.copy_from_peer(source, destination));
         if !is_unsupported(&direct) {
             return direct;
@@ -212,10 +264,6 @@ pub(crate) fn doublings(mut done: usize, len: usize) -> impl Iterator<Item = (Ra
         done += next;
         (next > 0).then_some(copy)
     })
-}
-
-pub(crate) fn is_unsupported<T>(result: &Result<T, DeviceError>) -> bool {
-    matches!(result, Err(DeviceError::Call { error, .. }) if error.kind() == BackendErrorKind::Unsupported)
 }
 
 #[cfg(test)]

@@ -7,14 +7,15 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Of what can be written in one way only.
+    /// The texts of values that can be written in one way only.
     pub(super) fn of_words(words: impl IntoIterator<Item = impl ToString>) -> Self {
         let texts: Vec<_> = words.into_iter().map(|word| word.to_string()).collect();
         let width = texts.iter().map(String::len).max().unwrap_or(0);
         Self { texts, width }
     }
 
-    /// Of floats: the finite ones that are not zero decide together how all are written, and how wide.
+    /// The texts of floats. The finite ones that are not zero decide how all of them are written, and how
+    /// wide.
     pub(super) fn of_floats(values: &[f64]) -> Self {
         let notation = Notation::of(values);
         let texts: Vec<_> = values.iter().map(|value| notation.text(*value)).collect();
@@ -29,7 +30,7 @@ impl Texts {
         self.width
     }
 
-    /// Each as it is shown.
+    /// Each text as it is shown.
     pub(super) fn padded(&self) -> impl Iterator<Item = String> {
         self.texts.iter().map(|text| format!("{text:>width$}", width = self.width))
     }

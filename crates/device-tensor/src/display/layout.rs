@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::LINE_WIDTH;
 use super::format::Texts;
 
-/// Of a tensor with more elements than this, not all are shown.
+/// A tensor with more elements than this is not shown whole.
 const SUMMARIZE_ABOVE: usize = 1000;
 /// How many are shown at each end of a dimension that is cut.
 const EDGE: usize = 3;

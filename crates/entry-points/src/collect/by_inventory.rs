@@ -1,6 +1,6 @@
 //! The collector inventory: constructors that run before `main`.
 
-use crate::collect::{Autoload, Submission};
+use crate::collect::element::{Autoload, Submission};
 
 inventory::collect!(Submission);
 

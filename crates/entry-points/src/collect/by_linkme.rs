@@ -1,6 +1,6 @@
 //! The collector linkme: linker sections.
 
-use crate::collect::Autoload;
+use crate::collect::element::Autoload;
 
 /// Every `autoload!` line of the program. One slice serves all groups.
 ///

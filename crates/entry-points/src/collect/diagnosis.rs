@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::collect::{Autoload, SliceId};
-use crate::error::and;
+use crate::collect::element::{Autoload, SliceId};
+use crate::message::and;
 
 /// Whether a collector works in this binary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,8 +230,7 @@ mod tests {
 
     #[test]
     fn another_build_of_the_framework_is_reported_with_the_cause() {
-        use crate::collect::Collected;
-        use crate::group::Group;
+        use crate::collect::element::Collected;
 
         struct Slice;
         impl Collected for Slice {
@@ -239,9 +238,8 @@ mod tests {
             fn slice() -> SliceId {
                 SliceId::of::<Self>("ENTRY_POINTS_fw_X", "fw::x", Some("0.2.0"), false)
             }
-            fn group() -> &'static Group<u8> {
-                static GROUP: Group<u8> = Group::new("fw.x");
-                &GROUP
+            fn name() -> &'static str {
+                "fw.x"
             }
         }
         let own = Slice::slice();

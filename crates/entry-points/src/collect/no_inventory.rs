@@ -1,6 +1,6 @@
 //! An empty stand-in for inventory, on targets with linkme.
 
-use crate::collect::Submission;
+use crate::collect::element::Submission;
 
 pub(crate) fn submissions() -> impl Iterator<Item = &'static Submission> {
     std::iter::empty()

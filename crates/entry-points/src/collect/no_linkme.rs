@@ -1,6 +1,6 @@
 //! An empty stand-in for linkme, on targets where it does not build.
 
-use crate::collect::Autoload;
+use crate::collect::element::Autoload;
 
 pub(crate) fn autoloads() -> &'static [Autoload] {
     &[]

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 
-use super::Orphaned;
+use crate::sync::fork::Orphaned;
 
 pub(crate) use loom::sync::MutexGuard;
 pub(crate) use loom::sync::atomic::AtomicUsize;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, TryLockError};
 use std::thread;
 
-use super::{Orphaned, process};
+use crate::sync::fork::{Orphaned, process};
 
 pub(crate) use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::{MutexGuard, OnceLock};
@@ -30,7 +30,7 @@ pub(crate) struct Mutex<T> {
 }
 
 const SOUND: u32 = 0;
-const PENDING: u32 = 1;
+const UNDECIDED: u32 = 1;
 const ORPHANED: u32 = 2;
 
 impl<T> Mutex<T> {
@@ -55,13 +55,13 @@ impl<T> Mutex<T> {
                 return false;
             } else if seen == process | ORPHANED {
                 return true;
-            } else if seen == process | PENDING {
+            } else if seen == process | UNDECIDED {
                 thread::yield_now();
                 seen = self.verdict.load(Ordering::Acquire);
                 continue;
             }
-            let pending = process | PENDING;
-            match self.verdict.compare_exchange(seen, pending, Ordering::Acquire, Ordering::Acquire) {
+            let undecided = process | UNDECIDED;
+            match self.verdict.compare_exchange(seen, undecided, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => {
                     let is_held = matches!(self.inner.try_lock(), Err(TryLockError::WouldBlock));
                     let verdict = if is_held { ORPHANED } else { SOUND };
@@ -106,7 +106,7 @@ mod tests {
     fn a_lock_that_no_thread_held_at_the_fork_is_sound() {
         let mutex = Mutex::new(1);
         drop(mutex.lock().unwrap());
-        for verdict in [SOUND, PENDING, ORPHANED] {
+        for verdict in [SOUND, UNDECIDED, ORPHANED] {
             mutex.verdict.store((process() - 1) << 2 | verdict, Ordering::Relaxed);
             assert_eq!(mutex.lock().map(|guard| *guard), Ok(1));
         }

@@ -22,9 +22,10 @@ device_registry::backend::entry_points! {
 /// Once it has succeeded, it does not run again.
 ///
 /// A missing driver is *unavailable*, which reports and test runs distinguish from a failure. Return
-/// `Err(LoadFailure::unavailable("no driver: looked for libmycpu.so.1"))`. A use more than a second later
-/// looks again. Any other error, by `?`, is a failure, which stays until the program retries. A driver that
-/// is there and has no device at the moment is neither: load it, and return 0 from `device_count`.
+/// `Err(LoadFailure::unavailable("no driver: looked for libmycpu.so.1"))`. A use looks again after
+/// `LoadFailure::UNAVAILABLE_FOR`. Any other error, by `?`, is a failure, which stays until the program
+/// retries. A driver that is there and has no device at the moment is neither: load it, and return 0 from
+/// `device_count`.
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
     Ok(Box::new(MyCpu))
 }

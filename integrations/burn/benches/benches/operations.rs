@@ -14,8 +14,8 @@ device_registry::autoload!();
 fn devices() -> [(&'static str, Device); 4] {
     [
         ("flex", Device::flex()),
-        ("cpu, slot, kernels", device_burn::slot::device("cpu").unwrap()),
-        ("openreg:0, slot, fallback", device_burn::slot::device("openreg:0").unwrap()),
+        ("cpu, patch, kernels", device_burn::patch::device("cpu").unwrap()),
+        ("openreg:0, patch, fallback", device_burn::patch::device("openreg:0").unwrap()),
         ("cpu, loop-back, kernels", device_burn::loopback::device("cpu").unwrap()),
     ]
 }
@@ -37,7 +37,7 @@ fn add(group: &mut BenchmarkGroup<'_, WallTime>, len: usize) {
 fn kernels(c: &mut Criterion) {
     let mut group = c.benchmark_group("add, 1 element");
     let chain = |name| {
-        let device = device_burn::slot::device(name).unwrap();
+        let device = device_burn::patch::device(name).unwrap();
         let y = Tensor::<1>::ones([1], &device);
         let mut x = y.clone();
         move || {
@@ -68,7 +68,7 @@ fn threads(c: &mut Criterion) {
     let mut group = c.benchmark_group("4,000 additions of 64 elements");
     group.sample_size(20);
     for (name, device) in
-        [("flex", Device::flex()), ("cpu, slot, kernels", device_burn::slot::device("cpu").unwrap())]
+        [("flex", Device::flex()), ("cpu, patch, kernels", device_burn::patch::device("cpu").unwrap())]
     {
         for count in [1, 8] {
             group.bench_function(format!("{name}, {count} threads"), |bencher| {

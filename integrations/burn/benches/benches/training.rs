@@ -36,8 +36,8 @@ fn training(c: &mut Criterion) {
     let mut group = c.benchmark_group("digits, one epoch");
     group.sample_size(10);
     for (name, device) in [
-        ("cpu, kernels", device_burn::slot::device("cpu").unwrap()),
-        ("openreg:0, fallback", device_burn::slot::device("openreg:0").unwrap()),
+        ("cpu, kernels", device_burn::patch::device("cpu").unwrap()),
+        ("openreg:0, fallback", device_burn::patch::device("openreg:0").unwrap()),
         ("cpu, kernels, loop-back", device_burn::loopback::device("cpu").unwrap()),
     ] {
         let flex = Device::flex();

@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn only_a_short_whole_and_binary_frame_comes_first() {
         let frame = |start: &[u8], len: usize| [start, &vec![7; 4 + len]].concat();
-        for good in [frame(&[0x82, 0x80 | 5], 5), frame(&[0x82, 0xfe, 0x40, 0], 0x4000)] {
-            let mut bytes: &[u8] = &[&good[..], b"rest"].concat();
-            assert_eq!(now(read_first_frame(&mut bytes)).unwrap(), good);
+        for valid in [frame(&[0x82, 0x80 | 5], 5), frame(&[0x82, 0xfe, 0x40, 0], 0x4000)] {
+            let mut bytes: &[u8] = &[&valid[..], b"rest"].concat();
+            assert_eq!(now(read_first_frame(&mut bytes)).unwrap(), valid);
             assert_eq!(bytes, b"rest");
         }
         for bad in [

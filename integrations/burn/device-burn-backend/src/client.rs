@@ -18,11 +18,11 @@ use smallvec::SmallVec;
 use crate::RegistryDevice;
 use crate::counts::{Counters, Counts, Moved, Way};
 use crate::describe::{self, Memory, Step};
+use crate::failure::{self, Cause, Failure};
 use crate::fallback::{self, Fallback};
-use crate::fault::{self, Cause, Fault};
 use crate::lease::Lease;
 use crate::operation::{Operands, OperationName, Signature};
-use crate::queue::{Queue, Refused, Written};
+use crate::queue::{BurnQueue, Refused, Written};
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::table::{Held, RegistryTensor, Table};
@@ -39,7 +39,7 @@ pub struct RegistryClient(Arc<Client>, Lease);
 
 struct Client {
     device: RegistryDevice,
-    queue: Queue,
+    queue: BurnQueue,
     table: Arc<Table>,
     random: Random,
     counters: Counters,
@@ -60,7 +60,7 @@ impl RegistryClient {
         let client = clients.entry(device.device()).or_insert_with(|| {
             let client = Arc::new(Client {
                 device,
-                queue: Queue::new(device.device()),
+                queue: BurnQueue::new(device.device()),
                 table: Arc::default(),
                 random: Random::default(),
                 counters: Counters::default(),
@@ -130,7 +130,7 @@ impl RegistryClient {
             }
             Err(error) => {
                 let signature = Signature::of_tensor(MOVE, tensor.dtype, tensor.shape().clone());
-                Held::Failed(from.fault(signature, Cause::Device(error)))
+                Held::Failed(from.failure(signature, Cause::Device(error)))
             }
         }
     }
@@ -167,8 +167,8 @@ impl RouterClient for RegistryClient {
     fn sync(&self) -> Result<(), ExecutionError> {
         self.1.registered();
         let result = self.0.queue.synchronize();
-        if let Some(fault) = fault::take_unreported(self.0.queue.device()) {
-            return Err(fault.report());
+        if let Some(failure) = failure::take_unreported(self.0.queue.device()) {
+            return Err(failure.report());
         }
         result.map_err(|error| {
             ExecutionError::with_context(device_registry::ErrorChain::new(&error).to_string())
@@ -238,7 +238,7 @@ impl Client {
         let mut moved = Moved::default();
         let result = self.inputs(name, &operands, lease).and_then(|inputs| {
             self.outputs(operation, name, &operands, inputs, &mut moved)
-                .map_err(|cause| self.fault(Signature::new(name, &operands), cause))
+                .map_err(|cause| self.failure(Signature::new(name, &operands), cause))
         });
         match result {
             Ok((outputs, way)) => {
@@ -247,9 +247,9 @@ impl Client {
                 }
                 self.counters.count(name, way, &moved);
             }
-            Err(fault) => {
+            Err(failure) => {
                 for out in &operands.outputs {
-                    self.table.insert(out.id, Held::Failed(fault.clone()));
+                    self.table.insert(out.id, Held::Failed(failure.clone()));
                 }
                 self.counters.count(name, Way::Failed, &moved);
             }
@@ -257,14 +257,14 @@ impl Client {
     }
 
     /// The inputs of an operation, or the failure of one of them.
-    fn inputs(&self, name: OperationName, operands: &Operands, lease: &Lease) -> Result<Inputs, Fault> {
+    fn inputs(&self, name: OperationName, operands: &Operands, lease: &Lease) -> Result<Inputs, Failure> {
         let mut failed = None;
         let mut inputs = Inputs::new();
         // All of them, as those at their last use leave the table.
         for input in &operands.inputs {
             match self.held(input, name, lease) {
                 Held::Tensor(tensor) => inputs.push(tensor),
-                Held::Failed(fault) => failed = failed.or(Some(fault)),
+                Held::Failed(failure) => failed = failed.or(Some(failure)),
             }
         }
         failed.map_or(Ok(inputs), Err)
@@ -278,7 +278,7 @@ impl Client {
         };
         held.unwrap_or_else(|| {
             let signature = Signature::of_tensor(name, tensor.dtype, tensor.shape.clone());
-            Held::Failed(self.fault(signature, Cause::Released(tensor.id.value())))
+            Held::Failed(self.failure(signature, Cause::Released(tensor.id.value())))
         })
     }
 
@@ -302,12 +302,9 @@ impl Client {
         if let Some((out, distribution)) = describe::random(&operation) {
             return self.random(name, operands, out, distribution, moved);
         }
-        if let Some(kernels) = self.kernels()?
-            && let Some(steps) = fallback::isolate(|| {
-                let steps = describe::steps(&operation, operands, &inputs);
-                steps.filter(|steps| steps.iter().all(|step| kernels.find(device, &step.call).is_some()))
-            })
-            .map_err(Cause::KernelSetPanicked)?
+        if self.kernels()?.is_some()
+            && let Some(steps) = fallback::isolate(|| describe::steps(&operation, operands, &inputs, device))
+                .map_err(Cause::KernelSetPanicked)?
         {
             return Ok((self.native(name, &steps, &inputs, operands, moved)?, Way::Native));
         }
@@ -376,10 +373,9 @@ impl Client {
         moved: &mut Moved,
     ) -> Result<(Outputs, Way), Cause> {
         let (device, numbers) = (self.queue.device(), self.random.take(out.shape.num_elements()));
-        if let Some(kernels) = self.kernels()?
+        if self.kernels()?.is_some()
             && let Some(draw) = describe::draw(distribution, out.dtype)
-            && let Some(steps) = describe::random_step(draw, numbers, operands)
-            && fallback::isolate(|| steps.iter().all(|step| kernels.find(device, &step.call).is_some()))
+            && let Some(steps) = fallback::isolate(|| describe::random_step(draw, numbers, operands, device))
                 .map_err(Cause::KernelSetPanicked)?
         {
             return Ok((self.native(name, &steps, &[], operands, moved)?, Way::Native));
@@ -452,24 +448,24 @@ impl Client {
     fn read(&self, tensor: &TensorIr, lease: &Lease) -> Result<TensorData, ExecutionError> {
         let held = match self.held(tensor, READ, lease) {
             Held::Tensor(held) => held,
-            Held::Failed(fault) => return Err(fault.report()),
+            Held::Failed(failure) => return Err(failure.report()),
         };
         let mut moved = Moved::default();
         let flex = held.into_flex(&self.queue, &mut moved);
         self.counters.count_moved(READ, &moved);
         let failed = |cause| {
             let signature = Signature::of_tensor(READ, tensor.dtype, tensor.shape.clone());
-            Fault::new(self.queue.device(), signature, cause).report()
+            Failure::new(self.queue.device(), signature, cause).report()
         };
         let flex = flex.map_err(|error| failed(Cause::Device(error)))?;
         fallback::isolate(|| flex.into_data()).map_err(|panic| failed(Cause::Panicked(panic)))
     }
 
     /// A new failure, which a `sync` of this thread returns unless a read does so before.
-    fn fault(&self, signature: Signature, cause: Cause) -> Fault {
-        let fault = Fault::new(self.queue.device(), signature, cause);
-        fault::leave_unreported(&fault);
-        fault
+    fn failure(&self, signature: Signature, cause: Cause) -> Failure {
+        let failure = Failure::new(self.queue.device(), signature, cause);
+        failure::leave_unreported(&failure);
+        failure
     }
 }
 

@@ -11,9 +11,10 @@ use burn_ir::{
 };
 use burn_std::{BoolStore, IndexingUpdateOp};
 use device_kernels::{
-    Argument, Binary, Call, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Pool2d,
-    Reduction, Scalar, Unary, Update,
+    Argument, ArgumentRef, Binary, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Planned,
+    Pool2d, Reduction, Scalar, Unary, Update,
 };
+use device_registry::Device;
 use smallvec::{SmallVec, smallvec};
 
 use crate::operation::Operands;
@@ -71,8 +72,8 @@ pub(crate) fn random(operation: &OperationIr) -> Option<(&TensorIr, Distribution
 /// A call of a kernel, and the memory of its arrays.
 #[derive(Debug)]
 pub(crate) struct Step {
-    pub(crate) call: Call,
-    /// In the order of [`Call::arrays`].
+    pub(crate) planned: Planned,
+    /// In the order of [`Call::arrays`](device_kernels::Call::arrays).
     pub(crate) memory: SmallVec<[Memory; 4]>,
 }
 
@@ -93,14 +94,28 @@ struct Operand {
     memory: Option<Memory>,
 }
 
-/// The calls of kernels that do `operation`. `None` if there are none, or if a dtype or a shape is not for
-/// kernels.
+impl Operand {
+    fn described(&self) -> Described<'_> {
+        Described { argument: (&self.argument).into(), memory: self.memory }
+    }
+}
+
+/// An [`Operand`] by reference, from which a plan that is there already is found.
+#[derive(Clone, Copy)]
+struct Described<'a> {
+    argument: ArgumentRef<'a>,
+    memory: Option<Memory>,
+}
+
+/// The calls of kernels that do `operation` on `device`. `None` if there are none, if a dtype or a shape is
+/// not for kernels, or if no kernel set of the device has one of them.
 pub(crate) fn steps(
     operation: &OperationIr,
     operands: &Operands,
     inputs: &[RegistryTensor],
+    device: Device,
 ) -> Option<Steps> {
-    Mapping { operands, inputs }.operation(operation)
+    Mapping { operands, inputs, device }.operation(operation)
 }
 
 /// The random numbers of `distribution` for elements of `dtype`. `None` if kernels do not draw them.
@@ -142,9 +157,14 @@ fn integers(dtype: DType) -> Option<(i64, i64)> {
     })
 }
 
-/// A call that draws random numbers for the only output.
-pub(crate) fn random_step(draw: Draw, numbers: Numbers, operands: &Operands) -> Option<Steps> {
-    let mapping = Mapping { operands, inputs: &[] };
+/// A call that draws random numbers for the only output on `device`, if a kernel set of it does.
+pub(crate) fn random_step(
+    draw: Draw,
+    numbers: Numbers,
+    operands: &Operands,
+    device: Device,
+) -> Option<Steps> {
+    let mapping = Mapping { operands, inputs: &[], device };
     let out = mapping.out(0)?;
     let (dtype, _) = out.argument.array()?;
     one(mapping.step(numbers.operator(draw, dtype), &[], &[out]))
@@ -202,7 +222,7 @@ impl Operand {
         view: impl FnOnce(device_kernels::Layout) -> Result<device_kernels::Layout, device_kernels::LayoutError>,
     ) -> Option<Self> {
         let (dtype, layout) = self.argument.array()?;
-        Some(Self { argument: Argument::Array(dtype, view(layout).ok()?), ..self })
+        Some(Self { argument: Argument::Array(dtype, view(*layout).ok()?), ..self })
     }
 
     /// The same array as one of `shape`.
@@ -226,6 +246,7 @@ impl Operand {
 struct Mapping<'a> {
     operands: &'a Operands,
     inputs: &'a [RegistryTensor],
+    device: Device,
 }
 
 impl Mapping<'_> {
@@ -243,23 +264,60 @@ impl Mapping<'_> {
         Some(Operand { argument, memory: Some(Memory::Output(place)) })
     }
 
-    /// A call, if the kernels' rules allow it. What they do not allow is for burn's engine to judge.
-    fn step(&self, operator: impl Into<Operator>, inputs: &[Operand], outputs: &[Operand]) -> Option<Step> {
-        let arguments = |operands: &[Operand]| -> SmallVec<[Argument; 4]> {
-            operands.iter().map(|one| one.argument).collect()
+    /// The input as it is, which takes no layout.
+    fn described_input(&self, tensor: &TensorIr) -> Option<Described<'_>> {
+        let place = Operands::place(tensor);
+        let input = self.inputs.get(place)?;
+        let argument = ArgumentRef::Array {
+            dtype: dtype_of(input.dtype)?,
+            shape: &input.layout.shape()[..],
+            strides: Some(input.layout.strides()),
+            offset: input.layout.start_offset(),
         };
-        let call = Call::new(operator, &arguments(inputs), &arguments(outputs)).ok()?;
+        Some(Described { argument, memory: Some(Memory::Input(place)) })
+    }
+
+    /// The output as it is, which takes no layout.
+    fn described_out(&self, place: usize) -> Option<Described<'_>> {
+        let out = self.operands.outputs.get(place)?;
+        let (dtype, shape) = (dtype_of(out.dtype)?, &out.shape[..]);
+        let argument = ArgumentRef::Array { dtype, shape, strides: None, offset: 0 };
+        Some(Described { argument, memory: Some(Memory::Output(place)) })
+    }
+
+    /// A call, if the kernels' rules allow it and a set has it. What they do not allow is for burn's engine
+    /// to judge.
+    fn step(&self, operator: impl Into<Operator>, inputs: &[Operand], outputs: &[Operand]) -> Option<Step> {
+        fn described(operands: &[Operand]) -> SmallVec<[Described<'_>; 4]> {
+            operands.iter().map(Operand::described).collect()
+        }
+        self.described_step(operator, &described(inputs), &described(outputs))
+    }
+
+    fn described_step(
+        &self,
+        operator: impl Into<Operator>,
+        inputs: &[Described<'_>],
+        outputs: &[Described<'_>],
+    ) -> Option<Step> {
+        fn arguments<'a>(operands: &[Described<'a>]) -> SmallVec<[ArgumentRef<'a>; 4]> {
+            operands.iter().map(|one| one.argument).collect()
+        }
+        let planned = Planned::of(self.device, operator, &arguments(inputs), &arguments(outputs)).ok()?;
+        // A call that writes nothing has a plan without a kernel too. burn's engine then says what it makes of it.
+        planned.set()?;
+        let call = planned.call();
         let used = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());
         let used = used.map(|(_, &source)| &inputs[source]).chain(outputs);
         let memory = used.map(|operand| operand.memory).collect::<Option<_>>()?;
-        Some(Step { call, memory })
+        Some(Step { planned, memory })
     }
 
     /// A call with tensors alone, and one output.
     fn call(&self, operator: impl Into<Operator>, inputs: &[&TensorIr]) -> Option<Steps> {
-        let inputs: SmallVec<[Operand; 4]> =
-            inputs.iter().map(|input| self.input(input)).collect::<Option<_>>()?;
-        one(self.step(operator, &inputs, &[self.out(0)?]))
+        let inputs: SmallVec<[Described<'_>; 4]> =
+            inputs.iter().map(|input| self.described_input(input)).collect::<Option<_>>()?;
+        one(self.described_step(operator, &inputs, &[self.described_out(0)?]))
     }
 
     fn binary(
@@ -271,7 +329,9 @@ impl Mapping<'_> {
     }
 
     fn with_scalar(&self, operator: impl Into<Operator>, lhs: &TensorIr, rhs: ScalarIr) -> Option<Steps> {
-        one(self.step(operator, &[self.input(lhs)?, scalar(rhs)], &[self.out(0)?]))
+        let rhs = scalar(rhs);
+        let inputs = [self.described_input(lhs)?, rhs.described()];
+        one(self.described_step(operator, &inputs, &[self.described_out(0)?]))
     }
 
     fn fill(&self, value: Scalar) -> Option<Steps> {

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use device_kernels::{Prepared, RunError};
+use device_kernels::RunError;
 use device_registry::backend::BackendError;
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Event, HostBuffer, Stream};
 use parking_lot::Mutex;
@@ -30,7 +30,7 @@ const AHEAD: usize = 256 << 20;
 const OPERATION: usize = 4 << 10;
 
 /// The queue of one device.
-pub(crate) struct Queue {
+pub(crate) struct BurnQueue {
     device: Device,
     state: Mutex<State>,
     unwritten: Arc<Unwritten>,
@@ -79,7 +79,7 @@ pub(crate) enum Refused {
 /// Memory of the device, and which work wrote it.
 pub(crate) type Written = (Buffer, Ticket);
 
-impl Queue {
+impl BurnQueue {
     pub(crate) fn new(device: Device) -> Self {
         Self { device, state: Mutex::default(), unwritten: Arc::default() }
     }
@@ -136,11 +136,10 @@ impl Queue {
                     buffers.push(buffer);
                     numbers.extend(number);
                 }
-                let prepared =
-                    Prepared::new(self.device, step.call.clone(), &buffers).map_err(Refused::Kernel)?;
+                let prepared = step.planned.with_buffers(&buffers).map_err(Refused::Kernel)?;
                 let Some(prepared) = prepared else { continue };
                 let output = Output::new(number, &self.unwritten);
-                stream.launch(&buffers, move |launch| {
+                stream.launch_with(&prepared.launch_options(), &buffers, move |launch| {
                     output.write(numbers, || {
                         let launched = fallback::isolate(|| prepared.launch(launch));
                         let panicked =

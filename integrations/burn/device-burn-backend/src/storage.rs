@@ -10,7 +10,7 @@ use device_registry::Buffer;
 use parking_lot::Mutex;
 
 use crate::counts::Moved;
-use crate::queue::{Queue, Refused, Ticket};
+use crate::queue::{BurnQueue, Refused, Ticket};
 
 /// The bytes of one or more tensors.
 pub(crate) struct Storage(Mutex<Copies>);
@@ -30,12 +30,12 @@ impl Storage {
     }
 
     /// The copy on the host. Blocks for a download if there is none.
-    pub(crate) fn host(&self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
+    pub(crate) fn host(&self, queue: &BurnQueue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
         self.0.lock().host(queue, moved)
     }
 
     /// The only copy on the host, which may be overwritten.
-    pub(crate) fn into_host(self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
+    pub(crate) fn into_host(self, queue: &BurnQueue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
         let mut copies = self.0.into_inner();
         let host = copies.host(queue, moved);
         drop(copies);
@@ -44,7 +44,7 @@ impl Storage {
 
     /// The copy on the device. Blocks for an upload if there is none, or if the device was reset or closed
     /// since.
-    pub(crate) fn device(&self, queue: &Queue, moved: &mut Moved) -> Result<(Buffer, Ticket), Refused> {
+    pub(crate) fn device(&self, queue: &BurnQueue, moved: &mut Moved) -> Result<(Buffer, Ticket), Refused> {
         let mut copies = self.0.lock();
         if let Some(copy) = &copies.device {
             return Ok(copy.clone());
@@ -69,7 +69,7 @@ impl Storage {
 }
 
 impl Copies {
-    fn host(&mut self, queue: &Queue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
+    fn host(&mut self, queue: &BurnQueue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
         if let Some(host) = &self.host {
             return Ok(Arc::clone(host));
         }

@@ -8,8 +8,8 @@ use burn_ir::TensorId;
 use dashmap::DashMap;
 
 use crate::counts::Moved;
-use crate::fault::Fault;
-use crate::queue::{Queue, Refused};
+use crate::failure::Failure;
+use crate::queue::{BurnQueue, Refused};
 use crate::storage::Storage;
 
 /// A tensor: a storage, and how it is read.
@@ -33,7 +33,7 @@ impl RegistryTensor {
     }
 
     /// The tensor on the host. If no other tensor has its bytes, burn's CPU engine may overwrite them.
-    pub(crate) fn into_flex(self, queue: &Queue, moved: &mut Moved) -> Result<FlexTensor, Refused> {
+    pub(crate) fn into_flex(self, queue: &BurnQueue, moved: &mut Moved) -> Result<FlexTensor, Refused> {
         let bytes = match Arc::try_unwrap(self.storage) {
             Ok(storage) => storage.into_host(queue, moved)?,
             Err(storage) => storage.host(queue, moved)?,
@@ -51,7 +51,7 @@ impl RegistryTensor {
 pub(crate) enum Held {
     Tensor(RegistryTensor),
     /// Its operation failed, or one before it.
-    Failed(Fault),
+    Failed(Failure),
 }
 
 /// The tensors of a client. Threads that use different tensors do not wait for each other.

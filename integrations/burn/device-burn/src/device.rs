@@ -34,11 +34,11 @@ pub fn device(text: &str) -> Result<Device, Error> {
         device.open()?;
         return engine.device(device);
     }
-    #[cfg(feature = "slot")]
-    return crate::slot::device(text);
-    #[cfg(all(feature = "loopback", not(feature = "slot")))]
+    #[cfg(feature = "patch")]
+    return crate::patch::device(text);
+    #[cfg(all(feature = "loopback", not(feature = "patch")))]
     return crate::loopback::device(text);
-    #[cfg(not(any(feature = "loopback", feature = "slot")))]
+    #[cfg(not(any(feature = "loopback", feature = "patch")))]
     return Err(Error::NoDoor { device });
 }
 
@@ -63,11 +63,11 @@ fn engine(device: device_registry::Device) -> Result<Option<LinkedEngine>, Error
     LinkedEngine::of(device.name()).map_err(Error::Engines)
 }
 
-#[cfg(not(any(feature = "engine", feature = "loopback", feature = "slot")))]
-compile_error!("device-burn needs one of its features: `slot`, with a `[patch]` line, or `loopback`");
+#[cfg(not(any(feature = "engine", feature = "loopback", feature = "patch")))]
+compile_error!("device-burn needs one of its features: `patch`, with a `[patch]` line, or `loopback`");
 
 /// The device for burn's traits, after what can be wrong with it.
-#[cfg(any(feature = "loopback", feature = "slot"))]
+#[cfg(any(feature = "loopback", feature = "patch"))]
 pub(crate) fn usable(device: device_registry::Device) -> Result<RegistryDevice, Error> {
     Fallback::current()?;
     let device = RegistryDevice::new(device)?;
@@ -78,7 +78,7 @@ pub(crate) fn usable(device: device_registry::Device) -> Result<RegistryDevice, 
 /// The device strings of all devices that can be used now. Opens none of them.
 ///
 /// Backends that do not load or have no devices are left out: [`device_registry::devices`] has their reasons.
-/// burn's own `Device::enumerate` lists `cpu` only, as burn has one constant for the slot.
+/// burn's own `Device::enumerate` lists `cpu` only, as burn has one constant for the patch.
 #[must_use]
 pub fn devices() -> Vec<String> {
     device_registry::devices()

@@ -37,9 +37,9 @@ pub enum Error {
         source: BackendError,
     },
     /// No engine of burn's is linked for the backend, and this program has no door for other devices.
-    #[cfg(not(any(feature = "loopback", feature = "slot")))]
+    #[cfg(not(any(feature = "loopback", feature = "patch")))]
     #[error(
-        "burn has no way to `{device}`: no engine for `{}` is linked and on, and `device-burn` has neither of its features          `slot` and `loopback`",
+        "burn has no way to `{device}`: no engine for `{}` is linked and on, and `device-burn` has neither of its features          `patch` and `loopback`",
         .device.name()
     )]
     NoDoor {

@@ -5,8 +5,8 @@ pub mod engines;
 mod error;
 #[cfg(feature = "loopback")]
 pub mod loopback;
-#[cfg(feature = "slot")]
-pub mod slot;
+#[cfg(feature = "patch")]
+pub mod patch;
 
 pub use device_burn_backend::{Counts, Fallback, InvalidFallback, OperationCount, Transfers};
 

@@ -85,7 +85,7 @@ pub enum LoopbackError {
 }
 
 /// burn's own device for a device string, through the server of this process. [`device`](crate::device) is
-/// this function, where the feature `slot` is off.
+/// this function, where the feature `patch` is off.
 ///
 /// Starts the server at the first call, and opens the device. Blocks until burn's client has a session for
 /// the device; the second call for a device returns that session.

@@ -1,6 +1,6 @@
-//! Both doors, the slot and the loop-back server, by one call: a device string gives burn's own device.
+//! Both doors, the patch and the loop-back server, by one call: a device string gives burn's own device.
 //!
-//! `cargo test -p device-burn` tests the slot; with `--no-default-features --features loopback` the same
+//! `cargo test -p device-burn` tests the patch; with `--no-default-features --features loopback` the same
 //! tests go through the server.
 
 use burn::tensor::{Device, Tensor};
@@ -63,8 +63,8 @@ fn a_mistake_in_the_string_is_the_registrys_error() {
 
 /// The features choose the door, and burn's name of the device says which one it is.
 #[test]
-fn the_device_is_in_the_process_exactly_with_the_slot() {
+fn the_device_is_in_the_process_exactly_with_the_patch() {
     let name = format!("{:?}", device("openreg:1"));
-    assert_eq!(name.contains("NdArray(openreg:1)"), cfg!(feature = "slot"), "{name}");
-    assert_eq!(name.contains("Remote"), !cfg!(feature = "slot"), "{name}");
+    assert_eq!(name.contains("NdArray(openreg:1)"), cfg!(feature = "patch"), "{name}");
+    assert_eq!(name.contains("Remote"), !cfg!(feature = "patch"), "{name}");
 }

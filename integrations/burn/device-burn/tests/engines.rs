@@ -91,10 +91,10 @@ fn an_engine_that_cannot_use_the_device_is_an_error() {
     assert!(printed.contains("DEVICE_BURN_ENGINES_DISABLE=openreg"), "{printed}");
 }
 
-#[cfg(feature = "slot")]
+#[cfg(feature = "patch")]
 #[test]
 fn a_program_can_go_past_an_engine() {
-    assert_eq!(sum(&device_burn::slot::device("openreg:1").unwrap()), 10.0);
+    assert_eq!(sum(&device_burn::patch::device("openreg:1").unwrap()), 10.0);
     let counts = device_burn::counts("openreg:1").unwrap();
     assert!(!counts.operations.is_empty());
     let printed = counts.to_string();

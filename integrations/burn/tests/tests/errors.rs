@@ -194,6 +194,11 @@ impl KernelSet for Breaking {
         matches!(call.operator(), Operator::Binary(_))
     }
 
+    /// The others wait at the gate.
+    fn is_short(&self, call: &Call) -> bool {
+        call.outputs()[0].1.shape() == [4]
+    }
+
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         GATE.pass();
         match call.operator() {
@@ -281,6 +286,28 @@ fn a_kernel_that_fails_in_the_stream_spoils_what_is_enqueued_behind_it_and_nothi
 #[test]
 fn a_kernel_that_panics_in_the_stream_is_an_error_like_any_other() {
     failing_kernel(|a, b| a * b, "on purpose: the kernel is broken", "NumericFloat.Mul");
+}
+
+#[test]
+fn a_kernel_that_fails_on_the_thread_that_enqueues_it_is_an_error_like_any_other() {
+    for (operation, cause) in [
+        ((|a, b| a - b) as fn(Tensor<1>, Tensor<1>) -> Tensor<1>, "no stars to sub by"),
+        (|a, b| a * b, "on purpose: the kernel is broken"),
+    ] {
+        within(LIMIT, move || {
+            let (device, _guard) = mycpu();
+            let a = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
+            let before = a.clone() + a.clone();
+            device.sync().unwrap();
+            let failed = operation(a.clone(), a.clone());
+            let behind = failed.clone() + a.clone();
+            assert!(error(failed).contains(cause));
+            assert!(error(behind).contains(cause));
+            let _ = device.sync();
+            assert_eq!(values(before), [2.0, 4.0, 6.0, 8.0]);
+            assert_eq!(values(a.clone() + a), [2.0, 4.0, 6.0, 8.0]);
+        });
+    }
 }
 
 #[test]

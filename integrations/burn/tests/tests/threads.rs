@@ -151,20 +151,20 @@ fn two_threads_that_use_the_last_two_handles_at_once_both_get_the_values() {
                 if turns % 1000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
             }
         };
-        let slots: [Mutex<Option<Tensor<1>>>; 2] = Default::default();
+        let places: [Mutex<Option<Tensor<1>>>; 2] = Default::default();
         thread::scope(|scope| {
             for me in 0..2 {
-                let (device, failures, meet, slots) = (&device, &failures, &meet, &slots);
+                let (device, failures, meet, places) = (&device, &failures, &meet, &places);
                 scope.spawn(move || {
                     let ones = Tensor::<1>::ones([4], device);
                     for round in 0..rounds {
                         if me == 0 {
                             let x = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], device);
-                            *slots[0].lock().unwrap() = Some(x.clone());
-                            *slots[1].lock().unwrap() = Some(x);
+                            *places[0].lock().unwrap() = Some(x.clone());
+                            *places[1].lock().unwrap() = Some(x);
                         }
                         meet(2 * round + 1);
-                        let mine = slots[me].lock().unwrap().take().unwrap();
+                        let mine = places[me].lock().unwrap().take().unwrap();
                         meet(2 * round + 2);
                         // By the CPU in place, by a kernel, as the second operand, by a read, and by a move.
                         let sum = match round % 5 {

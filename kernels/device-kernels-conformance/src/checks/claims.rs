@@ -8,7 +8,7 @@ use super::streams;
 use crate::case::Case;
 use crate::check::Check;
 use crate::draw::{Draw, NUMBERS, Stream};
-use crate::outcome::Failure;
+use crate::failure::Failure;
 use crate::subject::Subject;
 
 pub(super) fn checks() -> Vec<Check> {

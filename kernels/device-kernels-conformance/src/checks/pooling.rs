@@ -14,14 +14,14 @@ pub(super) fn checks() -> Vec<Check> {
     let mut checks = Vec::new();
     let mut random =
         |name: &str, proves: &str, dtypes: &[DType], call: fn(DType, &mut Case, &mut Draw<'_>)| {
-            checks.push(Check::random(format!("pool::{name}"), proves, for_each(dtypes, call)));
+            checks.push(Check::random(format!("pooling::{name}"), proves, for_each(dtypes, call)));
         };
     random(
         "max",
         "each window has its largest element, and a NaN if it has one",
         &NUMBERS,
         |dtype, case, draw| {
-            max(case, draw, dtype, None, windows);
+            max(case, draw, dtype, None, small_pooling);
         },
     );
     random(
@@ -30,7 +30,7 @@ pub(super) fn checks() -> Vec<Check> {
         &NUMBERS,
         |dtype, case, draw| {
             let index = draw.one_of(&INDICES);
-            max(case, draw, dtype, Some(index), windows);
+            max(case, draw, dtype, Some(index), small_pooling);
         },
     );
     random(
@@ -38,7 +38,7 @@ pub(super) fn checks() -> Vec<Check> {
         "the gradient of a maximum goes to its place, and is 0 elsewhere",
         &FLOATS,
         |dtype, case, draw| {
-            max_grad(case, draw, dtype, false, windows);
+            max_grad(case, draw, dtype, false, small_pooling);
         },
     );
     random(
@@ -46,7 +46,7 @@ pub(super) fn checks() -> Vec<Check> {
         "a place outside of the image gets no gradient, or is an error of the stream",
         &FLOATS,
         |dtype, case, draw| {
-            max_grad(case, draw, dtype, true, windows);
+            max_grad(case, draw, dtype, true, small_pooling);
             case.may_fail = true;
         },
     );
@@ -55,7 +55,7 @@ pub(super) fn checks() -> Vec<Check> {
         "a mean that does not count the padding divides by the elements in the image",
         &FLOATS,
         |dtype, case, draw| {
-            mean(case, draw, dtype, false, false, windows);
+            mean(case, draw, dtype, false, false, small_pooling);
         },
     );
     random(
@@ -63,7 +63,7 @@ pub(super) fn checks() -> Vec<Check> {
         "a mean that counts the padding divides by all elements up to its end",
         &FLOATS,
         |dtype, case, draw| {
-            mean(case, draw, dtype, true, false, windows);
+            mean(case, draw, dtype, true, false, small_pooling);
         },
     );
     random(
@@ -72,7 +72,7 @@ pub(super) fn checks() -> Vec<Check> {
         &FLOATS,
         |dtype, case, draw| {
             let count_padding = draw.one_in(2);
-            mean(case, draw, dtype, count_padding, true, windows);
+            mean(case, draw, dtype, count_padding, true, small_pooling);
         },
     );
     random(
@@ -92,22 +92,22 @@ pub(super) fn checks() -> Vec<Check> {
         },
     );
     let mut extreme: Vec<Drawn> = vec![
-        drawn(|case, draw| max(case, draw, DType::F32, None, extreme_windows)),
-        drawn(|case, draw| max(case, draw, DType::F32, Some(DType::I32), extreme_windows)),
-        drawn(|case, draw| max_grad(case, draw, DType::F32, false, extreme_windows)),
+        drawn(|case, draw| max(case, draw, DType::F32, None, extreme_pooling)),
+        drawn(|case, draw| max(case, draw, DType::F32, Some(DType::I32), extreme_pooling)),
+        drawn(|case, draw| max_grad(case, draw, DType::F32, false, extreme_pooling)),
     ];
     for (count_padding, grad) in [(false, false), (false, true), (true, false), (true, true)] {
         extreme.push(drawn(move |case, draw| {
-            mean(case, draw, DType::F32, count_padding, grad, extreme_windows);
+            mean(case, draw, DType::F32, count_padding, grad, extreme_pooling);
         }));
     }
     checks.push(Check::random(
-        "pool::extreme_options",
+        "pooling::extreme_options",
         "windows, strides, paddings and dilations may be as large as the vocabulary allows",
         extreme,
     ));
     checks.push(Check::fixed(
-        "pool::windows_of_padding",
+        "pooling::windows_of_padding",
         "a window without any element of the images has the mean 0, and the smallest number as its largest",
         windows_of_padding,
     ));
@@ -115,9 +115,9 @@ pub(super) fn checks() -> Vec<Check> {
 }
 
 /// Draws windows, the shape of images that they fit in, and that of the result.
-type Windows = fn(&mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]);
+type DrawPooling = fn(&mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]);
 
-fn extreme_windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
+fn extreme_pooling(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
     let lines = [0, 1].map(|_| {
         let kernel = draw.extreme();
         draw.extreme_line(kernel, true)
@@ -159,7 +159,7 @@ fn windows_of_padding() -> Vec<Case> {
 }
 
 /// Small windows. Some results have a last window that ends behind the padding.
-fn windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
+fn small_pooling(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
     let mut two = |low: usize, high: usize| [draw.within(low, high), draw.within(low, high)];
     let (kernel, stride, dilation) = (two(1, 3), two(1, 3), two(1, 2));
     let padding = [0, 1].map(|axis| draw.below(kernel[axis] / 2 + 1));
@@ -178,8 +178,8 @@ fn windows(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
     (pool, images, out)
 }
 
-fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>, windows: Windows) {
-    let (pool, images, out) = windows(draw);
+fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>, draw_pooling: DrawPooling) {
+    let (pool, images, out) = draw_pooling(draw);
     let input = case.array(draw, dtype, &images, Kind::Any, Domain::Few);
     if dtype.is_float() && draw.one_in(3) {
         // Windows with several NaN.
@@ -195,10 +195,10 @@ fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>
     case.step(Operator::MaxPool2d(pool), [input.into()], outputs);
 }
 
-fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool, windows: Windows) {
+fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool, draw_pooling: DrawPooling) {
     // Each window has elements, of which one can be the largest.
     let (pool, images, out, windows) = loop {
-        let (pool, images, out) = windows(draw);
+        let (pool, images, out) = draw_pooling(draw);
         let mut windows = Vec::new();
         for_each_index(&out, |at| windows.push(places(pool, false, at, &images).0));
         if windows.iter().all(|window| !window.is_empty()) {
@@ -233,9 +233,9 @@ fn mean(
     dtype: DType,
     count_padding: bool,
     grad: bool,
-    windows: Windows,
+    draw_pooling: DrawPooling,
 ) {
-    let (pool, images, out) = windows(draw);
+    let (pool, images, out) = draw_pooling(draw);
     let (from, to) = if grad { (out, images) } else { (images, out) };
     let domain = draw.one_of(&[Domain::Integers, Domain::Small]);
     let input = case.array(draw, dtype, &from, Kind::Any, domain);
@@ -263,6 +263,6 @@ fn adaptive(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, grad: bool) {
 pub(super) fn probe() -> Drawn {
     drawn(|case, draw| {
         let count_padding = draw.one_in(2);
-        mean(case, draw, DType::F32, count_padding, false, windows);
+        mean(case, draw, DType::F32, count_padding, false, small_pooling);
     })
 }

@@ -11,7 +11,7 @@ pub(crate) use pooling::places;
 
 use device_kernels::{DType, Operator, Scalar};
 
-use self::pooling::Windows;
+use self::pooling::PoolingWindows;
 use crate::element::Value;
 use crate::expect::Expect;
 
@@ -118,13 +118,13 @@ pub fn expected(operator: Operator, inputs: &[Input], outputs: &[Array]) -> Vec<
         }
         Operator::MaxPool2dGrad(_) => pooling::max_pool_grad(array(0), array(1), out),
         Operator::AvgPool2d { pool, count_padding } => {
-            pooling::mean(Windows::Fixed(pool, count_padding), array(0), shape)
+            pooling::mean(PoolingWindows::Fixed(pool, count_padding), array(0), shape)
         }
         Operator::AvgPool2dGrad { pool, count_padding } => {
-            pooling::mean_grad(Windows::Fixed(pool, count_padding), array(0), out)
+            pooling::mean_grad(PoolingWindows::Fixed(pool, count_padding), array(0), out)
         }
-        Operator::AdaptiveAvgPool2d => pooling::mean(Windows::Adaptive, array(0), shape),
-        Operator::AdaptiveAvgPool2dGrad => pooling::mean_grad(Windows::Adaptive, array(0), out),
+        Operator::AdaptiveAvgPool2d => pooling::mean(PoolingWindows::Adaptive, array(0), shape),
+        Operator::AdaptiveAvgPool2dGrad => pooling::mean_grad(PoolingWindows::Adaptive, array(0), out),
         Operator::Random { distribution, seed, offset } => {
             random::random(distribution, seed, offset, out.dtype, out.values.len())
         }

@@ -95,12 +95,12 @@ pub(super) fn max_pool_grad(grad: &Array, places: &Array, out: &Array) -> Vec<Ex
 
 /// The windows of a mean.
 #[derive(Clone, Copy)]
-pub(super) enum Windows {
+pub(super) enum PoolingWindows {
     Fixed(Pool2d, bool),
     Adaptive,
 }
 
-impl Windows {
+impl PoolingWindows {
     fn at(self, at: &[usize], image: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, f64) {
         match self {
             Self::Fixed(pool, count_padding) => places(pool, count_padding, at, image),
@@ -109,7 +109,7 @@ impl Windows {
     }
 }
 
-pub(super) fn mean(windows: Windows, input: &Array, out: &[usize]) -> Vec<Expect> {
+pub(super) fn mean(windows: PoolingWindows, input: &Array, out: &[usize]) -> Vec<Expect> {
     let mut expected = Vec::new();
     for_each_index(out, |at| {
         let (places, divisor) = windows.at(at, &input.shape, out);
@@ -123,7 +123,7 @@ pub(super) fn mean(windows: Windows, input: &Array, out: &[usize]) -> Vec<Expect
     expected
 }
 
-pub(super) fn mean_grad(windows: Windows, grad: &Array, out: &Array) -> Vec<Expect> {
+pub(super) fn mean_grad(windows: PoolingWindows, grad: &Array, out: &Array) -> Vec<Expect> {
     let mut terms = vec![Terms::NONE; out.values.len()];
     for_each_index(&grad.shape, |at| {
         let (places, divisor) = windows.at(at, &out.shape, &grad.shape);
@@ -167,11 +167,11 @@ mod tests {
     #[test]
     fn a_mean_counts_the_padding_or_not() {
         let images = row(&[2.0, 4.0, 6.0, 8.0]);
-        assert_eq!(likely(&mean(Windows::Fixed(POOL, true), &images, &[1, 1, 1, 2])), [2.0, 6.0]);
-        assert_eq!(likely(&mean(Windows::Fixed(POOL, false), &images, &[1, 1, 1, 2])), [3.0, 6.0]);
+        assert_eq!(likely(&mean(PoolingWindows::Fixed(POOL, true), &images, &[1, 1, 1, 2])), [2.0, 6.0]);
+        assert_eq!(likely(&mean(PoolingWindows::Fixed(POOL, false), &images, &[1, 1, 1, 2])), [3.0, 6.0]);
         // The last window ends behind the padding, of which it has one element.
-        assert_eq!(likely(&mean(Windows::Fixed(POOL, true), &images, &[1, 1, 1, 3]))[2], 4.0);
-        let grad = mean_grad(Windows::Fixed(POOL, true), &row(&[3.0, 6.0]), &images);
+        assert_eq!(likely(&mean(PoolingWindows::Fixed(POOL, true), &images, &[1, 1, 1, 3]))[2], 4.0);
+        let grad = mean_grad(PoolingWindows::Fixed(POOL, true), &row(&[3.0, 6.0]), &images);
         assert_eq!(likely(&grad), [1.0, 3.0, 2.0, 2.0]);
     }
 
@@ -181,8 +181,11 @@ mod tests {
         let pool = Pool2d { kernel: [1, 2], stride: [1, 1], padding: [0, 1], dilation: [1, 2] };
         let (image, out) = (row(&[5.0]), [1, 1, 1, 1]);
         for count_padding in [false, true] {
-            assert_eq!(likely(&mean(Windows::Fixed(pool, count_padding), &image, &out)), [0.0]);
-            assert_eq!(likely(&mean_grad(Windows::Fixed(pool, count_padding), &row(&[3.0]), &image)), [0.0]);
+            assert_eq!(likely(&mean(PoolingWindows::Fixed(pool, count_padding), &image, &out)), [0.0]);
+            assert_eq!(
+                likely(&mean_grad(PoolingWindows::Fixed(pool, count_padding), &row(&[3.0]), &image)),
+                [0.0]
+            );
         }
         let [largest, places] = max_pool(pool, &image, &out);
         assert_eq!((likely(&largest), likely(&places)), (vec![f64::NEG_INFINITY], vec![0.0]));
@@ -200,9 +203,9 @@ mod tests {
     #[test]
     fn adaptive_windows_overlap() {
         let images = row(&[1.0, 2.0, 3.0, 4.0, 5.0]);
-        assert_eq!(likely(&mean(Windows::Adaptive, &images, &[1, 1, 1, 3])), [1.5, 3.0, 4.5]);
+        assert_eq!(likely(&mean(PoolingWindows::Adaptive, &images, &[1, 1, 1, 3])), [1.5, 3.0, 4.5]);
         assert_eq!(
-            likely(&mean_grad(Windows::Adaptive, &row(&[2.0, 3.0, 4.0]), &images)),
+            likely(&mean_grad(PoolingWindows::Adaptive, &row(&[2.0, 3.0, 4.0]), &images)),
             [1.0, 2.0, 1.0, 3.0, 2.0]
         );
     }

@@ -35,7 +35,7 @@ const PANEL: &[&str] = &[
     "matmul::plain",
     "index::assign_replace",
     "conv::plain",
-    "pool::adaptive_avg",
+    "pooling::adaptive_avg",
     "random::integers",
     "cache::two_dtypes",
     "streams::two_streams",

@@ -36,7 +36,7 @@ struct Places {
 }
 
 impl Places {
-    fn new((dtype, layout): (DType, device_kernels::Layout)) -> Self {
+    fn new((dtype, layout): (DType, &device_kernels::Layout)) -> Self {
         let (shape, strides) = (layout.shape().to_vec(), layout.strides().to_vec());
         Self { dtype, shape, strides, offset: layout.offset() as isize }
     }

@@ -88,7 +88,10 @@ impl Class {
 }
 
 pub(super) fn arrays(outputs: &[Argument]) -> Result<Outputs, Problem> {
-    let array = |output: &Argument| output.array().ok_or(Problem::Scalar { argument: "an output" });
+    let array = |output: &Argument| {
+        let (dtype, layout) = output.array().ok_or(Problem::Scalar { argument: "an output" })?;
+        Ok((dtype, *layout))
+    };
     outputs.iter().map(array).collect()
 }
 

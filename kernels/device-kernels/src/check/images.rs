@@ -42,7 +42,7 @@ pub(super) fn convolution(conv: Conv2d, arrays: [(&'static str, Array<'_>); 3]) 
 
 /// Checks images and the output of a pooling. A last window that begins inside, and ends behind the padding,
 /// may be counted or not.
-pub(super) fn windows(
+pub(super) fn pooling(
     pool: Pool2d,
     (of_input, input): (&'static str, Array<'_>),
     (of_out, out): (&'static str, Array<'_>),

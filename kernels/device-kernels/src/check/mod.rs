@@ -8,7 +8,7 @@ use std::fmt;
 use smallvec::smallvec;
 
 use self::arguments::{Array, Class, arrays, one, one_array, two_arrays, two_arrays_and_bias};
-use self::images::{adaptive, convolution, some, windows};
+use self::images::{adaptive, convolution, pooling, some};
 use crate::call::{Inputs, Outputs};
 use crate::{
     Argument, Binary, Call, Compare, DType, Dims, Distribution, Layout, LayoutError, Operator, Reduction,
@@ -174,7 +174,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
                 _ => return Err(Problem::Count { of: "outputs", expected: "1 or 2", found: outputs.len() }),
             };
             Class::Number.check("the images", images.dtype)?;
-            windows(pool, ("the images", images), ("the output", out))?;
+            pooling(pool, ("the images", images), ("the output", out))?;
             if let Some(places) = places {
                 Class::Index.check("the places", places.dtype)?;
                 places.expect("the places", out.layout.shape())?;
@@ -185,17 +185,17 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
             Class::Float.check("the gradient", grad.dtype)?;
             Class::Index.check("the places", places.dtype)?;
             places.expect("the places", grad.layout.shape())?;
-            windows(pool, ("the output", out), ("the gradient", grad))?;
+            pooling(pool, ("the output", out), ("the gradient", grad))?;
         }
         Operator::AvgPool2d { pool, .. } => {
             let (images, out) = (one_array(inputs)?, one(&outputs)?);
             Class::Float.check("the images", images.dtype)?;
-            windows(pool, ("the images", images), ("the output", out))?;
+            pooling(pool, ("the images", images), ("the output", out))?;
         }
         Operator::AvgPool2dGrad { pool, .. } => {
             let (grad, out) = (one_array(inputs)?, one(&outputs)?);
             Class::Float.check("the gradient", grad.dtype)?;
-            windows(pool, ("the output", out), ("the gradient", grad))?;
+            pooling(pool, ("the output", out), ("the gradient", grad))?;
         }
         Operator::AdaptiveAvgPool2d => {
             let (images, out) = (one_array(inputs)?, one(&outputs)?);

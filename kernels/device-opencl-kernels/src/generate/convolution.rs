@@ -2,8 +2,8 @@
 //! items write to one element.
 //!
 //! *Direct*: an item sums all products of one element of the output. *Packed*, for large ones on processors:
-//! a product of matrices, one of which has the elements of the images' windows. It is made in the panels that
-//! products of matrices read, for a part of the images at a time.
+//! a product of matrices, one of which has the elements of the convolution's windows. It is made in the
+//! panels that products of matrices read, for a part of the images at a time.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ const NAMES: [&str; 18] = [
 ];
 
 pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Target) -> Option<Plan> {
-    let &[(dtype, out)] = call.outputs() else { return None };
+    let [(dtype, out)] = call.outputs() else { return None };
     let (first, second) = (call.inputs().first()?.array()?.1, call.inputs().get(1)?.array()?.1);
     let bias = call.inputs().get(2).and_then(|bias| bias.array()).map(|(_, bias)| bias);
     // Images, weights, and what is computed of them; the last is the one that an item has an element of.
@@ -50,7 +50,7 @@ pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Tar
     };
     let options = Options::new(options)?;
     let ([of_images, of_weights, of_maps], count) =
-        ([shape(&images)?, shape(&weights)?, shape(&maps)?], out.len());
+        ([shape(images)?, shape(weights)?, shape(maps)?], out.len());
     let [number, _, height, width] = of_images;
     let [_, depth, kernel_height, kernel_width] = of_weights;
     let [_, all_maps, out_height, out_width] = of_maps;
@@ -69,8 +69,8 @@ pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Tar
     ];
     indices.extend(options.steps());
     indices.push(bias.map_or(Some(0), |bias| super::index(bias.strides()[0]))?);
-    indices.extend(shape(&out)?);
-    for layout in [&images, &weights, &maps] {
+    indices.extend(shape(out)?);
+    for layout in [images, weights, maps] {
         indices.extend(strides(layout)?);
     }
     // The arrays are parameters as images, weights, maps and bias, whatever their order in the call.
@@ -79,13 +79,13 @@ pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Tar
         array => Place::Array(array),
     };
     let mut arrays = SmallVec::<[(Place, i64); 4]>::new();
-    for (array, layout) in order.into_iter().zip([&images, &weights, &maps]) {
+    for (array, layout) in order.into_iter().zip([images, weights, maps]) {
         arrays.push((of_call(array), super::index(layout.offset())?));
     }
     if let Some(bias) = &bias {
         arrays.push((Place::Array(2), super::index(bias.offset())?));
     }
-    let element = element(dtype)?;
+    let element = element(*dtype)?;
     let mut parts = Parts { function, element, options, images, weights, maps, bias, arrays, target };
     if let Some(plan) = parts.packed() {
         return Some(plan);
@@ -131,19 +131,19 @@ impl Options {
 }
 
 /// A convolution that is to be planned. The arrays are images, weights, maps and bias.
-struct Parts {
+struct Parts<'a> {
     function: Function,
     element: Element,
     options: Options,
-    images: Layout,
-    weights: Layout,
-    maps: Layout,
-    bias: Option<Layout>,
+    images: &'a Layout,
+    weights: &'a Layout,
+    maps: &'a Layout,
+    bias: Option<&'a Layout>,
     arrays: SmallVec<[(Place, i64); 4]>,
     target: Target,
 }
 
-/// The elements of windows as a matrix in panels.
+/// The elements of a convolution's windows as a matrix in panels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Windows {
     function: Function,
@@ -168,16 +168,16 @@ fn plane(layout: &Layout) -> Option<i64> {
     }
 }
 
-impl Parts {
+impl Parts<'_> {
     /// As products of matrices, if they are large enough, and each matrix but the windows' has even strides.
     fn packed(&self) -> Option<Plan> {
         if self.target.traits.groups {
             return None;
         }
         let ([images, _, ih, iw], [_, depth, kh, kw], [_, all_maps, oh, ow]) =
-            (shape(&self.images)?, shape(&self.weights)?, shape(&self.maps)?);
+            (shape(self.images)?, shape(self.weights)?, shape(self.maps)?);
         let (of_images, of_weights, of_maps) =
-            (strides(&self.images)?, strides(&self.weights)?, strides(&self.maps)?);
+            (strides(self.images)?, strides(self.weights)?, strides(self.maps)?);
         let groups = self.options.groups;
         let each = all_maps / groups;
         let (kernel, out) = (kh * kw, oh * ow);
@@ -188,31 +188,30 @@ impl Parts {
         let (sizes, (left, along, depth_of_sum, left_group), (written, out_strides, out_group), source);
         match self.function {
             Function::Images => {
-                let step = plane(&self.weights)?;
+                let step = plane(self.weights)?;
                 sizes = [each, out, depth * kernel];
                 let sum =
                     Depth { k: sizes[2], inner: kernel, across: step, jump: of_weights[1] - kernel * step };
                 (left, along, depth_of_sum, left_group) = (weight, of_weights[0], sum, each * of_weights[0]);
-                (written, out_strides, out_group) =
-                    (map, [of_maps[1], plane(&self.maps)?], each * of_maps[1]);
+                (written, out_strides, out_group) = (map, [of_maps[1], plane(self.maps)?], each * of_maps[1]);
                 source = image;
             }
             Function::ImageGradient => {
-                let step = plane(&self.weights)?;
+                let step = plane(self.weights)?;
                 sizes = [depth, ih * iw, each * kernel];
                 let sum =
                     Depth { k: sizes[2], inner: kernel, across: step, jump: of_weights[0] - kernel * step };
                 (left, along, depth_of_sum, left_group) = (weight, of_weights[1], sum, each * of_weights[0]);
                 (written, out_strides, out_group) =
-                    (image, [of_images[1], plane(&self.images)?], depth * of_images[1]);
+                    (image, [of_images[1], plane(self.images)?], depth * of_images[1]);
                 source = map;
             }
             Function::WeightGradient => {
-                let step = plane(&self.maps)?;
+                let step = plane(self.maps)?;
                 sizes = [each, depth * kernel, images * out];
                 let sum = Depth { k: sizes[2], inner: out, across: step, jump: of_maps[0] - out * step };
                 (left, along, depth_of_sum, left_group) = (map, of_maps[1], sum, each * of_maps[1]);
-                let step = plane(&self.weights)?;
+                let step = plane(self.weights)?;
                 if depth > 1 && of_weights[1] != kernel * step {
                     return None;
                 }

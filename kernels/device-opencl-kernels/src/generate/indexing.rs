@@ -38,7 +38,7 @@ const READ_INDEX: usize = 1;
 const WRITE_INDEX: usize = 0;
 
 pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
-    let &[(dtype, out)] = call.outputs() else { return None };
+    let [(dtype, out)] = call.outputs() else { return None };
     let (form, dim, alone) = match call.operator() {
         Operator::Gather { dim } => (Form::Read, dim, false),
         Operator::IndexSelect { dim } => (Form::Read, dim, true),
@@ -71,7 +71,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let views: SmallVec<[(&[isize], usize); 3]> =
         strides.iter().zip(layouts).map(|(strides, layout)| (&strides[..], layout.offset())).collect();
     let space = Space::new(&shape, &views)?.sort(shaped).merge();
-    let of = element(dtype)?;
+    let of = element(*dtype)?;
     let recipe = Recipe {
         form,
         index: element(if index == 0 { first.0 } else { second.0 })?,

@@ -99,7 +99,7 @@ struct Product {
 }
 
 pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
-    let &[(dtype, out)] = call.outputs() else { return None };
+    let [(dtype, out)] = call.outputs() else { return None };
     let layouts: SmallVec<[_; 3]> = call.inputs().iter().filter_map(Argument::array).collect();
     let (a, b, bias) = (layouts.first()?.1, layouts.get(1)?.1, layouts.get(2).map(|bias| bias.1));
     let of_bias = bias.unwrap_or(out);
@@ -127,7 +127,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         batch.dims.pop();
     }
     let Sizes { m, n, k, .. } = sizes;
-    let product = Product { element: element(dtype)?, has_bias: bias.is_some(), sizes, batch, target };
+    let product = Product { element: element(*dtype)?, has_bias: bias.is_some(), sizes, batch, target };
     match target.traits.groups {
         _ if m < 4 || n < 8 || (m * n).saturating_mul(k) <= 16 * 16 * 16 => product.simple(),
         true => product.tiled(),

@@ -159,7 +159,7 @@ pub(crate) fn product<const N: usize>(sizes: [i64; N]) -> Option<usize> {
     sizes.into_iter().try_fold(1, |product: usize, size| product.checked_mul(size.try_into().ok()?))
 }
 
-/// So many items in one direction, in groups of a size that fits. There are few sizes, as some compilers
+/// This many items in one direction, in groups of a size that fits. There are few sizes, as some compilers
 /// translate a kernel once for each.
 pub(crate) fn line(items: usize, traits: Traits) -> ([usize; 3], [usize; 3]) {
     let group = match items {

@@ -45,18 +45,18 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         Operator::AdaptiveAvgPool2dGrad => (Function::AdaptiveGradient, none),
         _ => return None,
     };
-    let &(dtype, out) = call.outputs().first()?;
+    let (dtype, out) = call.outputs().first()?;
     let input = call.inputs().first()?.array()?.1;
     // Places are an input of a gradient, and an output otherwise.
-    let places: Option<(DType, Layout)> = match function {
+    let places: Option<(DType, &Layout)> = match function {
         Function::MaxGradient => Some(call.inputs().get(1).and_then(Argument::array)?),
-        _ => call.outputs().get(1).copied(),
+        _ => call.outputs().get(1).map(|(dtype, layout)| (*dtype, layout)),
     };
     let gradient = matches!(
         function,
         Function::MaxGradient | Function::MeanGradient { .. } | Function::AdaptiveGradient
     );
-    let (images, windows) = if gradient { (&out, &input) } else { (&input, &out) };
+    let (images, windows) = if gradient { (out, input) } else { (input, out) };
     let mut indices: SmallVec<[i64; 24]> = smallvec![super::index(out.len())?];
     for layout in [images, windows] {
         indices.extend(super::indices([layout.shape()[2], layout.shape()[3]])?);
@@ -77,8 +77,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let mut arrays: SmallVec<[(Place, i64); 4]> = SmallVec::new();
     let of_out = if function == Function::MaxGradient { 2 } else { 1 };
     let of_places = if function == Function::MaxGradient { 1 } else { 2 };
-    let all =
-        [(0, Some(&input)), (of_out, Some(&out)), (of_places, places.as_ref().map(|(_, layout)| layout))];
+    let all = [(0, Some(input)), (of_out, Some(out)), (of_places, places.map(|(_, layout)| layout))];
     for (array, layout) in all {
         let Some(layout) = layout else { continue };
         arrays.push((Place::Array(array), super::index(layout.offset())?));
@@ -90,7 +89,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         Some((dtype, _)) => Some(element(dtype)?),
         None => None,
     };
-    let recipe = Recipe { function, element: element(dtype)?, places, wide: target.wide };
+    let recipe = Recipe { function, element: element(*dtype)?, places, wide: target.wide };
     let (items, group) = super::line(out.len(), target.traits);
     let recipe = super::Recipe::Pooling(recipe);
     Some(Plan::from(Step { recipe, arrays, values: SmallVec::new(), indices, items, group }))

@@ -193,7 +193,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     hangs(EventsWaitForLaterWork, &QUEUED, &["events::of_an_idle_stream"]),
     fails(
-        EventsShareASlot,
+        EventsShareAPoint,
         &QUEUED,
         &[
             "events::done_when_the_work_before_is",

@@ -6,12 +6,12 @@
 //!
 //! The core frees memory only when no work uses it any more. So a free block can be given out at once, to any
 //! stream and to any thread, and no event has to be waited for. A block that was allocated for a stream is
-//! *pending* when only queued work of that stream uses it: later work of the stream may have it.
+//! *promised* when only queued work of that stream uses it: later work of the stream may have it.
 //!
 //! How much is kept follows the program's peak: a device holds at most an eighth more than was ever in use at
 //! once, unless small blocks in use keep segments from going.
 
-mod pending;
+mod promised;
 mod segment;
 mod sizes;
 
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::backend::{Block, DeviceProperties, Progress, StreamOrder};
-use crate::runtime::memory_cache::pending::Pending;
+use crate::runtime::memory_cache::promised::Promised;
 use crate::runtime::memory_cache::segment::{Free, Segment};
 use crate::runtime::memory_cache::sizes::Sizes;
 pub(crate) use crate::runtime::memory_cache::sizes::is_allowed;
@@ -45,11 +45,11 @@ struct State<M> {
     gaps: Vec<usize>,
     free: BTreeSet<Free>,
     /// Those of streams that have any.
-    pending: Vec<Pending>,
+    promised: Vec<Promised>,
     /// The segments without a block in use, by the number of the free that made them so.
     idle: BTreeMap<u64, usize>,
     frees: u64,
-    /// Bytes of segments, of blocks that are in use or pending, and the largest values of both.
+    /// Bytes of segments, of blocks that are in use or promised, and the largest values of both.
     reserved: u64,
     in_use: u64,
     peak_reserved: u64,
@@ -107,14 +107,14 @@ impl<M: Clone> MemoryCache<M> {
         Some(state.give_out(&self.sizes, found, size))
     }
 
-    /// Takes a pending block of the stream, of this size or a little more. Returns also the number of the
+    /// Takes a promised block of the stream, of this size or a little more. Returns also the number of the
     /// stream's work below which all uses it.
-    pub(crate) fn take_pending(&self, size: usize, progress: &Arc<Progress>) -> Option<(M, Block, u64)> {
-        // Not more than that where memory is divided: a pending block is not.
+    pub(crate) fn take_promised(&self, size: usize, progress: &Arc<Progress>) -> Option<(M, Block, u64)> {
+        // Not more than that where memory is divided: a promised block is not.
         let longest = self.sizes.longest_fit(size).min(size.saturating_add(size / 8));
         let mut state = lock(&self.state);
-        let (block, number) = state.pending_of(progress)?.take(size..=longest)?;
-        state.drop_empty_pending();
+        let (block, number) = state.promised_of(progress)?.take(size..=longest)?;
+        state.drop_empty_promised();
         state.reused += 1;
         let memory = state.segment(block.segment).memory().clone();
         Some((memory, block, number))
@@ -145,37 +145,37 @@ impl<M: Clone> MemoryCache<M> {
 
     /// Like [`put`](Self::put), for a block that queued work of one stream may still use.
     #[must_use = "the drop of what it returns gives the memory back"]
-    pub(crate) fn put_pending(&self, block: Block, order: &StreamOrder) -> Vec<M> {
+    pub(crate) fn put_promised(&self, block: Block, order: &StreamOrder) -> Vec<M> {
         let (progress, free_at) = (order.progress(), order.free_at());
         let mut state = lock(&self.state);
         // Under the lock: a thread that advances the progress takes the lock after that, and finds the block.
         if progress.is_done(free_at) {
             return state.put(self, block);
         }
-        if state.pending_of(progress).is_none() {
-            state.pending.push(Pending::new(progress));
+        if state.promised_of(progress).is_none() {
+            state.promised.push(Promised::new(progress));
         }
-        if let Some(pending) = state.pending_of(progress) {
-            pending.add(block, free_at);
+        if let Some(promised) = state.promised_of(progress) {
+            promised.add(block, free_at);
         }
         Vec::new()
     }
 
-    /// Keeps the pending blocks of a stream whose work is done by now.
+    /// Keeps the promised blocks of a stream whose work is done by now.
     #[must_use = "the drop of what it returns gives the memory back"]
     pub(crate) fn settle(&self, progress: &Arc<Progress>) -> Vec<M> {
         let mut state = lock(&self.state);
         let mut evicted = Vec::new();
-        while let Some(block) = state.pending_of(progress).and_then(Pending::take_free) {
+        while let Some(block) = state.promised_of(progress).and_then(Promised::take_free) {
             evicted.append(&mut state.put(self, block));
         }
-        state.drop_empty_pending();
+        state.drop_empty_promised();
         evicted
     }
 
-    /// Whether a stream has pending blocks.
-    pub(crate) fn has_pending(&self, progress: &Arc<Progress>) -> bool {
-        lock(&self.state).pending_of(progress).is_some()
+    /// Whether a stream has promised blocks.
+    pub(crate) fn has_promised(&self, progress: &Arc<Progress>) -> bool {
+        lock(&self.state).promised_of(progress).is_some()
     }
 
     /// Takes all segments out that have no block in use.
@@ -224,7 +224,7 @@ impl<M: Clone> State<M> {
             segments: Vec::new(),
             gaps: Vec::new(),
             free: BTreeSet::new(),
-            pending: Vec::new(),
+            promised: Vec::new(),
             idle: BTreeMap::new(),
             frees: 0,
             reserved: 0,
@@ -251,12 +251,12 @@ impl<M: Clone> State<M> {
         self.segments[index].as_mut().expect("the lists name segments that are there")
     }
 
-    fn pending_of(&mut self, progress: &Arc<Progress>) -> Option<&mut Pending> {
-        self.pending.iter_mut().find(|pending| pending.is_of(progress))
+    fn promised_of(&mut self, progress: &Arc<Progress>) -> Option<&mut Promised> {
+        self.promised.iter_mut().find(|promised| promised.is_of(progress))
     }
 
-    fn drop_empty_pending(&mut self) {
-        self.pending.retain(|pending| !pending.is_empty());
+    fn drop_empty_promised(&mut self) {
+        self.promised.retain(|promised| !promised.is_empty());
     }
 
     /// Keeps a block that was in use. Returns what is to be given back to the driver instead.

@@ -1,22 +1,21 @@
 //! The end of an open device: its loss, its reset and its close.
 
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use crate::backend::{BackendError, BackendErrorKind};
 use crate::error::DeviceError;
 use crate::runtime::isolation::{isolated, log_isolated};
-use crate::runtime::open_device::{End, OpenDevice};
-use crate::runtime::outcome::Outcome;
-use crate::runtime::point::Point;
+use crate::runtime::open_device::{Awaited, End, OpenDevice};
 use crate::sync::{fence, lock, pause};
 
-/// Adds a value to a list, and removes those that were dropped at each doubling.
-fn push_weak<T>(list: &mut Vec<Weak<T>>, value: &Arc<T>) {
+/// Adds a value to a list, and removes those that were dropped at each doubling: a program that makes a
+/// million streams looks at each a few times.
+pub(super) fn push_weak<T: ?Sized>(list: &mut Vec<Weak<T>>, value: Weak<T>) {
     if list.len() == list.capacity() {
         list.retain(|other| other.strong_count() > 0);
     }
-    list.push(Arc::downgrade(value));
+    list.push(value);
 }
 
 impl OpenDevice {
@@ -44,10 +43,11 @@ impl OpenDevice {
         // Nothing may come of the work that threads wait for: a driver may never finish reads that it has
         // accepted, and a stream's thread may hang in a call. The log comes last, since a slow logger would
         // delay those threads.
-        self.fail_open_reads(&DeviceError::Call { device: self.device, call: "read", error: error.clone() });
+        let lost = DeviceError::Call { device: self.device, call: "read", error: error.clone() };
+        self.fail_open_reads(&lost);
         self.queues().iter().for_each(|queue| queue.wake_waiting_threads());
         let awaited = std::mem::take(&mut *lock(&self.awaited));
-        awaited.iter().filter_map(Weak::upgrade).for_each(|event| event.wake_waiting_threads());
+        awaited.iter().filter_map(Weak::upgrade).for_each(|event| event.device_ended(&lost));
         // After the threads were woken: this is the driver's own code, and may hang.
         self.end_own_streams();
         self.release_closed();
@@ -57,7 +57,7 @@ impl OpenDevice {
     }
 
     /// Adds a read that is about to be enqueued, which fails when the device is lost.
-    pub(crate) fn add_open_read(&self, read: &Arc<Outcome>) {
+    pub(crate) fn add_open_read(&self, read: Weak<dyn Awaited>) {
         push_weak(&mut lock(&self.open_reads), read);
         // The loss may have been announced since the caller's check, without this read.
         if let Some(End::Lost(error)) = self.end.get()
@@ -73,7 +73,7 @@ impl OpenDevice {
 
     /// Adds an event that a thread is about to wait for, which wakes it when the device is lost. The caller
     /// looks afterwards whether that has happened.
-    pub(crate) fn add_awaited(&self, event: &Arc<Point>) {
+    pub(crate) fn add_awaited(&self, event: Weak<dyn Awaited>) {
         push_weak(&mut lock(&self.awaited), event);
     }
 
@@ -81,7 +81,7 @@ impl OpenDevice {
     fn fail_open_reads(&self, error: &DeviceError) {
         let reads = std::mem::take(&mut *lock(&self.open_reads));
         for read in reads.iter().filter_map(Weak::upgrade) {
-            read.set(Err(error.clone()));
+            read.device_ended(error);
         }
     }
 
@@ -154,21 +154,18 @@ impl OpenDevice {
         outcome
     }
 
-    /// Ends the queues for blocking calls that no call uses.
-    fn end_idle_queues(&self) {
-        // A separate statement, to release the lock: their drop calls the driver.
-        let idle = std::mem::take(&mut *lock(&self.idle_queues));
-        drop(idle);
-    }
-
     /// Ends the device's own streams: the default stream, of which a program may have handles, and those for
     /// blocking calls.
     pub(super) fn end_own_streams(&self) {
         let stream = lock(&self.default_stream).take();
-        self.end_idle_queues();
+        // A separate statement, to release the lock: their drop calls the driver.
+        let idle = std::mem::take(&mut *lock(&self.idle_streams));
+        if !idle.is_empty() {
+            self.drop_when_allowed(idle);
+        }
         if let Some(stream) = stream {
             // A program's handles keep the queue alive, and its thread with it, unless it is closed here.
-            stream.queue().close();
+            stream.close();
         }
     }
 }

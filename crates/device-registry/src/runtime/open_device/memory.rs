@@ -11,9 +11,15 @@ use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::memory_cache::MemoryCache;
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::queue::Queue;
+use crate::runtime::open_device::{OpenDevice, StreamQueue};
 use crate::runtime::statistics::MemoryStatistics;
+
+/// Work that still uses memory which was freed.
+struct EarlierWork {
+    queue: Arc<dyn StreamQueue>,
+    /// It is the work below this number.
+    number: u64,
+}
 
 impl OpenDevice {
     /// Allocates `len` bytes, which are not zero. If they are for a queue of the driver, queued work of that
@@ -48,7 +54,7 @@ impl OpenDevice {
         Ok(Allocation::new(self, memory, len, block, order))
     }
 
-    /// A block for `len` bytes: a free one, a pending one of the queue with the number below which its work
+    /// A block for `len` bytes: a free one, one promised to the queue with the number below which its work
     /// uses it, or one of a new segment, which is shorter where the device is too full for more.
     fn allocate_cached(
         &'static self,
@@ -58,7 +64,7 @@ impl OpenDevice {
     ) -> Result<(Arc<dyn Memory>, Block, u64), DeviceError> {
         let size = cache.block_size(len).unwrap_or(len);
         let taken = cache.take(size).map(|(memory, block)| (memory, block, 0));
-        if let Some(taken) = taken.or_else(|| cache.take_pending(size, queue?)) {
+        if let Some(taken) = taken.or_else(|| cache.take_promised(size, queue?)) {
             return Ok(taken);
         }
         let (memory, block) = self.allocate_new(cache, len, size)?;
@@ -181,7 +187,7 @@ impl OpenDevice {
         // The cache has a handle of its own.
         drop(memory);
         let evicted = match order {
-            Some(order) => cache.put_pending(block, &order),
+            Some(order) => cache.put_promised(block, &order),
             None => cache.put(block),
         };
         self.statistics().remove(len);
@@ -218,14 +224,14 @@ impl OpenDevice {
         call: &'static str,
     ) -> Result<(), DeviceError> {
         match self.used_by_another(bytes, user, call)? {
-            Some((queue, number)) => queue.wait_until_done(number),
+            Some(EarlierWork { queue, number }) => queue.wait_until_done(number),
             None => Ok(()),
         }
     }
 
     /// Like [`wait_for_memory`](Self::wait_for_memory), for a thread and until the deadline.
     pub(crate) fn wait_for_memory_until(&self, bytes: &Span, deadline: &Deadline) -> Result<(), DeviceError> {
-        let Some((queue, number)) = self.used_by_another(bytes, None, deadline.call())? else {
+        let Some(EarlierWork { queue, number }) = self.used_by_another(bytes, None, deadline.call())? else {
             return Ok(());
         };
         let is_done = || {
@@ -236,11 +242,10 @@ impl OpenDevice {
         if deadline.poll(is_done)? {
             return Ok(());
         }
-        Err(deadline.timed_out(self, "work in another stream uses the memory"))
+        Err(deadline.timed_out(self.device(), "work in another stream uses the memory"))
     }
 
-    /// The queue whose work still uses new memory, unless it is the user itself, and the number below which
-    /// that work is.
+    /// The work that still uses new memory, unless it is the user's own.
     ///
     /// # Errors
     ///
@@ -250,14 +255,15 @@ impl OpenDevice {
         bytes: &Span,
         user: Option<&Arc<Progress>>,
         call: &'static str,
-    ) -> Result<Option<(Arc<Queue>, u64)>, DeviceError> {
+    ) -> Result<Option<EarlierWork>, DeviceError> {
         let waits = bytes.waits_for().filter(|(order, _)| !user.is_some_and(|user| order.is_by(user)));
         let Some((order, number)) = waits else { return Ok(None) };
         // Before the list of queues, whose lock a thread may have held that a fork does not have.
         self.check(call)?;
         // A queue that does not exist any more has ended its work.
-        let of_order = |queue: &Arc<Queue>| queue.progress().is_some_and(|progress| order.is_by(progress));
-        Ok(self.queues().into_iter().find(of_order).map(|queue| (queue, number)))
+        let of_order =
+            |queue: &Arc<dyn StreamQueue>| queue.progress().is_some_and(|progress| order.is_by(progress));
+        Ok(self.queues().into_iter().find(of_order).map(|queue| EarlierWork { queue, number }))
     }
 
     /// Gives memory back to the driver, here or later on a thread that may use devices.

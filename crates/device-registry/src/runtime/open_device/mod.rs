@@ -1,6 +1,7 @@
 //! An open device: its properties, and isolated calls into its driver.
 
 mod closing;
+mod dependents;
 mod memory;
 mod streams;
 
@@ -11,19 +12,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::backend::{
-    BackendError, Block, DeviceDriver, DeviceProperties, Fault, FaultInjector, LossReporter, Memory, Owner,
-    Parts, Presence, StreamOrder,
+    BackendError, BackendErrorKind, Block, DeviceDriver, DeviceProperties, Fault, FaultInjector,
+    LossReporter, Memory, Owner, Parts, Presence, StreamDriver, StreamOrder,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::at_once::AtOnce;
 use crate::runtime::deferred::{self, Deferred};
 use crate::runtime::device_use;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::{drop_isolated, isolated};
 use crate::runtime::memory_cache::MemoryCache;
-use crate::runtime::outcome::Outcome;
-use crate::runtime::point::Point;
-use crate::runtime::queue::{Queue, QueueHandle};
+pub(crate) use crate::runtime::open_device::dependents::{Awaited, KeptMemory, StreamHandle, StreamQueue};
+pub(crate) use crate::runtime::open_device::streams::log_unreported;
 use crate::runtime::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock};
 
@@ -44,6 +45,7 @@ pub(crate) struct OpenDevice {
     leaving: AtomicBool,
     /// What the driver reports a loss with, until it is connected.
     loss_reporter: Mutex<Option<LossReporter>>,
+    at_once: AtOnce,
     statistics: Statistics,
     /// Freed memory, if the device keeps it.
     cache: Option<MemoryCache<Arc<dyn Memory>>>,
@@ -56,19 +58,19 @@ pub(crate) struct OpenDevice {
     deferred: Deferred,
     /// The number of calls that run in the driver now.
     calls: AtomicUsize,
-    queues: Mutex<Vec<Weak<Queue>>>,
+    queues: Mutex<Vec<Weak<dyn StreamQueue>>>,
     /// Reads that are enqueued. A driver may finish one after its work is done, or after its stream is
     /// dropped.
-    open_reads: Mutex<Vec<Weak<Outcome>>>,
+    open_reads: Mutex<Vec<Weak<dyn Awaited>>>,
     /// Events that threads wait for.
-    awaited: Mutex<Vec<Weak<Point>>>,
+    awaited: Mutex<Vec<Weak<dyn Awaited>>>,
     /// Driver queues of dropped streams whose work may not be done.
-    closed: Mutex<Vec<Arc<Queue>>>,
+    closed: Mutex<Vec<Arc<dyn StreamQueue>>>,
     /// Failures of dropped streams that are not reported yet, oldest first.
     unreported: Mutex<VecDeque<DeviceError>>,
-    default_stream: Mutex<Option<Arc<QueueHandle>>>,
-    /// Queues for blocking calls that the driver leaves to the core, unused at the moment.
-    idle_queues: Mutex<Vec<Arc<QueueHandle>>>,
+    default_stream: Mutex<Option<Arc<dyn StreamHandle>>>,
+    /// Queues of the driver's for blocking calls that it leaves to the core, unused at the moment.
+    idle_streams: Mutex<Vec<Box<dyn StreamDriver>>>,
     /// Saves the lock in a blocking call where no default stream exists.
     has_default_stream: AtomicBool,
 }
@@ -119,6 +121,7 @@ impl OpenDevice {
             settled: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             loss_reporter: Mutex::new(loss_reporter),
+            at_once: AtOnce::Short,
             statistics: Statistics::default(),
             injecting: Mutex::default(),
             faults_armed: AtomicBool::new(false),
@@ -131,9 +134,14 @@ impl OpenDevice {
             closed: Mutex::default(),
             unreported: Mutex::default(),
             default_stream: Mutex::default(),
-            idle_queues: Mutex::default(),
+            idle_streams: Mutex::default(),
             has_default_stream: AtomicBool::new(false),
         }
+    }
+
+    /// The device, whose streams do this work at once.
+    pub(crate) fn with_at_once(self, at_once: AtOnce) -> Self {
+        Self { at_once, ..self }
     }
 
     /// The device, which uses freed memory again only if that is allowed.
@@ -165,6 +173,13 @@ impl OpenDevice {
     #[inline]
     pub(crate) fn keeps_memory(&self) -> bool {
         self.cache.is_some()
+    }
+
+    /// Which work its streams do at once. While faults are injected it is none: a fault may be a stall, and
+    /// then hangs the stream's thread.
+    #[inline]
+    pub(crate) fn at_once(&self) -> AtOnce {
+        if self.faults_armed.load(Ordering::SeqCst) { AtOnce::Never } else { self.at_once }
     }
 
     pub(crate) fn statistics(&self) -> &Statistics {
@@ -361,6 +376,11 @@ impl OpenDevice {
         let drops_of_ended = deferred::is_due_of_ended() && !device_use::is_in_backend();
         self.deferred.drop_all() | (drops_of_ended && deferred::drop_all_of_ended(self.process))
     }
+}
+
+/// Whether a driver has refused a call because it does not support it.
+pub(crate) fn is_unsupported<T>(result: &Result<T, DeviceError>) -> bool {
+    matches!(result, Err(DeviceError::Call { error, .. }) if error.kind() == BackendErrorKind::Unsupported)
 }
 
 fn injector(driver: &dyn DeviceDriver) -> Result<&dyn FaultInjector, BackendError> {

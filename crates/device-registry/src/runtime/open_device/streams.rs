@@ -4,31 +4,28 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use crate::backend::{BackendError, DeviceDriver, StreamDriver, StreamOptions};
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
-use crate::runtime::isolation::drop_isolated;
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::queue::{KeptMemory, Queue, QueueHandle};
+use crate::runtime::isolation::{drop_isolated, log_isolated};
+use crate::runtime::open_device::closing::push_weak;
+use crate::runtime::open_device::dependents::{KeptMemory, StreamHandle, StreamQueue};
+use crate::runtime::open_device::{OpenDevice, is_unsupported};
 use crate::sync::lock;
 
 impl OpenDevice {
     /// The queues of its streams, and of dropped streams whose work is not done.
-    pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
+    pub(crate) fn queues(&self) -> Vec<Arc<dyn StreamQueue>> {
         lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
     }
 
-    pub(crate) fn add_queue(&self, queue: &Arc<Queue>) {
-        let mut queues = lock(&self.queues);
-        // At each doubling, so that a program that makes a million streams looks at each a few times.
-        if queues.len() == queues.capacity() {
-            queues.retain(|queue| queue.strong_count() > 0);
-        }
-        queues.push(Arc::downgrade(queue));
+    pub(crate) fn add_queue(&self, queue: Weak<dyn StreamQueue>) {
+        push_weak(&mut lock(&self.queues), queue);
     }
 
     /// Keeps the queue of a dropped stream until the driver has done its work, or the device has ended.
-    pub(crate) fn keep_closed(&self, queue: Arc<Queue>) {
+    pub(crate) fn keep_closed(&self, queue: Arc<dyn StreamQueue>) {
         lock(&self.closed).push(queue);
         self.release_closed();
     }
@@ -51,25 +48,25 @@ impl OpenDevice {
     ///
     /// It queries each driver queue that has work in flight, which may cost a command.
     pub(crate) fn collect(&self) -> bool {
-        self.collect_by(Queue::collect)
+        self.collect_by(|queue| queue.collect())
     }
 
     /// Releases what events show to be finished, and queries no queue. Returns whether there was any.
     pub(crate) fn collect_marked(&self) -> bool {
-        self.collect_by(Queue::collect_marked)
+        self.collect_by(|queue| queue.collect_marked())
     }
 
-    fn collect_by(&self, collect: impl Fn(&Queue) -> bool) -> bool {
+    fn collect_by(&self, collect: impl Fn(&dyn StreamQueue) -> bool) -> bool {
         if self.check_thread("collect").is_err() {
             return false;
         }
         let mut any = self.drop_what_is_due();
         for queue in self.queues() {
-            any |= collect(&queue);
+            any |= collect(&*queue);
         }
         let closed = std::mem::take(&mut *lock(&self.closed));
-        let (done, pending): (Vec<_>, Vec<_>) = closed.into_iter().partition(|queue| queue.is_done());
-        lock(&self.closed).extend(pending);
+        let (done, unfinished): (Vec<_>, Vec<_>) = closed.into_iter().partition(|queue| queue.is_done());
+        lock(&self.closed).extend(unfinished);
         any |= !done.is_empty();
         drop_isolated(self.device, done);
         // The device may have ended meanwhile, and the thread that ended it did not find them.
@@ -110,7 +107,7 @@ impl OpenDevice {
     }
 
     /// The queues that have memory of this device in flight of which no other user is left.
-    fn last_users(&self) -> Vec<Arc<Queue>> {
+    fn last_users(&self) -> Vec<Arc<dyn StreamQueue>> {
         let queues = self.queues().into_iter();
         let kept: Vec<_> = queues.map(|queue| (queue.memory_in_flight(), queue)).collect();
         let mut spans = HashMap::new();
@@ -120,11 +117,12 @@ impl OpenDevice {
         // Not one snapshot: work that other threads submit or release meanwhile costs a needless wait at
         // most, or is missed.
         let is_last = |memory: &KeptMemory| spans[&memory.place] >= memory.users;
-        let pending = |queue: &Queue| {
+        let has_promised = |queue: &dyn StreamQueue| {
             let (cache, progress) = (self.cache.as_ref(), queue.progress());
-            cache.zip(progress).is_some_and(|(cache, progress)| cache.has_pending(progress))
+            cache.zip(progress).is_some_and(|(cache, progress)| cache.has_promised(progress))
         };
-        let uses = kept.into_iter().filter(|(memory, queue)| memory.iter().any(is_last) || pending(queue));
+        let uses =
+            kept.into_iter().filter(|(memory, queue)| memory.iter().any(is_last) || has_promised(&**queue));
         uses.map(|(_, queue)| queue).collect()
     }
 
@@ -144,8 +142,7 @@ impl OpenDevice {
     /// Waits for the work of all streams.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.check("synchronize")?;
-        let mut queues = self.queues();
-        queues.retain(|queue| !queue.is_internal());
+        let queues = self.queues();
         // All of them, whether or not one fails: this call returns the first error, and the next call, or
         // that stream's own, the next.
         queues.iter().for_each(|queue| queue.settle());
@@ -158,8 +155,7 @@ impl OpenDevice {
     /// Like [`synchronize`](Self::synchronize), until the deadline.
     pub(crate) fn synchronize_until(&self, deadline: &Deadline) -> Result<(), DeviceError> {
         self.check(deadline.call())?;
-        let mut queues = self.queues();
-        queues.retain(|queue| !queue.is_internal());
+        let queues = self.queues();
         let in_time = queues.iter().try_for_each(|queue| queue.settle_until(deadline));
         queues.iter().try_for_each(|queue| queue.take_failure())?;
         in_time?;
@@ -172,32 +168,43 @@ impl OpenDevice {
         lock(&self.unreported).pop_front().map_or(Ok(()), Err)
     }
 
-    /// A queue of the driver's for one blocking call, which nothing else uses meanwhile; `None` if the driver
-    /// has no queues.
-    pub(crate) fn take_idle_queue(&'static self) -> Result<Option<Arc<QueueHandle>>, DeviceError> {
-        // Before the lock, which a thread may have held that a fork does not have.
-        self.check("create a stream")?;
-        let idle = lock(&self.idle_queues).pop();
-        match idle {
-            Some(queue) => Ok(Some(queue)),
-            None => QueueHandle::for_blocking_calls(self),
-        }
+    /// A new queue of the driver's; `None` if the driver has no queues.
+    pub(crate) fn create_driver_stream(
+        &self,
+        options: &StreamOptions,
+    ) -> Result<Option<Box<dyn StreamDriver>>, DeviceError> {
+        let stream = self.call("create a stream", |driver| driver.create_stream(options));
+        if is_unsupported(&stream) { Ok(None) } else { stream.map(Some) }
+    }
+
+    /// A queue of the driver's for one blocking call, in which this is called and which nothing else uses
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Of the kind `Unsupported` if the driver has no queues.
+    pub(crate) fn take_idle_stream(
+        &self,
+        driver: &dyn DeviceDriver,
+    ) -> Result<Box<dyn StreamDriver>, BackendError> {
+        let idle = lock(&self.idle_streams).pop();
+        idle.map_or_else(|| driver.create_stream(&StreamOptions::new()), Ok)
     }
 
     /// Keeps a queue for the next blocking call, unless the device is lost or closed.
-    pub(crate) fn keep_idle_queue(&self, queue: Arc<QueueHandle>) {
-        let mut idle = lock(&self.idle_queues);
-        // Under the lock: `close` takes all idle queues after it has set `end`.
+    pub(crate) fn keep_idle_stream(&self, stream: Box<dyn StreamDriver>) {
+        let mut idle = lock(&self.idle_streams);
+        // Under the lock: a thread that ends the device takes all idle queues after it has set `end`.
         if self.has_ended() {
             drop(idle);
-            drop(queue);
+            drop_isolated(self.device, stream);
         } else {
-            idle.push(queue);
+            idle.push(stream);
         }
     }
 
     /// The default stream, if the device has one by now.
-    pub(crate) fn default_stream(&self) -> Option<Arc<QueueHandle>> {
+    pub(crate) fn default_stream(&self) -> Option<Arc<dyn StreamHandle>> {
         // In a fork, a thread of the parent may have held the lock. The call that follows returns the error.
         if !self.has_default_stream.load(Ordering::Acquire) || !self.is_of_this_process() {
             return None;
@@ -206,7 +213,7 @@ impl OpenDevice {
     }
 
     /// The default stream: the one that another thread made first, or else `stream`.
-    pub(crate) fn default_stream_or(&self, stream: Arc<QueueHandle>) -> Arc<QueueHandle> {
+    pub(crate) fn default_stream_or(&self, stream: Arc<dyn StreamHandle>) -> Arc<dyn StreamHandle> {
         let mut default = lock(&self.default_stream);
         let chosen = default.get_or_insert_with(|| Arc::clone(&stream)).clone();
         self.has_default_stream.store(true, Ordering::Release);
@@ -219,4 +226,9 @@ impl OpenDevice {
         }
         chosen
     }
+}
+
+/// Logs the failure of a stream that was dropped.
+pub(crate) fn log_unreported(error: &DeviceError) {
+    log_isolated(|| log::error!("a stream was dropped before its failure was reported: {error}"));
 }

@@ -1,12 +1,12 @@
 //! The handles that keep the queue of a stream open.
 
+use std::any::Any;
 use std::sync::Arc;
 
-use crate::backend::{StreamDriver, StreamOptions};
+use crate::backend::StreamOptions;
 use crate::error::DeviceError;
-use crate::runtime::open_device::OpenDevice;
+use crate::runtime::open_device::{OpenDevice, StreamHandle};
 use crate::runtime::queue::Queue;
-use crate::runtime::transfer::is_unsupported;
 
 /// The handle of a queue that all clones of a stream share. Its drop closes the queue.
 pub(crate) struct QueueHandle(Arc<Queue>);
@@ -19,15 +19,22 @@ impl QueueHandle {
     ) -> Result<Arc<Self>, DeviceError> {
         device.check("create a stream")?;
         device.collect_marked();
-        let driver = driver_queue(device, options)?;
+        let driver = device.create_driver_stream(options)?;
         Ok(Arc::new(Self(Queue::new(device, driver, options))))
     }
 
-    /// A queue of the driver's for blocking calls that the driver leaves to the core; `None` if it has no
-    /// queues.
-    pub(crate) fn for_blocking_calls(device: &'static OpenDevice) -> Result<Option<Arc<Self>>, DeviceError> {
-        let driver = driver_queue(device, &StreamOptions::new())?;
-        Ok(driver.map(|driver| Arc::new(Self(Queue::internal(device, driver)))))
+    /// The device's default stream, if it has one by now.
+    pub(crate) fn default_of(device: &OpenDevice) -> Option<Arc<Self>> {
+        of_device(device.default_stream()?)
+    }
+
+    /// The device's default stream. The first call creates it.
+    pub(crate) fn create_default(device: &'static OpenDevice) -> Result<Arc<Self>, DeviceError> {
+        if let Some(stream) = Self::default_of(device) {
+            return Ok(stream);
+        }
+        let stream = Self::create(device, &StreamOptions::new())?;
+        Ok(of_device(device.default_stream_or(stream.clone())).unwrap_or(stream))
     }
 
     pub(crate) fn queue(&self) -> &Arc<Queue> {
@@ -35,12 +42,16 @@ impl QueueHandle {
     }
 }
 
-fn driver_queue(
-    device: &'static OpenDevice,
-    options: &StreamOptions,
-) -> Result<Option<Box<dyn StreamDriver>>, DeviceError> {
-    let own = device.call("create a stream", |driver| driver.create_stream(options));
-    if is_unsupported(&own) { Ok(None) } else { own.map(Some) }
+/// The handle of a device's own stream, which this module has made.
+fn of_device(stream: Arc<dyn StreamHandle>) -> Option<Arc<QueueHandle>> {
+    let stream: Arc<dyn Any + Send + Sync> = stream;
+    stream.downcast().ok()
+}
+
+impl StreamHandle for QueueHandle {
+    fn close(&self) {
+        self.0.close();
+    }
 }
 
 impl Drop for QueueHandle {

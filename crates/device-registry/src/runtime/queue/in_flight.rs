@@ -8,9 +8,9 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::{Allocation, HostBuffer, Progress, Span};
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::queue::Recorded;
+use crate::backend::{HostBuffer, Progress, Span};
+use crate::runtime::open_device::{KeptMemory, OpenDevice};
+use crate::runtime::recorded::Recorded;
 
 /// The core records an event after this many values, which shows later that the work is done.
 const MARK_EVERY: usize = 64;
@@ -20,7 +20,7 @@ const MARK_EVERY: usize = 64;
 const MARK_EVERY_BYTES: usize = 16 << 20;
 
 /// A value that must stay alive while a driver's queue uses it. The core only drops it.
-pub(crate) enum Keep {
+pub(super) enum Keep {
     Span(Span),
     Host(Arc<HostBuffer>),
     Value(#[expect(dead_code, reason = "kept alive, and not read")] Box<dyn Any + Send>),
@@ -30,7 +30,7 @@ pub(crate) enum Keep {
 
 impl Keep {
     /// The number of bytes of host memory that it owns.
-    pub(crate) fn host_bytes(&self) -> usize {
+    pub(super) fn host_bytes(&self) -> usize {
         match self {
             Self::Host(bytes) => bytes.len(),
             Self::Span(_) | Self::Value(_) | Self::Ordered => 0,
@@ -46,7 +46,7 @@ impl From<Span> for Keep {
 
 /// The values that the work in a driver's queue uses.
 #[derive(Default)]
-pub(crate) struct InFlight {
+pub(super) struct InFlight {
     /// Oldest first.
     kept: VecDeque<Keep>,
     /// The count of released values, which is the number of the oldest kept one.
@@ -61,7 +61,7 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     /// How far it is. The same for as long as the queue exists.
-    pub(crate) fn progress(&self) -> &Arc<Progress> {
+    pub(super) fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
@@ -70,7 +70,7 @@ impl InFlight {
     /// caller to drop without a lock.
     ///
     /// The driver may have refused the work instead of accepting it.
-    pub(crate) fn keep(&mut self, kept: &mut Vec<Keep>, accepted: bool) -> bool {
+    pub(super) fn keep(&mut self, kept: &mut Vec<Keep>, accepted: bool) -> bool {
         self.pieces += kept.len();
         self.host_bytes += kept.iter().map(Keep::host_bytes).fold(0, usize::saturating_add);
         let mut ordered = Vec::new();
@@ -93,16 +93,16 @@ impl InFlight {
     }
 
     /// The number of the next value. All kept values have lower numbers.
-    pub(crate) fn reached(&self) -> u64 {
+    pub(super) fn reached(&self) -> u64 {
         self.released + self.kept.len() as u64
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
     /// The memory of a device that the values keep, once for each span of it.
-    pub(crate) fn memory_of(&self, device: &OpenDevice) -> Vec<KeptMemory> {
+    pub(super) fn memory_of(&self, device: &OpenDevice) -> Vec<KeptMemory> {
         let spans = self.kept.iter().filter_map(|kept| match kept {
             Keep::Span(span) => Some(span.allocation()),
             Keep::Host(_) | Keep::Value(_) | Keep::Ordered => None,
@@ -116,14 +116,14 @@ impl InFlight {
     }
 
     /// Whether there is a value that no mark covers.
-    pub(crate) fn is_unmarked(&self) -> bool {
+    pub(super) fn is_unmarked(&self) -> bool {
         self.marks.back().map_or(self.released, |(number, _)| *number) < self.reached()
     }
 
     /// Adds an event that was recorded behind the work of all values below `number`. Returns it if it would
     /// cover none: the caller drops it without the lock.
     #[must_use = "its drop is the driver's code"]
-    pub(crate) fn mark(&mut self, number: u64, event: Arc<Recorded>) -> Option<Arc<Recorded>> {
+    pub(super) fn mark(&mut self, number: u64, event: Arc<Recorded>) -> Option<Arc<Recorded>> {
         if !self.is_unmarked() {
             return Some(event);
         }
@@ -131,17 +131,17 @@ impl InFlight {
         None
     }
 
-    pub(crate) fn oldest_mark(&self) -> Option<(u64, Arc<Recorded>)> {
+    pub(super) fn oldest_mark(&self) -> Option<(u64, Arc<Recorded>)> {
         self.marks.front().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
-    pub(crate) fn newest_mark(&self) -> Option<(u64, Arc<Recorded>)> {
+    pub(super) fn newest_mark(&self) -> Option<(u64, Arc<Recorded>)> {
         self.marks.back().map(|(number, event)| (*number, Arc::clone(event)))
     }
 
     /// Takes all values below `number`, whose work is done. Drop them without a lock: the `drop` of a
     /// driver's memory is foreign code.
-    pub(crate) fn release(&mut self, number: u64) -> Released {
+    pub(super) fn release(&mut self, number: u64) -> Released {
         let count = number.saturating_sub(self.released).min(self.kept.len() as u64);
         self.released += count;
         self.progress.reach(self.released);
@@ -151,33 +151,25 @@ impl InFlight {
     }
 
     /// Takes all values, whether or not their work is done.
-    pub(crate) fn release_all(&mut self) -> Released {
+    pub(super) fn release_all(&mut self) -> Released {
         self.release(self.reached())
     }
 }
 
-/// Memory that a span in flight keeps, as it was at the time of the call.
-pub(crate) struct KeptMemory {
-    /// Which memory it is. It is only compared, as the memory may be freed meanwhile.
-    pub(crate) place: *const Allocation,
-    /// How many spans and buffers share it, whether or not they are in flight.
-    pub(crate) users: usize,
-}
-
 /// The values that are no longer kept.
-pub(crate) struct Released {
+pub(super) struct Released {
     kept: Vec<Keep>,
     marks: Vec<Arc<Recorded>>,
 }
 
 impl Released {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.marks.is_empty()
     }
 
     /// Drops the values, and leaks their host memory: the device may still access it, and cannot report when
     /// it has finished.
-    pub(crate) fn leak_host_memory(self, device: &OpenDevice) {
+    pub(super) fn leak_host_memory(self, device: &OpenDevice) {
         for kept in self.kept {
             match kept {
                 Keep::Host(bytes) => std::mem::forget(bytes),

@@ -1,15 +1,16 @@
 //! The work of one stream, in order, and the thread that does it where the device has no queue for it.
 //!
 //! A stream has one of two kinds of queue. If the driver has no queues, a thread does one piece of work after
-//! the other, by blocking calls to the driver. If the driver has queues, the caller's thread submits work to
+//! the other, by blocking calls to the driver. While all work is done, the thread that enqueues a short piece
+//! does it at once. If the driver has queues, the caller's thread submits work to
 //! one of them. The stream's thread then does only what the driver has no way for: host calls, waits for
 //! events of other backends or of a stream that has not submitted them yet, and copies that the device cannot
 //! make. Work behind those goes through the thread too, until the thread has finished all of it.
 //!
 //! After a failure the queue skips work until the failure is reported: see [`Failure`].
 
+mod dependent;
 mod failure;
-mod flushes;
 mod handle;
 mod in_flight;
 mod submission;
@@ -17,37 +18,33 @@ mod worker;
 
 use std::collections::VecDeque;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use crate::backend::{
-    BackendError, BackendErrorKind, EventDriver, Priority, Progress, StreamDriver, StreamOptions,
+    BackendError, EventDriver, Launch, Priority, Progress, Span, StreamDriver, StreamOptions,
 };
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
 use crate::runtime::isolation::{drop_isolated, log_isolated};
-use crate::runtime::open_device::OpenDevice;
-use crate::runtime::operation::Operation;
+use crate::runtime::open_device::{OpenDevice, StreamQueue, log_unreported};
+use crate::runtime::operation::{Operation, Route, perform_launch};
+use crate::runtime::origin::Origin;
 use crate::runtime::queue::failure::Failure;
-use crate::runtime::queue::flushes::Flushes;
-pub(crate) use crate::runtime::queue::flushes::Recorded;
 pub(crate) use crate::runtime::queue::handle::QueueHandle;
 use crate::runtime::queue::in_flight::InFlight;
-pub(crate) use crate::runtime::queue::in_flight::{Keep, KeptMemory};
 use crate::runtime::queue::submission::Submitted;
-use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait, wait_timeout};
+use crate::runtime::recorded::{Flushes, Recorded};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 
 pub(crate) struct Queue {
     device: &'static OpenDevice,
     priority: Priority,
-    /// Whether it serves blocking calls, which return its failures, instead of a stream of a program.
-    internal: bool,
     /// The driver's queue, if the driver has queues. The drop takes it.
     driver: Option<Box<dyn StreamDriver>>,
     /// Held while a thread submits work to the driver's queue: one thread at a time submits, and the parts of
-    /// two pieces of work do not mix. It is the only lock under which a driver's code runs. No code under it
-    /// can take it again, as kernels may not use devices. Taken before `state`.
+    /// two pieces of work do not mix. A driver's code runs under it. No code under it can take it again,
+    /// as kernels may not use devices. Taken before `state`.
     submitting: Mutex<()>,
     state: Mutex<State>,
     /// Notified when there is work for the thread, or the stream is closed.
@@ -77,6 +74,8 @@ struct State {
     failure: Failure,
     has_thread: bool,
     thread_sleeps: bool,
+    /// Whether a thread that has enqueued work does it at once. The stream's own thread waits meanwhile.
+    at_once: bool,
     /// Whether the thread must flush the driver when it has finished its work.
     flush: bool,
     /// The lowest number that a thread waits for. The worker notifies no thread before it. A thread that is
@@ -89,6 +88,11 @@ impl State {
     #[inline]
     fn take_failure(&mut self) -> Result<(), DeviceError> {
         self.failure.report(self.accepted)
+    }
+
+    /// Whether all work is done, and the next piece is not skipped.
+    fn is_idle(&self) -> bool {
+        self.finished == self.accepted && self.failure.skips(self.accepted).is_none()
     }
 
     /// What the thread has not finished, in words.
@@ -109,25 +113,10 @@ impl Queue {
         driver: Option<Box<dyn StreamDriver>>,
         options: &StreamOptions,
     ) -> Arc<Self> {
-        Self::build(device, driver, options.priority, false)
-    }
-
-    /// A queue of the driver's that blocking calls use.
-    pub(crate) fn internal(device: &'static OpenDevice, driver: Box<dyn StreamDriver>) -> Arc<Self> {
-        Self::build(device, Some(driver), Priority::default(), true)
-    }
-
-    fn build(
-        device: &'static OpenDevice,
-        driver: Option<Box<dyn StreamDriver>>,
-        priority: Priority,
-        internal: bool,
-    ) -> Arc<Self> {
         let in_flight = InFlight::default();
         let queue = Arc::new(Self {
             device,
-            priority,
-            internal,
+            priority: options.priority,
             driver,
             submitting: Mutex::default(),
             state: Mutex::default(),
@@ -137,23 +126,14 @@ impl Queue {
             in_flight: Mutex::new(in_flight),
             flushes: Arc::default(),
         });
-        device.add_queue(&queue);
+        let of_device: Arc<dyn StreamQueue> = queue.clone();
+        device.add_queue(Arc::downgrade(&of_device));
         queue
     }
 
     #[inline]
     pub(crate) fn device(&self) -> &'static OpenDevice {
         self.device
-    }
-
-    /// Whether a blocking call uses it, and returns its failures.
-    pub(crate) fn is_internal(&self) -> bool {
-        self.internal
-    }
-
-    /// How far the driver's queue is; `None` if the driver has no queues.
-    pub(crate) fn progress(&self) -> Option<&Arc<Progress>> {
-        self.driver.is_some().then_some(&self.progress)
     }
 
     pub(crate) fn priority(&self) -> Priority {
@@ -168,10 +148,10 @@ impl Queue {
     pub(crate) fn accept(self: &Arc<Self>, operation: Operation) -> Result<(), DeviceError> {
         self.device.check(operation.name())?;
         if let Operation::Read { read, .. } = &operation {
-            self.device.add_open_read(read.outcome());
+            self.device.add_open_read(read.outcome().awaited());
         }
         let Some(driver) = self.driver.as_deref() else {
-            return self.give_to_thread(lock(&self.state), operation);
+            return self.accept_without_driver_queue(operation);
         };
         // Both before the lock. The `drop` of a driver's memory may enqueue work, which would take the lock
         // twice.
@@ -186,12 +166,14 @@ impl Queue {
             return Ok(());
         }
         let failures = state.failure.count();
-        let busy = state.finished < state.accepted;
-        if busy || !operation.is_submittable(self.device) {
+        // Behind other work of the thread, its turn has not come.
+        let is_turn = state.finished == state.accepted;
+        let route = if is_turn { operation.route(self.device, true) } else { Route::Thread };
+        if route == Route::Thread {
             return self.give_to_thread(state, operation);
         }
         drop(state);
-        let submitted = self.submit(driver, operation, failures);
+        let submitted = self.submit(driver, operation, route, failures);
         let Submitted { left_to_host, collects, not_kept } = submitted;
         let accepted = match left_to_host {
             // Under the lock: after it, another thread's work could overtake this piece.
@@ -201,6 +183,39 @@ impl Queue {
         drop(turn);
         self.after_turn(collects, not_kept);
         accepted
+    }
+
+    #[inline]
+    fn accept_without_driver_queue(self: &Arc<Self>, operation: Operation) -> Result<(), DeviceError> {
+        // Before the lock, as it looks at the work only.
+        let route = operation.route(self.device, false);
+        let state = lock(&self.state);
+        if route == Route::AtOnce && state.is_idle() {
+            self.perform_at_once(state, operation.name(), || operation.perform(self.device));
+            return Ok(());
+        }
+        self.give_to_thread(state, operation)
+    }
+
+    /// Accepts a kernel, as [`accept`](Self::accept) does an operation. A short one, whose route is
+    /// [`AtOnce`](Route::AtOnce), gets no box, which would take as long as the kernel.
+    pub(crate) fn launch(
+        self: &Arc<Self>,
+        spans: Vec<Option<Span>>,
+        kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
+        short: bool,
+    ) -> Result<(), DeviceError> {
+        if self.driver.is_none() && self.device.at_once().launches(short) {
+            self.device.check("launch")?;
+            let state = lock(&self.state);
+            if state.is_idle() {
+                let device = self.device;
+                // It owns the spans, so that they are dropped before it counts as finished.
+                self.perform_at_once(state, "launch", move || perform_launch(device, &spans, kernel));
+                return Ok(());
+            }
+        }
+        self.accept(Operation::Launch { spans, kernel: Box::new(kernel) })
     }
 
     fn give_to_thread(
@@ -261,30 +276,15 @@ impl Queue {
         }
     }
 
-    /// Ensures that the work before an event or a read begins, which a thread looks at. A failure is the
-    /// stream's, too.
-    pub(crate) fn begin(self: &Arc<Self>, number: u64) -> Result<(), DeviceError> {
-        if self.flushes.is_covered(number) {
-            return Ok(());
-        }
-        if device_use::is_forbidden() {
-            // A task is polled where no driver may be called. The end of a device finishes its reads.
-            if !self.device.has_ended() {
-                self.flush_on_thread();
-            }
-            return Ok(());
-        }
-        self.flush()
-    }
-
     /// An event that the driver has just recorded in this queue.
-    pub(crate) fn recorded(self: &Arc<Self>, event: Box<dyn EventDriver>) -> Arc<Recorded> {
-        Recorded::new(event, self, &self.flushes)
+    fn recorded(self: &Arc<Self>, event: Box<dyn EventDriver>) -> Arc<Recorded> {
+        Recorded::new(event, self.as_origin(), &self.flushes)
     }
 
-    /// Counts a read that the driver has just accepted, and returns its number.
-    pub(crate) fn count_read(&self) -> u64 {
-        self.flushes.accept()
+    /// For the results that come from this queue.
+    pub(crate) fn as_origin(self: &Arc<Self>) -> Weak<dyn Origin> {
+        let origin: Arc<dyn Origin> = self.clone();
+        Arc::downgrade(&origin)
     }
 
     /// Passes an unreported failure to the device, which reports it.
@@ -296,35 +296,6 @@ impl Queue {
         log_unreported(&error);
     }
 
-    /// Waits for all work that was accepted before. Keeps a failure for a later report.
-    pub(crate) fn settle(&self) {
-        let state = lock(&self.state);
-        let all = state.accepted;
-        drop(self.wait_for_thread(state, all));
-        if let Some(driver) = self.driver.as_deref()
-            && let Err(error) =
-                self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
-        {
-            self.fail(error);
-        }
-    }
-
-    /// Waits for the driver's queue of a device that is being closed, when no other thread can submit to it.
-    pub(crate) fn settle_closed(&self) {
-        let Some(driver) = self.driver.as_deref() else { return };
-        // A driver reports a failure, and then says that all is done. Without that, what the work uses would
-        // be leaked.
-        for _ in 0..3 {
-            let finish = || self.device.isolated("synchronize", || self.finish_driver(driver));
-            let Err(error) = self.settle_driver(finish) else { return };
-            let is_loss = error.kind() == Some(BackendErrorKind::Lost);
-            self.fail(error);
-            if is_loss {
-                return;
-            }
-        }
-    }
-
     fn wait_for_thread<'a>(&self, mut state: MutexGuard<'a, State>, number: u64) -> MutexGuard<'a, State> {
         // The thread of a lost device may hang in a call.
         while state.finished < number && !self.device.is_lost() {
@@ -334,58 +305,12 @@ impl Queue {
         state
     }
 
-    /// Wakes the threads that wait for the stream's thread, after the loss of the device.
-    pub(crate) fn wake_waiting_threads(&self) {
-        // Under the lock: a thread that is about to wait has looked for the loss.
-        let state = lock(&self.state);
-        self.finished.notify_all();
-        drop(state);
-    }
-
-    /// Like [`settle`](Self::settle), until the deadline.
-    pub(crate) fn settle_until(&self, deadline: &Deadline) -> Result<(), DeviceError> {
-        let mut state = lock(&self.state);
-        let all = state.accepted;
-        while state.finished < all && !self.device.is_lost() {
-            let Some(left) = deadline.left() else {
-                let pending = state.pending();
-                drop(state);
-                return Err(deadline.timed_out(self.device, &pending));
-            };
-            state.awaited = Some(state.awaited.map_or(all, |other| other.min(all)));
-            state = wait_timeout(&self.finished, state, left);
-        }
-        drop(state);
-        let Some(driver) = self.driver.as_deref() else { return Ok(()) };
-        let mut in_time = true;
-        let settled = self.settle_driver(|| {
-            in_time = deadline.poll(|| self.device.call("query", |_| self.query_driver(driver)))?;
-            // Nothing is known to be done.
-            if in_time {
-                Ok(())
-            } else {
-                Err(deadline.timed_out(self.device, "work in a queue of the driver"))
-            }
-        });
-        match settled {
-            // The failure of the work, which a later call reports.
-            Err(error) if in_time => self.fail(error),
-            other => other?,
-        }
-        Ok(())
-    }
-
     /// Like [`synchronize`](Self::synchronize), until the deadline.
     pub(crate) fn synchronize_until(&self, deadline: &Deadline) -> Result<(), DeviceError> {
         self.device.check(deadline.call())?;
         self.settle_until(deadline)?;
         self.take_failure()?;
         self.device.check(deadline.call())
-    }
-
-    /// Reports the failure that was not reported yet. Work that is accepted from then on runs again.
-    pub(crate) fn take_failure(&self) -> Result<(), DeviceError> {
-        lock(&self.state).take_failure()
     }
 
     /// Keeps failures from every call except [`take_held_failure`](Self::take_held_failure): the call that
@@ -410,18 +335,6 @@ impl Queue {
     /// Sets the failure of work that a driver's queue reports later.
     pub(crate) fn fail(&self, error: DeviceError) {
         lock(&self.state).failure.set(error);
-    }
-
-    /// Sets the failure of a read, and under the same lock the flag at which its driver looks. So an event
-    /// that the driver records returns the failure unless it was reported: either the flag is not set, and
-    /// the driver fails the event. Or the queue has the failure, and skips the event. Or the event is being
-    /// recorded, and [`failed_since`](Self::failed_since) finds the failure.
-    pub(crate) fn fail_read(&self, error: DeviceError, finished: Option<&AtomicBool>) {
-        let mut state = lock(&self.state);
-        if let Some(finished) = finished {
-            finished.store(true, Ordering::Release);
-        }
-        state.failure.set(error);
     }
 
     /// The latest failure, if there were fewer before.
@@ -468,21 +381,6 @@ impl Queue {
         Ok(true)
     }
 
-    /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes
-    /// an unreported failure to the device.
-    pub(crate) fn is_done(&self) -> bool {
-        self.leave_unreported(lock(&self.state));
-        match self.query() {
-            Ok(done) => done,
-            Err(_) if self.device.has_ended() => self.device.is_settled(),
-            Err(error) => {
-                self.device.report_later(error.clone());
-                log_unreported(&error);
-                false
-            }
-        }
-    }
-
     /// Closes the queue of a dropped stream. Does not wait: the thread ends by itself, and the device keeps a
     /// driver's queue until its work is done.
     pub(crate) fn close(self: &Arc<Self>) {
@@ -508,7 +406,7 @@ impl Queue {
             self.work.notify_one();
         }
         if self.driver.is_some() {
-            self.device.keep_closed(Arc::clone(self));
+            self.device.keep_closed(self.clone());
         }
     }
 }
@@ -544,9 +442,4 @@ impl Drop for DriverQueue {
         self.in_flight.release_all().leak_host_memory(self.device);
         self.device.settle_memory(&progress);
     }
-}
-
-/// Logs the failure of a stream that was dropped.
-pub(crate) fn log_unreported(error: &DeviceError) {
-    log_isolated(|| log::error!("a stream was dropped before its failure was reported: {error}"));
 }

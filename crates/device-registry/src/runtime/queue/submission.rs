@@ -10,12 +10,15 @@
 
 use std::sync::Arc;
 
-use crate::backend::{BackendError, EventOptions, StreamDriver};
+use crate::backend::{BackendError, EventOptions, FillPattern, HostBuffer, Span, StreamDriver};
 use crate::error::DeviceError;
 use crate::runtime::isolation::drop_isolated;
-use crate::runtime::operation::Operation;
-use crate::runtime::queue::in_flight::KeptMemory;
-use crate::runtime::queue::{Keep, Queue, Recorded};
+use crate::runtime::open_device::{OpenDevice, StreamQueue, is_unsupported};
+use crate::runtime::operation::{Operation, Route, launch};
+use crate::runtime::queue::Queue;
+use crate::runtime::queue::in_flight::Keep;
+use crate::runtime::recorded::Recorded;
+use crate::runtime::transfer::{FillPlan, doublings};
 use crate::sync::lock;
 
 /// The result of a submission.
@@ -36,6 +39,7 @@ impl Queue {
         self: &Arc<Self>,
         driver: &dyn StreamDriver,
         operation: Operation,
+        route: Route,
         failures: u64,
     ) -> Submitted {
         let event = match &operation {
@@ -43,7 +47,7 @@ impl Queue {
             _ => None,
         };
         let mut kept = Vec::new();
-        let left_to_host = operation.submit(self, driver, &mut kept, failures);
+        let left_to_host = self.submit_operation(driver, operation, route, &mut kept, failures);
         // Before the lock, under which no other is taken.
         let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);
@@ -61,6 +65,99 @@ impl Queue {
             self.flush_in_turn(driver);
         }
         Submitted { left_to_host, collects, not_kept: kept }
+    }
+
+    /// Submits the work to the driver's queue. Returns the work itself if its route may go on by the thread,
+    /// and the driver does not support it.  `keep` gets all values that must stay alive until the queue has
+    /// finished, even after an error: a part of refused work may have begun. The queue had this many
+    /// `failures` when the work was not skipped.
+    fn submit_operation(
+        self: &Arc<Self>,
+        stream: &dyn StreamDriver,
+        operation: Operation,
+        route: Route,
+        keep: &mut Vec<Keep>,
+        failures: u64,
+    ) -> Result<Option<Operation>, DeviceError> {
+        let device = self.device;
+        match operation {
+            Operation::Write { source, destination } => {
+                let written = device.call_in_turn("write", |_| stream.write(&destination, &source));
+                keep.extend([Keep::Host(source), destination.into()]);
+                written?;
+            }
+            Operation::Read { source, destination, read } => {
+                let (outcome, completion) = read.into_parts();
+                let read = device.call_in_turn("read", |_| stream.read(&source, destination, completion));
+                keep.push(source.into());
+                if let Err(error) = read {
+                    outcome.set(Err(error.clone()));
+                    return Err(error);
+                }
+                outcome.accept(self.flushes.accept())?;
+            }
+            Operation::Copy { from, source, destination } => {
+                let copied = if std::ptr::eq(from, device) {
+                    device.call_in_turn("copy", |_| stream.copy(&source, &destination))
+                } else {
+                    from.check("copy").and_then(|()| {
+                        device.call_in_turn("copy from a peer", |_| {
+                            stream.copy_from_peer(&source, &destination)
+                        })
+                    })
+                };
+                if route == Route::QueueOrThread && is_unsupported(&copied) {
+                    return Ok(Some(Operation::Copy { from, source, destination }));
+                }
+                keep.extend([source.into(), destination.into()]);
+                copied?;
+            }
+            Operation::Fill { destination, pattern } => {
+                let mut filled = device.call_in_turn("fill", |_| stream.fill(&destination, &pattern));
+                if is_unsupported(&filled) {
+                    filled = submit_fill(device, stream, &destination, &pattern, keep);
+                }
+                keep.push(destination.into());
+                filled?;
+            }
+            Operation::Launch { spans, kernel } => {
+                let (launched, kept) = launch(device, &spans, kernel, Some(stream));
+                keep.extend(kept.into_iter().map(Keep::Value));
+                keep.extend(spans.into_iter().flatten().map(Keep::from));
+                launched?;
+            }
+            Operation::Record { event, options } => {
+                match device.call_in_turn("record", |_| stream.record(&options)) {
+                    // A driver does not fail the events behind a read whose failure the core has.
+                    Ok(recorded) => match self.failed_since(failures) {
+                        None => event.submit(self.recorded(recorded)),
+                        Some(error) => {
+                            event.fail(error);
+                            drop_isolated(device.device(), recorded);
+                        }
+                    },
+                    Err(error) => {
+                        event.fail(error.clone());
+                        return Err(error);
+                    }
+                }
+            }
+            Operation::Wait(event) => {
+                event.open_device().check("wait for an event")?;
+                let Some(recorded) = event.submitted() else {
+                    return Ok(Some(Operation::Wait(event)));
+                };
+                let waits = device.call_in_turn("wait for an event", |_| stream.wait_event(recorded.event()));
+                if route == Route::QueueOrThread && is_unsupported(&waits) {
+                    return Ok(Some(Operation::Wait(event)));
+                }
+                keep.push(Keep::Value(Box::new(event)));
+                waits?;
+            }
+            // No route of a host call's.
+            call @ Operation::Call(_) => return Ok(Some(call)),
+        }
+        Ok(None)
     }
 
     /// Completes a submission after `submitting` is released. It may run foreign code, which may submit work
@@ -116,26 +213,8 @@ impl Queue {
         driver.synchronize()
     }
 
-    /// Releases the values of finished work in a driver's queue, as far as events show it. Does not wait.
-    /// Returns whether it has released any.
-    pub(crate) fn collect_marked(&self) -> bool {
-        // The newest first: often all work is done, and one query is enough.
-        let newest = lock(&self.in_flight).newest_mark();
-        if self.release_if_over(newest) {
-            return true;
-        }
-        let mut any = false;
-        loop {
-            let oldest = lock(&self.in_flight).oldest_mark();
-            if !self.release_if_over(oldest) {
-                return any;
-            }
-            any = true;
-        }
-    }
-
     /// Releases the values that an event covers, if all work before it has ended.
-    fn release_if_over(&self, mark: Option<(u64, Arc<Recorded>)>) -> bool {
+    pub(super) fn release_if_over(&self, mark: Option<(u64, Arc<Recorded>)>) -> bool {
         let Some((number, event)) = mark else { return false };
         // It causes no flush: this is no wait for the event.
         let over = event.has_begun()
@@ -145,45 +224,6 @@ impl Queue {
         }
         drop_isolated(self.device.device(), event);
         over
-    }
-
-    /// Releases the values of all finished work in a driver's queue. Does not wait. Returns whether it has
-    /// released any.
-    ///
-    /// It queries the driver where events are not enough, which may cost a command.
-    pub(crate) fn collect(&self) -> bool {
-        let mut any = self.collect_marked();
-        let in_flight = lock(&self.in_flight);
-        let (left, reached) = (!in_flight.is_empty(), in_flight.reached());
-        drop(in_flight);
-        if left && let Some(driver) = self.driver.as_deref() {
-            match self.device.call("query", |_| self.query_driver(driver)) {
-                Ok(true) => any |= self.release(reached),
-                Ok(false) => {}
-                // The driver may report the failure only once. A device that is closed now is not a failure
-                // of the work.
-                Err(error) if !self.device.has_ended() => self.fail(error),
-                Err(_) => {}
-            }
-        }
-        any
-    }
-
-    /// The memory of the queue's device that the driver's queue may still use.
-    pub(crate) fn memory_in_flight(&self) -> Vec<KeptMemory> {
-        lock(&self.in_flight).memory_of(self.device)
-    }
-
-    /// Waits for the driver's queue alone, and releases the values of its work. It does not wait for the
-    /// stream's thread. Keeps a failure for a later report.
-    pub(crate) fn settle_submitted(&self) {
-        if let Some(driver) = self.driver.as_deref()
-            && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
-            // The end of the device is not a failure of the work.
-            && !self.device.has_ended()
-        {
-            self.fail(error);
-        }
     }
 
     /// Drops the values below a number, whose work the driver has reported as done. Returns whether there
@@ -215,22 +255,28 @@ impl Queue {
         }
         finished
     }
+}
 
-    /// Waits until all work below a number of the driver's queue is done. A failure of the work stays the
-    /// stream's.
-    pub(crate) fn wait_until_done(&self, number: u64) -> Result<(), DeviceError> {
-        const CALL: &str = "wait for memory";
-
-        // A driver reports a failure once, and then says whether all is done.
-        for _ in 0..3 {
-            // Events first: the wait is for later work too.
-            if self.progress.is_done(number) || (self.collect_marked() && self.progress.is_done(number)) {
-                return Ok(());
-            }
-            self.settle_submitted();
-            self.device.check(CALL)?;
+/// Submits a fill as a write of its first part and copies that double it.
+fn submit_fill(
+    device: &'static OpenDevice,
+    stream: &dyn StreamDriver,
+    destination: &Span,
+    pattern: &FillPattern,
+    keep: &mut Vec<Keep>,
+) -> Result<(), DeviceError> {
+    let plan = FillPlan::new(device, destination, pattern);
+    let [first, tail] = [plan.first, plan.tail].map(|bytes| Arc::new(HostBuffer::from(bytes)));
+    keep.extend([&first, &tail].map(|bytes| Keep::Host(Arc::clone(bytes))));
+    device.call_in_turn("fill", |_| {
+        stream.write(&destination.part(0..first.len()), &first)?;
+        for (from, to) in doublings(first.len(), destination.len() - tail.len()) {
+            stream.copy(&destination.part(from), &destination.part(to))?;
         }
-        let error = BackendError::other("the driver does not say whether earlier work that uses it is done");
-        Err(DeviceError::Call { device: self.device.device(), call: CALL, error })
-    }
+        if tail.is_empty() {
+            Ok(())
+        } else {
+            stream.write(&destination.part(destination.len() - tail.len()..destination.len()), &tail)
+        }
+    })
 }

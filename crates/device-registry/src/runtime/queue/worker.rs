@@ -1,16 +1,18 @@
-//! The thread of a stream: it does the work that no queue of the driver does.
+//! The work that no queue of the driver does: by the thread of the stream, or at once by the thread that
+//! enqueues it.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use entry_points::message::panic_message;
 
-use crate::backend::BackendError;
+use crate::backend::{BackendError, StreamDriver};
 use crate::error::DeviceError;
 use crate::runtime::device_use;
-use crate::runtime::operation::Operation;
-use crate::runtime::queue::Queue;
-use crate::sync::{lock, wait};
+use crate::runtime::operation::{Operation, Route};
+use crate::runtime::queue::{Queue, State};
+use crate::sync::{MutexGuard, lock, wait};
 
 impl Queue {
     /// The loop of the thread. It ends when the stream is dropped and all work is done.
@@ -18,7 +20,13 @@ impl Queue {
         device_use::enter_stream_thread();
         let mut state = lock(&self.state);
         loop {
-            let Some(operation) = state.queue.pop_front() else {
+            let next = if state.at_once { None } else { state.queue.pop_front() };
+            let Some(operation) = next else {
+                if state.at_once {
+                    state.thread_sleeps = true;
+                    state = wait(&self.work, state);
+                    continue;
+                }
                 if std::mem::take(&mut state.flush) {
                     drop(state);
                     // A failure is the stream's.
@@ -36,39 +44,29 @@ impl Queue {
                 state = wait(&self.work, state);
                 continue;
             };
-            state.under_way = Some(operation.name());
             let (number, call, failures) = (state.finished, operation.name(), state.failure.count());
+            state.under_way = Some(call);
             let skipped = state.failure.skips(number);
-            let submits = self.driver.is_some() && skipped.is_none() && operation.is_submittable(self.device);
             drop(state);
+            let mut route = Route::Thread;
             // The `drop` of a program's value may panic here.
             let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
                 Some(error) => {
                     device_use::forbid(|| operation.skip(self.device.device(), error));
                     Ok(())
                 }
-                None => self.perform(operation, number, failures),
+                None => match self.driver.as_deref() {
+                    None => operation.perform(self.device),
+                    Some(driver) => {
+                        operation.begin_awaited();
+                        route = operation.route(self.device, true);
+                        self.perform(driver, operation, route, number, failures)
+                    }
+                },
             }));
-            let outcome = outcome.unwrap_or_else(|panic| {
-                let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
-                Err(DeviceError::Call { device: self.device.device(), call, error })
-            });
-            // The `drop` of a driver's memory may call the core, and would wait for this same work.
-            if self.device.is_due() {
-                device_use::forbid(|| self.device.drop_what_is_due());
-            }
-            state = lock(&self.state);
-            state.flush |= submits;
-            // Only after the work has run: a query must not return `true` before.
-            state.finished += 1;
-            state.under_way = None;
-            if let Err(error) = outcome {
-                state.failure.set(error);
-            }
-            if state.awaited.is_some_and(|number| number <= state.finished) {
-                state.awaited = None;
-                self.finished.notify_all();
-            }
+            let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(call, panic)));
+            state = self.end_of_work(outcome);
+            state.flush |= route == Route::Queue || route == Route::QueueOrThread;
         }
         self.leave_unreported(state);
         // This may be the last handle of the queue, whose drop stores values in the device. Drop those too.
@@ -77,26 +75,76 @@ impl Queue {
         device_use::forbid(|| device.drop_what_is_due());
     }
 
-    /// Does the piece of work with this number, on the thread. There were this many failures when it was not
-    /// skipped.
+    /// Does a piece of work at once, on the thread that has enqueued it. The stream has no other work.
+    pub(super) fn perform_at_once(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        call: &'static str,
+        work: impl FnOnce() -> Result<(), DeviceError>,
+    ) {
+        state.accepted += 1;
+        state.under_way = Some(call);
+        state.at_once = true;
+        drop(state);
+        device_use::as_stream_thread(|| {
+            // The `drop` of a program's value may panic here.
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(call, panic)));
+            let mut state = self.end_of_work(outcome);
+            state.at_once = false;
+            // Work that other threads have enqueued meanwhile, or the end of the stream.
+            let wake = state.has_thread && std::mem::take(&mut state.thread_sleeps);
+            drop(state);
+            if wake {
+                self.work.notify_one();
+            }
+        });
+    }
+
+    fn panicked(&self, call: &'static str, panic: Box<dyn Any + Send>) -> DeviceError {
+        let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
+        DeviceError::Call { device: self.device.device(), call, error }
+    }
+
+    /// Counts a piece of work as finished, on the thread that has done it.
+    #[inline]
+    fn end_of_work(&self, outcome: Result<(), DeviceError>) -> MutexGuard<'_, State> {
+        // The `drop` of a driver's memory may call the core, and would wait for this same work.
+        if self.device.is_due() {
+            device_use::forbid(|| self.device.drop_what_is_due());
+        }
+        let mut state = lock(&self.state);
+        // Only after the work has run: a query must not return `true` before.
+        state.finished += 1;
+        state.under_way = None;
+        if let Err(error) = outcome {
+            state.failure.set(error);
+        }
+        if state.awaited.is_some_and(|number| number <= state.finished) {
+            state.awaited = None;
+            self.finished.notify_all();
+        }
+        state
+    }
+
+    /// Does the piece of work with this number by its route, on the thread of a stream with a queue of the
+    /// driver. There were this many failures when it was not skipped.
     fn perform(
         self: &Arc<Self>,
+        driver: &dyn StreamDriver,
         operation: Operation,
+        route: Route,
         number: u64,
         failures: u64,
     ) -> Result<(), DeviceError> {
-        let Some(driver) = self.driver.as_deref() else {
-            return operation.perform(self.device);
-        };
-        operation.begin_awaited();
-        let left_to_host = if operation.is_submittable(self.device) {
+        let left_to_host = if route == Route::Thread {
+            Some(operation)
+        } else {
             let turn = lock(&self.submitting);
-            let submitted = self.submit(driver, operation, failures);
+            let submitted = self.submit(driver, operation, route, failures);
             drop(turn);
             self.after_turn(submitted.collects, submitted.not_kept);
             submitted.left_to_host?
-        } else {
-            Some(operation)
         };
         let Some(operation) = left_to_host else { return Ok(()) };
         // Earlier submitted work runs first, and this wait may be the first to return its failure.

@@ -123,11 +123,11 @@ fn digit(line: &str) -> Result<Digit, LineProblem> {
     }
     let mut digit = Digit { pixels: [0; PIXELS], label: 0 };
     for (index, text) in line.split(',').enumerate() {
-        let (slot, max) = match digit.pixels.get_mut(index) {
+        let (place, max) = match digit.pixels.get_mut(index) {
             Some(pixel) => (pixel, MAX_PIXEL),
             None => (&mut digit.label, CLASSES as u8 - 1),
         };
-        *slot = number(text).filter(|value| *value <= max).ok_or_else(|| LineProblem::Value {
+        *place = number(text).filter(|value| *value <= max).ok_or_else(|| LineProblem::Value {
             column: index + 1,
             max,
             found: text.to_owned(),

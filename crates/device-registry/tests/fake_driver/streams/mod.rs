@@ -1,0 +1,13 @@
+//! Streams, events and errors in queued work, on a driver without queues and on one with queues of its own.
+
+mod checks;
+mod failures;
+mod flushes;
+mod host_calls;
+mod loss;
+mod native;
+mod order;
+mod ownership;
+mod plugins;
+mod queues;
+mod reads;

@@ -1,0 +1,109 @@
+//! Why a tensor has no data: the operation that failed, and its cause.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burn_backend::ExecutionError;
+use device_registry::{Device, ErrorChain};
+use entry_points::LoadError;
+
+use crate::fallback::InvalidFallback;
+use crate::operation::Signature;
+use crate::queue::Refused;
+
+/// A failed operation. Its tensors share it, and so do those that were to be computed from them.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure(Arc<Failed>);
+
+#[derive(Debug)]
+struct Failed {
+    device: Device,
+    signature: Signature,
+    cause: Cause,
+    reported: AtomicBool,
+}
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error(transparent)]
+    Device(Refused),
+    #[error("the kernels of the device do not load: {0}")]
+    Kernels(LoadError),
+    #[error("burn's CPU engine panicked: {0}")]
+    Panicked(String),
+    #[error("the kernel set of the device panicked: {0}")]
+    KernelSetPanicked(String),
+    #[error(
+        "no kernel of the device does it, and the fallback policy `deny` forbids the CPU: link a kernel set that has it, \
+         or set DEVICE_BURN_FALLBACK=allow"
+    )]
+    Denied,
+    #[error(
+        "tensor {0} is not on the device any more: another thread released it while this one began to use it, which \
+         burn-router allows. Keep a clone of a tensor that several threads use"
+    )]
+    Released(u64),
+    #[error(transparent)]
+    InvalidFallback(InvalidFallback),
+}
+
+impl Failure {
+    pub(crate) fn new(device: Device, signature: Signature, cause: Cause) -> Self {
+        Self(Arc::new(Failed { device, signature, cause, reported: AtomicBool::new(false) }))
+    }
+
+    /// The error for burn. From now on the failure counts as reported.
+    pub(crate) fn report(&self) -> ExecutionError {
+        self.0.reported.store(true, Ordering::Relaxed);
+        ExecutionError::with_context(self.to_string())
+    }
+
+    pub(crate) fn is_reported(&self) -> bool {
+        self.0.reported.load(Ordering::Relaxed)
+    }
+}
+
+thread_local! {
+    /// The failures of this thread's operations that no call has returned. A `sync` of another thread does
+    /// not return them: its own work is in order.
+    static UNREPORTED: RefCell<Vec<Failure>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How many unreported failures a thread keeps. Later ones are errors of their tensors only.
+const MAX_UNREPORTED: usize = 100;
+
+/// Leaves a failure for the next `sync` of this thread.
+pub(crate) fn leave_unreported(failure: &Failure) {
+    let _ = UNREPORTED.try_with(|unreported| {
+        let mut unreported = unreported.borrow_mut();
+        // A read may return any of them first, so that one is not enough.
+        unreported.retain(|failure| !failure.is_reported());
+        if unreported.len() < MAX_UNREPORTED {
+            unreported.push(failure.clone());
+        }
+    });
+}
+
+/// The first failure of this thread on `device` that no call has returned. Those after it are not returned
+/// either.
+pub(crate) fn take_unreported(device: Device) -> Option<Failure> {
+    let take = |unreported: &RefCell<Vec<Failure>>| {
+        let mut unreported = unreported.borrow_mut();
+        let first =
+            unreported.iter().find(|failure| failure.0.device == device && !failure.is_reported()).cloned();
+        unreported.retain(|failure| failure.0.device != device);
+        first
+    };
+    UNREPORTED.try_with(take).ok().flatten()
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failed { device, signature, cause, .. } = &*self.0;
+        write!(f, "{signature} on {device} failed: {}", ErrorChain::new(cause as &(dyn Error + 'static)))
+    }
+}

@@ -1,0 +1,70 @@
+//! The bytes of a call's arrays, opened together.
+
+use std::ops::Range;
+
+use device_kernels::Call;
+use device_registry::backend::{BackendError, HostMemory, Span, open_windows};
+use smallvec::SmallVec;
+
+/// The bytes of an array in its memory.
+struct Place<'a> {
+    memory: &'a HostMemory,
+    bytes: Range<usize>,
+}
+
+/// Calls `work` with the bytes of each input, which are `None` for a scalar, and of each output. The bytes
+/// are those from the first element of an array to its last.
+pub(crate) fn with_bytes(
+    call: &Call,
+    spans: &[Option<Span>],
+    memory: fn(&Span) -> Result<&HostMemory, BackendError>,
+    work: impl FnOnce(&[Option<&[u8]>], &mut [&mut [u8]]) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let mut places = SmallVec::<[Place<'_>; 5]>::new();
+    for (bytes, span) in call.byte_ranges().iter().zip(spans) {
+        let span = span.as_ref().ok_or_else(|| BackendError::invalid("an array of a call has no bytes"))?;
+        let start = span.offset();
+        places.push(Place { memory: memory(span)?, bytes: start + bytes.start..start + bytes.end });
+    }
+    let (places, outputs) = places.split_at(places.len().saturating_sub(call.outputs().len()));
+    // An input that is the output too is read before it is written, out of the same window.
+    let in_place = |place: &Place<'_>| {
+        outputs.iter().any(|output| {
+            std::ptr::eq(output.memory, place.memory)
+                && output.bytes.start < place.bytes.end
+                && place.bytes.start < output.bytes.end
+        })
+    };
+    let shared: SmallVec<[bool; 4]> = places.iter().map(in_place).collect();
+    let apart: SmallVec<[&Place<'_>; 4]> =
+        places.iter().zip(&shared).filter(|(_, shared)| !**shared).map(|(place, _)| place).collect();
+    let with_windows = |reads: &[&[u8]], writes: &mut [&mut [u8]]| {
+        let copies: SmallVec<[Vec<u8>; 4]> =
+            shared.iter().filter(|shared| **shared).map(|_| writes[0].to_vec()).collect();
+        let (mut reads, mut copies) = (reads.iter().copied(), copies.iter().map(Vec::as_slice));
+        let mut arrays = shared.iter().map(|shared| if *shared { copies.next() } else { reads.next() });
+        let inputs: SmallVec<[Option<&[u8]>; 4]> =
+            (call.inputs().iter()).map(|input| input.array().and_then(|_| arrays.next().flatten())).collect();
+        work(&inputs, writes)
+    };
+    match (&apart[..], outputs) {
+        ([], [out]) => open([], [out], with_windows),
+        ([a], [out]) => open([a], [out], with_windows),
+        ([a, b], [out]) => open([a, b], [out], with_windows),
+        ([a, b, c], [out]) => open([a, b, c], [out], with_windows),
+        ([a], [out, second]) => open([a], [out, second], with_windows),
+        _ => Err(BackendError::unsupported("a call with so many arrays")),
+    }
+}
+
+fn open<const R: usize, const W: usize>(
+    reads: [&Place<'_>; R],
+    writes: [&Place<'_>; W],
+    work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let request = |place: &Place<'_>| place.bytes.clone();
+    let reads = reads.map(|place| (place.memory, request(place)));
+    let writes = writes.map(|place| (place.memory, request(place)));
+    let (reads, mut writes) = open_windows(reads, writes)?;
+    work(&reads.each_ref().map(|window| &**window), &mut writes.each_mut().map(|window| &mut **window))
+}

@@ -1,0 +1,486 @@
+//! Calls with the kernel sets that have them, and those that this thread has planned before.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
+
+use device_registry::{Buffer, Device};
+use smallvec::SmallVec;
+
+use crate::call::signature;
+use crate::run::check_buffers;
+use crate::set::Kernels;
+use crate::{
+    Argument, Call, CallError, DType, Layout, LinkedSet, MAX_RANK, Operator, Prepared, Problem, RunError,
+    Scalar, Sets,
+};
+
+/// What an operator is called with, by reference: the type and layout of an array, or a value.
+#[derive(Clone, Copy, Debug)]
+pub enum ArgumentRef<'a> {
+    /// An array.
+    Array {
+        /// The type of its elements.
+        dtype: DType,
+        /// The size of each dimension.
+        shape: &'a [usize],
+        /// The stride of each dimension, in elements. `None` if the elements lie one after the other.
+        strides: Option<&'a [isize]>,
+        /// Where the element with all indices zero is, in elements.
+        offset: usize,
+    },
+    /// A value for each element.
+    Scalar(Scalar),
+}
+
+/// A call that was checked, with the kernel set that has it on a device: all that is known before there are
+/// buffers.
+///
+/// [`of`](Self::of) keeps what it makes, on this thread: a program that repeats its operations checks each
+/// once.
+///
+/// ```
+/// use device_kernels::{ArgumentRef, Binary, DType, Planned, RunError};
+/// # use device_registry::{Buffer, Stream};
+/// # fn example(stream: &Stream, buffers: &[&Buffer; 3]) -> Result<(), RunError> {
+/// let array = ArgumentRef::Array { dtype: DType::F32, shape: &[2, 3], strides: None, offset: 0 };
+/// let planned = Planned::of(stream.device(), Binary::Add, &[array, array], &[array])?;
+/// if let Some(prepared) = planned.with_buffers(buffers)? {
+///     let options = prepared.launch_options();
+///     let launched = stream.launch_with(&options, buffers, move |launch| prepared.launch(launch));
+///     launched.expect("the device is there");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Planned {
+    device: Device,
+    call: Call,
+    /// `None` if no set has a kernel, and the call writes nothing.
+    set: Option<LinkedSet>,
+    short: bool,
+}
+
+impl Planned {
+    /// Checks the arguments of an operator, and looks for a kernel, unless this thread has done so before for
+    /// the same device, operator, types, shapes, strides, offsets and values.
+    ///
+    /// # Errors
+    ///
+    /// If the arguments do not fit the operator, or no linked set has a kernel. Errors are not kept.
+    pub fn of(
+        device: Device,
+        operator: impl Into<Operator>,
+        inputs: &[ArgumentRef<'_>],
+        outputs: &[ArgumentRef<'_>],
+    ) -> Result<Self, RunError> {
+        let (inputs, outputs) = (inputs.iter().copied(), outputs.iter().copied());
+        Description { device: device.resolve(), operator: operator.into(), inputs, outputs }.planned()
+    }
+
+    /// Looks for a kernel. Keeps nothing.
+    ///
+    /// # Errors
+    ///
+    /// If a linked set does not load, or if none has a kernel, unless the call [writes
+    /// nothing](Call::is_empty).
+    pub fn new(device: Device, call: Call) -> Result<Self, RunError> {
+        let device = device.resolve();
+        let kernels = Kernels::of(device)?;
+        let set = kernels.find(device, &call);
+        if set.is_none() && !call.is_empty() {
+            return Err(RunError::Unsupported { call, device, sets: Sets(kernels.sets().to_vec()) });
+        }
+        let short = set.is_some_and(|set| set.set().is_short(&call));
+        Ok(Self { device, call, set, short })
+    }
+
+    /// The call.
+    #[must_use]
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// The set that has a kernel. `None` if none has, and the call [writes nothing](Call::is_empty).
+    #[must_use]
+    pub fn set(&self) -> Option<LinkedSet> {
+        self.set
+    }
+
+    /// Checks `buffers`, which are in the order of [`Call::arrays`]. `None` if the call [writes
+    /// nothing](Call::is_empty).
+    ///
+    /// # Errors
+    ///
+    /// If the number of buffers is not that of the arrays, one is of another device or too short, or an
+    /// output overlaps another array.
+    pub fn with_buffers(&self, buffers: &[&Buffer]) -> Result<Option<Prepared>, RunError> {
+        match check_buffers(self.device, &self.call, buffers) {
+            Ok(()) => Ok(self.prepared()),
+            Err(problem) => Err(RunError::Buffers { call: self.call.clone(), problem }),
+        }
+    }
+
+    /// With buffers that were checked.
+    pub(crate) fn prepared(&self) -> Option<Prepared> {
+        let set = self.set.filter(|_| !self.call.is_empty())?;
+        Some(Prepared { call: self.call.clone(), set, short: self.short })
+    }
+}
+
+impl<'a> ArgumentRef<'a> {
+    fn to_argument(self) -> Result<Argument, Problem> {
+        Ok(match self {
+            Self::Array { dtype, shape, strides: None, offset: 0 } => {
+                Argument::Array(dtype, Layout::contiguous(shape)?)
+            }
+            Self::Array { dtype, shape, strides, offset } => {
+                let contiguous = Layout::contiguous(shape)?;
+                let strides = strides.unwrap_or(contiguous.strides());
+                Argument::Array(dtype, Layout::strided(shape, strides, offset)?)
+            }
+            Self::Scalar(scalar) => Argument::Scalar(scalar),
+        })
+    }
+
+    /// Adds the argument as numbers. The first says which follow, so that no other argument has the same.
+    #[inline]
+    fn add_to(self, key: &mut Key) {
+        match self {
+            Self::Array { dtype, shape, strides, offset } => {
+                // A list that is longer than a rank can be is an error, which is not kept.
+                let len = |len: usize| len.min(0xff) as u64;
+                let steps = strides.map_or(0, |strides| 1 + len(strides.len()));
+                key.push(ARRAY | (dtype as u64) << 8 | len(shape.len()) << 16 | steps << 32);
+                key.extend(shape.iter().map(|&size| size as u64));
+                key.extend(strides.unwrap_or_default().iter().map(|&stride| stride as u64));
+                key.push(offset as u64);
+            }
+            // By their bits: numbers that are equal may differ, as 1 / 0.0 and 1 / -0.0 do.
+            Self::Scalar(Scalar::Float(value)) => key.extend([FLOAT, value.to_bits()].into_iter()),
+            Self::Scalar(Scalar::Int(value)) => key.extend([INT, value as u64].into_iter()),
+            Self::Scalar(Scalar::Bool(value)) => key.extend([BOOL, value.into()].into_iter()),
+        }
+    }
+}
+
+const ARRAY: u64 = 1;
+const FLOAT: u64 = 2;
+const INT: u64 = 3;
+const BOOL: u64 = 4;
+/// Between inputs and outputs.
+const OUTPUTS: u64 = 5;
+
+impl<'a> From<&'a Argument> for ArgumentRef<'a> {
+    #[inline]
+    fn from(argument: &'a Argument) -> Self {
+        match argument {
+            Argument::Array(dtype, layout) => Self::Array {
+                dtype: *dtype,
+                shape: layout.shape(),
+                strides: Some(layout.strides()),
+                offset: layout.offset(),
+            },
+            Argument::Scalar(scalar) => Self::Scalar(*scalar),
+        }
+    }
+}
+
+impl fmt::Display for ArgumentRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Array { dtype, shape, .. } => write!(f, "{dtype} {shape:?}"),
+            Self::Scalar(scalar) => scalar.fmt(f),
+        }
+    }
+}
+
+/// All that a plan follows from. Memory is not in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Description<I, O> {
+    /// With an index.
+    pub(crate) device: Device,
+    pub(crate) operator: Operator,
+    pub(crate) inputs: I,
+    pub(crate) outputs: O,
+}
+
+impl<'a, I, O> Description<I, O>
+where
+    I: Iterator<Item = ArgumentRef<'a>> + Clone,
+    O: Iterator<Item = ArgumentRef<'a>> + Clone,
+{
+    /// The plan that this thread has, or a new one.
+    pub(crate) fn planned(self) -> Result<Planned, RunError> {
+        // Each call of it has other numbers.
+        if matches!(self.operator, Operator::Random { .. }) {
+            return self.plan();
+        }
+        let mut key = Key { hash: 0, len: 0, words: [0; WORDS] };
+        self.add_to(&mut key);
+        let Some(words) = key.words() else { return self.plan() };
+        let (device, operator) = (self.device, self.operator);
+        // While a thread ends, its plans may be gone.
+        let find = |plans: &RefCell<Plans>| plans.borrow_mut().find(key.hash, words, device, operator);
+        if let Ok(Some(planned)) = PLANS.try_with(find) {
+            return Ok(planned);
+        }
+        // A kernel set may run operators of its own meanwhile.
+        let planned = self.plan()?;
+        if planned.set.is_some() {
+            let _ = PLANS.try_with(|plans| plans.borrow_mut().keep(key.hash, words, operator, &planned));
+        }
+        Ok(planned)
+    }
+
+    fn plan(self) -> Result<Planned, RunError> {
+        let refused = |problem| {
+            let (inputs, outputs): (Vec<_>, Vec<_>) =
+                (self.inputs.clone().collect(), self.outputs.clone().collect());
+            CallError::new(signature(self.operator, &inputs, &outputs), problem)
+        };
+        let arguments = self.inputs.clone().map(ArgumentRef::to_argument);
+        let inputs = arguments.collect::<Result<SmallVec<[Argument; 3]>, _>>().map_err(refused)?;
+        let arguments = self.outputs.clone().map(ArgumentRef::to_argument);
+        let outputs = arguments.collect::<Result<SmallVec<[Argument; 2]>, _>>().map_err(refused)?;
+        Planned::new(self.device, Call::new(self.operator, &inputs, &outputs)?)
+    }
+
+    #[inline]
+    fn add_to(&self, key: &mut Key) {
+        self.inputs.clone().for_each(|input| input.add_to(key));
+        key.push(OUTPUTS);
+        self.outputs.clone().for_each(|output| output.add_to(key));
+        self.device.index().hash(key);
+        // Options are compared, and need not all be in the hash.
+        discriminant(&self.operator).hash(key);
+        match &self.operator {
+            Operator::Unary(unary) => unary.hash(key),
+            Operator::Binary(binary) => binary.hash(key),
+            Operator::Compare(compare) => compare.hash(key),
+            Operator::Reduce { reduction, dims } => (reduction, dims).hash(key),
+            _ => {}
+        }
+        let mut hash = key.hash;
+        key.words.iter().take(key.len).for_each(|word| hash = mixed(hash, *word));
+        key.hash = hash;
+    }
+}
+
+/// As many numbers as four arrays of the largest rank are.
+const WORDS: usize = 4 * (2 + 2 * MAX_RANK) + 1;
+
+/// Arguments as numbers, and a hash of them, the device and the operator. At a collision, a plan is made
+/// again.
+struct Key {
+    hash: u64,
+    len: usize,
+    words: [u64; WORDS],
+}
+
+impl Key {
+    #[inline]
+    fn push(&mut self, word: u64) {
+        self.extend([word].into_iter());
+    }
+
+    #[inline]
+    fn extend(&mut self, words: impl ExactSizeIterator<Item = u64>) {
+        let end = self.len + words.len();
+        if let Some(places) = self.words.get_mut(self.len..end) {
+            places.iter_mut().zip(words).for_each(|(place, word)| *place = word);
+        }
+        self.len = end;
+    }
+
+    /// `None` if there are more than any valid call has.
+    fn words(&self) -> Option<&[u64]> {
+        self.words.get(..self.len)
+    }
+}
+
+#[inline]
+fn mixed(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Hasher for Key {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.hash = mixed(self.hash, word);
+    }
+
+    #[inline]
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(word.into());
+    }
+
+    #[inline]
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+}
+
+thread_local! {
+    static PLANS: RefCell<Plans> = const { RefCell::new(Plans(Vec::new())) };
+}
+
+/// How many plans there are for each value of the first bits of a hash.
+const WAYS: usize = 4;
+/// The number of those bits.
+const BITS: u32 = 7;
+
+/// The plans of a thread, at most 512: operations of a step of a training come again in the next.
+struct Plans(Vec<Option<Plan>>);
+
+struct Plan {
+    hash: u64,
+    words: Box<[u64]>,
+    operator: Operator,
+    planned: Planned,
+    /// Since another plan looked for a place.
+    used: bool,
+}
+
+impl Plans {
+    #[inline]
+    fn places(&mut self, hash: u64) -> &mut [Option<Plan>] {
+        let first = (hash >> (u64::BITS - BITS)) as usize * WAYS;
+        self.0.get_mut(first..first + WAYS).unwrap_or_default()
+    }
+
+    #[inline]
+    fn find(&mut self, hash: u64, words: &[u64], device: Device, operator: Operator) -> Option<Planned> {
+        let is_it = |plan: &&mut Plan| {
+            plan.hash == hash
+                && plan.planned.device == device
+                && plan.operator == operator
+                && *plan.words == *words
+        };
+        let plan = self.places(hash).iter_mut().flatten().find(is_it)?;
+        plan.used = true;
+        Some(plan.planned.clone())
+    }
+
+    fn keep(&mut self, hash: u64, words: &[u64], operator: Operator, planned: &Planned) {
+        if self.0.is_empty() {
+            self.0.resize_with(WAYS << BITS, || None);
+        }
+        let places = self.places(hash);
+        let free = places.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            // One that was used stays once more.
+            let unused = places.iter().flatten().position(|plan| !plan.used);
+            places[..unused.unwrap_or(WAYS)].iter_mut().flatten().for_each(|plan| plan.used = false);
+            unused.unwrap_or(0)
+        });
+        let plan = Plan { hash, words: words.into(), operator, planned: planned.clone(), used: false };
+        places[place] = Some(plan);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Binary;
+
+    fn array<'a>(shape: &'a [usize], strides: Option<&'a [isize]>, offset: usize) -> ArgumentRef<'a> {
+        ArgumentRef::Array { dtype: DType::F32, shape, strides, offset }
+    }
+
+    fn key(operator: impl Into<Operator>, inputs: &[ArgumentRef<'_>], outputs: &[ArgumentRef<'_>]) -> Key {
+        let (inputs, outputs) = (inputs.iter().copied(), outputs.iter().copied());
+        let mut key = Key { hash: 0, len: 0, words: [0; WORDS] };
+        Description { device: Device::cpu(), operator: operator.into(), inputs, outputs }.add_to(&mut key);
+        key
+    }
+
+    /// A plan for `size` elements.
+    fn plan(size: usize) -> Planned {
+        let array = Argument::Array(DType::F32, Layout::contiguous([size]).unwrap());
+        Planned {
+            device: Device::cpu(),
+            call: Call::new(Binary::Add, &[array; 2], &[array]).unwrap(),
+            set: None,
+            short: true,
+        }
+    }
+
+    #[test]
+    fn arguments_that_differ_have_other_numbers() {
+        let matrix = array(&[2, 3], None, 0);
+        let scalar = |value: Scalar| ArgumentRef::Scalar(value);
+        let descriptions: [(&[ArgumentRef<'_>], &[ArgumentRef<'_>]); 14] = [
+            (&[matrix], &[matrix]),
+            (&[matrix, matrix], &[]),
+            (&[], &[matrix, matrix]),
+            (&[array(&[3, 2], None, 0)], &[matrix]),
+            (&[array(&[2, 3], None, 1)], &[matrix]),
+            (&[array(&[2, 3], Some(&[3, 1]), 0)], &[matrix]),
+            (&[array(&[2, 3], Some(&[1, 3]), 0)], &[matrix]),
+            (&[array(&[2, 3], Some(&[1, 2]), 3)], &[matrix]),
+            (
+                &[ArgumentRef::Array { dtype: DType::I32, shape: &[2, 3], strides: None, offset: 0 }],
+                &[matrix],
+            ),
+            (&[scalar(0.0.into())], &[matrix]),
+            (&[scalar((-0.0).into())], &[matrix]),
+            (&[scalar(0.into())], &[matrix]),
+            (&[scalar(1.into())], &[matrix]),
+            (&[scalar(false.into())], &[matrix]),
+        ];
+        let keys = descriptions.map(|(inputs, outputs)| key(Operator::Copy, inputs, outputs));
+        for (place, one) in keys.iter().enumerate() {
+            for other in &keys[..place] {
+                assert_ne!(one.words().unwrap(), other.words().unwrap(), "{:?}", descriptions[place]);
+                assert_ne!(one.hash, other.hash, "{:?}", descriptions[place]);
+            }
+        }
+        let [add, sub] = [Binary::Add, Binary::Sub].map(|binary| key(binary, &[matrix; 2], &[matrix]));
+        assert_ne!(add.hash, sub.hash);
+        let large: [usize; MAX_RANK] = [1; MAX_RANK];
+        let large = array(&large, Some(&[0; MAX_RANK]), 0);
+        assert!(key(Operator::Where, &[large; 3], &[large]).words().is_some(), "there is room for any call");
+    }
+
+    #[test]
+    fn calls_of_one_hash_are_told_apart() {
+        let (mut plans, cpu, add) = (Plans(Vec::new()), Device::cpu(), Operator::from(Binary::Add));
+        (1..=3).for_each(|size| plans.keep(7, &[size as u64], add, &plan(size)));
+        for size in 1..=3 {
+            let found = plans.find(7, &[size as u64], cpu, add).expect("it is kept");
+            assert_eq!(found.call, plan(size).call);
+        }
+        assert!(plans.find(7, &[4], cpu, add).is_none(), "other arguments");
+        assert!(plans.find(7, &[1, 0], cpu, add).is_none(), "more arguments");
+        assert!(plans.find(7, &[1], cpu, Binary::Sub.into()).is_none(), "another operator");
+    }
+
+    #[test]
+    fn as_many_plans_are_kept_as_there_is_room_for_and_one_in_use_stays() {
+        let (mut plans, cpu, add) = (Plans(Vec::new()), Device::cpu(), Operator::from(Binary::Add));
+        plans.keep(0, &[0], add, &plan(1));
+        let other = plan(2);
+        for number in 1..=10_000 {
+            assert!(plans.find(0, &[0], cpu, add).is_some(), "it is used each time, after {number}");
+            // Each second one competes for the same place.
+            let hash = if number % 2 == 0 { 0 } else { mixed(number, number) };
+            plans.keep(hash, &[number], add, &other);
+            let is_new = |plan: &Plan| *plan.words == [number];
+            assert!(plans.places(hash).iter().flatten().any(is_new), "a new one is kept");
+        }
+        let kept = plans.0.iter().flatten().count();
+        assert!((WAYS..=512).contains(&kept), "{kept}");
+        assert_eq!(plans.0.len(), 512);
+    }
+}

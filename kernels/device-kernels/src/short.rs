@@ -1,0 +1,84 @@
+//! Which calls are short: an idle stream of a host device does them on the thread that enqueues them.
+
+use crate::{Argument, DType, Layout, Operator};
+
+/// The number of elements of the largest array of a short call. On one core, an element-wise operator takes
+/// about as long for so many as handing it to another thread does.
+const ELEMENTS: usize = 8 << 10;
+
+/// The number of products of a short matrix multiplication.
+const PRODUCTS: usize = 32 << 10;
+
+/// Whether one core of a host does the call in some tens of microseconds.
+pub(crate) fn is_short(operator: Operator, inputs: &[Argument], outputs: &[(DType, Layout)]) -> bool {
+    let arrays = || inputs.iter().filter_map(Argument::array).map(|(_, layout)| layout);
+    let mut layouts = arrays().chain(outputs.iter().map(|(_, layout)| layout));
+    if !layouts.all(|layout| layout.len() <= ELEMENTS) {
+        return false;
+    }
+    match operator {
+        Operator::MatMul => {
+            let inner = arrays().next().and_then(|layout| layout.shape().last());
+            let elements = outputs.first().map_or(0, |(_, layout)| layout.len());
+            inner.is_none_or(|inner| elements.saturating_mul(*inner) <= PRODUCTS)
+        }
+        // The work for an element grows with the pooling window and the channels.
+        Operator::Conv2d(_)
+        | Operator::Conv2dInputGrad(_)
+        | Operator::Conv2dWeightGrad(_)
+        | Operator::MaxPool2d(_)
+        | Operator::MaxPool2dGrad(_)
+        | Operator::AvgPool2d { .. }
+        | Operator::AvgPool2dGrad { .. }
+        | Operator::AdaptiveAvgPool2d
+        | Operator::AdaptiveAvgPool2dGrad => false,
+        Operator::Unary(_)
+        | Operator::Binary(_)
+        | Operator::Compare(_)
+        | Operator::Where
+        | Operator::Clamp
+        | Operator::Copy
+        | Operator::Reduce { .. }
+        | Operator::ArgReduce { .. }
+        | Operator::Softmax { .. }
+        | Operator::LogSoftmax { .. }
+        | Operator::Gather { .. }
+        | Operator::Scatter { .. }
+        | Operator::IndexSelect { .. }
+        | Operator::IndexAssign { .. }
+        | Operator::Random { .. } => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Argument, Binary, Call, Conv2d, DType, Layout, Operator, Reduction};
+
+    fn is_short(operator: impl Into<Operator>, inputs: &[&[usize]], output: &[usize]) -> bool {
+        let array = |shape: &[usize]| Argument::Array(DType::F32, Layout::contiguous(shape).unwrap());
+        let inputs: Vec<_> = inputs.iter().map(|shape| array(shape)).collect();
+        Call::new(operator, &inputs, &[array(output)]).unwrap().is_short()
+    }
+
+    #[test]
+    fn the_largest_array_decides() {
+        assert!(is_short(Binary::Add, &[&[8, 1024], &[1024]], &[8, 1024]));
+        assert!(!is_short(Binary::Add, &[&[8, 1025], &[1025]], &[8, 1025]));
+        let sum = Operator::Reduce { reduction: Reduction::Sum, dims: [0].into_iter().collect() };
+        assert!(is_short(sum, &[&[8192]], &[1]));
+        assert!(!is_short(sum, &[&[8193]], &[1]));
+    }
+
+    #[test]
+    fn products_count_in_a_matrix_multiplication() {
+        assert!(is_short(Operator::MatMul, &[&[32, 32], &[32, 32]], &[32, 32]));
+        assert!(!is_short(Operator::MatMul, &[&[32, 33], &[33, 32]], &[32, 32]));
+        assert!(!is_short(Operator::MatMul, &[&[2, 32, 32], &[2, 32, 32]], &[2, 32, 32]));
+    }
+
+    #[test]
+    fn images_are_never_short() {
+        let conv = Operator::Conv2d(Conv2d::default());
+        assert!(!is_short(conv, &[&[1, 1, 2, 2], &[1, 1, 1, 1]], &[1, 1, 2, 2]));
+    }
+}
