@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use device_registry::registry::{LoadError, State};
+use device_registry::registry::LoadError;
 use device_registry::{BackendErrorKind, Device, DeviceError, backends, device, device_count};
 
 use crate::watchdog::{Unfinished, within};
@@ -45,7 +45,7 @@ impl Availability {
         if backends().get(backend).is_none() {
             return Self::Broken(format!("it is not linked into this program\n{}", backends().report()));
         }
-        match usable(backend).and_then(|()| devices(backend).map_err(Unusable::of)) {
+        match devices(backend).map_err(Unusable::of) {
             Ok(devices) => Self::Available(devices),
             Err(Unusable::Unavailable(reason)) => Self::Unavailable(reason),
             Err(Unusable::Broken(message)) => Self::Broken(message),
@@ -78,20 +78,11 @@ impl Unusable {
 /// If it cannot be tested.
 pub fn open(name: &str) -> Result<Device, Unusable> {
     let device = device(name).map_err(Unusable::of)?;
-    usable(device.name())?;
     if device_count(device.name()).map_err(Unusable::of)? == 0 {
         return Err(Unusable::Unavailable("it has no devices here".to_owned()));
     }
     device.open().map_err(Unusable::of)?;
     Ok(device.resolve())
-}
-
-/// Unless a switch disables the backend.
-fn usable(backend: &str) -> Result<(), Unusable> {
-    match backends().get(backend).map(|entry| entry.state()) {
-        Some(State::Disabled { by, .. }) => Err(Unusable::Unavailable(format!("it is disabled by {by}"))),
-        _ => Ok(()),
-    }
 }
 
 fn devices(backend: &str) -> Result<Vec<Device>, DeviceError> {
