@@ -1,5 +1,5 @@
-//! A backend that a switch turns off cannot be tested, which is no defect. A process has its switches once, so
-//! that this test has one of its own.
+//! A backend that a switch turns off cannot be tested, which is no defect. A process has its switches once,
+//! so that this test has one of its own.
 
 use device_conformance::harness::{Unusable, open};
 use device_registry::backend::{BackendDescriptor, LoadFailure};

@@ -172,8 +172,8 @@ impl Prepared {
         self.set
     }
 
-    /// The options for [`Stream::launch_with`]: whether the kernel is [short](LaunchOptions::short), as its [set
-    /// says](crate::KernelSet::is_short).
+    /// The options for [`Stream::launch_with`]: whether the kernel is [short](LaunchOptions::short), as its
+    /// [set says](crate::KernelSet::is_short).
     #[must_use]
     pub fn launch_options(&self) -> LaunchOptions {
         if self.short { LaunchOptions::new().short() } else { LaunchOptions::new() }

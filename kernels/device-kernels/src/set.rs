@@ -25,8 +25,8 @@ pub trait KernelSet: Send + Sync {
     /// asked for again at the next one.
     fn supports(&self, device: Device, call: &Call) -> bool;
 
-    /// Whether the kernel for `call` may run on the thread that enqueues it: it takes no longer than some tens
-    /// of microseconds and waits for nothing. See
+    /// Whether the kernel for `call` may run on the thread that enqueues it: it takes no longer than some
+    /// tens of microseconds and waits for nothing. See
     /// [`LaunchOptions::short`](device_registry::LaunchOptions::short); only streams without a queue of their
     /// driver ask. The answer is remembered with that of [`supports`](Self::supports).
     ///

@@ -304,7 +304,8 @@ impl Mapping<'_> {
             operands.iter().map(|one| one.argument).collect()
         }
         let planned = Planned::of(self.device, operator, &arguments(inputs), &arguments(outputs)).ok()?;
-        // A call that writes nothing has a plan without a kernel too. burn's engine then says what it makes of it.
+        // A call that writes nothing has a plan without a kernel too. burn's engine then says what it makes
+        // of it.
         planned.set()?;
         let call = planned.call();
         let used = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());

@@ -14,8 +14,8 @@ fn random_programs_agree_on_cpu() {
     random_programs("cpu", Tolerance::None);
 }
 
-/// Its kernels do four of the operations, also where burn's engine panics: at a sum with a flipped tensor that
-/// has no elements.
+/// Its kernels do four of the operations, also where burn's engine panics: at a sum with a flipped tensor
+/// that has no elements.
 #[test]
 fn random_programs_agree_on_openreg() {
     random_programs("openreg:1", Tolerance::Of(0.0));
