@@ -277,7 +277,9 @@ fn base() -> PathBuf {
     env::temp_dir().join(format!("device-registry-tests-{:016x}", hasher.finish()))
 }
 
-fn workspace() -> &'static Path {
+/// The folder of this repository.
+#[must_use]
+pub fn workspace() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package)
 }

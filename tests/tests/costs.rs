@@ -112,7 +112,7 @@ fn an_unused_backend_costs_next_to_nothing() {
 
     let [plain, registry, backend] = [plain, registry, backend].map(|program| program.loaded_bytes());
     println!("loaded bytes: the registry adds {}, the backend {}", registry - plain, backend - registry);
-    // 25 kB more than it adds today: the segments end at a page, so that a longer path of the sources may add
+    // 22 kB more than it adds today: the segments end at a page, so that a longer path of the sources may add
     // some pages.
     assert!(backend - registry <= 125_000, "the backend adds {} bytes", backend - registry);
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use device_registry_tests::{files, workspace};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 /// The macros that pages may name by their path. Each is imported below, so that a wrong path does not
@@ -31,36 +32,6 @@ mod imported {
 /// crate.
 const FOLDERS: [&str; 7] =
     ["crates/", "kernels/", "docs/", "tests/tests/", "examples/", "integrations/", "benches/"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in a folder").to_owned()
-}
-
-/// All files of a kind, but for those of build folders.
-fn files(extension: &str) -> Vec<(PathBuf, String)> {
-    fn walk(folder: &Path, extension: &str, files: &mut Vec<(PathBuf, String)>) {
-        for entry in fs::read_dir(folder).expect("it is a folder") {
-            let path = entry.expect("it can be read").path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if path.is_symlink() {
-                // To a file that is here too, or to one elsewhere.
-            } else if path.is_dir() {
-                let is_built = path.join("CACHEDIR.TAG").exists() || name == "target";
-                if !is_built && (!name.starts_with('.') || name == ".github") {
-                    walk(&path, extension, files);
-                }
-            } else if path.extension().is_some_and(|of| of == extension) {
-                let text = fs::read_to_string(&path);
-                let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-                files.push((path, text));
-            }
-        }
-    }
-    let mut files_of_kind = Vec::new();
-    walk(&root(), extension, &mut files_of_kind);
-    assert!(files_of_kind.len() > 50, "{} files", files_of_kind.len());
-    files_of_kind
-}
 
 fn pages() -> Vec<(PathBuf, String)> {
     files("md")
@@ -133,7 +104,7 @@ fn missing_paths(page: &Path, text: &str) -> Vec<String> {
         Event::Code(code) if is_path(&code) => Some(code),
         _ => None,
     });
-    let missing = codes.filter(|code| !root().join(&**code).exists());
+    let missing = codes.filter(|code| !workspace().join(&**code).exists());
     missing.map(|code| format!("{}: `{code}` does not exist", page.display())).collect()
 }
 
@@ -228,7 +199,7 @@ fn a_long_line_is_found_if_it_could_be_broken() {
 
 #[test]
 fn what_is_wrong_in_a_page_is_found() {
-    let page = root().join("README.md");
+    let page = workspace().join("README.md");
     let text = "# A title, `coded`\n[a](#a-title-coded) [b](#no-title) [c](docs/none.md) `crates/none` `entry_points::none!`\n\
         [d](docs/architecture.md#none) [e](docs/architecture.md#the-crates) `crates` `docs/architecture.md`";
     assert_eq!(broken_links(&page, text).len(), 3);
@@ -238,14 +209,14 @@ fn what_is_wrong_in_a_page_is_found() {
 
 #[test]
 fn the_first_page_is_short_and_names_each_crate() {
-    let text = fs::read_to_string(root().join("README.md")).expect("it is text");
+    let text = fs::read_to_string(workspace().join("README.md")).expect("it is text");
     assert!(text.lines().count() <= 90, "{} lines", text.lines().count());
     for folder in ["crates", "kernels"] {
-        for entry in fs::read_dir(root().join(folder)).expect("it is a folder") {
+        for entry in fs::read_dir(workspace().join(folder)).expect("it is a folder") {
             let name = entry.expect("it can be read").file_name().into_string().expect("it is text");
             let link = format!("]({folder}/{name})");
             // No page for users speaks of a crate whose macros another one exports.
-            let is_library = root().join(folder).join(&name).join("README.md").exists();
+            let is_library = workspace().join(folder).join(&name).join("README.md").exists();
             if is_library && name != "entry-points-macros" {
                 assert!(text.contains(&link), "README.md has no link {link}");
             }

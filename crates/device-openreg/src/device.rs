@@ -8,11 +8,11 @@ use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, FaultInjector, FillPattern, LossReporter, Memory,
     MemoryInfo, Span, open_windows,
 };
+use parking_lot::Mutex;
 
 use crate::location;
 use crate::memory::OpenRegMemory;
 use crate::pool::Pool;
-use crate::sync::{Mutex, lock};
 
 pub(crate) struct OpenRegDevice {
     ordinal: usize,
@@ -34,7 +34,7 @@ impl OpenRegDevice {
     }
 
     fn pool(&self) -> Result<Arc<Pool>, BackendError> {
-        match &*lock(&self.pool) {
+        match &*self.pool.lock() {
             Some(pool) => Ok(Arc::clone(pool)),
             // A device that was reset is lost, and `check` returns that error.
             None => self.faults.check().and(Err(BackendError::invalid("the device is closed"))),
@@ -43,7 +43,7 @@ impl OpenRegDevice {
 
     /// Returns the memory of the device to the system, once the program has dropped all buffers in it.
     fn release(&self) {
-        let pool = lock(&self.pool).take();
+        let pool = self.pool.lock().take();
         // After the lock, as unmapping takes a while.
         drop(pool);
     }

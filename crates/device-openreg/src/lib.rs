@@ -26,7 +26,6 @@ mod plain;
 #[allow(unsafe_code)]
 mod pool;
 mod settings;
-mod sync;
 
 use std::env;
 

@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use device_registry::backend::BackendError;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::mapping::Process;
 use crate::pool::Pool;
-use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Where an address lies; see [`locate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,6 @@ struct Pools {
 
 impl Pools {
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, Weak<Pool>)>> {
-        lock(&self.pools)
+        self.pools.lock()
     }
 }

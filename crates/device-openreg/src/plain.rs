@@ -7,8 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use device_registry::backend::{BackendError, HostMemory};
-
-use crate::sync::{Mutex, lock};
+use parking_lot::Mutex;
 
 /// A range of addresses without bytes, which it returns when it is dropped: with 32 bits there are few.
 pub(crate) struct Mapping {
@@ -17,7 +16,7 @@ pub(crate) struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        lock(&TAKEN).retain(|range| range.start != self.start);
+        TAKEN.lock().retain(|range| range.start != self.start);
     }
 }
 
@@ -55,7 +54,7 @@ impl Mapping {
     fn in_a_gap(len: usize) -> Option<Self> {
         // Two mappings never begin at one address.
         let len = len.max(1);
-        let mut taken = lock(&TAKEN);
+        let mut taken = TAKEN.lock();
         let mut start = FIRST;
         for (place, range) in taken.iter().enumerate() {
             if range.start - start >= len {

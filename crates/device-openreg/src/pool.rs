@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use device_registry::backend::{BackendError, BackendErrorKind, HostMemory};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::allocator::Allocator;
 use crate::mapping::Mapping;
-use crate::sync::{Mutex, MutexGuard, lock};
 
 /// All memory of a device.
 pub(crate) struct Pool {
@@ -79,7 +79,7 @@ impl Pool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

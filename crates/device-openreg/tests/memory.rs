@@ -1,11 +1,10 @@
 //! The memory of devices: out of the host's reach, found by its address, and as much of it as there is.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use device_conformance::process;
 use device_openreg::{OpenRegMemory, locate};
 use device_registry::backend::BackendErrorKind;
 use device_registry::{Buffer, Device, device};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::child::CHILD;
 
@@ -16,7 +15,7 @@ device_registry::autoload!();
 /// The tests look at the memory of the whole device, so that one at a time has it.
 fn alone(name: &str) -> (MutexGuard<'static, ()>, Device) {
     static ALONE: Mutex<()> = Mutex::new(());
-    (ALONE.lock().unwrap_or_else(PoisonError::into_inner), device(name).unwrap())
+    (ALONE.lock(), device(name).unwrap())
 }
 
 /// Looks at the memory behind a buffer.

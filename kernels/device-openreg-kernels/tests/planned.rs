@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 
@@ -16,6 +15,7 @@ use device_openreg::OpenRegMemory;
 use device_registry::backend::{BackendError, Launch, LoadFailure};
 use device_registry::registry::Switches;
 use device_registry::{Buffer, Device, device};
+use parking_lot::Mutex;
 
 device_kernels::entry_points! {
     /// The only set of this program.
@@ -48,7 +48,7 @@ impl KernelSet for Counting {
     fn supports(&self, device: Device, call: &Call) -> bool {
         let shape = call.outputs()[0].1.shape().to_vec();
         let (maybe, never) = (shape == [MAYBE], shape == NEVER);
-        ASKED.lock().unwrap().push((device, shape));
+        ASKED.lock().push((device, shape));
         !never && (!maybe || HAS_MAYBE.load(Ordering::Relaxed))
     }
 
@@ -57,14 +57,14 @@ impl KernelSet for Counting {
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
-        LAUNCHED.lock().unwrap().push((call.outputs()[0].1.shape().to_vec(), thread::current().id()));
+        LAUNCHED.lock().push((call.outputs()[0].1.shape().to_vec(), thread::current().id()));
         self.0.launch(call, launch)
     }
 }
 
 /// How often the set was asked for an output of this shape on `device`.
 fn asked(device: Device, shape: &[usize]) -> usize {
-    ASKED.lock().unwrap().iter().filter(|(of, asked)| *of == device && asked == shape).count()
+    ASKED.lock().iter().filter(|(of, asked)| *of == device && asked == shape).count()
 }
 
 fn upload(device: Device, values: &[f32]) -> Result<Buffer, Box<dyn Error>> {
@@ -199,7 +199,7 @@ fn short_calls_run_on_the_thread_that_enqueues_them() -> Result<(), Box<dyn Erro
         let ones = upload(device, &vec![1.0; len])?;
         let a = Operand::new(&ones, DType::F32, [len])?;
         assert_eq!(compute(device, Binary::Add, &[a, a], &[len])?, vec![2.0; len]);
-        let launched = LAUNCHED.lock().unwrap();
+        let launched = LAUNCHED.lock();
         let (_, thread) = launched.iter().find(|(shape, _)| *shape == [len]).expect("it ran");
         assert_eq!(*thread == thread::current().id(), at_once, "{len}");
     }

@@ -5,7 +5,7 @@
 
 use std::panic::panic_any;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{error, fmt};
 
@@ -15,6 +15,7 @@ use device_registry::backend::{
     EventOptions, Fault, FaultInjector, FillPattern, LoadFailure, Memory, MemoryInfo, OpenedDevice, Presence,
     Span, StreamDriver, StreamOptions,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 macro_rules! backends {
     ($($name:ident)*) => {
@@ -106,7 +107,7 @@ impl Memory for Bytes {
 }
 
 fn lock(span: &Span) -> Result<MutexGuard<'_, Vec<u8>>, BackendError> {
-    Ok(span.memory_as::<Bytes>()?.bytes.lock().unwrap())
+    Ok(span.memory_as::<Bytes>()?.bytes.lock())
 }
 
 fn move_in(destination: &Span, source: &[u8]) -> Result<(), BackendError> {

@@ -13,6 +13,7 @@ use device_registry::backend::{
     LoadFailure, Memory, MemoryInfo, OpenedDevice, Span,
 };
 use device_registry::{backends, device, devices};
+use parking_lot::{Mutex, MutexGuard};
 
 // Not those for real hardware: it does the same on every machine.
 device_registry::autoload!(only device_openreg);
@@ -130,7 +131,7 @@ impl Backend for Treacherous {
 
 struct SteadyDevice;
 
-struct SteadyMemory(std::sync::Mutex<Vec<u8>>);
+struct SteadyMemory(Mutex<Vec<u8>>);
 
 impl Memory for SteadyMemory {}
 
@@ -160,8 +161,8 @@ impl DeviceDriver for SteadyDevice {
     }
 }
 
-fn bytes(span: &Span) -> Result<std::sync::MutexGuard<'_, Vec<u8>>, BackendError> {
-    Ok(span.memory_as::<SteadyMemory>()?.0.lock().expect("no holder of the lock panics"))
+fn bytes(span: &Span) -> Result<MutexGuard<'_, Vec<u8>>, BackendError> {
+    Ok(span.memory_as::<SteadyMemory>()?.0.lock())
 }
 
 /// Writes four bytes to the device and reads them back.

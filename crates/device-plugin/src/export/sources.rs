@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use device_registry::HostBuffer;
+use parking_lot::Mutex;
 
 /// The sources of one queue's writes. Each has a number, in the order of submission.
 #[derive(Default)]
@@ -47,7 +48,7 @@ impl Sources {
     }
 
     fn with<T>(&self, run: impl FnOnce(&mut Kept) -> T) -> T {
-        run(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        run(&mut self.0.lock())
     }
 }
 

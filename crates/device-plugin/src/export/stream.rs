@@ -284,14 +284,15 @@ impl Drop for ProgramWatch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::sync::{Mutex, Weak};
     use std::time::Duration;
 
     use device_registry::backend::{
         AllocateOptions, Completion, DeviceDriver, EventDriver, FillPattern, Memory, MemoryInfo,
         OpenedDevice, Span, backends,
     };
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::abi::EventApi;
@@ -313,10 +314,10 @@ mod tests {
             unsafe extern "C" fn release(owner: Object) {
                 // SAFETY: the owner is a reference that is valid forever.
                 let bytes = unsafe { &*owner.cast::<Bytes>() };
-                bytes.0.lock().unwrap().fill(0xDB);
+                bytes.0.lock().fill(0xDB);
                 bytes.1.fetch_add(1, Ordering::SeqCst);
             }
-            let start = self.0.lock().unwrap().as_mut_ptr().cast();
+            let start = self.0.lock().as_mut_ptr().cast();
             let owner = ptr::from_ref(self).cast_mut().cast();
             HostBytes { start, len: 4, owner, reserved: 0, release: Some(release) }
         }
@@ -334,7 +335,7 @@ mod tests {
         /// Does the work, and with it reads the sources, once it runs.
         fn is_done(&self) -> Result<bool, BackendError> {
             let runs = self.runs.load(Ordering::SeqCst);
-            for source in self.sources.lock().unwrap().drain(..).filter(|_| runs) {
+            for source in self.sources.lock().drain(..).filter(|_| runs) {
                 let source = source.upgrade().ok_or_else(|| BackendError::other("the source is freed"))?;
                 assert_eq!(**source, *b"rust");
             }
@@ -344,7 +345,7 @@ mod tests {
 
     impl StreamDriver for Lazy {
         fn write(&self, _destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
-            self.sources.lock().unwrap().push(Arc::downgrade(source));
+            self.sources.lock().push(Arc::downgrade(source));
             if self.refuses.load(Ordering::SeqCst) {
                 return Err(BackendError::other("the queue is full"));
             }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use device_registry::backend::{
     Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, LoadFailure, LossReporter, MemoryReuse,
     OpenedDevice, Presence,
 };
+use parking_lot::Mutex;
 
 use crate::abi::{self, Failure, Loss, Object, Properties, Str};
 use crate::load::device::LoadedDriver;
@@ -85,7 +86,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub(crate) fn new(open: &Arc<Mutex<BTreeSet<usize>>>, ordinal: usize) -> Result<Self, BackendError> {
-        if !open.lock().unwrap_or_else(PoisonError::into_inner).insert(ordinal) {
+        if !open.lock().insert(ordinal) {
             return Err(BackendError::invalid(format_args!(
                 "the device {ordinal} is open already; it can be opened again after a close or a reset"
             )));
@@ -96,7 +97,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.ordinal);
+        self.open.lock().remove(&self.ordinal);
     }
 }
 
@@ -158,7 +159,7 @@ impl Backend for LoadedBackend {
         let claim = Claim::new(&self.open, ordinal)?;
         let reporter = LossReporter::new();
         let kept: &'static LossReporter = Box::leak(Box::new(reporter.clone()));
-        self.losses.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+        self.losses.lock().push(kept);
         let context: Object = std::ptr::from_ref(kept).cast_mut().cast();
         let loss = Loss { context, reserved: 0, report: Some(report_loss) };
         let mut device = std::ptr::null_mut();

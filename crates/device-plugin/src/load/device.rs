@@ -4,13 +4,14 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use device_registry::HostBuffer;
 use device_registry::backend::{
     AllocateOptions, BackendError, DeviceDriver, Fault, FaultInjector, FillPattern, Memory, MemoryInfo,
     Priority, Span, StreamDriver, StreamOptions,
 };
+use parking_lot::Mutex;
 
 use crate::abi::{self, HostBytes, Object, Str};
 use crate::load::backend::Claim;
@@ -99,7 +100,7 @@ impl LoadedDriver {
 
 impl LoadedDriver {
     fn take_claim(&self) -> Option<Claim> {
-        self.claim.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.claim.lock().take()
     }
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use device_registry::backend::LoadFailure;
 use device_registry::registry::isolate;
 use entry_points::OnceLoad;
 use entry_points::message::shown_path;
+use parking_lot::Mutex;
 
 use crate::abi::{self, Host, Plugin, Report, Status, Str};
 use crate::install::Manifest;
@@ -65,7 +65,7 @@ impl Library {
     /// The file is a library that keeps the rules of `device_plugin.h`, and its path is canonical.
     pub(crate) unsafe fn open(file: &Path) -> Result<&'static Self, LoadFailure> {
         let cell: &'static Cell = {
-            let mut libraries = LIBRARIES.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut libraries = LIBRARIES.lock();
             let new = || -> &'static Cell { Box::leak(Box::new(Cell::forgetting_failures())) };
             libraries.entry(file.to_owned()).or_insert_with(new)
         };

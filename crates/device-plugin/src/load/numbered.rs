@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::abi::Object;
 
@@ -30,13 +31,9 @@ impl<T> Numbered<T> {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             // In a child of `fork`, a thread that the child does not have may hold a lock forever. No value
             // gets there.
-            let mut shard = match self.shards[number % SHARDS].try_lock() {
-                Ok(shard) => shard,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => {
-                    thread::yield_now();
-                    continue;
-                }
+            let Some(mut shard) = self.shards[number % SHARDS].try_lock() else {
+                thread::yield_now();
+                continue;
             };
             // An old value may have the number where addresses have 32 bits.
             if number != 0
@@ -59,7 +56,7 @@ impl<T> Numbered<T> {
     }
 
     fn shard(&self, number: Object) -> MutexGuard<'_, BTreeMap<usize, T>> {
-        self.shards[number.addr() % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[number.addr() % SHARDS].lock()
     }
 }
 
@@ -97,7 +94,7 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_forever_stops_no_other_value() {
         let numbered = Numbered::new();
-        let _held = numbered.shards[3].lock().unwrap();
+        let _held = numbered.shards[3].lock();
         let numbers: Vec<_> = (0..100).map(|value| numbered.put(value)).collect();
         for (value, number) in numbers.into_iter().enumerate() {
             assert_eq!(numbered.take(number), Some(value));

@@ -3,11 +3,12 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::load::LibraryEntry;
@@ -150,7 +151,7 @@ impl Heard {
         thread::spawn(move || {
             let (mut from, mut line) = (BufReader::new(from), Vec::new());
             while matches!(from.by_ref().take(KEPT).read_until(b'\n', &mut line), Ok(1..)) {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).add(&line);
+                kept.lock().add(&line);
                 line.clear();
             }
             // Nothing receives it where the process has left the pipe to another one.
@@ -163,7 +164,7 @@ impl Heard {
     /// pipe open.
     fn lines(self) -> Lines {
         let _ = self.end.recv_timeout(Duration::from_secs(2));
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lines.lock().clone()
     }
 }
 

@@ -10,13 +10,14 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use burn_ir::BackendIr;
 use burn_remote::server::{
     AuthorizationRequest, BackendServer, ClientId, PeerAuthorizer, ServeError, TokenAuthorizer,
     WebSocketTransport,
 };
+use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
@@ -60,7 +61,7 @@ impl Servers {
 
     /// The server that has sessions, or one that has had none.
     pub(crate) fn current(&self) -> io::Result<Arc<Server>> {
-        let mut current = lock(&self.current);
+        let mut current = self.current.lock();
         if let Some(server) = current.server.upgrade() {
             return Ok(server);
         }
@@ -72,7 +73,7 @@ impl Servers {
     /// Counts a session of this server. None, if the last session of this server has ended meanwhile: the
     /// client needs the server after it.
     pub(crate) fn enter(self: &Arc<Self>, server: Arc<Server>) -> Option<Session> {
-        let mut current = lock(&self.current);
+        let mut current = self.current.lock();
         if !Weak::ptr_eq(&current.server, &Arc::downgrade(&server)) {
             return None;
         }
@@ -108,7 +109,7 @@ pub(crate) struct Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut current = lock(&self.servers.current);
+        let mut current = self.servers.current.lock();
         current.sessions -= 1;
         if current.sessions == 0 {
             // Connections without a token may still hold the server: they do not keep it for the next client.
@@ -135,7 +136,7 @@ impl Server {
         // door is open for it, or while it is in the list.
         let _port = SockRef::from(&socket).try_clone()?;
         let (accepted, authorized) = oneshot::channel();
-        lock(&self.clients.0).insert(name, Client { peer, accepted: Some(accepted) });
+        self.clients.0.lock().insert(name, Client { peer, accepted: Some(accepted) });
         let client = Registered { clients: Arc::clone(&self.clients), name };
 
         // Until burn has answered: before that, the kernel may still need the door for this connection. The
@@ -185,7 +186,7 @@ impl Clients {
         let ClientId::WebSocket(address) = request.client else {
             return Err(format!("{} did not come by a websocket", request.client));
         };
-        let mut clients = lock(&self.0);
+        let mut clients = self.0.lock();
         let Some(client) = clients.get_mut(&address) else {
             return Err(format!("{address} did not come through the gate"));
         };
@@ -207,7 +208,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        lock(&self.clients.0).remove(&self.name);
+        self.clients.0.lock().remove(&self.name);
     }
 }
 
@@ -278,10 +279,6 @@ impl Drop for Opened<'_> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use std::io::{ErrorKind, Read, Write};
@@ -322,7 +319,7 @@ pub(crate) mod tests {
     impl Servers {
         /// Accepts the token of the connection from this address.
         pub(crate) fn accept(&self, name: SocketAddr) {
-            let accepted = lock(&self.clients.0).get_mut(&name).unwrap().accepted.take();
+            let accepted = self.clients.0.lock().get_mut(&name).unwrap().accepted.take();
             accepted.unwrap().send(()).unwrap();
         }
     }
@@ -397,7 +394,7 @@ pub(crate) mod tests {
             let gate = thread::spawn(move || drop(connect(&server, LIMIT)));
             let (mut accepted, _) = listener.accept().unwrap();
             accepted.read_exact(&mut [0; "request".len()]).unwrap();
-            let list = lock(&clients.0);
+            let list = clients.0.lock();
             accepted.write_all(answer).unwrap();
             accepted.set_read_timeout(Some(A_WHILE)).unwrap();
             let error = accepted.read(&mut [0]).expect_err("the port is free");
@@ -406,7 +403,7 @@ pub(crate) mod tests {
             accepted.set_read_timeout(Some(LIMIT)).unwrap();
             assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
             gate.join().unwrap();
-            assert!(lock(&clients.0).is_empty());
+            assert!(clients.0.lock().is_empty());
         }
     }
 

@@ -1,7 +1,6 @@
 //! burn's engine, set up once on each open device.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use burn_backend::Backend;
 use burn_dispatch::Dispatch;
@@ -10,6 +9,7 @@ use burn_tensor::wgpu::{WgpuSetup, wgpu};
 use device_burn::engines::Engine;
 use device_registry::backend::{BackendError, BackendErrorKind};
 use device_wgpu::WgpuDevice;
+use parking_lot::Mutex;
 
 /// The devices that the engine is set up on.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Engine for Wgpu {
     fn device(&self, device: device_registry::Device) -> Result<Device, BackendError> {
         // Held while burn's engine is set up, so that two threads do not make two engines. An engine that
         // panics is not in the map.
-        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.0.lock();
         let setup = handles(device)?;
         if let Some(known) = opened.get(&device)
             && known.handle == setup.device

@@ -22,12 +22,12 @@
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;
-use std::sync::{Mutex, PoisonError};
 
 use burn_remote::server::{BackendServer, TokenAuthorizer};
 use burn_tensor::remote::{ConnectError, RemoteHost};
 use device_burn_backend::{Registry, RegistryDevice};
 use device_registry::{Device, backends};
+use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
 use crate::Error;
@@ -125,7 +125,7 @@ struct Server {
 /// The server's address, and the position of a device there. Starts the server if there is none.
 fn host(device: Device) -> Result<(RemoteHost, usize), LoopbackError> {
     // A panic while it starts leaves `None`, from which the next call continues.
-    let mut server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut server = SERVER.lock();
     let server = match &mut *server {
         Some(server) => server,
         none => none.insert(Server::start()?),
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_client_without_the_token_gets_no_session() {
         device("cpu").unwrap();
-        let url = SERVER.lock().unwrap().as_ref().unwrap().url.clone();
+        let url = SERVER.lock().as_ref().unwrap().url.clone();
         for host in [RemoteHost::websocket(&url), RemoteHost::websocket(&url).with_credential("a guess")] {
             let refused = burn_tensor::Device::remote_options(&host).init();
             assert!(matches!(refused, Err(ConnectError::Unauthorized)), "{refused:?}");
