@@ -144,7 +144,11 @@ fn a_lost_device_is_an_error_of_tensors_and_of_the_registry_until_it_is_reset() 
     let tensor = Tensor::<1>::from_floats([1.0, 2.0, 3.0], &device);
     let buffer = registered().allocate(4).unwrap();
     assert_eq!(tensor.clone().sum().into_scalar::<f32>(), 6.0);
-    registered().with_driver(|driver: &WgpuDevice| Ok(driver.device().destroy())).unwrap();
+    let destroy = |driver: &WgpuDevice| {
+        driver.device().destroy();
+        Ok(())
+    };
+    registered().with_driver(destroy).unwrap();
 
     let error = device_burn::device(SUBJECT).unwrap_err();
     let printed = device_registry::ErrorChain::new(&error).to_string();
