@@ -6,6 +6,9 @@ use std::ops::Range;
 /// Every block begins at a multiple of this, as on CUDA, and its length is a multiple of it.
 pub(crate) const ALIGNMENT: usize = 256;
 
+/// The pages of shorter free blocks stay, and are not counted: to find them all costs more than it saves.
+const SMALLEST_HOLE: usize = 1 << 17;
+
 /// Allocates ranges of `0..capacity`, best fit.
 ///
 /// The maintained crate (`offset-allocator`) is limited to 2³² bytes, rounds sizes by up to an eighth, and
@@ -18,19 +21,75 @@ pub(crate) struct Allocator {
     blocks: BTreeMap<usize, Block>,
     /// The free ones, by length and then by offset.
     free: BTreeSet<(usize, usize)>,
+    /// How many pieces of free blocks that are not too short may have pages.
+    kept: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Block {
     len: usize,
-    /// The length of the request, before rounding. `None` if the block is free.
-    requested: Option<usize>,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Used {
+        /// The length of the request, before rounding.
+        requested: usize,
+    },
+    Free(Kept),
+}
+
+/// The pieces of a free block that may have pages, by their numbers: as short as a length.
+#[derive(Clone, Copy)]
+struct Kept {
+    start: u32,
+    end: u32,
+}
+
+impl Kept {
+    /// The length of a piece: the largest page of Linux.
+    const PIECE: usize = 1 << 16;
+    const NONE: Self = Self { start: 0, end: 0 };
+
+    fn of(range: Range<usize>) -> Self {
+        // Of more memory than the processors of today address, pages would stay.
+        let number = |piece: usize| u32::try_from(piece).unwrap_or(u32::MAX);
+        Self { start: number(range.start / Self::PIECE), end: number(range.end.div_ceil(Self::PIECE)) }
+    }
+
+    fn is_none(self) -> bool {
+        self.start >= self.end
+    }
+
+    fn count(self) -> usize {
+        self.end.saturating_sub(self.start) as usize
+    }
+
+    /// The shortest range that has all of both.
+    fn with(self, other: Self) -> Self {
+        if other.is_none() {
+            return self;
+        }
+        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
+    /// The part from an offset on.
+    fn behind(self, offset: usize) -> Self {
+        Self { start: self.start.max(Self::of(offset..offset).start), ..self }
+    }
+
+    /// The bytes, as far as they are in the block.
+    fn bytes(self, block: &Range<usize>) -> Range<usize> {
+        let at = |piece: u32| (piece as usize * Self::PIECE).clamp(block.start, block.end);
+        at(self.start)..at(self.end)
+    }
 }
 
 impl Allocator {
     pub(crate) fn new(capacity: usize) -> Self {
-        let mut new = Self { capacity, used: 0, blocks: BTreeMap::new(), free: BTreeSet::new() };
-        new.insert_free(0, capacity);
+        let mut new = Self { capacity, used: 0, blocks: BTreeMap::new(), free: BTreeSet::new(), kept: 0 };
+        new.insert_free(0, capacity, Kept::NONE);
         new
     }
 
@@ -47,52 +106,84 @@ impl Allocator {
     pub(crate) fn allocate(&mut self, requested: usize) -> Option<usize> {
         let len = requested.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let &(found, offset) = self.free.range((len, 0)..).next()?;
-        self.free.remove(&(found, offset));
-        self.blocks.insert(offset, Block { len, requested: Some(requested) });
+        let before = self.blocks.insert(offset, Block { len, state: State::Used { requested } });
+        let Some(Block { state: State::Free(kept), .. }) = before else {
+            unreachable!("the list has blocks that are free")
+        };
+        self.remove_free(offset, found, kept);
         if found > len {
-            self.insert_free(offset + len, found - len);
+            self.insert_free(offset + len, found - len, kept.behind(offset + len));
         }
         self.used += len;
         Some(offset)
     }
 
-    /// Frees the block that begins at `offset`, and joins it with its neighbours that are free. Returns its
-    /// length.
-    pub(crate) fn release(&mut self, offset: usize) -> usize {
+    /// Frees the block that begins at `offset`, and joins it with its neighbours that are free.
+    pub(crate) fn release(&mut self, offset: usize) {
         let block = self.blocks[&offset];
-        debug_assert!(block.requested.is_some(), "the block at {offset} is freed twice");
+        debug_assert!(matches!(block.state, State::Used { .. }), "the block at {offset} is freed twice");
         self.used -= block.len;
         let (mut start, mut end) = (offset, offset + block.len);
-        if let Some((&after, &Block { len, requested: None })) = self.blocks.range(end..).next() {
+        let mut kept = Kept::of(start..end);
+        if let Some((&after, &Block { len, state: State::Free(more) })) = self.blocks.range(end..).next() {
             self.blocks.remove(&after);
-            self.free.remove(&(len, after));
+            self.remove_free(after, len, more);
+            kept = kept.with(more);
             end += len;
         }
-        if let Some((&before, &Block { len, requested: None })) = self.blocks.range(..offset).next_back() {
+        if let Some((&before, &Block { len, state: State::Free(more) })) =
+            self.blocks.range(..offset).next_back()
+        {
             self.blocks.remove(&offset);
-            self.free.remove(&(len, before));
+            self.remove_free(before, len, more);
+            kept = kept.with(more);
             start = before;
         }
-        self.insert_free(start, end - start);
-        block.len
+        self.insert_free(start, end - start, kept);
     }
 
     /// The offset and the requested length of the block that the byte at `offset` belongs to, if it is in
     /// use.
     pub(crate) fn find(&self, offset: usize) -> Option<(usize, usize)> {
         let (&start, block) = self.blocks.range(..=offset).next_back()?;
-        let requested = block.requested?;
+        let State::Used { requested } = block.state else { return None };
         (offset - start < requested).then_some((start, requested))
     }
 
-    /// The free ranges of at least `len` bytes.
-    pub(crate) fn holes(&self, len: usize) -> impl Iterator<Item = Range<usize>> {
-        self.free.range((len, 0)..).map(|&(len, offset)| offset..offset + len)
+    /// How many bytes of the free blocks may have pages, without the short ones.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept * Kept::PIECE
     }
 
-    fn insert_free(&mut self, offset: usize, len: usize) {
-        self.blocks.insert(offset, Block { len, requested: None });
+    /// The ranges that [`kept`](Self::kept) counts. The caller returns their pages to the system.
+    pub(crate) fn take_kept(&mut self) -> Vec<Range<usize>> {
+        self.kept = 0;
+        let mut ranges = Vec::new();
+        for &(len, offset) in self.free.range((SMALLEST_HOLE, 0)..) {
+            if let Some(Block { state: State::Free(kept), .. }) = self.blocks.get_mut(&offset)
+                && !kept.is_none()
+            {
+                ranges.push(kept.bytes(&(offset..offset + len)));
+                *kept = Kept::NONE;
+            }
+        }
+        ranges
+    }
+
+    fn insert_free(&mut self, offset: usize, len: usize, kept: Kept) {
+        self.blocks.insert(offset, Block { len, state: State::Free(kept) });
         self.free.insert((len, offset));
+        if len >= SMALLEST_HOLE {
+            self.kept += kept.count();
+        }
+    }
+
+    /// Takes a block out of the list of free ones.
+    fn remove_free(&mut self, offset: usize, len: usize, kept: Kept) {
+        self.free.remove(&(len, offset));
+        if len >= SMALLEST_HOLE {
+            self.kept -= kept.count();
+        }
     }
 }
 
@@ -154,6 +245,35 @@ mod tests {
         allocator.release(offsets[2]);
         assert_eq!(allocator.allocate(2 * A), Some(offsets[2]));
         assert_eq!(allocator.allocate(4 * A), None, "three are free in one piece, and two, but never four");
+    }
+
+    #[test]
+    fn pages_that_are_used_again_are_not_kept() {
+        const MIB: usize = 1 << 20;
+        let mut allocator = Allocator::new(1 << 30);
+        for _ in 0..100 {
+            let offsets = [(); 4].map(|()| allocator.allocate(MIB).unwrap());
+            offsets.into_iter().for_each(|offset| allocator.release(offset));
+            assert_eq!(allocator.kept(), 4 * MIB);
+        }
+        let one = allocator.allocate(MIB).unwrap();
+        assert_eq!(allocator.kept(), 3 * MIB);
+        assert_eq!(allocator.take_kept(), vec![one + MIB..one + 4 * MIB]);
+        assert_eq!((allocator.kept(), allocator.take_kept().len()), (0, 0));
+        let large = allocator.allocate(8 * MIB).unwrap();
+        allocator.release(one);
+        allocator.release(large);
+        assert_eq!(allocator.take_kept(), vec![0..9 * MIB]);
+    }
+
+    #[test]
+    fn short_free_blocks_are_not_kept_until_they_join() {
+        let mut allocator = Allocator::new(4 * SMALLEST_HOLE);
+        let offsets = [(); 8].map(|()| allocator.allocate(SMALLEST_HOLE / 2).unwrap());
+        for (offset, kept) in [(0, 0), (2, 0), (1, 3)].map(|(at, halves)| (offsets[at], halves)) {
+            allocator.release(offset);
+            assert_eq!(allocator.kept(), kept * SMALLEST_HOLE / 2);
+        }
     }
 
     #[test]

@@ -12,25 +12,16 @@ use crate::mapping::Mapping;
 pub(crate) struct Pool {
     capacity: usize,
     mapping: Arc<Mapping>,
-    state: Mutex<State>,
-}
-
-struct State {
-    allocator: Allocator,
-    /// How many bytes were freed since pages were last returned to the system.
-    freed: usize,
+    allocator: Mutex<Allocator>,
 }
 
 impl Pool {
-    /// How many freed bytes keep their pages: the first write to an allocation in kept pages is faster.
+    /// How many free bytes keep their pages: the first write to an allocation in kept pages is faster.
     const KEPT: usize = 32 << 20;
-    /// Smaller holes keep their pages: to find them all costs more than it saves.
-    const SMALLEST_HOLE: usize = 1 << 17;
 
     pub(crate) fn new(name: &str, capacity: usize) -> Result<Arc<Self>, BackendError> {
         let mapping = Arc::new(Mapping::new(name, capacity)?);
-        let state = Mutex::new(State { allocator: Allocator::new(capacity), freed: 0 });
-        Ok(Arc::new(Self { capacity, mapping, state }))
+        Ok(Arc::new(Self { capacity, mapping, allocator: Mutex::new(Allocator::new(capacity)) }))
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -38,13 +29,13 @@ impl Pool {
     }
 
     pub(crate) fn free(&self) -> usize {
-        self.state().allocator.free()
+        self.allocator().free()
     }
 
     pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Region, BackendError> {
-        let mut state = self.state();
-        let offset = state.allocator.allocate(len).ok_or_else(|| out_of_memory(len, &state.allocator))?;
-        drop(state);
+        let mut allocator = self.allocator();
+        let offset = allocator.allocate(len).ok_or_else(|| out_of_memory(len, &allocator))?;
+        drop(allocator);
         let place = Place { pool: Arc::clone(self), offset };
         // SAFETY: the allocator gives this range to no other place until this place is dropped, which happens
         // after its bytes are dropped. Pages are discarded only where no place is.
@@ -55,7 +46,7 @@ impl Pool {
     /// The address at which the block begins that `address` lies in, and the block's length.
     pub(crate) fn find(&self, address: usize) -> Option<(usize, usize)> {
         let offset = address.checked_sub(self.mapping.start())?;
-        let (start, len) = self.state().allocator.find(offset)?;
+        let (start, len) = self.allocator().find(offset)?;
         Some((self.mapping.start() + start, len))
     }
 
@@ -65,21 +56,20 @@ impl Pool {
     }
 
     fn release(&self, offset: usize) {
-        let mut state = self.state();
-        state.freed += state.allocator.release(offset);
-        if state.freed < Self::KEPT {
+        let mut allocator = self.allocator();
+        allocator.release(offset);
+        if allocator.kept() < Self::KEPT {
             return;
         }
-        state.freed = 0;
-        for hole in state.allocator.holes(Self::SMALLEST_HOLE) {
+        for hole in allocator.take_kept() {
             // SAFETY: the range belongs to no block, and the lock that is held keeps it free. `Place::drop`
             // does not release places in a child of `fork`, so the mapping is of this process.
             unsafe { self.mapping.discard(hole) };
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock()
     }
 }
 

@@ -276,7 +276,8 @@ enum {
     DP_REUSE_NEVER = 0,   /* each allocation and each free reaches the library */
     DP_REUSE_EXACT = 1,   /* memory serves allocations of the same length */
     DP_REUSE_ROUNDED = 2, /* lengths are rounded up, by an eighth or 512 bytes at most */
-    DP_REUSE_DIVIDED = 3  /* several buffers at once, at multiples of `memory_reuse_alignment`: rule D4 */
+    DP_REUSE_DIVIDED = 3, /* several buffers at once, at multiples of `memory_reuse_alignment`: rule D4 */
+    DP_REUSE_LARGE = 4    /* DP_REUSE_ROUNDED from `memory_reuse_from` bytes on, and DP_REUSE_NEVER below */
 };
 
 /* Facts about a device that do not change while the program runs. A zero is an unknown value, or the default. */
@@ -294,7 +295,7 @@ typedef struct dp_properties {
     size_t copy_alignment;       /* a power of two, at most 1 MiB; 0 is 1 */
     uint32_t memory_reuse;
     uint32_t memory_reuse_alignment; /* DP_REUSE_DIVIDED: a power of two, at most 1 MiB */
-    size_t reserved;
+    size_t memory_reuse_from;        /* DP_REUSE_LARGE: a number of bytes; 0 for the other values */
 } dp_properties;
 
 typedef struct dp_memory_info {

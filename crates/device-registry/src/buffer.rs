@@ -97,7 +97,7 @@ impl Device {
     pub fn allocate(self, len: usize) -> Result<Buffer, DeviceError> {
         let device = table::open(self)?;
         device.check("allocate")?;
-        let stream = chosen_stream::for_memory(device);
+        let stream = chosen_stream::for_memory(device, len);
         Buffer::new(device, len, stream.as_ref().and_then(|stream| stream.queue().progress()))
     }
 

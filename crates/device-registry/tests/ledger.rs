@@ -56,8 +56,12 @@ impl Drop for Object {
 struct Counting;
 
 /// The devices use freed memory again in different ways.
-const REUSE: [MemoryReuse; 3] =
-    [MemoryReuse::Never, MemoryReuse::Exact, MemoryReuse::Divided { alignment: 256 }];
+const REUSE: [MemoryReuse; 4] = [
+    MemoryReuse::Never,
+    MemoryReuse::Exact,
+    MemoryReuse::Divided { alignment: 256 },
+    MemoryReuse::Large { from: 4096 },
+];
 
 impl Backend for Counting {
     fn device_count(&self) -> Result<usize, BackendError> {

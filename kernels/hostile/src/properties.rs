@@ -22,7 +22,8 @@ const LARGEST: [Option<u64>; 4] = [None, Some(0), Some(1), Some(u64::MAX)];
 fn reuses() -> impl Iterator<Item = MemoryReuse> {
     let divided =
         [0, 3, usize::MAX, 1 << (usize::BITS - 1)].map(|alignment| MemoryReuse::Divided { alignment });
-    [MemoryReuse::Never, MemoryReuse::Exact, MemoryReuse::Rounded].into_iter().chain(divided)
+    let large = [0, 101, usize::MAX].map(|from| MemoryReuse::Large { from });
+    [MemoryReuse::Never, MemoryReuse::Exact, MemoryReuse::Rounded].into_iter().chain(divided).chain(large)
 }
 
 fn all() -> Vec<DeviceProperties> {

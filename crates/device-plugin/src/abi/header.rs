@@ -116,6 +116,7 @@ const CONSTANTS: &[(&str, u64)] = &[
     ("DP_REUSE_EXACT", abi::REUSE_EXACT as u64),
     ("DP_REUSE_ROUNDED", abi::REUSE_ROUNDED as u64),
     ("DP_REUSE_DIVIDED", abi::REUSE_DIVIDED as u64),
+    ("DP_REUSE_LARGE", abi::REUSE_LARGE as u64),
     ("DP_FAIL_ALLOCATION", abi::FAIL_ALLOCATION as u64),
     ("DP_FAIL_COPY", abi::FAIL_COPY as u64),
     ("DP_LOSE_DEVICE", abi::LOSE_DEVICE as u64),

@@ -78,6 +78,7 @@ pub const REUSE_NEVER: u32 = 0;
 pub const REUSE_EXACT: u32 = 1;
 pub const REUSE_ROUNDED: u32 = 2;
 pub const REUSE_DIVIDED: u32 = 3;
+pub const REUSE_LARGE: u32 = 4;
 
 pub const FAIL_ALLOCATION: u32 = 1;
 pub const FAIL_COPY: u32 = 2;

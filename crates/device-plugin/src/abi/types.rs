@@ -172,7 +172,7 @@ abi! {
         copy_alignment: usize,
         memory_reuse: u32,
         memory_reuse_alignment: u32,
-        reserved: usize,
+        memory_reuse_from: usize,
     }
 }
 

@@ -172,17 +172,18 @@ unsafe extern "C" fn properties(
     }
 }
 
-fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Properties {
+pub(crate) fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Properties {
     let text = |text: Option<&str>| text.map_or(Str::empty(), Str::cut);
     let flag = |set: bool, flag: u32| if set { flag } else { 0 };
-    let (memory_reuse, memory_reuse_alignment) = match properties.memory_reuse {
-        MemoryReuse::Exact => (abi::REUSE_EXACT, 0),
-        MemoryReuse::Rounded => (abi::REUSE_ROUNDED, 0),
+    let (memory_reuse, memory_reuse_alignment, memory_reuse_from) = match properties.memory_reuse {
+        MemoryReuse::Exact => (abi::REUSE_EXACT, 0, 0),
+        MemoryReuse::Rounded => (abi::REUSE_ROUNDED, 0, 0),
+        MemoryReuse::Large { from } => (abi::REUSE_LARGE, 0, from),
         // One that does not fit is invalid, as every number above 1 MiB.
         MemoryReuse::Divided { alignment } => {
-            (abi::REUSE_DIVIDED, u32::try_from(alignment).unwrap_or(u32::MAX))
+            (abi::REUSE_DIVIDED, u32::try_from(alignment).unwrap_or(u32::MAX), 0)
         }
-        _ => (abi::REUSE_NEVER, 0),
+        _ => (abi::REUSE_NEVER, 0, 0),
     };
     Properties {
         name: Str::cut(&properties.name),
@@ -207,6 +208,7 @@ fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Properties {
         copy_alignment: if properties.copy_alignment == 0 { 3 } else { properties.copy_alignment },
         memory_reuse,
         memory_reuse_alignment,
+        memory_reuse_from,
         ..Properties::zeroed()
     }
 }

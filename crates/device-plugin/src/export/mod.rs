@@ -1,6 +1,6 @@
 //! The side of the library: a backend of this crate's own kind behind the C interface.
 
-mod backend;
+pub(crate) mod backend;
 mod bytes;
 mod device;
 mod event;

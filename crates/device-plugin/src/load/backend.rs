@@ -236,6 +236,7 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
             abi::REUSE_EXACT => MemoryReuse::Exact,
             abi::REUSE_ROUNDED => MemoryReuse::Rounded,
             abi::REUSE_DIVIDED => MemoryReuse::Divided { alignment },
+            abi::REUSE_LARGE => MemoryReuse::Large { from: read.memory_reuse_from },
             _ => MemoryReuse::Never,
         });
     if !vendor.is_empty() {
@@ -256,4 +257,26 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
         properties = properties.with_largest_allocation(read.largest_allocation);
     }
     Ok(properties)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_memory_reuse_passes_the_interface() {
+        for reuse in [
+            MemoryReuse::Never,
+            MemoryReuse::Exact,
+            MemoryReuse::Rounded,
+            MemoryReuse::Large { from: 0 },
+            MemoryReuse::Large { from: usize::MAX },
+            MemoryReuse::Divided { alignment: 512 },
+        ] {
+            let properties = DeviceProperties::new("a device").with_memory_reuse(reuse);
+            let described = crate::export::backend::describe(&properties, None);
+            // SAFETY: the properties and what they point to live until the end of the loop.
+            assert_eq!(unsafe { read(&raw const described) }.unwrap(), properties);
+        }
+    }
 }

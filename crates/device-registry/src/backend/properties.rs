@@ -74,6 +74,14 @@ pub enum MemoryReuse {
     /// Memory serves allocations of about the same length. The driver gets lengths that are rounded up, by an
     /// eighth or 512 bytes at most, so that native memory may be longer than its buffer.
     Rounded,
+    /// Allocations of `from` bytes and more are [`Rounded`](Self::Rounded). Each smaller one, and its free,
+    /// reaches the driver. For the host's own memory: its allocator is quicker than the core for a small
+    /// block, and fills each large one with zeros. The core keeps at most 256 MiB, unless the program [says
+    /// otherwise](crate::Device::set_cache_limit): such a device is never full before its host is.
+    Large {
+        /// From which length on, in bytes.
+        from: usize,
+    },
     /// Memory serves any allocations that fit into it, several at a time. So a new buffer may begin anywhere
     /// in native memory, at a multiple of `alignment`, and streams use different buffers in one memory at the
     /// same time. For devices that address memory with pointers, and for interfaces that bind a buffer with

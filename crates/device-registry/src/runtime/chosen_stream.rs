@@ -24,11 +24,11 @@ pub(crate) fn of(device: &OpenDevice) -> Option<Arc<QueueHandle>> {
     CHOSEN.try_with(|chosen| chosen.borrow().iter().find(|stream| is_of(device)(stream)).cloned()).ok()?
 }
 
-/// The stream that a thread's new memory is for: the one that it has chosen, on a device that uses memory
-/// again.
+/// The stream that a thread's new memory of this length is for: the one that it has chosen, on a device that
+/// uses such memory again.
 #[inline]
-pub(crate) fn for_memory(device: &OpenDevice) -> Option<Arc<QueueHandle>> {
-    if device.keeps_memory() { of(device) } else { None }
+pub(crate) fn for_memory(device: &OpenDevice, len: usize) -> Option<Arc<QueueHandle>> {
+    if device.keeps_memory(len) { of(device) } else { None }
 }
 
 /// Sets or clears the chosen stream of a device. Returns the previous one.

@@ -20,6 +20,12 @@ pub(crate) fn is_forbidden() -> bool {
     FORBIDDEN.with(Cell::get)
 }
 
+/// Whether this thread may not drop values of a driver now: another one does so later.
+#[inline]
+pub(crate) fn defers_drops() -> bool {
+    is_forbidden() || is_stream_thread()
+}
+
 /// Runs foreign code, which may not use devices.
 pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
     struct Restore(bool);

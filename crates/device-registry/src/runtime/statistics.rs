@@ -39,9 +39,13 @@ pub(crate) struct Statistics {
     allocated: AtomicU64,
     peak: AtomicU64,
     live: AtomicU64,
+    /// Of a device with a cache: the bytes of allocations that pass it by, and the largest number of bytes
+    /// that the device held when there was one.
+    passing: AtomicU64,
+    peak_reserved: AtomicU64,
 }
 
-// Each counter is correct by itself. A consistent snapshot of all three is not worth a lock.
+// Each counter is correct by itself. A consistent snapshot of all is not worth a lock.
 
 impl Statistics {
     pub(crate) fn add(&self, len: usize) {
@@ -58,11 +62,36 @@ impl Statistics {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Counts an allocation that passes the cache by, which holds this many bytes.
+    #[inline]
+    pub(crate) fn pass(&self, len: usize, reserved: u64) {
+        let before = self.passing.fetch_add(len as u64, Ordering::Relaxed);
+        self.peak_reserved
+            .fetch_max(before.wrapping_add(len as u64).wrapping_add(reserved), Ordering::Relaxed);
+    }
+
+    /// Counts the free of such an allocation.
+    #[inline]
+    pub(crate) fn free_passing(&self, len: usize) {
+        self.passing.fetch_sub(len as u64, Ordering::Relaxed);
+    }
+
+    /// Notes that the cache holds more, which is now this many bytes.
+    pub(crate) fn grown(&self, reserved: u64) {
+        let passing = self.passing.load(Ordering::Relaxed);
+        self.peak_reserved.fetch_max(passing.wrapping_add(reserved), Ordering::Relaxed);
+    }
+
     pub(crate) fn now(&self, cache: Option<Counters>) -> MemoryStatistics {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (allocated, peak, live) = (load(&self.allocated), load(&self.peak), load(&self.live));
         let without = Counters { reserved: allocated, peak_reserved: peak, ..Counters::default() };
-        let Counters { reserved, peak_reserved, cached, reused, retries } = cache.unwrap_or(without);
+        let with = |cache: Counters| Counters {
+            reserved: cache.reserved.wrapping_add(load(&self.passing)),
+            peak_reserved: cache.peak_reserved.max(load(&self.peak_reserved)),
+            ..cache
+        };
+        let Counters { reserved, peak_reserved, cached, reused, retries } = cache.map_or(without, with);
         let active = reserved - cached;
         MemoryStatistics { allocated, peak, live, active, reserved, peak_reserved, cached, reused, retries }
     }

@@ -54,6 +54,52 @@ fn freed_memory_is_given_out_again() {
 }
 
 #[test]
+fn small_memory_passes_by_a_cache_of_large_memory() {
+    let (device, control) = create(false, properties().with_memory_reuse(MemoryReuse::Large { from: 4096 }));
+    control.capacity.store(CAPACITY, Ordering::SeqCst);
+    for round in 1..4 {
+        let (small, large) = (device.allocate(4095).unwrap(), device.allocate(4097).unwrap());
+        assert_eq!(control.calls(), (1 + round, round - 1), "the large one is allocated once");
+        let now = statistics(device);
+        assert_eq!((now.allocated, now.active, now.reserved), (4095 + 4097, 4095 + 4608, 4095 + 4608));
+        drop((small, large));
+        let now = statistics(device);
+        assert_eq!((now.live, now.active, now.cached, now.reserved), (0, 0, 4608, 4608));
+    }
+    let now = statistics(device);
+    assert_eq!((now.reused, now.peak_reserved), (2, 4095 + 4608));
+    let _all_but_little = device.allocate(CAPACITY - 4096).unwrap();
+    assert_eq!(statistics(device).peak_reserved, (CAPACITY - 4096) as u64);
+    drop(device.allocate(4095).unwrap());
+    assert_eq!(statistics(device).peak_reserved, CAPACITY as u64 - 1);
+}
+
+#[test]
+fn a_full_device_empties_its_cache_for_small_memory_too() {
+    let (device, control) = create(false, properties().with_memory_reuse(MemoryReuse::Large { from: 4096 }));
+    control.capacity.store(8192, Ordering::SeqCst);
+    drop(device.allocate(8192).unwrap());
+    assert_eq!((statistics(device).cached, control.calls()), (8192, (1, 0)));
+    let _small = device.allocate(100).unwrap();
+    assert_eq!((statistics(device).retries, statistics(device).reserved, control.calls()), (1, 100, (2, 1)));
+}
+
+#[test]
+fn the_cpu_uses_large_memory_again_and_its_bytes_are_the_programs_own() {
+    const LEN: usize = 3 * MIB + 5;
+    let cpu = Device::cpu();
+    let first = cpu.allocate(LEN).unwrap();
+    first.fill(.., b"m").unwrap();
+    let before = place(&first);
+    drop(first);
+    let again = cpu.allocate(LEN - 1).unwrap();
+    assert_eq!((place(&again), again.len()), (before, LEN - 1));
+    let mut bytes = vec![0; LEN - 1];
+    again.read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == b'm'));
+}
+
+#[test]
 fn memory_that_queued_work_uses_is_not_given_out() {
     let (device, control) = caching();
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(MIB).unwrap());

@@ -20,6 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::backend::{Block, DeviceProperties, Progress, StreamOrder};
 use crate::runtime::memory_cache::promised::Promised;
@@ -37,6 +38,8 @@ pub(crate) struct MemoryCache<M> {
     /// Whether other code holds a segment's memory, which is then not given out again.
     is_held: fn(&mut M) -> bool,
     state: Mutex<State<M>>,
+    /// `State::reserved`, for calls that do not take the lock.
+    reserved: Arc<AtomicU64>,
 }
 
 struct State<M> {
@@ -49,8 +52,9 @@ struct State<M> {
     /// The segments without a block in use, by the number of the free that made them so.
     idle: BTreeMap<u64, usize>,
     frees: u64,
-    /// Bytes of segments, of blocks that are in use or promised, and the largest values of both.
-    reserved: u64,
+    /// Bytes of segments, of blocks that are in use or promised, and the largest values of both. The first
+    /// changes under the lock alone.
+    reserved: Arc<AtomicU64>,
     in_use: u64,
     peak_reserved: u64,
     peak_in_use: u64,
@@ -79,7 +83,22 @@ pub(crate) struct Counters {
 impl<M: Clone> MemoryCache<M> {
     /// A cache for the device, if its memory may be used again.
     pub(crate) fn of(properties: &DeviceProperties, is_held: fn(&mut M) -> bool) -> Option<Self> {
-        Some(Self { sizes: Sizes::of(properties)?, is_held, state: Mutex::new(State::new()) })
+        let sizes = Sizes::of(properties)?;
+        let state = State::new(sizes.limit());
+        let reserved = Arc::clone(&state.reserved);
+        Some(Self { sizes, is_held, state: Mutex::new(state), reserved })
+    }
+
+    /// Whether allocations of this length go through the cache.
+    #[inline]
+    pub(crate) fn keeps(&self, len: usize) -> bool {
+        self.sizes.keeps(len)
+    }
+
+    /// How many bytes the driver has allocated for it.
+    #[inline]
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
 
     /// How long a block for `len` bytes is; `None` if that cannot be expressed.
@@ -132,7 +151,7 @@ impl<M: Clone> MemoryCache<M> {
     pub(crate) fn add(&self, memory: M, segment_size: usize, size: usize) -> (M, Block) {
         let mut state = lock(&self.state);
         let segment = state.insert(Segment::new(memory, segment_size, self.sizes.pool(size)));
-        state.reserved += segment_size as u64;
+        state.reserved.fetch_add(segment_size as u64, Ordering::Relaxed);
         let free = state.make_free(&self.sizes, segment, 0, segment_size);
         state.give_out(&self.sizes, free, size)
     }
@@ -209,9 +228,9 @@ impl<M: Clone> MemoryCache<M> {
     pub(crate) fn counters(&self) -> Counters {
         let state = lock(&self.state);
         Counters {
-            reserved: state.reserved,
+            reserved: state.reserved(),
             peak_reserved: state.peak_reserved,
-            cached: state.reserved - state.in_use,
+            cached: state.reserved() - state.in_use,
             reused: state.reused,
             retries: state.retries,
         }
@@ -219,7 +238,7 @@ impl<M: Clone> MemoryCache<M> {
 }
 
 impl<M: Clone> State<M> {
-    fn new() -> Self {
+    fn new(limit: u64) -> Self {
         Self {
             segments: Vec::new(),
             gaps: Vec::new(),
@@ -227,15 +246,19 @@ impl<M: Clone> State<M> {
             promised: Vec::new(),
             idle: BTreeMap::new(),
             frees: 0,
-            reserved: 0,
+            reserved: Arc::default(),
             in_use: 0,
             peak_reserved: 0,
             peak_in_use: 0,
             reused: 0,
             retries: 0,
-            limit: u64::MAX,
+            limit,
             closed: false,
         }
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
 
     fn insert(&mut self, segment: Segment<M>) -> usize {
@@ -308,7 +331,7 @@ impl<M: Clone> State<M> {
         }
         self.in_use += size as u64;
         self.peak_in_use = self.peak_in_use.max(self.in_use);
-        self.peak_reserved = self.peak_reserved.max(self.reserved);
+        self.peak_reserved = self.peak_reserved.max(self.reserved());
         (memory, Block { segment: found.segment, start: found.start, size })
     }
 
@@ -316,7 +339,7 @@ impl<M: Clone> State<M> {
     fn remove(&mut self, index: usize) -> Option<M> {
         let segment = self.segments[index].take()?;
         self.gaps.push(index);
-        self.reserved -= segment.size() as u64;
+        self.reserved.fetch_sub(segment.size() as u64, Ordering::Relaxed);
         Some(segment.into_memory())
     }
 
@@ -334,7 +357,7 @@ impl<M: Clone> State<M> {
     fn evict(&mut self, more: u64, peak: u64) -> Vec<M> {
         let allowed = (peak + peak / 8).max(ALWAYS);
         let mut evicted = Vec::new();
-        while self.reserved - self.in_use > self.limit || self.reserved + more > allowed {
+        while self.reserved() - self.in_use > self.limit || self.reserved() + more > allowed {
             let Some(memory) = self.pop_idle() else { break };
             evicted.push(memory);
         }

@@ -14,6 +14,10 @@ const LARGE: usize = 1 << 20;
 /// The size of a segment for small blocks.
 const SHARED: usize = 2 << 20;
 
+/// The most bytes that are kept of a device that allocates from the host: what no other process has then.
+/// Such a device reports no lack of memory for which the core would empty the cache.
+const MOST_OF_HOST: u64 = 256 << 20;
+
 /// Which blocks share segments: a small block in a large segment would keep all of it from being used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pool {
@@ -43,7 +47,7 @@ impl Sizes {
     pub(super) fn of(properties: &DeviceProperties) -> Option<Self> {
         let alignment = match properties.memory_reuse {
             MemoryReuse::Never => return None,
-            MemoryReuse::Exact | MemoryReuse::Rounded => 1,
+            MemoryReuse::Exact | MemoryReuse::Rounded | MemoryReuse::Large { .. } => 1,
             MemoryReuse::Divided { alignment } => alignment,
         };
         let largest =
@@ -54,6 +58,23 @@ impl Sizes {
             step: STEP.max(alignment).max(properties.copy_alignment),
             largest,
         })
+    }
+
+    /// Whether an allocation of this length is kept once it is freed.
+    #[inline]
+    pub(super) fn keeps(&self, len: usize) -> bool {
+        match self.reuse {
+            MemoryReuse::Large { from } => len >= from,
+            _ => true,
+        }
+    }
+
+    /// The most bytes that are kept, unless the program says otherwise.
+    pub(super) fn limit(&self) -> u64 {
+        match self.reuse {
+            MemoryReuse::Large { .. } => MOST_OF_HOST,
+            _ => u64::MAX,
+        }
     }
 
     pub(super) fn divides(&self) -> bool {
@@ -76,7 +97,7 @@ impl Sizes {
     pub(super) fn longest_fit(&self, size: usize) -> usize {
         match self.reuse {
             MemoryReuse::Divided { .. } => usize::MAX,
-            MemoryReuse::Rounded => size.saturating_add(size / 8),
+            MemoryReuse::Rounded | MemoryReuse::Large { .. } => size.saturating_add(size / 8),
             MemoryReuse::Exact | MemoryReuse::Never => size,
         }
     }

@@ -142,6 +142,22 @@ fn the_oldest_segments_go_where_the_limit_is_exceeded() {
 }
 
 #[test]
+fn of_the_hosts_memory_large_blocks_are_kept_up_to_a_limit() {
+    const MIB: usize = 1 << 20;
+    let cache = cache(MemoryReuse::Large { from: 1000 });
+    assert_eq!([0, 999, 1000, usize::MAX].map(|len| cache.keeps(len)), [false, false, true, true]);
+    assert_eq!((cache.block_size(1000), cache.block_size(8193)), (Some(1024), Some(9216)));
+    let blocks = add_all(&cache, 0..5, 64 * MIB);
+    let evicted: Vec<_> = blocks.into_iter().flat_map(|block| cache.put(block)).collect();
+    assert_eq!((evicted, cache.counters().cached), (vec![0], 256 << 20));
+    assert!(cache.set_limit(u64::MAX).is_empty(), "the program may want more");
+    let (_, block) = cache.add(9, 30 * MIB, 30 * MIB);
+    assert!(cache.put(block).is_empty());
+    assert_eq!((cache.counters().cached, cache.reserved()), (286 << 20, 286 << 20));
+    assert_eq!((cache.empty().len(), cache.reserved()), (5, 0));
+}
+
+#[test]
 fn with_a_limit_of_zero_no_block_has_more_than_it_needs() {
     let cache = cache(DIVIDED);
     assert!(cache.set_limit(0).is_empty());

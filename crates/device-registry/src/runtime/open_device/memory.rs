@@ -9,6 +9,7 @@ use crate::backend::{
 };
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
+use crate::runtime::device_use;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::memory_cache::MemoryCache;
 use crate::runtime::open_device::{OpenDevice, StreamQueue};
@@ -44,14 +45,27 @@ impl OpenDevice {
         let (memory, block, order) = match &self.cache {
             // What the core does about full memory would hide an injected failure.
             _ if self.faults_armed.load(Ordering::SeqCst) => (self.allocate_once(len)?, None, None),
-            None => (self.allocate_now(len, true, || false)?, None, None),
-            Some(cache) => {
+            Some(cache) if cache.keeps(len) => {
                 let (memory, block, earlier) = self.allocate_cached(cache, len, queue)?;
                 (memory, Some(block), queue.map(|progress| StreamOrder::new(progress, earlier)))
             }
+            _ => (self.allocate_uncached(len)?, None, None),
         };
         self.statistics().add(len);
+        if block.is_none()
+            && let Some(cache) = &self.cache
+        {
+            self.statistics().pass(len, cache.reserved());
+        }
         Ok(Allocation::new(self, memory, len, block, order))
+    }
+
+    /// Memory that passes the cache by, which a full device empties for it.
+    #[inline]
+    fn allocate_uncached(&self, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
+        let mut retried = false;
+        let release = || self.cache.as_ref().is_some_and(|cache| self.release_cached(cache, &mut retried));
+        self.allocate_now(len, true, release)
     }
 
     /// A block for `len` bytes: a free one, one promised to the queue with the number below which its work
@@ -92,7 +106,9 @@ impl OpenDevice {
                 self.drop_when_allowed(room);
             }
             let memory = self.allocate_now(segment, waits, &mut release)?;
-            Ok(cache.add(memory, segment, size))
+            let added = cache.add(memory, segment, size);
+            self.statistics().grown(cache.reserved());
+            Ok(added)
         };
         let segment = cache.segment_size(size);
         let larger = [(segment, size), (size, size)];
@@ -272,12 +288,26 @@ impl OpenDevice {
 
         impl Drop for Freed {
             fn drop(&mut self) {
-                drop_isolated(self.2.device(), self.0.take());
-                self.2.statistics().remove(self.1);
+                if let Some(memory) = self.0.take() {
+                    self.2.give_back_now(memory, self.1);
+                }
             }
         }
 
-        self.drop_when_allowed(Freed(Some(memory), len, self));
+        if device_use::defers_drops() {
+            self.drop_when_allowed(Freed(Some(memory), len, self));
+        } else {
+            self.give_back_now(memory, len);
+        }
+    }
+
+    #[inline]
+    fn give_back_now(&self, memory: Arc<dyn Memory>, len: usize) {
+        drop_isolated(self.device(), memory);
+        self.statistics().remove(len);
+        if self.cache.is_some() {
+            self.statistics().free_passing(len);
+        }
     }
 
     /// Gives the memory in the cache back to the driver.

@@ -169,10 +169,10 @@ impl OpenDevice {
         &self.properties
     }
 
-    /// Whether it uses freed memory again.
+    /// Whether it uses freed memory of this length again.
     #[inline]
-    pub(crate) fn keeps_memory(&self) -> bool {
-        self.cache.is_some()
+    pub(crate) fn keeps_memory(&self, len: usize) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.keeps(len))
     }
 
     /// Which work its streams do at once. While faults are injected it is none: a fault may be a stall, and
@@ -347,7 +347,7 @@ impl OpenDevice {
             // The driver is unusable in a fork: calling it to free memory may hang.
             return std::mem::forget(value);
         }
-        if device_use::is_forbidden() || device_use::is_stream_thread() {
+        if device_use::defers_drops() {
             self.deferred.push(self.device, Box::new(value));
             // After the push: either this finds the end, or the thread that ends the device finds the value.
             if self.has_ended() {
