@@ -2,17 +2,21 @@
 //! protects can be reached through them.
 
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 
 use device_registry::backend::{BackendError, NativeDevice};
 
 use crate::context::Context;
 use crate::error::OpenClError;
-use crate::functions::OpenClFunctions;
+use crate::functions::{OpenClFunctions, value};
 use crate::handle::Handle;
 use crate::handles;
 use crate::program::OpenClProgram;
-use crate::sys::{cl_command_queue, cl_context, cl_device_id, cl_device_info};
+use crate::sys::{
+    CL_DEVICE_PLATFORM, cl_command_queue, cl_context, cl_device_id, cl_device_info, cl_platform_id,
+    cl_platform_info,
+};
 
 /// An open device: a context of its own with one device in it.
 ///
@@ -93,6 +97,24 @@ impl OpenClDevice {
         // SAFETY: the device is the one that the context was made for, and devices that are not parts of
         // others are never freed.
         unsafe { self.functions().device_info(self.device_id(), what) }
+    }
+
+    /// What the platform of the device says of itself: the bytes of `clGetPlatformInfo`.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not name its platform, or the platform does not know the answer.
+    pub fn platform_info(&self, what: cl_platform_info) -> Result<Vec<u8>, OpenClError> {
+        let functions = self.functions();
+        let mut platform: cl_platform_id = ptr::null_mut();
+        let (size, place) = (size_of_val(&platform), (&raw mut platform).cast());
+        let (device, of_device) = (self.device_id(), CL_DEVICE_PLATFORM);
+        // SAFETY: the device is valid, as in `info`, and `platform` is a place for what this query writes.
+        unsafe { functions.clGetDeviceInfo(device, of_device, size, place, ptr::null_mut()) }?;
+        // SAFETY: the device has named its platform, and `value` passes a place together with its size.
+        value(|size, place, written| unsafe {
+            functions.clGetPlatformInfo(platform, what, size, place, written)
+        })
     }
 
     /// Compiles OpenCL C for the device, with options of `clBuildProgram`. The call blocks, perhaps for

@@ -66,26 +66,41 @@ impl OpenClProgram {
     }
 
     /// The compiled program, which `clCreateProgramWithBinary` takes for the same device. `None` if the
-    /// driver does not have it.
+    /// driver does not have it. The call may take as long as the compilation.
+    ///
+    /// A driver may compile more of the program when its kernels run, and then has a longer binary.
     ///
     /// # Errors
     ///
     /// The status of `clGetProgramInfo`.
     pub fn binary(&self) -> Result<Option<Vec<u8>>, OpenClError> {
+        // PoCL writes what it has at that moment, which may be more than it had for the size. The space is
+        // for that; what was written is then not whole.
+        const SPACE: usize = 1 << 20;
+        for _ in 0..4 {
+            let size = self.binary_size()?;
+            if size == 0 {
+                return Ok(None);
+            }
+            let mut binary = vec![0_u8; 2 * size + SPACE];
+            let mut place = binary.as_mut_ptr();
+            let (functions, program) = (self.0.functions(), self.program());
+            let (place_size, places, none) = (size_of_val(&place), (&raw mut place).cast(), ptr::null_mut());
+            // SAFETY: `self` owns the program, which has one device. `place` is the one address to which its
+            // binary is written, and has more bytes than the driver said.
+            unsafe { functions.clGetProgramInfo(program, CL_PROGRAM_BINARIES, place_size, places, none) }?;
+            if self.binary_size()? == size {
+                binary.truncate(size);
+                return Ok(Some(binary));
+            }
+        }
+        Ok(None)
+    }
+
+    fn binary_size(&self) -> Result<usize, OpenClError> {
         // The program has one device, and so one binary.
         let size = self.info(CL_PROGRAM_BINARY_SIZES)?;
-        let size = size.try_into().map_or(0, usize::from_ne_bytes);
-        if size == 0 {
-            return Ok(None);
-        }
-        let mut binary = vec![0_u8; size];
-        let mut place = binary.as_mut_ptr();
-        let (functions, program) = (self.0.functions(), self.program());
-        let (size, places, none) = (size_of_val(&place), (&raw mut place).cast(), ptr::null_mut());
-        // SAFETY: `self` owns the program, which has one device. `place` is the one address to which its
-        // binary is written, and has as many bytes as the driver said.
-        unsafe { functions.clGetProgramInfo(program, CL_PROGRAM_BINARIES, size, places, none) }?;
-        Ok(Some(binary))
+        Ok(size.try_into().map_or(0, usize::from_ne_bytes))
     }
 
     /// The program, from which kernels are made. It is valid for as long as `self`.

@@ -3,13 +3,20 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
-use device_opencl::{OpenClDevice, handles};
+use device_opencl::sys::{
+    CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION, CL_DRIVER_VERSION, CL_PLATFORM_NAME,
+    CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION,
+};
+use device_opencl::{OpenClDevice, OpenClError, handles};
 use device_registry::backend::{BackendError, NativeDevice};
 use parking_lot::Mutex;
 
+use crate::disk::{Found, Key};
 use crate::generate::Recipe;
-use crate::program::Kernel;
+use crate::place;
+use crate::program::{Kernel, New, OPTIONS};
 
 /// How many texts this process has compiled. A program of the cache, or one that is made from a binary, does
 /// not count.
@@ -17,8 +24,8 @@ static COMPILATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// How many programs this process has compiled, for tests and measurements.
 ///
-/// A program is compiled once for each device. After the device was closed or reset, it is made from its
-/// binary, which does not count.
+/// A program is compiled once for each device, and not if an earlier process has kept it on disk. After the
+/// device was closed or reset, it is made from its binary, which does not count.
 #[must_use]
 pub fn compilations() -> u64 {
     COMPILATIONS.load(Ordering::Relaxed)
@@ -103,18 +110,66 @@ impl Programs {
         if let Some(kernel) = &*kernel {
             return Ok(Arc::clone(kernel));
         }
-        let loaded = binary.and_then(|binary| Kernel::load(device, &binary).ok());
-        let made = match loaded {
+        let made = match binary.and_then(|binary| Kernel::load(device, &binary).ok()) {
             Some(made) => made,
-            None => {
-                let (made, binary) = Kernel::compile(device, &recipe.text())?;
-                COMPILATIONS.fetch_add(1, Ordering::Relaxed);
-                if let Some(binary) = binary {
-                    self.0.lock().binaries.insert(recipe.clone(), binary.into());
-                }
-                made
-            }
+            None => self.make(device, recipe)?,
         };
         Ok(Arc::clone(kernel.insert(Arc::new(made))))
     }
+    /// Makes the kernel of a recipe: from its binary on disk, or by compiling the text.
+    fn make(&self, device: &Arc<OpenClDevice>, recipe: &Recipe) -> Result<Kernel, BackendError> {
+        let text = recipe.text();
+        let on_disk = match place::disk()? {
+            Some(disk) => key(device, &text).ok().map(|key| (disk, key)),
+            None => None,
+        };
+        if let Some((disk, key)) = &on_disk {
+            let refusal = match disk.read(key) {
+                Found::Nothing => None,
+                Found::Unusable(reason) => Some(reason),
+                Found::Program(binary) => match Kernel::load(device, &binary) {
+                    Ok(kernel) => {
+                        log::debug!("made a program of opencl from {}", disk.path(key).display());
+                        self.0.lock().binaries.insert(recipe.clone(), binary.into());
+                        return Ok(kernel);
+                    }
+                    Err(error) => Some(format!("the driver refuses it: {error}")),
+                },
+            };
+            if let Some(reason) = refusal {
+                log::warn!("{} is not used, and made again: {reason}", disk.path(key).display());
+            }
+        }
+        let start = Instant::now();
+        let kernel = Kernel::compile(device, &text, recipe, on_disk)?;
+        let count = 1 + COMPILATIONS.fetch_add(1, Ordering::Relaxed);
+        let milliseconds = start.elapsed().as_millis();
+        log::info!(
+            "compiled a program of opencl in {milliseconds} ms, number {count} of this process: {recipe:?}"
+        );
+        Ok(kernel)
+    }
+
+    /// Keeps the binary of a program whose kernel has run: for contexts to come, and for other processes.
+    pub(crate) fn keep(&self, new: New) {
+        // Without a binary, the text is compiled again.
+        let Ok(Some(binary)) = new.program.binary() else { return };
+        if let Some((disk, key)) = &new.on_disk {
+            disk.write(key, &binary);
+        }
+        self.0.lock().binaries.insert(new.recipe, binary.into());
+    }
+}
+
+/// What the program of a text follows from on a device.
+fn key(device: &OpenClDevice, text: &str) -> Result<Key, OpenClError> {
+    let mut parts = vec![format!("{} bits", usize::BITS)];
+    for what in [CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION] {
+        parts.push(String::from_utf8_lossy(&device.platform_info(what)?).into_owned());
+    }
+    for what in [CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION, CL_DRIVER_VERSION] {
+        parts.push(String::from_utf8_lossy(&device.info(what)?).into_owned());
+    }
+    let options = OPTIONS.to_string_lossy();
+    Ok(Key::of(parts.iter().map(String::as_str).chain([&*options, text])))
 }

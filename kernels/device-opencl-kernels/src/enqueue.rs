@@ -2,8 +2,12 @@
 
 use std::ptr;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use device_opencl::sys::{CL_MEM_READ_WRITE, cl_mem};
+use device_opencl::sys::{
+    CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_MEM_READ_WRITE, cl_event, cl_int, cl_mem,
+};
 use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, handles};
 use device_registry::backend::{BackendError, Launch};
 use smallvec::SmallVec;
@@ -12,6 +16,10 @@ use crate::cache::Programs;
 use crate::generate::element::Value;
 use crate::generate::{Place, Plan, Step, Target};
 use crate::program::Arguments;
+
+/// How long a launch waits for a kernel that was compiled for it, before its binary is kept. PoCL has more in
+/// the binary of a kernel that has run, which saves the next process more than half of the time.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// An array of a call: its memory, and how many elements of it are before the array's buffer.
 pub(crate) struct Array {
@@ -98,6 +106,7 @@ pub(crate) unsafe fn enqueue(
     // All programs first: a text that is rejected leaves nothing enqueued.
     let kernels = plan.steps.iter().map(|step| programs.kernel(device, &step.recipe));
     let kernels: SmallVec<[_; 3]> = kernels.collect::<Result<_, BackendError>>()?;
+    let mut new = Vec::new();
     for (step, kernel) in plan.steps.iter().zip(&kernels) {
         let mut arguments = kernel.arguments();
         // SAFETY: the kernel is the one of the step's recipe, and the caller promises what it accesses.
@@ -105,8 +114,9 @@ pub(crate) unsafe fn enqueue(
         let axes = 1 + step.items.iter().rposition(|&items| items > 1).unwrap_or(0);
         let (items, group) = (step.items.as_ptr(), step.group.as_ptr());
         let (kernel, no_offset) = (arguments.kernel(), ptr::null());
-        // No event: the stream has events of its own.
-        let (no_events, no_event) = (ptr::null(), ptr::null_mut());
+        // No event, except of a program that was compiled: the stream has events of its own.
+        let (no_events, compiled, mut event) = (ptr::null(), arguments.take_new(), ptr::null_mut());
+        let place = if compiled.is_some() { &raw mut event } else { ptr::null_mut() };
         // SAFETY: the queue is that of the launch, as the caller promises. The arguments are set, as OpenCL
         // checks. The core keeps the arrays, and the launch the intermediate results, until the commands are
         // done.
@@ -120,12 +130,56 @@ pub(crate) unsafe fn enqueue(
                 group,
                 0,
                 no_events,
-                no_event,
+                place,
             )
         }?;
+        if let Some(compiled) = compiled {
+            new.push((compiled, Event { event, cl }));
+        }
     }
     launch.keep(scratch);
+    for (compiled, event) in new {
+        // SAFETY: the queue is that of the launch, as the caller promises. A failure is the stream's.
+        let _: Result<(), OpenClError> = unsafe { cl.clFlush(queue) };
+        event.wait(PATIENCE);
+        programs.keep(*compiled);
+    }
     Ok(())
+}
+
+/// The event of a command, which is released when it is dropped.
+struct Event {
+    event: cl_event,
+    cl: &'static OpenClFunctions,
+}
+
+impl Event {
+    /// Waits until the command is done or has failed, but no longer than that.
+    fn wait(&self, limit: Duration) {
+        let start = Instant::now();
+        let mut pause = Duration::from_micros(50);
+        while !self.is_over() && start.elapsed() < limit {
+            thread::sleep(pause);
+            pause = (2 * pause).min(Duration::from_millis(5));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let mut status: cl_int = CL_COMPLETE;
+        let (size, place) = (size_of_val(&status), (&raw mut status).cast());
+        let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
+        // SAFETY: the event is valid, and `status` is a place for the number that this query writes.
+        let known = unsafe { self.cl.clGetEventInfo(self.event, what, size, place, ptr::null_mut()) };
+        known.is_err() || status <= CL_COMPLETE
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the call that enqueued the command gave one reference away, which is released once. A
+        // release can fail only after a loss, when there is nothing left to do.
+        let _: Result<(), OpenClError> = unsafe { self.cl.clReleaseEvent(self.event) };
+    }
 }
 
 /// Sets the arguments of a kernel, in the order of its parameters.

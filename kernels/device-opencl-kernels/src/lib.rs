@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
+mod disk;
 mod enqueue;
 mod generate;
+mod place;
 mod program;
 mod set;
 
@@ -10,6 +12,8 @@ use device_kernels::{KERNEL_SETS, KernelSet, KernelSetDescriptor};
 use device_registry::backend::LoadFailure;
 
 pub use crate::cache::compilations;
+#[doc(hidden)]
+pub use crate::disk::replace_program;
 #[doc(hidden)]
 pub use crate::set::plan_groups;
 

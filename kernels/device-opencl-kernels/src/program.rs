@@ -1,11 +1,18 @@
 //! Compiled programs: from a text, or from the binary that an earlier context compiled.
 
+use std::ffi::CStr;
 use std::ptr;
 
 use device_opencl::sys::{cl_kernel, cl_program};
-use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions};
+use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClProgram};
 use device_registry::backend::BackendError;
 use parking_lot::{Mutex, MutexGuard};
+
+use crate::disk::{Disk, Key};
+use crate::generate::Recipe;
+
+/// The options that every program is built with.
+pub(crate) const OPTIONS: &CStr = c"-w";
 
 /// The kernel `run` of a program. Its arguments are a part of it, so that one thread at a time sets them and
 /// enqueues it.
@@ -15,6 +22,16 @@ pub(crate) struct Kernel(Mutex<Owned>);
 struct Owned {
     kernel: cl_kernel,
     cl: &'static OpenClFunctions,
+    /// Of one that was compiled and has not run.
+    new: Option<Box<New>>,
+}
+
+/// A program that was compiled, and whose binary is to be kept when its kernel has run.
+pub(crate) struct New {
+    pub(crate) program: OpenClProgram,
+    pub(crate) recipe: Recipe,
+    /// Where it is kept for other processes, if it is.
+    pub(crate) on_disk: Option<(&'static Disk, Key)>,
 }
 
 // SAFETY: OpenCL allows a kernel on any thread, by one thread at a time, and the lock around it ensures that.
@@ -35,7 +52,7 @@ pub(crate) struct Arguments<'a> {
 }
 
 impl Kernel {
-    /// Compiles a text. The second value is the program as a binary, if the driver has one.
+    /// Compiles the text of a recipe.
     ///
     /// # Errors
     ///
@@ -43,11 +60,13 @@ impl Kernel {
     pub(crate) fn compile(
         device: &OpenClDevice,
         text: &str,
-    ) -> Result<(Self, Option<Vec<u8>>), BackendError> {
-        let program = device.build(text, "-w")?;
-        let kernel = Self::of(device, program.program())?;
-        // Without a binary, the text is compiled again.
-        Ok((kernel, program.binary().ok().flatten()))
+        recipe: &Recipe,
+        on_disk: Option<(&'static Disk, Key)>,
+    ) -> Result<Self, BackendError> {
+        let program = device.build(text, &OPTIONS.to_string_lossy())?;
+        let mut kernel = Self::of(device, program.program())?;
+        kernel.0.get_mut().new = Some(Box::new(New { program, recipe: recipe.clone(), on_disk }));
+        Ok(kernel)
     }
 
     /// Makes the kernel from a binary, for a context of the device that has compiled it.
@@ -63,7 +82,7 @@ impl Kernel {
         let program = unsafe { cl.clCreateProgramWithBinary(context, 1, &id, &len, &start, no_status) }?;
         // SAFETY: the program was made above for this device, the options end with a zero, and there is no
         // callback.
-        let built = unsafe { cl.clBuildProgram(program, 1, &id, c"-w".as_ptr(), None, ptr::null_mut()) };
+        let built = unsafe { cl.clBuildProgram(program, 1, &id, OPTIONS.as_ptr(), None, ptr::null_mut()) };
         let kernel = built.and_then(|()| Self::of(device, program));
         // SAFETY: it was made above, and is released once; the kernel keeps it.
         let _: Result<(), OpenClError> = unsafe { cl.clReleaseProgram(program) };
@@ -75,7 +94,7 @@ impl Kernel {
         let cl = device.functions();
         // SAFETY: the program is valid, and the name ends with a zero.
         let kernel = unsafe { cl.clCreateKernel(program, c"run".as_ptr()) }?;
-        Ok(Self(Mutex::new(Owned { kernel, cl })))
+        Ok(Self(Mutex::new(Owned { kernel, cl, new: None })))
     }
 
     /// Waits until no other thread sets arguments.
@@ -95,7 +114,7 @@ impl Arguments<'_> {
     ///
     /// The value is what OpenCL takes for an argument: a number, or the handle of a buffer that is valid.
     pub(crate) unsafe fn add<T>(&mut self, value: &T) -> Result<(), BackendError> {
-        let Owned { kernel, cl } = *self.kernel;
+        let Owned { kernel, cl, .. } = *self.kernel;
         // SAFETY: the value has the size that is said, and is copied by the call.
         unsafe { cl.clSetKernelArg(kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast()) }
             .map_err(|error| error.named(format_args!("argument {} of a kernel", self.next)))?;
@@ -106,6 +125,11 @@ impl Arguments<'_> {
     pub(crate) fn kernel(&self) -> cl_kernel {
         self.kernel.kernel
     }
+
+    /// The program, once, if it was compiled.
+    pub(crate) fn take_new(&mut self) -> Option<Box<New>> {
+        self.kernel.new.take()
+    }
 }
 
 #[cfg(test)]
@@ -113,15 +137,22 @@ mod tests {
     use device_registry::backend::BackendErrorKind;
 
     use super::*;
+    use crate::generate::{self, Target, Traits};
 
     const ONE: &str = "kernel void run(global int *p, int value) { p[0] = value; }";
+
+    fn compile(device: &OpenClDevice, text: &str) -> Result<Kernel, BackendError> {
+        let target = Target { traits: Traits { doubles: true, groups: false, units: 1 }, wide: false };
+        let plan = generate::plan(&device_kernels_conformance::calls()[0], target).unwrap();
+        Kernel::compile(device, text, &plan.steps[0].recipe, None)
+    }
 
     #[test]
     fn a_text_that_the_driver_rejects_is_an_error_with_its_log() {
         let Some(device) = device_conformance::device_or_skip("opencl") else { return };
         let compiled = device.with_driver(|driver: &OpenClDevice| {
             let text = "kernel void run(global int *p) { p[0] = no_such_name; }";
-            Ok(Kernel::compile(driver, text).map(drop))
+            Ok(compile(driver, text).map(drop))
         });
         let error = compiled.unwrap().unwrap_err();
         assert_eq!(error.kind(), BackendErrorKind::Invalid);
@@ -132,7 +163,7 @@ mod tests {
     fn a_program_without_the_kernel_is_an_error() {
         let Some(device) = device_conformance::device_or_skip("opencl") else { return };
         let compiled = device.with_driver(|driver: &OpenClDevice| {
-            Ok(Kernel::compile(driver, "kernel void walk(global int *p) { p[0] = 1; }").map(drop))
+            Ok(compile(driver, "kernel void walk(global int *p) { p[0] = 1; }").map(drop))
         });
         assert!(compiled.unwrap().is_err());
     }
@@ -141,8 +172,8 @@ mod tests {
     fn a_binary_makes_the_kernel_and_a_broken_one_is_refused() {
         let Some(device) = device_conformance::device_or_skip("opencl") else { return };
         let tried = device.with_driver(|driver: &OpenClDevice| {
-            let (_, binary) = Kernel::compile(driver, ONE)?;
-            let binary = binary.expect("PoCL and the drivers of GPUs have binaries");
+            let new = compile(driver, ONE)?.arguments().take_new().expect("it was compiled");
+            let binary = new.program.binary()?.expect("PoCL and the drivers of GPUs have binaries");
             let loaded = Kernel::load(driver, &binary).map(drop);
             let broken = Kernel::load(driver, b"not a program").map(drop);
             Ok((loaded, broken))
