@@ -22,7 +22,7 @@ pub enum Error {
         /// Its name on the command line.
         name: String,
         /// The reason.
-        source: device_burn::Error,
+        source: Box<device_burn::Error>,
     },
     /// The device does not finish its work.
     #[error("`{case}` failed on {device}")]
@@ -42,7 +42,7 @@ pub enum Error {
         /// The device.
         device: String,
         /// The reason.
-        source: TensorReadError,
+        source: Box<TensorReadError>,
     },
     /// The device computes something else than Flex.
     #[error("`{case}` on {device} differs from Flex: {difference}")]
@@ -115,9 +115,8 @@ impl Place {
     pub fn open(name: &str) -> Result<Self, Error> {
         let device = match name {
             FLEX => Device::flex(),
-            _ => {
-                device_burn::device(name).map_err(|source| Error::Device { name: name.to_owned(), source })?
-            }
+            _ => device_burn::device(name)
+                .map_err(|source| Error::Device { name: name.to_owned(), source: Box::new(source) })?,
         };
         Ok(Self { name: name.to_owned(), device })
     }
@@ -143,7 +142,8 @@ impl Place {
     }
 
     fn read(&self, case: &'static Case, results: Vec<Tensor<1>>) -> Result<Vec<f32>, Error> {
-        let read = |source| Error::Read { case: case.name, device: self.name.clone(), source };
+        let read =
+            |error| Error::Read { case: case.name, device: self.name.clone(), source: Box::new(error) };
         let results: Result<Vec<_>, _> = results.into_iter().map(Tensor::try_into_vec_as::<f32>).collect();
         Ok(results.map_err(read)?.concat())
     }
@@ -153,7 +153,7 @@ impl Place {
         if self.is_flex() {
             return Ok(None);
         }
-        let error = |source| Error::Device { name: self.name.clone(), source };
+        let error = |source| Error::Device { name: self.name.clone(), source: Box::new(source) };
         let epoch = case.prepare(size, &self.device);
         device_burn::reset_counts(&self.name).map_err(error)?;
         drop((epoch.run)());
@@ -175,6 +175,8 @@ pub struct Run {
 pub struct Measured {
     /// The median of the rounds.
     pub time: Duration,
+    /// The median of the rounds' ratios to the first device.
+    pub ratio: f64,
     /// What its operations were. `None` on Flex.
     pub counts: Option<Counts>,
 }
@@ -213,9 +215,16 @@ pub fn measure(
             times[place].push(checked(&places[place])?);
         }
     }
-    let measured = |(mut times, counts): (Vec<Duration>, _)| {
-        times.sort();
-        Measured { time: times.get(times.len() / 2).copied().unwrap_or_default(), counts }
+    let measured = |(ours, counts): (&Vec<Duration>, _)| {
+        let seconds = |times: &[Duration]| times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
+        let (ours, first) = (seconds(ours), seconds(&times[0]));
+        let ratios = ours.iter().zip(first).map(|(ours, first)| ours / first).collect();
+        Measured { time: Duration::from_secs_f64(median(ours)), ratio: median(ratios), counts }
     };
-    Ok(times.into_iter().zip(counts).map(measured).collect())
+    Ok(times.iter().zip(counts).map(measured).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }

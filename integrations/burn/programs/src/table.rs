@@ -1,7 +1,5 @@
 //! The tables that the program prints.
 
-use std::time::Duration;
-
 use device_burn::Counts;
 
 use crate::cases::{Case, Unit};
@@ -24,15 +22,14 @@ pub fn header(places: &[Place]) -> String {
 #[must_use]
 pub fn times(case: &Case, measured: &[Measured]) -> String {
     let mut line = format!("{:NAME$}", case.name);
-    let first = measured.first().map_or(Duration::ZERO, |first| first.time);
-    for (number, Measured { time, .. }) in measured.iter().enumerate() {
+    for (number, Measured { time, ratio, .. }) in measured.iter().enumerate() {
         let text = match case.unit {
             Unit::Epoch => format!("{:.2} ms", time.as_secs_f64() * 1e3),
             Unit::Operation => format!("{:.2} µs", time.as_secs_f64() * 1e6),
         };
         let ratio = match number {
             0 => String::new(),
-            _ => format!("{:.2}", time.as_secs_f64() / first.as_secs_f64()),
+            _ => format!("{ratio:.2}"),
         };
         line += &format!("  {text:>14}{ratio:>8}");
     }

@@ -56,7 +56,7 @@ fn batch(items: &[Item], device: &Device) -> (Tensor<2>, Tensor<2>) {
 }
 
 pub(super) fn prepare(size: Size, device: &Device) -> Epoch {
-    let items = items(size.of(8, 2) * BATCH);
+    let items = items(size.of(16, 2) * BATCH);
     let device = device.clone().autodiff();
     let mut model = with_weights(Perceptron::new(&device), 2);
     Epoch::training(move || {

@@ -97,7 +97,7 @@ pub(super) fn prepare(size: Size, device: &Device) -> Epoch {
     let batch = size.of(32, 4);
     let blocks = blocks(size.of(CRITIC_STEPS, 2) * batch);
     let (latent, generator, critic): (_, &[usize], &[usize]) = match size {
-        Size::Full => (64, &[64, 128, 256, 512, PIXELS], &[PIXELS, 512, 256, 1]),
+        Size::Full => (64, &[64, 128, 256, 512, 1024, PIXELS], &[PIXELS, 512, 256, 1]),
         Size::Tiny => (4, &[4, 8, 8, PIXELS], &[PIXELS, 8, 1]),
     };
     let critic_steps = size.of(CRITIC_STEPS, 2);
@@ -123,7 +123,7 @@ pub(super) fn prepare(size: Size, device: &Device) -> Epoch {
             let made = critic.forward(Tensor::from_inner(made));
             critic = learn(made.mean() - real.mean(), critic, &mut for_critic, RATE, &mut losses);
             critic = critic.map(&mut Clip);
-            if (number + 1) % critic_steps == 0 {
+            if (number + 1).is_multiple_of(critic_steps) {
                 let loss = -critic.forward(pictures(&generator, noise(&device))).mean();
                 generator = learn(loss, generator, &mut for_generator, RATE, &mut losses);
             }
