@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use device_registry::backend::testing::FaultPoint;
 use device_registry::backend::{
@@ -28,13 +29,16 @@ pub(crate) struct OpenClQueue {
     native: Arc<OpenClStream>,
     context: Arc<Context>,
     commands: Arc<Commands>,
+    /// All commands up to this number were submitted to the device.
+    flushed: AtomicU64,
     faults: Faults,
 }
 
 impl OpenClQueue {
     pub(crate) fn new(queue: Handle, context: &Arc<Context>, faults: &Faults) -> Self {
         let native = Arc::new(OpenClStream::new(queue));
-        Self { native, context: Arc::clone(context), commands: Arc::default(), faults: faults.clone() }
+        let (commands, flushed) = Default::default();
+        Self { native, context: Arc::clone(context), commands, flushed, faults: faults.clone() }
     }
 
     /// What the command of an operation waits for.
@@ -61,6 +65,12 @@ impl OpenClQueue {
         // SAFETY: the caller promises the event.
         let event = unsafe { Handle::event_of(self.context.functions(), enqueue) };
         Ok(self.commands.add(call, Arc::new(event.map_err(|error| error.own_of(len))?)))
+    }
+
+    /// Has the device begin with what was enqueued.
+    fn submit(&self) -> Result<(), BackendError> {
+        // SAFETY: `self` owns the queue.
+        unsafe { self.context.functions().clFlush(self.command_queue()) }.map_err(OpenClError::own)
     }
 
     fn mark(&self) -> Result<Handle, BackendError> {
@@ -129,8 +139,7 @@ impl StreamDriver for OpenClQueue {
         let read = QueuedRead::begin(&event, destination, completion).map_err(OpenClError::own)?;
         // The completion reports a failure to the stream; this reports it to the events behind the read.
         self.commands.add_read(event, read, finished);
-        // The device works while the program does something else.
-        self.flush()
+        Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
@@ -180,10 +189,7 @@ impl StreamDriver for OpenClQueue {
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         let marker = Arc::new(self.mark()?);
         let number = self.commands.add_event(Arc::clone(&marker));
-        let event = OpenClEvent::new(marker, number, &self.commands, &self.context);
-        // The device works while the program does something else.
-        self.flush()?;
-        Ok(Box::new(event))
+        Ok(Box::new(OpenClEvent::new(marker, number, &self.commands, &self.context)))
     }
 
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
@@ -206,15 +212,20 @@ impl StreamDriver for OpenClQueue {
         self.commands.add_unknown();
     }
 
+    /// The core asks for it before it looks at an event, a read or the stream: each may be a submission.
     fn flush(&self) -> Result<(), BackendError> {
-        // SAFETY: `self` owns the queue.
-        unsafe { self.context.functions().clFlush(self.command_queue()) }.map_err(OpenClError::own)
+        let number = self.commands.submitted();
+        if self.flushed.load(Ordering::Acquire) < number {
+            self.submit()?;
+            self.flushed.fetch_max(number, Ordering::AcqRel);
+        }
+        Ok(())
     }
 
     fn query(&self) -> Result<bool, BackendError> {
         self.commands.query(|| {
             let marker = self.mark()?;
-            self.flush()?;
+            self.submit()?;
             Ok(Arc::new(marker))
         })
     }

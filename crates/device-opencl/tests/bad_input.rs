@@ -179,7 +179,7 @@ fn each_call_that_finds_the_device_lost_says_so() {
         ("clEnqueueWriteBuffer", |device, buffer| device.create_stream()?.write(buffer, 0, [1])),
         ("clEnqueueReadBuffer", |device, buffer| device.create_stream()?.read(buffer, ..)?.wait().map(drop)),
         ("clEnqueueMarkerWithWaitList", |device, _| device.create_stream()?.record().map(drop)),
-        ("clFlush", |device, _| device.create_stream()?.record().map(drop)),
+        ("clFlush", |device, _| device.create_stream()?.record()?.synchronize()),
         ("clFinish", |device, _| device.create_stream()?.synchronize()),
     ];
     let device = device("opencl:1").unwrap();

@@ -48,6 +48,12 @@ pub(crate) fn delayed() -> usize {
     unsafe { symbol::<extern "C" fn() -> usize>("standin_delayed")() }
 }
 
+/// How many times a queue was flushed.
+pub(crate) fn flushes() -> usize {
+    // SAFETY: the function is of this type.
+    unsafe { symbol::<extern "C" fn() -> usize>("standin_flushes")() }
+}
+
 /// Whether it has made a queue with this property.
 pub(crate) fn queue_with(property: u64, value: u64) -> bool {
     // SAFETY: the function is of this type.

@@ -334,7 +334,16 @@ unsafe extern "system" fn clReleaseCommandQueue(queue: *mut u64) -> i32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clFlush(_queue: *mut c_void) -> i32 {
+    FLUSHES.fetch_add(1, Ordering::SeqCst);
     refusal("clFlush")
+}
+
+static FLUSHES: AtomicUsize = AtomicUsize::new(0);
+
+/// How many times a queue was flushed.
+#[unsafe(no_mangle)]
+extern "C" fn standin_flushes() -> usize {
+    FLUSHES.load(Ordering::SeqCst)
 }
 
 #[unsafe(no_mangle)]
