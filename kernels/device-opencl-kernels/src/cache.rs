@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use device_opencl::sys::{
@@ -14,9 +14,10 @@ use device_registry::backend::{BackendError, NativeDevice};
 use parking_lot::Mutex;
 
 use crate::disk::{Found, Key};
-use crate::generate::Recipe;
+use crate::generate::{Recipe, Traits};
 use crate::place;
 use crate::program::{Kernel, New, OPTIONS};
+use crate::quick_hash::QuickHash;
 
 /// How many texts this process has compiled. A program of the cache, or one that is made from a binary, does
 /// not count.
@@ -32,18 +33,21 @@ pub fn compilations() -> u64 {
 }
 
 /// The programs of each device, by its address. OpenCL never frees a device.
-static DEVICES: LazyLock<Mutex<HashMap<usize, Arc<Programs>>>> = LazyLock::new(Mutex::default);
+static DEVICES: Mutex<Vec<(usize, Arc<Programs>)>> = Mutex::new(Vec::new());
 
 /// The programs of one device.
 #[derive(Default)]
-pub(crate) struct Programs(Mutex<State>);
+pub(crate) struct Programs {
+    state: Mutex<State>,
+    traits: OnceLock<Traits>,
+}
 
 #[derive(Default)]
 struct State {
     /// The device as it was opened last, which `kernels` belong to. It keeps its context, so that no other
     /// one has that address.
     open: Option<Arc<OpenClDevice>>,
-    kernels: HashMap<Recipe, Arc<KernelCell>>,
+    kernels: HashMap<Recipe, Arc<KernelCell>, QuickHash>,
     /// For contexts to come. A device's binaries are valid in each of its contexts.
     binaries: HashMap<Recipe, Arc<[u8]>>,
 }
@@ -63,16 +67,32 @@ struct KernelCell(Mutex<Option<Arc<Kernel>>>);
 /// An open device, and its programs.
 pub(crate) fn open(native: NativeDevice<'_>) -> Result<(Arc<OpenClDevice>, Arc<Programs>), BackendError> {
     let id = handles::device_id(native)?.addr();
-    let programs = Arc::clone(DEVICES.lock().entry(id).or_default());
+    let programs = of_device(id);
     let open = programs.open(native)?;
     Ok((open, programs))
 }
 
+fn of_device(id: usize) -> Arc<Programs> {
+    let mut devices = DEVICES.lock();
+    // There are few of them.
+    if let Some((_, programs)) = devices.iter().find(|(device, _)| *device == id) {
+        return Arc::clone(programs);
+    }
+    let programs = Arc::default();
+    devices.push((id, Arc::clone(&programs)));
+    programs
+}
+
 impl Programs {
+    /// What the device is like, by `find` at the first call. It stays so when the device is opened again.
+    pub(crate) fn traits(&self, find: impl FnOnce() -> Traits) -> Traits {
+        *self.traits.get_or_init(find)
+    }
+
     /// The device as it is open now.
     fn open(&self, native: NativeDevice<'_>) -> Result<Arc<OpenClDevice>, BackendError> {
         let context = handles::context(native)?;
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if let Some(open) = state.open.as_ref().filter(|open| open.context() == context) {
             return Ok(Arc::clone(open));
         }
@@ -92,24 +112,22 @@ impl Programs {
         device: &Arc<OpenClDevice>,
         recipe: &Recipe,
     ) -> Result<Arc<Kernel>, BackendError> {
-        let (cell, binary) = {
-            let mut state = self.0.lock();
+        let cell = {
+            let mut state = self.state.lock();
             if !state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device)) {
                 // A launch was under way while the device was reset, and opened again by another thread.
                 state.reopen(device);
             }
-            if let Some(cell) = state.kernels.get(recipe) {
-                (Arc::clone(cell), state.binaries.get(recipe).cloned())
-            } else {
-                let cell = Arc::<KernelCell>::default();
-                state.kernels.insert(recipe.clone(), Arc::clone(&cell));
-                (cell, state.binaries.get(recipe).cloned())
+            match state.kernels.get(recipe) {
+                Some(cell) => Arc::clone(cell),
+                None => Arc::clone(state.kernels.entry(recipe.clone()).or_default()),
             }
         };
         let mut kernel = cell.0.lock();
         if let Some(kernel) = &*kernel {
             return Ok(Arc::clone(kernel));
         }
+        let binary = self.state.lock().binaries.get(recipe).cloned();
         let made = match binary.and_then(|binary| Kernel::load(device, &binary).ok()) {
             Some(made) => made,
             None => self.make(device, recipe)?,
@@ -130,7 +148,7 @@ impl Programs {
                 Found::Program(binary) => match Kernel::load(device, &binary) {
                     Ok(kernel) => {
                         log::debug!("made a program of opencl from {}", disk.path(key).display());
-                        self.0.lock().binaries.insert(recipe.clone(), binary.into());
+                        self.state.lock().binaries.insert(recipe.clone(), binary.into());
                         return Ok(kernel);
                     }
                     Err(error) => Some(format!("the driver refuses it: {error}")),
@@ -157,7 +175,7 @@ impl Programs {
         if let Some((disk, key)) = &new.on_disk {
             disk.write(key, &binary);
         }
-        self.0.lock().binaries.insert(new.recipe, binary.into());
+        self.state.lock().binaries.insert(new.recipe, binary.into());
     }
 }
 
@@ -172,4 +190,39 @@ fn key(device: &OpenClDevice, text: &str) -> Result<Key, OpenClError> {
     }
     let options = OPTIONS.to_string_lossy();
     Ok(Key::of(parts.iter().map(String::as_str).chain([&*options, text])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_driver_and_the_text() {
+        let Some(device) = device_conformance::device_or_skip("opencl") else { return };
+        let (of_one, of_other, facts) = device
+            .with_driver(|driver: &OpenClDevice| {
+                let mut facts = Vec::new();
+                for what in [CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION, CL_DRIVER_VERSION] {
+                    facts.push(driver.info(what)?);
+                }
+                for what in [CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION] {
+                    facts.push(driver.platform_info(what)?);
+                }
+                Ok((key(driver, "one")?, key(driver, "other")?, facts))
+            })
+            .unwrap();
+        assert_ne!(of_one, of_other);
+        let mut left = format!("{of_one:?}");
+        for fact in facts {
+            let fact = String::from_utf8(fact).unwrap();
+            let fact = format!("{:?}", fact.trim_end_matches('\0'));
+            let fact = fact.trim_matches('"').to_owned();
+            // Each in a place of its own: some are equal, or parts of others.
+            let quoted = format!("\"{fact}\\0\"");
+            let shown = format!("{quoted:?}");
+            let shown = shown.trim_matches('"');
+            assert!(left.contains(shown), "{shown} in {left}");
+            left = left.replacen(shown, "", 1);
+        }
+    }
 }

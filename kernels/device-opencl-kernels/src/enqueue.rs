@@ -206,15 +206,15 @@ unsafe fn set(
         unsafe { add_index(arguments, first + offset, target) }?;
     }
     for value in &step.values {
-        // SAFETY: it is a number.
+        // SAFETY: it is a number of at most eight bytes.
         unsafe {
             match value {
-                Value::Float(value) => arguments.add(value),
-                Value::Double(value) => arguments.add(value),
-                Value::Int(value) => arguments.add(value),
-                Value::Long(value) => arguments.add(value),
-                Value::Uint(value) => arguments.add(value),
-                Value::Ulong(value) => arguments.add(value),
+                Value::Float(value) => arguments.add_number(*value),
+                Value::Double(value) => arguments.add_number(*value),
+                Value::Int(value) => arguments.add_number(*value),
+                Value::Long(value) => arguments.add_number(*value),
+                Value::Uint(value) => arguments.add_number(*value),
+                Value::Ulong(value) => arguments.add_number(*value),
             }
         }?;
     }
@@ -231,11 +231,11 @@ unsafe fn set(
 unsafe fn add_index(arguments: &mut Arguments<'_>, index: i64, target: Target) -> Result<(), BackendError> {
     if target.wide {
         // SAFETY: it is a number.
-        return unsafe { arguments.add(&index) };
+        return unsafe { arguments.add_number(index) };
     }
     let index = i32::try_from(index).map_err(|_| {
         BackendError::other(format_args!("the index {index} does not fit 32 bits, as it was planned to"))
     })?;
     // SAFETY: it is a number.
-    unsafe { arguments.add(&index) }
+    unsafe { arguments.add_number(index) }
 }

@@ -6,6 +6,7 @@ mod enqueue;
 mod generate;
 mod place;
 mod program;
+mod quick_hash;
 mod set;
 
 use device_kernels::{KERNEL_SETS, KernelSet, KernelSetDescriptor};

@@ -22,9 +22,15 @@ pub(crate) struct Kernel(Mutex<Owned>);
 struct Owned {
     kernel: cl_kernel,
     cl: &'static OpenClFunctions,
+    /// The bytes of each argument that is a number, as they are set. A kernel keeps its arguments from one
+    /// launch to the next.
+    numbers: Vec<Option<Number>>,
     /// Of one that was compiled and has not run.
     new: Option<Box<New>>,
 }
+
+/// A number of at most eight bytes: how many, and the bytes.
+type Number = (usize, [u8; 8]);
 
 /// A program that was compiled, and whose binary is to be kept when its kernel has run.
 pub(crate) struct New {
@@ -94,7 +100,7 @@ impl Kernel {
         let cl = device.functions();
         // SAFETY: the program is valid, and the name ends with a zero.
         let kernel = unsafe { cl.clCreateKernel(program, c"run".as_ptr()) }?;
-        Ok(Self(Mutex::new(Owned { kernel, cl, new: None })))
+        Ok(Self(Mutex::new(Owned { kernel, cl, numbers: Vec::new(), new: None })))
     }
 
     /// Waits until no other thread sets arguments.
@@ -119,6 +125,36 @@ impl Arguments<'_> {
         unsafe { cl.clSetKernelArg(kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast()) }
             .map_err(|error| error.named(format_args!("argument {} of a kernel", self.next)))?;
         self.next += 1;
+        Ok(())
+    }
+
+    /// Sets the next argument to a number, unless it is that number already: many launches differ in their
+    /// buffers only. A buffer is set each time, as another one may get the handle of one that was released.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// # Safety
+    ///
+    /// The value is a number of at most eight bytes.
+    pub(crate) unsafe fn add_number<T: Copy>(&mut self, value: T) -> Result<(), BackendError> {
+        let (place, size) = (self.next as usize, size_of::<T>());
+        let mut bytes = [0; 8];
+        // SAFETY: the caller promises a number, of which all bytes are initialised and which has a place in
+        // `bytes`.
+        unsafe { ptr::from_ref(&value).cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
+        let number = Some((size, bytes));
+        if self.kernel.numbers.get(place) == Some(&number) {
+            self.next += 1;
+            return Ok(());
+        }
+        // SAFETY: it is a number.
+        unsafe { self.add(&value) }?;
+        if self.kernel.numbers.len() <= place {
+            self.kernel.numbers.resize(place + 1, None);
+        }
+        self.kernel.numbers[place] = number;
         Ok(())
     }
 

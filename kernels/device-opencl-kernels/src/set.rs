@@ -1,7 +1,5 @@
 //! The kernel set: what it supports, and how a call becomes commands.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use device_kernels::{Call, DType, KernelSet};
@@ -11,10 +9,9 @@ use device_opencl::sys::{
 };
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::cache;
+use crate::cache::{self, Programs};
 use crate::enqueue::{self, Array};
 use crate::generate::{self, Target, Traits};
 
@@ -25,14 +22,14 @@ pub(crate) struct OpenClKernels;
 /// up, to less than four times of it.
 const WIDE: usize = 1 << 29;
 
-/// What was found out of each device.
-static TRAITS: LazyLock<Mutex<HashMap<usize, Traits>>> = LazyLock::new(Mutex::default);
-
 impl KernelSet for OpenClKernels {
     fn supports(&self, device: Device, call: &Call) -> bool {
         let doubles = call.arrays().any(|(dtype, _)| dtype == DType::F64);
         let has_doubles = || {
-            let traits = device.with_native(|native| Ok(traits(&cache::open(native)?.0)));
+            let traits = device.with_native(|native| {
+                let (device, programs) = cache::open(native)?;
+                Ok(traits(&device, &programs))
+            });
             traits.is_ok_and(|traits| traits.doubles)
         };
         // Whether there is a kernel does not depend on the device otherwise.
@@ -42,7 +39,7 @@ impl KernelSet for OpenClKernels {
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         let (device, programs) = cache::open(launch.native_device())?;
-        let traits = traits(&device);
+        let traits = traits(&device, &programs);
         let mut arrays = SmallVec::<[Array; 4]>::new();
         let mut wide = false;
         for (place, (dtype, layout)) in call.arrays().enumerate() {
@@ -69,8 +66,8 @@ impl KernelSet for OpenClKernels {
 }
 
 /// What a device is like. It stays so when the device is opened again.
-fn traits(device: &OpenClDevice) -> Traits {
-    let mut traits = *TRAITS.lock().entry(device.device_id().addr()).or_insert_with(|| {
+fn traits(device: &OpenClDevice, programs: &Programs) -> Traits {
+    let mut traits = programs.traits(|| {
         let query = |what| device.info(what).unwrap_or_default();
         let extensions = String::from_utf8_lossy(&query(CL_DEVICE_EXTENSIONS)).into_owned();
         let has = |name: &str| extensions.split(['\0', ' ']).any(|extension| extension == name);
