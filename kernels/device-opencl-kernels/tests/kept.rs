@@ -21,6 +21,9 @@ fn child_that_adds_and_multiplies() {
         return;
     }
     Lines::start();
+    if std::env::var_os("SAY_IF_ELEVATED").is_some() && !process::is_elevated() {
+        return;
+    }
     let device = device_registry::device("opencl").unwrap();
     let stream = device.create_stream().unwrap();
     let buffer = device.allocate(40).unwrap();
@@ -163,4 +166,29 @@ fn the_variable_turns_it_off_and_a_wrong_value_is_an_error() {
     let printed = printed("kept");
     let expected = "invalid DEVICE_PROGRAM_CACHE: expected 0, 1 or the absolute path of a folder, found";
     assert!(printed.contains(expected), "{printed}");
+}
+
+/// A binary is code, and the user of such a process chooses the folder.
+#[cfg(unix)]
+#[test]
+fn an_elevated_process_uses_no_file() {
+    let Some(folder) = folder() else { return };
+    assert_eq!(compiled(folder.path()).0, 2);
+    let before: Vec<_> = files(folder.path()).iter().map(|path| fs::read(path).unwrap()).collect();
+    let elevated = process::again_elevated("child_that_adds_and_multiplies", |child| {
+        child.env(VARIABLE, folder.path()).env("SAY_IF_ELEVATED", "1")
+    });
+    let Some(elevated) = elevated else { return };
+    let printed = String::from_utf8_lossy(&elevated.stdout);
+    if printed.contains("is not elevated") {
+        return;
+    }
+    // The driver may fail to compile there: PoCL cannot write its own files.
+    assert!(!printed.contains("made a program of opencl from"), "{printed}");
+    assert!(
+        printed.contains("DEBUG: compiled programs are not kept: this process has more rights"),
+        "{printed}"
+    );
+    let after: Vec<_> = files(folder.path()).iter().map(|path| fs::read(path).unwrap()).collect();
+    assert_eq!(before, after);
 }
