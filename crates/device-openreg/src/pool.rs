@@ -17,7 +17,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// How many free bytes keep their pages: the first write to an allocation in kept pages is faster.
-    const KEPT: usize = 32 << 20;
+    const KEPT: usize = 64 << 20;
 
     pub(crate) fn new(name: &str, capacity: usize) -> Result<Arc<Self>, BackendError> {
         let mapping = Arc::new(Mapping::new(name, capacity)?);

@@ -86,9 +86,9 @@ impl Device {
     /// While a [`StreamGuard`](crate::StreamGuard) chooses a stream of the device on this thread, the memory
     /// is that stream's: see [`Stream::allocate`](crate::Stream::allocate).
     ///
-    /// It may block: if the device is full, and work in its queues is the last user of some memory, the call
-    /// waits for that work. It waits for no host call. A failure of the work is not an error of this call:
-    /// the stream reports it.
+    /// It may block: if the device is full, and queued work is the last user of some memory, the call waits
+    /// for that work, unless it is behind a host call or a wait for an event. A failure of the work is not an
+    /// error of this call: the stream reports it.
     ///
     /// # Errors
     ///

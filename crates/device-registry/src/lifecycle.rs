@@ -96,9 +96,10 @@ impl Device {
     /// Where allocating is slow, the core keeps freed memory and gives it out again: see
     /// [`DeviceProperties::memory_reuse`]. Such memory contains bytes that this program wrote before. The
     /// core holds at most an eighth more memory than was ever in use at once, or 16 MiB. It may hold more
-    /// where small buffers use parts of large blocks. Of the host's own memory it keeps at most 256 MiB, in
-    /// [large](crate::backend::MemoryReuse::Large) blocks. An allocation that finds the device full empties
-    /// the cache by itself. So do a close and a loss.
+    /// where small buffers use parts of large blocks. Of the host's own memory it keeps
+    /// [large](crate::backend::MemoryReuse::Large) blocks alone, and at most 256 MiB of them; it holds at
+    /// most twice what was ever in use at once. An allocation that finds the device full empties the cache by
+    /// itself. So do a close and a loss.
     ///
     /// # Errors
     ///

@@ -318,7 +318,9 @@ impl Stream {
 
     /// Enqueues a kernel: code that knows the backend and works on the native memory of `buffers`, which must
     /// be on this stream's device. Like a [host call](Self::host_call) it may not use devices, but it may
-    /// submit native work: see [`Launch`], also for how a kernel works with a backend from a file.
+    /// submit native work: see [`Launch`], also for how a kernel works with a backend from a file. It has to
+    /// end by itself, without a wait for a thread that uses devices: an allocation on a full device may wait
+    /// for it.
     ///
     /// ```
     /// use device_registry::backend::HostMemory;

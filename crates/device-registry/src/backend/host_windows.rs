@@ -88,6 +88,11 @@ pub(super) fn open_window_mut(
     open_one(memory, range, true).map(WindowMut)
 }
 
+/// Whether this thread has windows open, for which others may wait.
+pub(crate) fn is_any_window_open() -> bool {
+    OPEN.try_with(Cell::get).is_ok_and(|open| open > 0)
+}
+
 thread_local! {
     /// How many windows this thread has open.
     static OPEN: Cell<usize> = const { Cell::new(0) };

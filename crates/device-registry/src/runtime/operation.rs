@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::at_once::{AtOnce, SHORT_COPY};
 use crate::runtime::isolation::drop_isolated;
-use crate::runtime::open_device::OpenDevice;
+use crate::runtime::open_device::{KeptMemory, OpenDevice};
 use crate::runtime::outcome::Outcome;
 use crate::runtime::point::Point;
 use crate::runtime::transfer::Between;
@@ -90,6 +90,27 @@ impl Operation {
             Self::Launch { .. } => "launch",
             Self::Record { .. } => "record",
             Self::Wait(_) => "wait for an event",
+        }
+    }
+
+    /// Whether the work ends by itself, whatever the program does meanwhile. A host call may wait for any
+    /// thread of the program, and so may the work that an event is behind.
+    pub(crate) fn ends_by_itself(&self) -> bool {
+        !matches!(self, Self::Call(_) | Self::Wait(_))
+    }
+
+    /// Adds the memory of a device that the work uses.
+    pub(crate) fn add_memory(&self, device: &OpenDevice, memory: &mut Vec<KeptMemory>) {
+        let mut add = |span: &Span| memory.extend(KeptMemory::of(span, device));
+        match self {
+            Self::Write { destination, .. } | Self::Fill { destination, .. } => add(destination),
+            Self::Read { source, .. } => add(source),
+            Self::Copy { source, destination, .. } => {
+                add(source);
+                add(destination);
+            }
+            Self::Launch { spans, .. } => spans.iter().flatten().for_each(add),
+            Self::Call(_) | Self::Record { .. } | Self::Wait(_) => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
-use device_registry::backend::{BackendError, MemoryReuse};
+use device_registry::backend::{BackendError, HostMemory, Launch, MemoryReuse};
 use device_registry::{BackendErrorKind, Buffer, Device, Stream};
 
 use crate::fake::{Control, Moment, Queue, create, plain, properties};
@@ -317,5 +317,185 @@ fn the_thread_of_a_stream_does_not_wait() {
         assert!(matches!(kind, Some(BackendErrorKind::OutOfMemory { .. })), "{kind:?}");
         assert_eq!(gate.waits(), 0);
         gate.open();
+    });
+}
+
+/// Runs a test on a device whose streams have threads, without a cache and with one.
+fn on_threads(test: impl Fn(Device, &'static Control)) {
+    for reuse in [MemoryReuse::Never, MemoryReuse::Rounded] {
+        let (device, control) = create(false, properties().with_memory_reuse(reuse));
+        control.capacity.store(CAPACITY, Ordering::SeqCst);
+        test(device, control);
+    }
+}
+
+/// A stream whose first kernel lasts until the sender is dropped.
+fn lasting(device: Device) -> (Stream, mpsc::Sender<()>) {
+    let stream = device.create_stream().unwrap();
+    let (end, ended) = mpsc::channel::<()>();
+    let (begin, begun) = mpsc::channel();
+    let kernel = move |_: &Launch<'_>| {
+        begin.send(()).unwrap();
+        ended.recv().unwrap_or(());
+        Ok(())
+    };
+    stream.launch(&[], kernel).unwrap();
+    begun.recv_timeout(LONG).unwrap();
+    (stream, end)
+}
+
+#[test]
+fn memory_of_queued_work_of_a_thread_is_waited_for() {
+    on_threads(|device, control| {
+        let (stream, end) = lasting(device);
+        pieces(device).iter().for_each(|piece| write(&stream, piece));
+        let large = begin(move || device.allocate(LARGE));
+        still_waits(&large);
+        drop(end);
+        let large = outcome(large).unwrap();
+        assert_eq!((large.len(), control.in_use()), (LARGE, LARGE));
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn memory_of_the_work_that_a_thread_does_now_is_waited_for() {
+    on_threads(|device, _| {
+        let (stream, pieces) = (device.create_stream().unwrap(), pieces(device));
+        let (end, ended) = mpsc::channel::<()>();
+        let kernel = move |_: &Launch<'_>| {
+            ended.recv().unwrap_or(());
+            Ok(())
+        };
+        stream.launch(&pieces.each_ref(), kernel).unwrap();
+        drop(pieces);
+        let large = begin(move || device.allocate(LARGE));
+        still_waits(&large);
+        drop(end);
+        outcome(large).unwrap();
+    });
+}
+
+#[test]
+fn work_of_a_thread_behind_a_host_call_or_a_wait_for_an_event_is_not_waited_for() {
+    on_threads(|device, _| {
+        let [one, two] = [(); 2].map(|()| device.create_stream().unwrap());
+        let (release, released) = mpsc::channel::<()>();
+        let pieces = pieces(device);
+        write(&one, &pieces[0]);
+        // It waits for the thread that allocates.
+        one.host_call(move || released.recv().unwrap_or(())).unwrap();
+        two.wait_event(&one.record().unwrap()).unwrap();
+        for piece in &pieces {
+            write(&one, piece);
+            write(&two, piece);
+        }
+        drop(pieces);
+        is_full_at_once(device);
+        drop(release);
+        [one, two].iter().for_each(|stream| stream.synchronize().unwrap());
+        device.allocate(LARGE).unwrap();
+    });
+}
+
+#[test]
+fn work_of_a_thread_before_a_host_call_is_waited_for() {
+    on_threads(|device, _| {
+        let (stream, end) = lasting(device);
+        pieces(device).iter().for_each(|piece| write(&stream, piece));
+        let (release, released) = mpsc::channel::<()>();
+        stream.host_call(move || released.recv().unwrap_or(())).unwrap();
+        let large = begin(move || device.allocate(LARGE));
+        still_waits(&large);
+        drop(end);
+        let _large = outcome(large).unwrap();
+        drop(release);
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn work_of_a_thread_that_uses_memory_with_a_handle_is_not_waited_for() {
+    on_threads(|device, _| {
+        let (stream, end) = lasting(device);
+        let pieces = pieces(device);
+        pieces.iter().for_each(|piece| write(&stream, piece));
+        // Only the piece that is under way is waited for, as its memory is not known.
+        let full = begin(move || device.allocate(LARGE).map(drop));
+        still_waits(&full);
+        let (last, ended) = mpsc::channel::<()>();
+        stream.host_call(move || ended.recv().unwrap_or(())).unwrap();
+        drop(end);
+        outcome(full).unwrap_err();
+        drop((last, pieces));
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn a_failure_or_a_loss_ends_the_wait_for_a_thread() {
+    on_threads(|device, control| {
+        let (stream, end) = lasting(device);
+        pieces(device).iter().for_each(|piece| write(&stream, piece));
+        let large = begin(move || device.allocate(LARGE));
+        still_waits(&large);
+        control.fail(BackendError::other("a bit flipped"));
+        drop(end);
+        drop(outcome(large).unwrap());
+        assert!(stream.synchronize().unwrap_err().to_string().ends_with("a bit flipped"));
+
+        let (stream, _end) = lasting(device);
+        pieces(device).iter().for_each(|piece| write(&stream, piece));
+        let large = begin(move || device.allocate(LARGE));
+        still_waits(&large);
+        control.report(BackendError::lost("unplugged"));
+        assert_eq!(outcome(large).unwrap_err().kind(), Some(BackendErrorKind::Lost));
+    });
+}
+
+#[test]
+fn a_thread_whose_window_a_kernel_may_need_does_not_wait() {
+    on_threads(|device, _| {
+        let (stream, end) = lasting(device);
+        pieces(device).iter().for_each(|piece| write(&stream, piece));
+        let full = begin(move || {
+            let memory = HostMemory::zeroed(8).unwrap();
+            let _window = memory.read(0..8).unwrap();
+            device.allocate(LARGE).map(drop)
+        });
+        outcome(full).unwrap_err();
+        drop(end);
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn code_of_a_backend_does_not_wait_for_the_thread_of_a_stream() {
+    let (above, above_control) = plain();
+    let target = above.allocate(16).unwrap();
+    on_threads(|device, _| {
+        let (stream, end) = lasting(device);
+        pieces(device).iter().for_each(|piece| write(&stream, piece));
+        // A driver whose writes allocate on another device, and may hold a lock that the kernel needs.
+        let (sender, allocated) = mpsc::channel();
+        above_control.on(Moment::Work, move || sender.send(device.allocate(LARGE)).unwrap());
+        let target = target.clone();
+        let written = begin(move || target.write(0, &[1; 16]));
+        outcome(allocated).unwrap_err();
+        outcome(written).unwrap();
+        drop(end);
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn an_error_that_may_be_an_injected_fault_is_not_waited_for() {
+    on_threads(|device, control| {
+        let (stream, end) = lasting(device);
+        pieces(device).iter().for_each(|piece| write(&stream, piece));
+        control.fail_at(Moment::Full, BackendError::out_of_memory(LARGE as u64, None));
+        is_full_at_once(device);
+        drop(end);
+        stream.synchronize().unwrap();
     });
 }

@@ -9,7 +9,7 @@
 //! *promised* when only queued work of that stream uses it: later work of the stream may have it.
 //!
 //! How much is kept follows the program's peak: a device holds at most an eighth more than was ever in use at
-//! once, unless small blocks in use keep segments from going.
+//! once, unless small blocks in use keep segments from going. Of the host it holds as much again.
 
 mod promised;
 mod segment;
@@ -64,6 +64,8 @@ struct State<M> {
     retries: u64,
     /// The most bytes that are kept.
     limit: u64,
+    /// The device holds the peak of what was in use and this part of it more: 8 for an eighth.
+    spare: u64,
     closed: bool,
 }
 
@@ -84,7 +86,7 @@ impl<M: Clone> MemoryCache<M> {
     /// A cache for the device, if its memory may be used again.
     pub(crate) fn of(properties: &DeviceProperties, is_held: fn(&mut M) -> bool) -> Option<Self> {
         let sizes = Sizes::of(properties)?;
-        let state = State::new(sizes.limit());
+        let state = State::new(sizes.limit(), sizes.spare());
         let reserved = Arc::clone(&state.reserved);
         Some(Self { sizes, is_held, state: Mutex::new(state), reserved })
     }
@@ -238,7 +240,7 @@ impl<M: Clone> MemoryCache<M> {
 }
 
 impl<M: Clone> State<M> {
-    fn new(limit: u64) -> Self {
+    fn new(limit: u64, spare: u64) -> Self {
         Self {
             segments: Vec::new(),
             gaps: Vec::new(),
@@ -253,6 +255,7 @@ impl<M: Clone> State<M> {
             reused: 0,
             retries: 0,
             limit,
+            spare,
             closed: false,
         }
     }
@@ -355,7 +358,7 @@ impl<M: Clone> State<M> {
     /// Takes out the segments that have been idle for longest, until `more` bytes can be added to what the
     /// device holds.
     fn evict(&mut self, more: u64, peak: u64) -> Vec<M> {
-        let allowed = (peak + peak / 8).max(ALWAYS);
+        let allowed = (peak + peak / self.spare).max(ALWAYS);
         let mut evicted = Vec::new();
         while self.reserved() - self.in_use > self.limit || self.reserved() + more > allowed {
             let Some(memory) = self.pop_idle() else { break };

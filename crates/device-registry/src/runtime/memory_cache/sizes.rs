@@ -77,6 +77,15 @@ impl Sizes {
         }
     }
 
+    /// The device holds the peak of what was in use and this part of it more: 8 for an eighth.
+    pub(super) fn spare(&self) -> u64 {
+        match self.reuse {
+            // Sizes that come in turns stay, as `MOST_OF_HOST` bounds what is kept.
+            MemoryReuse::Large { .. } => 1,
+            _ => 8,
+        }
+    }
+
     pub(super) fn divides(&self) -> bool {
         matches!(self.reuse, MemoryReuse::Divided { .. })
     }

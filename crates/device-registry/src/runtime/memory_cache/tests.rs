@@ -147,6 +147,13 @@ fn of_the_hosts_memory_large_blocks_are_kept_up_to_a_limit() {
     let cache = cache(MemoryReuse::Large { from: 1000 });
     assert_eq!([0, 999, 1000, usize::MAX].map(|len| cache.keeps(len)), [false, false, true, true]);
     assert_eq!((cache.block_size(1000), cache.block_size(8193)), (Some(1024), Some(9216)));
+    let (_, block) = cache.add(8, MIB, MIB);
+    assert!(cache.put(block).is_empty() && cache.make_room(31 * MIB).is_empty());
+    let blocks = add_all(&cache, 10..14, 8 * MIB);
+    assert!(blocks.into_iter().all(|block| cache.put(block).is_empty()));
+    assert!(cache.make_room(31 * MIB).is_empty(), "64 MiB is twice what was in use");
+    assert_eq!(cache.make_room(32 * MIB), [8]);
+    assert_eq!(cache.empty().len(), 4);
     let blocks = add_all(&cache, 0..5, 64 * MIB);
     let evicted: Vec<_> = blocks.into_iter().flat_map(|block| cache.put(block)).collect();
     assert_eq!((evicted, cache.counters().cached), (vec![0], 256 << 20));

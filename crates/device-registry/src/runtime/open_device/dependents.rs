@@ -3,9 +3,10 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::backend::{Allocation, Progress};
+use crate::backend::{Allocation, Progress, Span};
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
+use crate::runtime::open_device::OpenDevice;
 
 /// A read or an event that threads may wait for.
 pub(crate) trait Awaited: Send + Sync {
@@ -26,6 +27,9 @@ pub(crate) trait StreamQueue: Send + Sync {
 
     /// Waits for the driver's queue alone, and releases the values of its work. It does not wait for the
     /// stream's thread. Keeps a failure for a later report.
+    ///
+    /// If the driver has no queues, waits for the thread's work up to the first piece that may not end by
+    /// itself.
     fn settle_submitted(&self);
 
     /// Waits for the driver's queue of a device that is being closed, when no other thread can submit to it.
@@ -47,8 +51,13 @@ pub(crate) trait StreamQueue: Send + Sync {
     /// Like [`collect`](Self::collect), as far as events show what is finished.
     fn collect_marked(&self) -> bool;
 
-    /// The memory of the queue's device that the driver's queue may still use.
+    /// The memory of the queue's device that the driver's queue may still use, or the pieces of work that the
+    /// thread has not begun and [`settle_submitted`](Self::settle_submitted) waits for.
     fn memory_in_flight(&self) -> Vec<KeptMemory>;
+
+    /// Whether the thread does a piece of work now that [`settle_submitted`](Self::settle_submitted) waits
+    /// for. What memory it uses is not known.
+    fn is_under_way(&self) -> bool;
 
     /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes
     /// an unreported failure to the device.
@@ -70,4 +79,13 @@ pub(crate) struct KeptMemory {
     pub(crate) place: *const Allocation,
     /// How many spans and buffers share it, whether or not they are in flight.
     pub(crate) users: usize,
+}
+
+impl KeptMemory {
+    /// The memory of a span, if it is of this device.
+    pub(crate) fn of(span: &Span, device: &OpenDevice) -> Option<Self> {
+        let allocation = span.allocation();
+        let (place, users) = (Arc::as_ptr(allocation), Arc::strong_count(allocation));
+        allocation.is_owned_by(device).then_some(Self { place, users })
+    }
 }

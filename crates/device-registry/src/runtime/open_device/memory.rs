@@ -175,6 +175,10 @@ impl OpenDevice {
         const MOST_WAITS: usize = 16;
 
         let is_full = |memory: &Result<_, _>| memory.as_ref().is_err_and(is_out_of_memory);
+        // Another attempt would hide an injected failure, which does not say what is free. The core does not
+        // know of one that a setting has injected.
+        let is_explained = matches!(error.kind(), Some(BackendErrorKind::OutOfMemory { free: Some(_), .. }));
+        let waits_for_threads = is_explained || self.check_faults().is_err();
         let mut memory = Err(error);
         // Streams may keep memory of dropped buffers for work that is done by now. (Streams of other devices
         // are not queried: the outcome here would depend on them.) Its blocks go into the cache, so that
@@ -184,7 +188,7 @@ impl OpenDevice {
         }
         let mut waits = if waits { MOST_WAITS } else { 0 };
         // The memory that was waited for is in the cache, or memory that other threads have freed meanwhile.
-        while is_full(&memory) && waits > 0 && (self.wait_for_queued_memory() | release()) {
+        while is_full(&memory) && waits > 0 && (self.wait_for_queued_memory(waits_for_threads) | release()) {
             memory = self.allocate_once(len);
             waits -= 1;
         }

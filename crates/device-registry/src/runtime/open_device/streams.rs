@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use crate::backend::{BackendError, DeviceDriver, StreamDriver, StreamOptions};
+use crate::backend::{BackendError, DeviceDriver, StreamDriver, StreamOptions, is_any_window_open};
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
@@ -86,17 +86,21 @@ impl OpenDevice {
         }
     }
 
-    /// Waits for the drivers' queues whose work is the last user of some memory of this device, and releases
+    /// Waits for the streams whose queued work is the last user of some memory of this device, and releases
     /// that memory. Returns whether there were any.
     ///
-    /// It waits for no thread of a stream: a host call may wait for the thread that called this. The work in
-    /// a driver's queue ends by itself.
-    pub(super) fn wait_for_queued_memory(&self) -> bool {
+    /// It waits only for work that ends by itself: that in a driver's queue, and in a queue of the core's the
+    /// work before the first host call or wait for an event. Those may wait for the thread that called this.
+    pub(super) fn wait_for_queued_memory(&self, waits_for_threads: bool) -> bool {
         // A driver may allocate on another device while it does the work of its own stream.
         if device_use::is_stream_thread() {
             return false;
         }
-        let queues = self.last_users();
+        // A kernel that runs on the host may need what this thread holds: a lock of a backend, or a window.
+        let may_wait = !device_use::is_in_backend() && !is_any_window_open();
+        let waits_for_threads = waits_for_threads && may_wait;
+        let mut queues = self.last_users();
+        queues.retain(|queue| waits_for_threads || queue.progress().is_some());
         queues.iter().for_each(|queue| queue.settle_submitted());
         if queues.is_empty() {
             return false;
@@ -121,8 +125,9 @@ impl OpenDevice {
             let (cache, progress) = (self.cache.as_ref(), queue.progress());
             cache.zip(progress).is_some_and(|(cache, progress)| cache.has_promised(progress))
         };
-        let uses =
-            kept.into_iter().filter(|(memory, queue)| memory.iter().any(is_last) || has_promised(&**queue));
+        let uses = kept.into_iter().filter(|(memory, queue)| {
+            memory.iter().any(is_last) || has_promised(&**queue) || queue.is_under_way()
+        });
         uses.map(|(_, queue)| queue).collect()
     }
 

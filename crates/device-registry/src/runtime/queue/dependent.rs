@@ -89,6 +89,11 @@ impl StreamQueue for Queue {
     }
 
     fn settle_submitted(&self) {
+        if self.driver.is_none() {
+            let state = lock(&self.state);
+            let number = state.finished + state.that_end_by_themselves();
+            drop(self.wait_for_thread(state, number));
+        }
         if let Some(driver) = self.driver.as_deref()
             && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
             // The end of the device is not a failure of the work.
@@ -168,7 +173,19 @@ impl StreamQueue for Queue {
     }
 
     fn memory_in_flight(&self) -> Vec<KeptMemory> {
-        lock(&self.in_flight).memory_of(self.device)
+        if self.driver.is_some() {
+            return lock(&self.in_flight).memory_of(self.device);
+        }
+        let (state, mut memory) = (lock(&self.state), Vec::new());
+        for operation in state.before_the_first_that_may_not_end() {
+            operation.add_memory(self.device, &mut memory);
+        }
+        memory
+    }
+
+    fn is_under_way(&self) -> bool {
+        let state = lock(&self.state);
+        self.driver.is_none() && state.under_way.is_some() && state.ends_by_itself
     }
 
     fn is_done(&self) -> bool {

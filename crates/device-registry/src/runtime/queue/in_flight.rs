@@ -103,16 +103,11 @@ impl InFlight {
 
     /// The memory of a device that the values keep, once for each span of it.
     pub(super) fn memory_of(&self, device: &OpenDevice) -> Vec<KeptMemory> {
-        let spans = self.kept.iter().filter_map(|kept| match kept {
-            Keep::Span(span) => Some(span.allocation()),
+        let memory = self.kept.iter().filter_map(|kept| match kept {
+            Keep::Span(span) => KeptMemory::of(span, device),
             Keep::Host(_) | Keep::Value(_) | Keep::Ordered => None,
         });
-        let own = spans.filter(|allocation| allocation.is_owned_by(device));
-        own.map(|allocation| KeptMemory {
-            place: Arc::as_ptr(allocation),
-            users: Arc::strong_count(allocation),
-        })
-        .collect()
+        memory.collect()
     }
 
     /// Whether there is a value that no mark covers.

@@ -71,6 +71,8 @@ struct State {
     finished: u64,
     /// The work that the thread does now.
     under_way: Option<&'static str>,
+    /// Whether that ends by itself.
+    ends_by_itself: bool,
     failure: Failure,
     has_thread: bool,
     thread_sleeps: bool,
@@ -93,6 +95,18 @@ impl State {
     /// Whether all work is done, and the next piece is not skipped.
     fn is_idle(&self) -> bool {
         self.finished == self.accepted && self.failure.skips(self.accepted).is_none()
+    }
+
+    /// The work that the thread has not begun, up to the first piece that may wait for the program.
+    fn before_the_first_that_may_not_end(&self) -> impl Iterator<Item = &Operation> {
+        let may_begin = self.under_way.is_none() || self.ends_by_itself;
+        self.queue.iter().take_while(move |operation| may_begin && operation.ends_by_itself())
+    }
+
+    /// How many pieces the thread finishes whatever the program does meanwhile.
+    fn that_end_by_themselves(&self) -> u64 {
+        let under_way = self.under_way.is_some() && self.ends_by_itself;
+        u64::from(under_way) + self.before_the_first_that_may_not_end().count() as u64
     }
 
     /// What the thread has not finished, in words.

@@ -45,7 +45,7 @@ impl Queue {
                 continue;
             };
             let (number, call, failures) = (state.finished, operation.name(), state.failure.count());
-            state.under_way = Some(call);
+            (state.under_way, state.ends_by_itself) = (Some(call), operation.ends_by_itself());
             let skipped = state.failure.skips(number);
             drop(state);
             let mut route = Route::Thread;
@@ -83,7 +83,7 @@ impl Queue {
         work: impl FnOnce() -> Result<(), DeviceError>,
     ) {
         state.accepted += 1;
-        state.under_way = Some(call);
+        (state.under_way, state.ends_by_itself) = (Some(call), true);
         state.at_once = true;
         drop(state);
         device_use::as_stream_thread(|| {
