@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use device_kernels::RunError;
 use device_registry::backend::BackendError;
-use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Event, HostBuffer, Stream};
+use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, DeviceKind, Event, HostBuffer, Stream};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -25,6 +25,10 @@ use crate::unwritten::{Output, Unwritten, Why};
 /// before.
 const AHEAD: usize = 256 << 20;
 
+/// The same on a device that computes on the host: so few that a step finds the memory of the one before, and
+/// more than enough to keep the threads of the stream busy.
+const AHEAD_ON_HOST: usize = 16 << 20;
+
 /// What an operation takes in the queue besides its memory, in bytes: about as much, so that small operations
 /// count too.
 const OPERATION: usize = 4 << 10;
@@ -32,6 +36,8 @@ const OPERATION: usize = 4 << 10;
 /// The queue of one device.
 pub(crate) struct BurnQueue {
     device: Device,
+    /// How many bytes the program may be ahead before it waits.
+    ahead: usize,
     state: Mutex<State>,
     unwritten: Arc<Unwritten>,
 }
@@ -81,7 +87,10 @@ pub(crate) type Written = (Buffer, Ticket);
 
 impl BurnQueue {
     pub(crate) fn new(device: Device) -> Self {
-        Self { device, state: Mutex::default(), unwritten: Arc::default() }
+        let is_host = |kind| matches!(kind, DeviceKind::Cpu | DeviceKind::Simulated);
+        let is_host = device.properties().is_ok_and(|properties| is_host(properties.kind));
+        let ahead = if is_host { AHEAD_ON_HOST } else { AHEAD };
+        Self { device, ahead, state: Mutex::default(), unwritten: Arc::default() }
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -90,12 +99,9 @@ impl BurnQueue {
 
     /// Memory with `bytes`. Blocks until the device has them.
     pub(crate) fn upload(&self, bytes: &[u8]) -> Result<(Buffer, Ticket), DeviceError> {
-        let (epoch, stream) = {
-            let state = self.state.lock();
-            (state.epoch, state.stream.clone())
-        };
+        let epoch = self.state.lock().epoch;
         // Not of the stream: the write would wait for the work that still uses it.
-        let buffer = self.allocate(stream.as_ref(), || self.device.allocate(bytes.len()))?;
+        let buffer = self.device.allocate(bytes.len())?;
         buffer.write(0, bytes)?;
         Ok((buffer, Ticket { epoch, number: None }))
     }
@@ -103,7 +109,7 @@ impl BurnQueue {
     /// Enqueues kernels, one after the other, that write new memory of the lengths `outputs`, in bytes.
     ///
     /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`].
-    /// Blocks while the program is twice [`AHEAD`] ahead of the device.
+    /// Blocks while the program is twice [`AHEAD`] ahead of the device, or [`AHEAD_ON_HOST`].
     pub(crate) fn run(
         &self,
         name: OperationName,
@@ -113,8 +119,8 @@ impl BurnQueue {
     ) -> Result<SmallVec<[Written; 2]>, Refused> {
         let mut earlier = None;
         let written = self.enqueue(|stream, state| {
-            let allocate = |len: &usize| self.allocate(Some(stream), || stream.allocate(*len));
-            let outs = outputs.iter().map(allocate).collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
+            let outs = outputs.iter().map(|len| stream.allocate(*len));
+            let outs = outs.collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
             let used = inputs.iter().flatten();
             used.clone().try_for_each(|(_, written)| self.check(state, *written))?;
             let mut written: SmallVec<[Option<u64>; 2]> = outs.iter().map(|_| None).collect();
@@ -157,30 +163,13 @@ impl BurnQueue {
                     }
                 }
             }
-            earlier = state.advance(stream, OPERATION + outputs.iter().sum::<usize>());
+            earlier = state.advance(stream, self.ahead, OPERATION + outputs.iter().sum::<usize>());
             let ticket = |number| Ticket { epoch: state.epoch, number };
             Ok(outs.into_iter().zip(written).map(|(out, number)| (out, ticket(number))).collect())
         })?;
         // A read of the outputs reports a failure.
         let _ = earlier.map(|event| event.synchronize());
         Ok(written)
-    }
-
-    /// Allocates memory. A full device may have memory that only enqueued kernels use, so that the program
-    /// runs ahead of the device: then this waits for them, and tries again.
-    fn allocate(
-        &self,
-        stream: Option<&Stream>,
-        allocate: impl Fn() -> Result<Buffer, DeviceError>,
-    ) -> Result<Buffer, DeviceError> {
-        let error = match allocate() {
-            Err(DeviceError::Call { error, .. }) if is_full(&error) && stream.is_some() => error,
-            result => return result,
-        };
-        log::debug!("{} is full, and waits for its kernels: {error}", self.device);
-        // An event reports no failure of the kernels. What they used is released when they are done.
-        let _ = stream.map(|stream| stream.record().and_then(|event| event.synchronize()));
-        allocate()
     }
 
     /// Calls `work` with the stream. Opens a device again that was reset or closed.
@@ -344,11 +333,6 @@ impl BurnQueue {
     }
 }
 
-/// Whether a device says that it has less memory than it was asked for.
-fn is_full(error: &BackendError) -> bool {
-    matches!(error.kind(), BackendErrorKind::OutOfMemory { asked, free: Some(free) } if free < asked)
-}
-
 fn is_read(error: &DeviceError) -> bool {
     matches!(error, DeviceError::Call { call: "read", .. })
 }
@@ -356,9 +340,9 @@ fn is_read(error: &DeviceError) -> bool {
 impl State {
     /// Counts memory that was enqueued. Returns the event to wait for if the program is too far ahead of the
     /// device: the memory of what it released is in use until then.
-    fn advance(&mut self, stream: &Stream, bytes: usize) -> Option<Event> {
+    fn advance(&mut self, stream: &Stream, limit: usize, bytes: usize) -> Option<Event> {
         self.ahead += bytes;
-        if self.ahead < AHEAD {
+        if self.ahead < limit {
             return None;
         }
         self.ahead = 0;
@@ -392,7 +376,7 @@ mod tests {
         let stream = Device::cpu().create_stream().unwrap();
         let mut state = State::default();
         // The first milestone is only noted, and each later one has the one before to wait for.
-        let waits: Vec<bool> = (0..6).map(|_| state.advance(&stream, AHEAD / 2).is_some()).collect();
+        let waits: Vec<bool> = (0..6).map(|_| state.advance(&stream, AHEAD, AHEAD / 2).is_some()).collect();
         assert_eq!(waits, [false, false, false, true, false, true]);
     }
 }
