@@ -13,5 +13,5 @@ device_kernels::entry_points! {
 }
 
 fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
-    Ok(Box::new(HostKernels::new(|span| span.memory_as::<HostMemory>())))
+    Ok(Box::new(HostKernels::new(|span| span.memory_as::<HostMemory>()).of_the_host()))
 }

@@ -1,6 +1,6 @@
 //! Which function computes which operator.
 
-use device_kernels::{Call, DType, KernelSet, Layout, Operator, Reduction};
+use device_kernels::{Call, ComputeOnHost, DType, KernelSet, Layout, Operator, Reduction};
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
 
@@ -13,6 +13,10 @@ use crate::{HostKernels, call_bytes, conv, matmul, random, reduce, softmax, unsu
 impl KernelSet for HostKernels {
     fn supports(&self, _device: Device, _call: &Call) -> bool {
         true
+    }
+
+    fn on_host(&self) -> Option<ComputeOnHost> {
+        self.is_host.then_some(compute)
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {

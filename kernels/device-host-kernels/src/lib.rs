@@ -46,13 +46,22 @@ type HostMemoryOf = fn(&Span) -> Result<&HostMemory, BackendError>;
 /// ```
 pub struct HostKernels {
     memory: HostMemoryOf,
+    is_host: bool,
 }
 
 impl HostKernels {
     /// Kernels for memory that `memory` finds.
     #[must_use]
     pub fn new(memory: HostMemoryOf) -> Self {
-        Self { memory }
+        Self { memory, is_host: false }
+    }
+
+    /// Says that the memory of the devices is the host's own, which any code of the host may use in their
+    /// place: a framework then [computes in its arrays](device_kernels::KernelSet::on_host), without buffers
+    /// and streams.
+    #[must_use]
+    pub fn of_the_host(self) -> Self {
+        Self { is_host: true, ..self }
     }
 }
 

@@ -24,7 +24,7 @@ pub use operator::{
 pub use planned::{ArgumentRef, Planned};
 pub use run::{BufferProblem, Operand, Prepared, RunError, Sets, run};
 pub use scalar::Scalar;
-pub use set::{KERNEL_SETS, KernelSet, KernelSetDescriptor, Kernels, LinkedSet, kernel_sets};
+pub use set::{ComputeOnHost, KERNEL_SETS, KernelSet, KernelSetDescriptor, Kernels, LinkedSet, kernel_sets};
 
 /// Registers a kernel set, with [`KERNEL_SETS`](static@KERNEL_SETS) as the group.
 #[doc(inline)]

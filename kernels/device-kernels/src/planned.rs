@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
+use device_registry::backend::BackendError;
 use device_registry::{Buffer, Device};
 use smallvec::SmallVec;
 
@@ -121,6 +122,35 @@ impl Planned {
             Ok(()) => Ok(self.prepared()),
             Err(problem) => Err(RunError::Buffers { call: self.call.clone(), problem }),
         }
+    }
+
+    /// Whether [`compute_on_host`](Self::compute_on_host) computes the call.
+    #[must_use]
+    pub fn is_on_host(&self) -> bool {
+        self.set.is_some_and(|set| set.set().on_host().is_some())
+    }
+
+    /// Computes the call on the calling thread, with arrays in bytes of the host. `None` if the kernels need
+    /// buffers: see [`KernelSet::on_host`](crate::KernelSet::on_host).
+    ///
+    /// There are as many inputs as [`Call::inputs`], `None` for a scalar, and as many outputs as the call
+    /// has. The bytes of an array are those of its [range](Call::byte_ranges). Does nothing if the call
+    /// [writes nothing](Call::is_empty).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error, with the call and the set; also if the slices are not those of the call.
+    pub fn compute_on_host(
+        &self,
+        inputs: &[Option<&[u8]>],
+        outputs: &mut [&mut [u8]],
+    ) -> Option<Result<(), BackendError>> {
+        let set = self.set?;
+        let compute = set.set().on_host()?;
+        if self.call.is_empty() {
+            return Some(Ok(()));
+        }
+        Some(compute(&self.call, inputs, outputs).map_err(|error| set.failed(&self.call, error)))
     }
 
     /// With buffers that were checked.

@@ -186,10 +186,7 @@ impl Prepared {
     ///
     /// The kernel's error, with the call and the set.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), BackendError> {
-        self.set.set().launch(&self.call, launch).map_err(|error| {
-            let message = format_args!("the kernel set {} failed at {}", self.set, self.call);
-            BackendError::new(error.kind(), message).with_source(error)
-        })
+        self.set.set().launch(&self.call, launch).map_err(|error| self.set.failed(&self.call, error))
     }
 }
 

@@ -35,6 +35,14 @@ pub trait KernelSet: Send + Sync {
         call.is_short()
     }
 
+    /// The function that computes this set's calls in bytes of the host, if the memory of its devices is the
+    /// host's own, as that of `cpu` is. A framework whose arrays are on the host then needs neither buffers
+    /// nor a stream: see [`Planned::compute_on_host`](crate::Planned::compute_on_host). `None`, the default,
+    /// for all others.
+    fn on_host(&self) -> Option<ComputeOnHost> {
+        None
+    }
+
     /// Runs or submits `call`, as [`Stream::launch`](device_registry::Stream::launch) says.
     ///
     /// # Errors
@@ -42,6 +50,12 @@ pub trait KernelSet: Send + Sync {
     /// The error of the stream. The caller adds the call and the name of the set to it.
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError>;
 }
+
+/// Computes a call on the calling thread, and on others that it waits for.
+///
+/// There are as many inputs as the call has, `None` for a scalar, and as many outputs. The bytes of an array
+/// are those of its [range](Call::byte_ranges).
+pub type ComputeOnHost = fn(&Call, &[Option<&[u8]>], &mut [&mut [u8]]) -> Result<(), BackendError>;
 
 /// A kernel set as constant data: the name of its backend, the package that it comes from, and how to load
 /// it.
@@ -178,6 +192,12 @@ impl LinkedSet {
     #[must_use]
     pub fn set(&self) -> &'static dyn KernelSet {
         self.set
+    }
+
+    /// An error of the kernel for `call`, with both.
+    pub(crate) fn failed(self, call: &Call, error: BackendError) -> BackendError {
+        let message = format_args!("the kernel set {self} failed at {call}");
+        BackendError::new(error.kind(), message).with_source(error)
     }
 }
 

@@ -8,24 +8,28 @@ use burn_backend::{DType, DTypeUsageSet, Distribution, ExecutionError, TensorDat
 use burn_flex::{Flex, FlexDevice, FlexTensor};
 use burn_ir::{GraphBindings, GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::{Graph, RouterClient, RouterTensor};
+use burn_std::Bytes;
 use burn_std::future::DynFut;
 use dashmap::DashMap;
 use device_kernels::Kernels;
 use device_registry::Device;
+use device_registry::backend::BackendError;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::RegistryDevice;
 use crate::counts::{Counters, Counts, Moved, Way};
 use crate::describe::{self, Memory, Step};
+use crate::engine::{self, Settled};
 use crate::failure::{self, Cause, Failure};
 use crate::fallback::{self, Fallback};
 use crate::lease::Lease;
+use crate::on_host;
 use crate::operation::{Operands, OperationName, Signature};
 use crate::queue::{BurnQueue, Refused, Written};
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::table::{Held, RegistryTensor, Table};
+use crate::{KernelUse, RegistryDevice};
 
 const READ: OperationName = OperationName::pseudo(0, "Tensor", "Read");
 const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
@@ -44,6 +48,7 @@ struct Client {
     random: Random,
     counters: Counters,
     kernels: OnceLock<Option<&'static Kernels>>,
+    settled: Settled,
     graphs: DashMap<GraphId, Graph>,
     /// The operations that were warned of.
     warned: Mutex<Vec<usize>>,
@@ -65,6 +70,7 @@ impl RegistryClient {
                 random: Random::default(),
                 counters: Counters::default(),
                 kernels: OnceLock::new(),
+                settled: Settled::default(),
                 graphs: DashMap::new(),
                 warned: Mutex::new(Vec::new()),
             });
@@ -302,18 +308,67 @@ impl Client {
         if let Some((out, distribution)) = describe::random(&operation) {
             return self.random(name, operands, out, distribution, moved);
         }
-        if self.kernels()?.is_some()
-            && let Some(steps) = fallback::isolate(|| describe::steps(&operation, operands, &inputs, device))
-                .map_err(Cause::KernelSetPanicked)?
-        {
-            return Ok((self.native(name, &steps, &inputs, operands, moved)?, Way::Native));
-        }
-        match describe::int_cast(&operation) {
-            Some(dtype) => {
-                self.fall_back(name, inputs, moved, |mut inputs| fallback::cast_int(inputs.remove(0), dtype))
+        if self.kernels()?.is_some() {
+            let auto = KernelUse::current().map_err(Cause::InvalidVariable)? == KernelUse::Auto;
+            let deny = matches!(Fallback::current(), Ok(Fallback::Deny));
+            if auto && !deny && self.settled.has(name, operands) {
+                return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
             }
-            None => self.fall_back(name, inputs, moved, |inputs| fallback::run(operation, operands, inputs)),
+            // What the host alone has is joined there: the device gets it as one, if it needs it at all.
+            if inputs.iter().all(|input| input.storage.is_on_host_alone())
+                && fallback::isolate(|| describe::joins(&operation, operands, &inputs, device))
+                    .map_err(Cause::KernelSetPanicked)?
+            {
+                return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
+            }
+            if let Some(steps) = fallback::isolate(|| describe::steps(&operation, operands, &inputs, device))
+                .map_err(Cause::KernelSetPanicked)?
+            {
+                let computed = if !on_host::has_all(&steps) {
+                    self.native(name, &steps, &inputs, operands, moved)?
+                } else if !auto || engine::kernels_are_faster(&steps) {
+                    self.native_on_host(name, &steps, &inputs, operands, moved)?
+                } else {
+                    self.settled.add(name, operands, &steps);
+                    return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
+                };
+                return Ok((computed, Way::Native));
+            }
         }
+        self.allow(name)?;
+        let start = Instant::now();
+        let outputs = self.on_engine(operation, operands, inputs, moved)?;
+        Ok((outputs, Way::Fallback(start.elapsed())))
+    }
+
+    /// Runs kernels in bytes of the host, on the calling thread.
+    fn native_on_host(
+        &self,
+        name: OperationName,
+        steps: &[Step],
+        inputs: &[RegistryTensor],
+        operands: &Operands,
+        moved: &mut Moved,
+    ) -> Result<Outputs, Cause> {
+        let mut bytes = SmallVec::<[Option<Arc<Bytes>>; 4]>::new();
+        for (place, input) in inputs.iter().enumerate() {
+            let used = steps.iter().any(|step| step.memory.contains(&Memory::Input(place)));
+            let input = used.then(|| input.storage.host(&self.queue, moved)).transpose();
+            bytes.push(input.map_err(Cause::Device)?);
+        }
+        let lens: SmallVec<[usize; 2]> = operands.outputs.iter().map(len_of).collect();
+        let computed = fallback::isolate(|| on_host::compute(steps, &bytes, &lens))
+            .unwrap_or_else(|panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}"))));
+        let computed = computed.map_err(|error| {
+            let error = BackendError::new(error.kind(), name).with_source(error);
+            Cause::Device(Refused::Unwritten(error))
+        })?;
+        let tensor = |(out, bytes): (&TensorIr, Bytes)| RegistryTensor {
+            storage: Arc::new(Storage::on_host(Arc::new(bytes))),
+            layout: burn_flex::Layout::contiguous(out.shape.clone()),
+            dtype: out.dtype,
+        };
+        Ok(operands.outputs.iter().zip(computed).map(tensor).collect())
     }
 
     /// Runs kernels of the device.
@@ -325,8 +380,7 @@ impl Client {
         operands: &Operands,
         moved: &mut Moved,
     ) -> Result<Outputs, Cause> {
-        let len = |out: &TensorIr| out.shape.num_elements() * out.dtype.size();
-        let lens: SmallVec<[usize; 2]> = operands.outputs.iter().map(len).collect();
+        let lens: SmallVec<[usize; 2]> = operands.outputs.iter().map(len_of).collect();
         // The second time, the device was opened again, and gets again what the host has.
         for last in [false, true] {
             let mut memories = SmallVec::<[Option<Written>; 4]>::new();
@@ -378,7 +432,12 @@ impl Client {
             && let Some(steps) = fallback::isolate(|| describe::random_step(draw, numbers, operands, device))
                 .map_err(Cause::KernelSetPanicked)?
         {
-            return Ok((self.native(name, &steps, &[], operands, moved)?, Way::Native));
+            let drawn = if on_host::has_all(&steps) {
+                self.native_on_host(name, &steps, &[], operands, moved)?
+            } else {
+                self.native(name, &steps, &[], operands, moved)?
+            };
+            return Ok((drawn, Way::Native));
         }
         self.allow(name)?;
         let start = Instant::now();
@@ -388,16 +447,14 @@ impl Client {
         Ok((Outputs::from_iter([tensor]), Way::Fallback(start.elapsed())))
     }
 
-    /// Runs `engine` on the CPU, with the inputs on the host.
-    fn fall_back(
+    /// Runs an operation on burn's CPU engine, with the inputs on the host.
+    fn on_engine(
         &self,
-        name: OperationName,
+        operation: OperationIr,
+        operands: &Operands,
         inputs: Inputs,
         moved: &mut Moved,
-        engine: impl FnOnce(Tensors) -> Result<SmallVec<[FlexTensor; 2]>, String>,
-    ) -> Result<(Outputs, Way), Cause> {
-        self.allow(name)?;
-        let start = Instant::now();
+    ) -> Result<Outputs, Cause> {
         // What others use too. The engine may return another view of it.
         let mut shared = SmallVec::<[_; 4]>::new();
         let mut tensors = Tensors::new();
@@ -409,7 +466,11 @@ impl Client {
             }
             tensors.push(tensor);
         }
-        let outputs = engine(tensors).map_err(Cause::Panicked)?;
+        let outputs = match describe::int_cast(&operation) {
+            Some(dtype) => fallback::cast_int(tensors.remove(0), dtype),
+            None => fallback::run(operation, operands, tensors),
+        };
+        let outputs = outputs.map_err(Cause::Panicked)?;
         let outputs = outputs.iter().map(|tensor| {
             let bytes = Arc::as_ptr(&tensor.data_arc());
             let of_input = shared.iter().find(|(shared, _)| *shared == bytes);
@@ -422,7 +483,7 @@ impl Client {
                 None => RegistryTensor::on_host(tensor),
             }
         });
-        Ok((outputs.collect(), Way::Fallback(start.elapsed())))
+        Ok(outputs.collect())
     }
 
     /// Whether the CPU may do an operation.
@@ -441,7 +502,7 @@ impl Client {
                 Ok(())
             }
             Ok(Fallback::Deny) => Err(Cause::Denied),
-            Err(error) => Err(Cause::InvalidFallback(error)),
+            Err(error) => Err(Cause::InvalidVariable(error)),
         }
     }
 
@@ -467,6 +528,11 @@ impl Client {
         failure::leave_unreported(&failure);
         failure
     }
+}
+
+/// The bytes of a new tensor.
+fn len_of(out: &TensorIr) -> usize {
+    out.shape.num_elements() * out.dtype.size()
 }
 
 type Tensors = SmallVec<[FlexTensor; 4]>;

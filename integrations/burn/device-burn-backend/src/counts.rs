@@ -35,7 +35,10 @@ pub struct OperationCount {
     pub native: u64,
     /// How often it was only another view of the same bytes.
     pub views: u64,
-    /// How often burn's CPU engine did it.
+    /// How often burn's CPU engine did it though there is a kernel, since it was faster there: see
+    /// [`KernelUse`](crate::KernelUse).
+    pub host: u64,
+    /// How often burn's CPU engine did it, as there is no kernel.
     pub fallback: u64,
     /// How often it failed.
     pub failed: u64,
@@ -60,7 +63,7 @@ pub struct Transfers {
 }
 
 impl Counts {
-    /// How many operations burn's CPU engine did.
+    /// How many operations burn's CPU engine did for want of a kernel.
     #[must_use]
     pub fn fallbacks(&self) -> u64 {
         self.operations.iter().map(|operation| operation.fallback).sum()
@@ -70,6 +73,12 @@ impl Counts {
     #[must_use]
     pub fn native(&self) -> u64 {
         self.operations.iter().map(|operation| operation.native).sum()
+    }
+
+    /// How many operations burn's CPU engine did though there is a kernel.
+    #[must_use]
+    pub fn on_host(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.host).sum()
     }
 
     /// What moved for all operations.
@@ -105,16 +114,16 @@ impl fmt::Display for Counts {
         writeln!(f, "operations on {}", self.device)?;
         writeln!(
             f,
-            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
-            "operation", "native", "views", "fallback", "failed", "time", "to host", "to device"
+            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "operation", "native", "host", "views", "fallback", "failed", "time", "to host", "to device"
         )?;
         let mut time = Duration::ZERO;
         for operation in &self.operations {
             time += operation.time;
-            let OperationCount { operation, native, views, fallback, failed, time, moved } = operation;
+            let OperationCount { operation, native, views, host, fallback, failed, time, moved } = operation;
             writeln!(
                 f,
-                "{operation:width$}  {native:>8}  {views:>8}  {fallback:>8}  {failed:>8}  {:>10}  {:>10}  {:>10}",
+                "{operation:width$}  {native:>8}  {host:>8}  {views:>8}  {fallback:>8}  {failed:>8}  {:>10}  {:>10}  {:>10}",
                 Milliseconds(*time),
                 Size(moved.bytes_to_host),
                 Size(moved.bytes_to_device),
@@ -124,9 +133,10 @@ impl fmt::Display for Counts {
         let sum = |number: fn(&OperationCount) -> u64| self.operations.iter().map(number).sum::<u64>();
         write!(
             f,
-            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
             "total",
             self.native(),
+            self.on_host(),
             sum(|operation| operation.views),
             self.fallbacks(),
             sum(|operation| operation.failed),
@@ -179,6 +189,7 @@ impl Moved {
 pub(crate) enum Way {
     Native,
     View,
+    Host,
     Fallback(Duration),
     Failed,
 }
@@ -190,6 +201,7 @@ struct Counter {
     name: OperationName,
     native: AtomicU64,
     views: AtomicU64,
+    host: AtomicU64,
     fallback: AtomicU64,
     failed: AtomicU64,
     nanoseconds: AtomicU64,
@@ -216,6 +228,7 @@ impl Counters {
         match way {
             Way::Native => add(&counter.native, 1),
             Way::View => add(&counter.views, 1),
+            Way::Host => add(&counter.host, 1),
             Way::Failed => add(&counter.failed, 1),
             Way::Fallback(time) => {
                 add(&counter.fallback, 1);
@@ -260,7 +273,8 @@ impl Counters {
 
 impl OperationCount {
     fn is_zero(&self) -> bool {
-        self.native + self.views + self.fallback + self.failed == 0 && self.moved == Transfers::default()
+        self.native + self.views + self.host + self.fallback + self.failed == 0
+            && self.moved == Transfers::default()
     }
 }
 
@@ -270,6 +284,7 @@ impl Counter {
             name,
             native: AtomicU64::new(0),
             views: AtomicU64::new(0),
+            host: AtomicU64::new(0),
             fallback: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
@@ -280,10 +295,11 @@ impl Counter {
         }
     }
 
-    fn values(&self) -> [&AtomicU64; 9] {
+    fn values(&self) -> [&AtomicU64; 10] {
         [
             &self.native,
             &self.views,
+            &self.host,
             &self.fallback,
             &self.failed,
             &self.nanoseconds,
@@ -298,6 +314,7 @@ impl Counter {
         let [
             native,
             views,
+            host,
             fallback,
             failed,
             nanoseconds,
@@ -310,6 +327,7 @@ impl Counter {
             operation: self.name.to_string(),
             native,
             views,
+            host,
             fallback,
             failed,
             time: Duration::from_nanos(nanoseconds),

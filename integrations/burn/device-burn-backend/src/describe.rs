@@ -69,6 +69,30 @@ pub(crate) fn random(operation: &OperationIr) -> Option<(&TensorIr, Distribution
     }
 }
 
+/// Whether `operation` joins tensors, by kernels that copy each of them.
+pub(crate) fn joins(
+    operation: &OperationIr,
+    operands: &Operands,
+    inputs: &[RegistryTensor],
+    device: Device,
+) -> bool {
+    use BaseOperationIr::Cat;
+    match operation {
+        OperationIr::BaseFloat(Cat(cat))
+        | OperationIr::BaseInt(Cat(cat))
+        | OperationIr::BaseBool(Cat(cat)) => {
+            let first = cat.tensors.first().and_then(|first| {
+                let mapping = Mapping { operands, inputs, device };
+                let part =
+                    mapping.out(0)?.view(|layout| layout.slice(cat.dim, 0, first.shape[cat.dim], 1))?;
+                mapping.step(Operator::Copy, &[mapping.input(first)?], &[part])
+            });
+            first.is_some()
+        }
+        _ => false,
+    }
+}
+
 /// A call of a kernel, and the memory of its arrays.
 #[derive(Debug)]
 pub(crate) struct Step {

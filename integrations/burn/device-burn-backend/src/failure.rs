@@ -10,8 +10,8 @@ use burn_backend::ExecutionError;
 use device_registry::{Device, ErrorChain};
 use entry_points::LoadError;
 
-use crate::fallback::InvalidFallback;
 use crate::operation::Signature;
+use crate::policy::InvalidVariable;
 use crate::queue::Refused;
 
 /// A failed operation. Its tensors share it, and so do those that were to be computed from them.
@@ -48,7 +48,7 @@ pub(crate) enum Cause {
     )]
     Released(u64),
     #[error(transparent)]
-    InvalidFallback(InvalidFallback),
+    InvalidVariable(InvalidVariable),
 }
 
 impl Failure {

@@ -5,10 +5,14 @@ mod client;
 mod counts;
 mod describe;
 mod device;
+mod direct;
+mod engine;
 mod failure;
 mod fallback;
 mod lease;
+mod on_host;
 mod operation;
+mod policy;
 mod queue;
 mod random;
 mod storage;
@@ -19,7 +23,9 @@ pub use channel::RegistryChannel;
 pub use client::RegistryClient;
 pub use counts::{Counts, OperationCount, Transfers};
 pub use device::{RegistryDevice, TooManyBackends};
-pub use fallback::{Fallback, InvalidFallback};
+pub use engine::KernelUse;
+pub use fallback::Fallback;
+pub use policy::InvalidVariable;
 
 /// burn's backend: every operation on any registered device.
 pub type Registry = burn_router::BackendRouter<RegistryChannel>;

@@ -29,6 +29,11 @@ impl Storage {
         Self(Mutex::new(Copies { host: None, device: Some((buffer, written)) }))
     }
 
+    /// Whether the device has no copy.
+    pub(crate) fn is_on_host_alone(&self) -> bool {
+        self.0.lock().device.is_none()
+    }
+
     /// The copy on the host. Blocks for a download if there is none.
     pub(crate) fn host(&self, queue: &BurnQueue, moved: &mut Moved) -> Result<Arc<Bytes>, Refused> {
         self.0.lock().host(queue, moved)

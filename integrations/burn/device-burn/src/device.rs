@@ -1,7 +1,7 @@
 //! burn's `Device` by a device string, and what was counted for it.
 
 use burn_tensor::Device;
-use device_burn_backend::{Counts, Fallback, RegistryClient, RegistryDevice};
+use device_burn_backend::{Counts, Fallback, KernelUse, RegistryClient, RegistryDevice};
 
 use crate::Error;
 use crate::engines::LinkedEngine;
@@ -24,13 +24,13 @@ use crate::engines::LinkedEngine;
 ///
 /// # Errors
 ///
-/// Those of [`device_registry::device`], those of opening the device, [`Error::Fallback`], and those of an
+/// Those of [`device_registry::device`], those of opening the device, [`Error::Variable`], and those of an
 /// engine.
 pub fn device(text: &str) -> Result<Device, Error> {
     let device = device_registry::device(text)?.resolve();
     if let Some(engine) = engine(device)? {
         // An invalid variable is an error on every device.
-        Fallback::current()?;
+        check_variables()?;
         device.open()?;
         return engine.device(device);
     }
@@ -66,10 +66,17 @@ fn engine(device: device_registry::Device) -> Result<Option<LinkedEngine>, Error
 #[cfg(not(any(feature = "engine", feature = "loopback", feature = "patch")))]
 compile_error!("device-burn needs one of its features: `patch`, with a `[patch]` line, or `loopback`");
 
+/// The variables of the environment that every operation needs.
+fn check_variables() -> Result<(), Error> {
+    Fallback::current()?;
+    KernelUse::current()?;
+    Ok(())
+}
+
 /// The device for burn's traits, after what can be wrong with it.
 #[cfg(any(feature = "loopback", feature = "patch"))]
 pub(crate) fn usable(device: device_registry::Device) -> Result<RegistryDevice, Error> {
-    Fallback::current()?;
+    check_variables()?;
     let device = RegistryDevice::new(device)?;
     device.device().open()?;
     Ok(device)

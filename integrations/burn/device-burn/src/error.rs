@@ -1,6 +1,6 @@
 //! What can go wrong before burn has a device.
 
-use device_burn_backend::{InvalidFallback, TooManyBackends};
+use device_burn_backend::{InvalidVariable, TooManyBackends};
 use device_registry::backend::BackendError;
 use device_registry::{Device, DeviceError};
 use entry_points::LoadError;
@@ -14,9 +14,9 @@ pub enum Error {
     /// The string is invalid, the backend does not load, or the device does not exist or open.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// `DEVICE_BURN_FALLBACK` is invalid.
+    /// `DEVICE_BURN_FALLBACK` or `DEVICE_BURN_KERNELS` is invalid.
     #[error(transparent)]
-    Fallback(#[from] InvalidFallback),
+    Variable(#[from] InvalidVariable),
     /// burn has no number left for the backend.
     #[error(transparent)]
     Backends(#[from] TooManyBackends),

@@ -115,7 +115,7 @@ fn an_invalid_fallback_is_an_error_for_an_engine_too() {
         return process::passes(test, |child| child.env("DEVICE_BURN_FALLBACK", "sometimes"));
     }
     let error = device_burn::device("openreg:0").unwrap_err();
-    assert!(matches!(error, Error::Fallback(_)), "{error}");
+    assert!(matches!(error, Error::Variable(_)), "{error}");
 }
 
 #[test]

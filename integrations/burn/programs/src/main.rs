@@ -53,7 +53,9 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         println!("{}", table::times(case, &measured));
         all.push((*case, measured));
     }
-    println!("\noperations: by kernels / views / by burn's CPU engine");
+    println!(
+        "\noperations: by kernels / by the CPU engine instead / views / by the CPU engine for want of a kernel"
+    );
     println!("{}", table::header(&places));
     for (case, measured) in &all {
         println!("{}", table::counts(case, measured));

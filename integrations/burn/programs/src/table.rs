@@ -36,13 +36,15 @@ pub fn times(case: &Case, measured: &[Measured]) -> String {
     line
 }
 
-/// How many of a case's operations were by kernels, were views, and fell back.
+/// How many of a case's operations were by kernels, by burn's CPU engine though there is a kernel, views, and
+/// fell back.
 #[must_use]
 pub fn counts(case: &Case, measured: &[Measured]) -> String {
     let mut line = format!("{:NAME$}", case.name);
     for Measured { counts, .. } in measured {
         let text = counts.as_ref().map_or(String::new(), |counts| {
-            format!("{} / {} / {}", counts.native(), views(counts), counts.fallbacks())
+            let [native, host] = [counts.native(), counts.on_host()];
+            format!("{native} / {host} / {} / {}", views(counts), counts.fallbacks())
         });
         line += &format!("  {text:>COLUMN$}");
     }
@@ -56,7 +58,7 @@ fn views(counts: &Counts) -> u64 {
 /// The operations that fell back though others did not, or `None`.
 #[must_use]
 pub fn fallbacks(case: &Case, place: &Place, counts: &Counts) -> Option<String> {
-    if counts.native() == 0 || counts.fallbacks() == 0 {
+    if counts.native() + counts.on_host() == 0 || counts.fallbacks() == 0 {
         return None;
     }
     let names = counts.operations.iter().filter(|operation| operation.fallback > 0);

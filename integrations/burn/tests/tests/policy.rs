@@ -26,7 +26,7 @@ fn error<const D: usize>(tensor: Tensor<D>) -> String {
     tensor.try_into_data().unwrap_err().to_string()
 }
 
-/// Native, views, fallback, failed, downloads, bytes to the host, uploads, bytes to the device.
+/// Native, host, views, fallback, failed, downloads, bytes to the host, uploads, bytes to the device.
 type Row = [u64; 8];
 
 fn rows(counts: &Counts) -> BTreeMap<&str, Row> {
@@ -113,7 +113,7 @@ fn the_table_has_a_line_for_each_operation_and_a_total() {
     let table = counts.to_string();
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0].join(" "), "operations on openreg:0");
-    let head = "operation native views fallback failed time to host to device";
+    let head = "operation native host views fallback failed time to host to device";
     assert_eq!(lines[1].join(" "), head, "{table}");
     let widths: Vec<_> = table.lines().skip(1).map(str::len).collect();
     assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "the columns are aligned:\n{table}");
@@ -121,18 +121,18 @@ fn the_table_has_a_line_for_each_operation_and_a_total() {
     let (total, operations) = lines[2..].split_last().unwrap();
     assert_eq!(operations.len(), counts.operations.len());
     for (line, count) in operations.iter().zip(&counts.operations) {
-        let numbers =
-            [count.native, count.views, count.fallback, count.failed].map(|number| number.to_string());
+        let numbers = [count.native, count.host, count.views, count.fallback, count.failed]
+            .map(|number| number.to_string());
         assert_eq!(line[0], count.operation);
-        assert_eq!(line[1..5], numbers, "{table}");
-        assert_eq!(line[6], "ms");
+        assert_eq!(line[1..6], numbers, "{table}");
+        assert_eq!(line[7], "ms");
         assert_eq!(
-            line[7..].join(" "),
+            line[8..].join(" "),
             format!("{} B {} B", count.moved.bytes_to_host, count.moved.bytes_to_device)
         );
     }
-    assert_eq!(total[..5], ["total", "2", "1", "4", "1"], "{table}");
-    assert_eq!(total[7..].join(" "), "48 B 48 B", "{table}");
+    assert_eq!(total[..6], ["total", "2", "0", "1", "4", "1"], "{table}");
+    assert_eq!(total[8..].join(" "), "48 B 48 B", "{table}");
 }
 
 #[test]
@@ -151,6 +151,7 @@ fn the_json_has_the_same_numbers() {
             "operation": count.operation,
             "native": count.native,
             "views": count.views,
+            "host": count.host,
             "fallback": count.fallback,
             "failed": count.failed,
             "time": { "secs": count.time.as_secs(), "nanos": count.time.subsec_nanos() },

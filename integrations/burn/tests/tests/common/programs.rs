@@ -126,7 +126,9 @@ const OPERATIONS: &[(&str, Apply)] = operations! {
     "sub" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a - b) },
     "mul" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a * b) },
     "div" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a / b) },
-    "remainder" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a.remainder(b)) },
+    // Whether a rest of zero is negative is the engine's, and would decide the sign of an angle: adding zero
+    // makes it positive.
+    "remainder" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a.remainder(b) + 0.0) },
     "powf" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a.powf(b)) },
     "hypot" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a.hypot(b)) },
     "atan2" => |p, s| { let (a, b) = p.floats(s)?; Value::Float(a.atan2(b)) },
@@ -134,7 +136,7 @@ const OPERATIONS: &[(&str, Apply)] = operations! {
     "sub scalar" => |p, s| Value::Float(p.float(s.a)? - f64::from(s.x)),
     "mul scalar" => |p, s| Value::Float(p.float(s.a)? * f64::from(s.x)),
     "div scalar" => |p, s| Value::Float(p.float(s.a)? / f64::from(s.x)),
-    "remainder scalar" => |p, s| Value::Float(p.float(s.a)?.remainder_scalar(f64::from(s.x) + 0.5)),
+    "remainder scalar" => |p, s| Value::Float(p.float(s.a)?.remainder_scalar(f64::from(s.x) + 0.5) + 0.0),
     "powi scalar" => |p, s| Value::Float(p.float(s.a)?.powi_scalar(i32::from(s.x % 4))),
     "powf scalar" => |p, s| Value::Float(p.float(s.a)?.powf_scalar(f64::from(s.x % 4))),
     "neg" => |p, s| Value::Float(-p.float(s.a)?),

@@ -1,0 +1,34 @@
+//! Variables of the environment that choose one of some words.
+
+use std::ffi::OsString;
+
+/// A variable of the environment has a value that is not one of its words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={value:?} is invalid: expected {expected}")]
+pub struct InvalidVariable {
+    variable: &'static str,
+    value: String,
+    expected: String,
+}
+
+/// What the word in `value` stands for, in any case. `None` if there is no value, or an empty one.
+pub(crate) fn parse<T: Copy>(
+    variable: &'static str,
+    value: Option<OsString>,
+    words: &[(&str, T)],
+) -> Result<Option<T>, InvalidVariable> {
+    let value = value.unwrap_or_default().to_string_lossy().into_owned();
+    let text = value.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let found = words.iter().find(|(word, _)| text.eq_ignore_ascii_case(word));
+    found.map(|(_, meaning)| Some(*meaning)).ok_or_else(|| {
+        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        let expected = match &words[..] {
+            [before @ .., last] if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+            words => words.concat(),
+        };
+        InvalidVariable { variable, value, expected }
+    })
+}

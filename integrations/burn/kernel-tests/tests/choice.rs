@@ -1,0 +1,121 @@
+//! Which operations run as kernels on a device whose memory is the host's own, and what is joined on the host.
+//! The choice is the process's, so that each one has a process of its own.
+
+use burn::tensor::activation::sigmoid;
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Tensor};
+use device_burn::{Fallback, KernelUse, OperationCount};
+
+#[path = "../../tests/tests/common/child.rs"]
+mod child;
+
+device_registry::autoload!();
+
+/// How often kernels did an operation, burn's CPU engine beside a kernel, and burn's CPU engine alone.
+fn counts(device: &str, operation: &str) -> [u64; 3] {
+    let counts = device_burn::counts(device).unwrap();
+    let count = |count: &OperationCount| [count.native, count.host, count.fallback];
+    counts.operations.iter().find(|count| count.operation == operation).map_or([0; 3], count)
+}
+
+fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_to_vec().unwrap()
+}
+
+/// A sum, a mean over a dimension, and a convolution.
+fn program(device: &Device) {
+    let a = Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 4.0]], device);
+    let sum = a.clone() + a.clone();
+    assert_eq!(values(sum.clone().mean_dim(1)), [3.0, 7.0]);
+    let image = sum.reshape([1, 1, 2, 2]);
+    let weight = Tensor::<4>::from_floats([[[[1.0, -1.0]]]], device);
+    let convolved = conv2d(image, weight, None, ConvOptions::new([1, 1], [0, 0], [1, 1], 1));
+    // The engine takes what a kernel wrote, and the other way round.
+    assert_eq!(values(convolved * 10.0), [-20.0, -20.0]);
+    let counts = device_burn::counts("cpu").unwrap();
+    assert_eq!(counts.moved(), device_burn::Transfers::default(), "the bytes are shared:\n{counts}");
+}
+
+#[test]
+fn kernels_do_what_they_do_faster() {
+    child::run("child_with_auto", &[]);
+    child::run("child_with_auto", &[("DEVICE_BURN_KERNELS", "Auto")]);
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_with_auto() {
+    let device = device_burn::device("cpu").unwrap();
+    program(&device);
+    program(&device);
+    assert_eq!(counts("cpu", "NumericFloat.Add"), [0, 2, 0]);
+    assert_eq!(counts("cpu", "NumericFloat.MeanDim"), [0, 2, 0]);
+    assert_eq!(counts("cpu", "Module.Conv2d"), [2, 0, 0]);
+    let cumsum = |device: &Device| Tensor::<1>::from_floats([1.0, 2.0], device).cumsum(0);
+    assert_eq!(values(cumsum(&device)), [1.0, 3.0]);
+    assert_eq!(counts("cpu", "NumericFloat.CumSum"), [0, 0, 1]);
+
+    // From 4,096 elements on.
+    for (len, by_kernels) in [(4095, [0, 1, 0]), (4096, [1, 1, 0]), (4095, [1, 2, 0])] {
+        let half = sigmoid(Tensor::<1>::zeros([len], &device));
+        assert!(values(half).iter().all(|value| *value == 0.5));
+        assert_eq!(counts("cpu", "Activation.Sigmoid"), by_kernels);
+    }
+
+    // What has a kernel is no fallback, though the engine does it.
+    Fallback::Deny.set();
+    program(&device);
+    assert_eq!(counts("cpu", "NumericFloat.Add"), [0, 3, 0]);
+    let error = cumsum(&device).try_into_data().unwrap_err().to_string();
+    assert!(error.contains("no kernel of the device does it"), "{error}");
+}
+
+#[test]
+fn kernels_do_all_that_they_can_if_the_program_says_so() {
+    child::run("child_with_always", &[("DEVICE_BURN_KERNELS", "always")]);
+    child::run("child_with_always", &[("DEVICE_BURN_KERNELS", "auto"), ("SET_BY_CODE", "1")]);
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_with_always() {
+    if std::env::var_os("SET_BY_CODE").is_some() {
+        KernelUse::Always.set();
+    }
+    program(&device_burn::device("cpu").unwrap());
+    assert_eq!(counts("cpu", "NumericFloat.Add"), [1, 0, 0]);
+    assert_eq!(counts("cpu", "NumericFloat.MeanDim"), [1, 0, 0]);
+    assert_eq!(counts("cpu", "Module.Conv2d"), [1, 0, 0]);
+}
+
+#[test]
+fn another_word_is_an_error_of_the_device() {
+    child::run("child_with_another_word", &[("DEVICE_BURN_KERNELS", "never")]);
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_with_another_word() {
+    let error = device_burn::device("cpu").unwrap_err().to_string();
+    assert_eq!(error, "DEVICE_BURN_KERNELS=\"never\" is invalid: expected auto or always");
+}
+
+#[test]
+fn rows_of_the_host_are_joined_there_and_uploaded_once() {
+    let device = device_burn::device("openreg:1").unwrap();
+    let row = |value: f32| Tensor::<2>::from_floats([[value, value + 0.5]], &device);
+    let rows: Vec<_> = (0..256_u16).map(|value| row(value.into())).collect();
+    device_burn::reset_counts("openreg:1").unwrap();
+    let batch = Tensor::cat(rows, 0);
+    let doubled = batch.clone() + batch.clone();
+    assert_eq!(values(doubled.narrow(0, 255, 1)), [510.0, 511.0]);
+    assert_eq!(counts("openreg:1", "BaseFloat.Cat"), [0, 1, 0]);
+    let moved = device_burn::counts("openreg:1").unwrap().moved();
+    assert_eq!((moved.uploads, moved.bytes_to_device), (1, 256 * 8));
+
+    // What the device has is joined by a kernel.
+    let more = Tensor::cat(vec![batch.clone(), row(1.0)], 0);
+    assert_eq!(values(more.narrow(0, 256, 1)), [1.0, 1.5]);
+    assert_eq!(counts("openreg:1", "BaseFloat.Cat"), [1, 1, 0]);
+}
