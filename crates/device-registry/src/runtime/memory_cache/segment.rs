@@ -20,8 +20,10 @@ pub(super) struct Segment<M> {
     memory: M,
     size: usize,
     pool: Pool,
-    /// By their start.
-    free: BTreeMap<usize, Free>,
+    /// The free block that is the whole segment, if it is idle.
+    whole: Option<Free>,
+    /// The other free blocks, by their start.
+    parts: BTreeMap<usize, Free>,
     /// The bytes of blocks in use.
     in_use: usize,
     /// The number of the free that left no block in use.
@@ -31,7 +33,7 @@ pub(super) struct Segment<M> {
 impl<M> Segment<M> {
     /// A segment that has no block yet.
     pub(super) fn new(memory: M, size: usize, pool: Pool) -> Self {
-        Self { memory, size, pool, free: BTreeMap::new(), in_use: 0, idle_since: None }
+        Self { memory, size, pool, whole: None, parts: BTreeMap::new(), in_use: 0, idle_since: None }
     }
 
     pub(super) fn memory(&mut self) -> &mut M {
@@ -57,7 +59,7 @@ impl<M> Segment<M> {
 
     /// The free block that is the whole segment, if it is idle.
     pub(super) fn whole(&self) -> Option<Free> {
-        self.free.get(&0).copied().filter(|block| block.size == self.size)
+        self.whole
     }
 
     /// Notes that the segment is idle since the free of this number, if it has become so.
@@ -69,13 +71,19 @@ impl<M> Segment<M> {
 
     /// Adds a free block.
     pub(super) fn set_free(&mut self, block: Free) {
-        self.free.insert(block.start, block);
+        if block.size == self.size {
+            self.whole = Some(block);
+        } else {
+            self.parts.insert(block.start, block);
+        }
     }
 
     /// Uses a part of the free block that begins at `start`; the rest is not a block until it is made one.
     /// Returns since when the segment has been idle, if it has.
     pub(super) fn use_block(&mut self, start: usize, size: usize) -> Option<u64> {
-        self.free.remove(&start);
+        if self.whole.take().is_none() {
+            self.parts.remove(&start);
+        }
         self.in_use += size;
         self.idle_since.take()
     }
@@ -84,11 +92,11 @@ impl<M> Segment<M> {
     /// it is one.
     pub(super) fn put(&mut self, start: usize, size: usize) -> [Option<Free>; 2] {
         self.in_use -= size;
-        let before = self.free.range(..start).next_back().map(|(_, block)| *block);
+        let before = self.parts.range(..start).next_back().map(|(_, block)| *block);
         let before = before.filter(|block| block.start + block.size == start);
-        let after = self.free.get(&(start + size)).copied();
+        let after = self.parts.get(&(start + size)).copied();
         for block in [before, after].into_iter().flatten() {
-            self.free.remove(&block.start);
+            self.parts.remove(&block.start);
         }
         [before, after]
     }
