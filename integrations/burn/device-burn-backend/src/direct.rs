@@ -1,7 +1,7 @@
 //! The most frequent operations of burn's CPU engine, called without burn's interpreter.
 //!
-//! The interpreter keeps tensors by identifiers: a small operation spends most of its time on putting them in and
-//! taking them out. What is here, it would pass to the engine as it is (`burn-router` 0.22.1,
+//! The interpreter keeps tensors by identifiers: a small operation spends most of its time on putting them in
+//! and taking them out. What is here, it would pass to the engine as it is (`burn-router` 0.22.1,
 //! `src/interpreter.rs`).
 
 use burn_backend::Scalar;

@@ -17,13 +17,13 @@ const VARIABLE: &str = "DEVICE_BURN_KERNELS";
 /// There burn's CPU engine and the kernels work on the same bytes, so that each operation may take the faster
 /// way. On all other devices an operation that has a kernel runs as one.
 ///
-/// The choice holds for all devices of the process. The variable `DEVICE_BURN_KERNELS` sets it with the values
-/// `auto` and `always`; [`set`](Self::set) in code goes before the variable.
+/// The choice holds for all devices of the process. The variable `DEVICE_BURN_KERNELS` sets it with the
+/// values `auto` and `always`; [`set`](Self::set) in code goes before the variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum KernelUse {
-    /// Where they are faster than burn's CPU engine, by operator and size: the table is in
-    /// [docs/burn.md](https://github.com/device-registry/device-registry/blob/main/docs/burn.md).
+    /// Where they are faster than burn's CPU engine, by operator and size: convolutions, maximum poolings and
+    /// large sigmoids.
     #[default]
     Auto = 1,
     /// Wherever there is one.
@@ -43,8 +43,8 @@ impl KernelUse {
     ///
     /// # Errors
     ///
-    /// If the variable has another value than the two. Until [`set`](Self::set) is called, every operation that
-    /// has a kernel is then an error.
+    /// If the variable has another value than the two. Until [`set`](Self::set) is called, every operation
+    /// that has a kernel is then an error.
     pub fn current() -> Result<Self, InvalidVariable> {
         match CHOICE.load(Ordering::Relaxed) {
             1 => Ok(Self::Auto),
@@ -88,9 +88,9 @@ pub(crate) fn kernels_are_faster(steps: &[Step]) -> bool {
 /// The operations that burn's CPU engine does faster at every size, though there are kernels, by their first
 /// tensor's type. They need no plan: it would cost as much as a small operation.
 ///
-/// Whether there is a kernel may differ by the shapes too, such as those of more dimensions than kernels have.
-/// Then such an operation counts as one that has a kernel. Where that matters, under [`Fallback::Deny`], each
-/// operation is planned.
+/// Whether there is a kernel may differ by the shapes too, such as those of more dimensions than kernels
+/// have. Then such an operation counts as one that has a kernel. Where that matters, under
+/// [`Fallback::Deny`], each operation is planned.
 ///
 /// [`Fallback::Deny`]: crate::Fallback::Deny
 pub(crate) struct Settled(Box<[AtomicU32]>);

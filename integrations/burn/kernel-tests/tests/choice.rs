@@ -1,5 +1,5 @@
-//! Which operations run as kernels on a device whose memory is the host's own, and what is joined on the host.
-//! The choice is the process's, so that each one has a process of its own.
+//! Which operations run as kernels on a device whose memory is the host's own, and what is joined on the
+//! host. The choice is the process's, so that each one has a process of its own.
 
 use burn::tensor::activation::sigmoid;
 use burn::tensor::module::conv2d;
