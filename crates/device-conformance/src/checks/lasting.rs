@@ -149,5 +149,5 @@ impl LastingWork {
 fn longest(context: &Context) -> Result<usize, Failure> {
     let free = context.device().memory_info()?.free.unwrap_or(1 << 30);
     let largest = context.properties().largest_allocation.unwrap_or(u64::MAX);
-    Ok((free / 16).min(largest).min(256 << 20) as usize)
+    Ok((free / 8).min(largest).min(256 << 20) as usize)
 }
