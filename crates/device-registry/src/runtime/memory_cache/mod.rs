@@ -145,7 +145,7 @@ impl<M: Clone> MemoryCache<M> {
     #[must_use = "the drop of what it returns gives the memory back"]
     pub(crate) fn make_room(&self, size: usize) -> Vec<M> {
         let mut state = lock(&self.state);
-        let peak = state.peak_in_use.max(state.in_use + size as u64);
+        let peak = state.peak_in_use.max(state.in_use.saturating_add(size as u64));
         state.evict(size as u64, peak)
     }
 
@@ -358,9 +358,10 @@ impl<M: Clone> State<M> {
     /// Takes out the segments that have been idle for longest, until `more` bytes can be added to what the
     /// device holds.
     fn evict(&mut self, more: u64, peak: u64) -> Vec<M> {
-        let allowed = (peak + peak / self.spare).max(ALWAYS);
+        let allowed = peak.saturating_add(peak / self.spare).max(ALWAYS);
         let mut evicted = Vec::new();
-        while self.reserved() - self.in_use > self.limit || self.reserved() + more > allowed {
+        let too_much = |held: u64| held.saturating_add(more) > allowed;
+        while self.reserved() - self.in_use > self.limit || too_much(self.reserved()) {
             let Some(memory) = self.pop_idle() else { break };
             evicted.push(memory);
         }

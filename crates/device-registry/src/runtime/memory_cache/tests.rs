@@ -152,6 +152,7 @@ fn of_the_hosts_memory_large_blocks_are_kept_up_to_a_limit() {
     let blocks = add_all(&cache, 10..14, 8 * MIB);
     assert!(blocks.into_iter().all(|block| cache.put(block).is_empty()));
     assert!(cache.make_room(31 * MIB).is_empty(), "64 MiB is twice what was in use");
+    assert!(cache.make_room(usize::MAX).is_empty(), "the driver refuses it, and nothing is lost");
     assert_eq!(cache.make_room(32 * MIB), [8]);
     assert_eq!(cache.empty().len(), 4);
     let blocks = add_all(&cache, 0..5, 64 * MIB);
