@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use device_registry::{Buffer, Stream};
+use device_registry::backend::BackendErrorKind;
+use device_registry::{Buffer, Device, DeviceError, Stream};
 
 use super::streams::keep_busy;
 use crate::context::Context;
@@ -47,9 +48,10 @@ impl LastingWork {
     fn of_at_most(context: &Context, most: usize, lasts: Duration) -> Result<Self, Failure> {
         const FEW: usize = 4;
         let many = if most < 512 { FEW } else { 512 };
-        let pair = |len| Ok::<_, Failure>([context.allocate(len)?, context.allocate(len)?]);
-        let (mut len, longest) = (1 << 20, longest(context)?);
-        let mut work = Self { stream: context.stream()?, pair: pair(len)?, copies: FEW };
+        let mut len = 1 << 20;
+        let mut longest = longest(context)?;
+        let pair = [context.allocate(len)?, context.allocate(len)?];
+        let mut work = Self { stream: context.stream()?, pair, copies: FEW };
         let mut done_at_once = 0;
         loop {
             let begun = Instant::now();
@@ -74,12 +76,15 @@ impl LastingWork {
             }
             // A queue that is full blocks: more copies do not last longer then, and longer ones do.
             if (enqueuing >= lasted || work.copies >= many) && len * 2 <= longest {
-                len *= 2;
-                work.pair = pair(len)?;
-                work.copies = (work.copies / 2).max(FEW);
-            } else {
-                work.copies = (work.copies * 2).min(most);
+                if let Some(pair) = pair_that_fits(context.device(), len * 2)? {
+                    len *= 2;
+                    work.pair = pair;
+                    work.copies = (work.copies / 2).max(FEW);
+                    continue;
+                }
+                longest = len;
             }
+            work.copies = (work.copies * 2).min(most);
         }
     }
 
@@ -145,7 +150,20 @@ impl LastingWork {
     }
 }
 
-/// The length of the longest buffers that the check allocates.
+/// Two buffers, or `None` if the device has no memory for them.
+fn pair_that_fits(device: Device, len: usize) -> Result<Option<[Buffer; 2]>, Failure> {
+    match device.allocate(len).and_then(|first| Ok([first, device.allocate(len)?])) {
+        Ok(pair) => Ok(Some(pair)),
+        Err(DeviceError::Call { error, .. })
+            if matches!(error.kind(), BackendErrorKind::OutOfMemory { .. }) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The length of the longest buffers that the check allocates, if they fit.
 fn longest(context: &Context) -> Result<usize, Failure> {
     let free = context.device().memory_info()?.free.unwrap_or(1 << 30);
     let largest = context.properties().largest_allocation.unwrap_or(u64::MAX);
