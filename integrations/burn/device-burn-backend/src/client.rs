@@ -356,8 +356,7 @@ impl Client {
             let input = used.then(|| input.storage.host(&self.queue, moved)).transpose();
             bytes.push(input.map_err(Cause::Device)?);
         }
-        let lens: SmallVec<[usize; 2]> = operands.outputs.iter().map(len_of).collect();
-        let computed = fallback::isolate(|| on_host::compute(steps, &bytes, &lens))
+        let computed = fallback::isolate(|| on_host::compute(steps, &bytes, &operands.outputs))
             .unwrap_or_else(|panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}"))));
         let computed = computed.map_err(|error| {
             let error = BackendError::new(error.kind(), name).with_source(error);
