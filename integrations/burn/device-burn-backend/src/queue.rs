@@ -8,7 +8,7 @@
 //! The queue reports failures under its lock, so that no other thread enqueues work before it is known what
 //! failed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use device_kernels::RunError;
 use device_registry::backend::BackendError;
@@ -36,8 +36,8 @@ const OPERATION: usize = 4 << 10;
 /// The queue of one device.
 pub(crate) struct BurnQueue {
     device: Device,
-    /// How many bytes the program may be ahead before it waits.
-    ahead: usize,
+    /// How many bytes the program may be ahead before it waits, once the device has said what it is.
+    limit: OnceLock<usize>,
     state: Mutex<State>,
     unwritten: Arc<Unwritten>,
 }
@@ -86,15 +86,24 @@ pub(crate) enum Refused {
 pub(crate) type Written = (Buffer, Ticket);
 
 impl BurnQueue {
+    /// The queue of `device`. Calls nothing of its backend.
     pub(crate) fn new(device: Device) -> Self {
-        let is_host = |kind| matches!(kind, DeviceKind::Cpu | DeviceKind::Simulated);
-        let is_host = device.properties().is_ok_and(|properties| is_host(properties.kind));
-        let ahead = if is_host { AHEAD_ON_HOST } else { AHEAD };
-        Self { device, ahead, state: Mutex::default(), unwritten: Arc::default() }
+        Self { device, limit: OnceLock::new(), state: Mutex::default(), unwritten: Arc::default() }
     }
 
     pub(crate) fn device(&self) -> Device {
         self.device
+    }
+
+    /// How many bytes the program may be ahead. Asks the device, so that no lock may be held.
+    fn limit(&self) -> usize {
+        if let Some(limit) = self.limit.get() {
+            return *limit;
+        }
+        // A device that does not open says so when work is enqueued.
+        let Ok(properties) = self.device.properties() else { return AHEAD };
+        let is_host = matches!(properties.kind, DeviceKind::Cpu | DeviceKind::Simulated);
+        *self.limit.get_or_init(|| if is_host { AHEAD_ON_HOST } else { AHEAD })
     }
 
     /// Memory with `bytes`. Blocks until the device has them.
@@ -117,7 +126,7 @@ impl BurnQueue {
         inputs: &[Option<Written>],
         outputs: &[usize],
     ) -> Result<SmallVec<[Written; 2]>, Refused> {
-        let mut earlier = None;
+        let (limit, mut earlier) = (self.limit(), None);
         let written = self.enqueue(|stream, state| {
             let outs = outputs.iter().map(|len| stream.allocate(*len));
             let outs = outs.collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
@@ -163,7 +172,7 @@ impl BurnQueue {
                     }
                 }
             }
-            earlier = state.advance(stream, self.ahead, OPERATION + outputs.iter().sum::<usize>());
+            earlier = state.advance(stream, limit, OPERATION + outputs.iter().sum::<usize>());
             let ticket = |number| Ticket { epoch: state.epoch, number };
             Ok(outs.into_iter().zip(written).map(|(out, number)| (out, ticket(number))).collect())
         })?;
@@ -370,6 +379,14 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_queue_asks_the_device_nothing() {
+        // It is made under the lock of all clients, and a backend may call burn.
+        let queue = BurnQueue::new(Device::cpu());
+        assert_eq!(queue.limit.get(), None);
+        assert_eq!(queue.limit(), AHEAD_ON_HOST);
+    }
 
     #[test]
     fn a_program_waits_for_what_it_enqueued_twice_its_limit_before() {
