@@ -310,8 +310,9 @@ impl Client {
         }
         if self.kernels()?.is_some() {
             let auto = KernelUse::current().map_err(Cause::InvalidVariable)? == KernelUse::Auto;
-            let deny = matches!(Fallback::current(), Ok(Fallback::Deny));
-            if auto && !deny && self.settled.has(name, operands) {
+            // Under another policy, and one that is not known, it matters whether this very call has a kernel.
+            let allow = Fallback::current() == Ok(Fallback::Allow);
+            if auto && allow && self.settled.has(name, operands) {
                 return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
             }
             // What the host alone has is joined there: the device gets it as one, if it needs it at all.

@@ -1,4 +1,4 @@
-//! What ran where: by operation, with the bytes that moved and the time on the CPU.
+//! What ran where: by operation, with the bytes that moved and the time of the fallbacks.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -20,7 +20,7 @@ pub struct Counts {
     pub device: String,
     /// The engine of burn's own that computes on the device, if one does. It counts nothing.
     pub engine: Option<String>,
-    /// The operations that were called, those with the longest time on the CPU first.
+    /// The operations that were called, those with the longest time of fallbacks first.
     pub operations: Vec<OperationCount>,
 }
 
@@ -35,14 +35,18 @@ pub struct OperationCount {
     pub native: u64,
     /// How often it was only another view of the same bytes.
     pub views: u64,
-    /// How often burn's CPU engine did it though there is a kernel, since it was faster there: see
-    /// [`KernelUse`](crate::KernelUse).
+    /// How often burn's CPU engine did it though there is a kernel: since it is faster there, or since it
+    /// joins what the host alone has. See [`KernelUse`](crate::KernelUse).
+    ///
+    /// Under [`Fallback::Allow`](crate::Fallback::Allow), on a device whose memory is the host's own, an
+    /// operation that had a kernel once counts here also where its shapes or options have none. Under the
+    /// other policies it is a fallback then.
     pub host: u64,
     /// How often burn's CPU engine did it, as there is no kernel.
     pub fallback: u64,
     /// How often it failed.
     pub failed: u64,
-    /// The time on the CPU, with the moves that it waited for.
+    /// The time of the fallbacks, with the moves that they waited for. The other ways are not timed.
     pub time: Duration,
     /// What moved for it.
     pub moved: Transfers,

@@ -17,13 +17,17 @@ const VARIABLE: &str = "DEVICE_BURN_KERNELS";
 /// There burn's CPU engine and the kernels work on the same bytes, so that each operation may take the faster
 /// way. On all other devices an operation that has a kernel runs as one.
 ///
+/// Two operations do not ask for the choice, on any device. Random numbers are drawn by a kernel that has
+/// their type and distribution. `Tensor::cat` is burn's CPU engine's as long as no part of it is on the
+/// device alone or on both: on a device whose memory is the host's own, that is always so.
+///
 /// The choice holds for all devices of the process. The variable `DEVICE_BURN_KERNELS` sets it with the
 /// values `auto` and `always`; [`set`](Self::set) in code goes before the variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum KernelUse {
-    /// Where they are faster than burn's CPU engine, by operator and size: convolutions, maximum poolings and
-    /// large sigmoids.
+    /// Where they are faster than burn's CPU engine, by operator and size: convolutions and their gradients,
+    /// maximum poolings and large sigmoids.
     #[default]
     Auto = 1,
     /// Wherever there is one.
@@ -88,11 +92,11 @@ pub(crate) fn kernels_are_faster(steps: &[Step]) -> bool {
 /// The operations that burn's CPU engine does faster at every size, though there are kernels, by their first
 /// tensor's type. They need no plan: it would cost as much as a small operation.
 ///
-/// Whether there is a kernel may differ by the shapes too, such as those of more dimensions than kernels
-/// have. Then such an operation counts as one that has a kernel. Where that matters, under
-/// [`Fallback::Deny`], each operation is planned.
+/// Whether there is a kernel may differ by the shapes and the options too, such as the mode of a padding.
+/// Then such an operation counts as one that has a kernel. Where that matters, each operation is planned:
+/// unless the policy is [`Fallback::Allow`].
 ///
-/// [`Fallback::Deny`]: crate::Fallback::Deny
+/// [`Fallback::Allow`]: crate::Fallback::Allow
 pub(crate) struct Settled(Box<[AtomicU32]>);
 
 impl Default for Settled {
@@ -107,10 +111,14 @@ impl Settled {
         types != 0 && type_bit(operands).is_some_and(|bit| types & bit != 0)
     }
 
-    /// Notes what the engine does, unless kernels are faster at another size.
+    /// Notes what the engine does, unless kernels are faster at another size. A plan without elements says
+    /// nothing of other sizes: it may have no steps.
     pub(crate) fn add(&self, name: OperationName, operands: &Operands, steps: &[Step]) {
         let operator = |step: &Step| step.planned.call().operator();
-        if steps.iter().all(|step| kernels_are_faster_from(operator(step)).is_none())
+        let mut tensors = operands.inputs.iter().chain(&operands.outputs);
+        if !steps.is_empty()
+            && !tensors.any(|tensor| tensor.shape.num_elements() == 0)
+            && steps.iter().all(|step| kernels_are_faster_from(operator(step)).is_none())
             && let Some(bit) = type_bit(operands)
         {
             self.0[name.index()].fetch_or(bit, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use burn::tensor::activation::sigmoid;
 use burn::tensor::module::conv2d;
-use burn::tensor::ops::ConvOptions;
+use burn::tensor::ops::{ConvOptions, PadMode};
 use burn::tensor::{Device, Tensor};
 use device_burn::{Fallback, KernelUse, OperationCount};
 
@@ -69,6 +69,46 @@ fn child_with_auto() {
     assert_eq!(counts("cpu", "NumericFloat.Add"), [0, 3, 0]);
     let error = cumsum(&device).try_into_data().unwrap_err().to_string();
     assert!(error.contains("no kernel of the device does it"), "{error}");
+}
+
+/// A padding with a constant has a kernel, and one with the edge has none.
+fn pad(numbers: &[f32], mode: PadMode) -> Vec<f32> {
+    let device = device_burn::device("cpu").unwrap();
+    values(Tensor::<1>::from_floats(numbers, &device).pad([(1, 0)], mode))
+}
+
+#[test]
+fn what_the_engine_does_without_a_plan_hides_no_fallback_that_matters() {
+    child::run("child_with_two_pads", &[("DEVICE_BURN_FALLBACK", "allow")]);
+    child::run("child_with_two_pads", &[("DEVICE_BURN_FALLBACK", "warn")]);
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_with_two_pads() {
+    for _ in 0..2 {
+        assert_eq!(pad(&[1.0, 2.0], PadMode::Constant(0.0)), [0.0, 1.0, 2.0]);
+    }
+    assert_eq!(pad(&[1.0, 2.0], PadMode::Edge), [1.0, 1.0, 2.0]);
+    let expected = match Fallback::current().unwrap() {
+        // It had a kernel once, and is not planned again.
+        Fallback::Allow => [0, 3, 0],
+        _ => [0, 2, 1],
+    };
+    assert_eq!(counts("cpu", "NumericFloat.Pad"), expected);
+}
+
+#[test]
+fn a_tensor_without_elements_decides_nothing() {
+    child::run("child_with_an_empty_tensor", &[]);
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_with_an_empty_tensor() {
+    assert_eq!(pad(&[], PadMode::Constant(0.0)), [0.0]);
+    assert_eq!(pad(&[1.0, 2.0], PadMode::Edge), [1.0, 1.0, 2.0]);
+    assert_eq!(counts("cpu", "NumericFloat.Pad"), [0, 1, 1]);
 }
 
 #[test]

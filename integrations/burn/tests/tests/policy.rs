@@ -26,7 +26,7 @@ fn error<const D: usize>(tensor: Tensor<D>) -> String {
     tensor.try_into_data().unwrap_err().to_string()
 }
 
-/// Native, host, views, fallback, failed, downloads, bytes to the host, uploads, bytes to the device.
+/// Native, views, fallback, failed, downloads, bytes to the host, uploads, bytes to the device.
 type Row = [u64; 8];
 
 fn rows(counts: &Counts) -> BTreeMap<&str, Row> {
