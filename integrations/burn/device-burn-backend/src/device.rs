@@ -15,8 +15,8 @@ const DEFAULT: &str = "DEVICE_BURN_DEVICE";
 /// traits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegistryDevice(
-    /// `None` for `cpu`, which burn wants as a constant.
-    Option<Device>,
+    /// The device, and the number of its backend. `None` for `cpu`, which burn wants as a constant.
+    Option<(Device, u8)>,
 );
 
 impl RegistryDevice {
@@ -31,13 +31,14 @@ impl RegistryDevice {
     /// If the process already uses devices of 256 backends: burn numbers the backends with a byte.
     pub fn new(device: Device) -> Result<Self, TooManyBackends> {
         let device = device.resolve();
-        number(device.name()).map(|_| if device == Device::cpu() { Self::Cpu } else { Self(Some(device)) })
+        let number = number(device.name())?;
+        Ok(if device == Device::cpu() { Self::Cpu } else { Self(Some((device, number))) })
     }
 
     /// The registered device, with its index.
     #[must_use]
     pub fn device(self) -> Device {
-        self.0.unwrap_or_else(Device::cpu)
+        self.0.map_or_else(Device::cpu, |(device, _)| device)
     }
 }
 
@@ -73,7 +74,8 @@ impl fmt::Display for RegistryDevice {
 
 impl burn_backend::Device for RegistryDevice {
     fn from_id(id: DeviceId) -> Self {
-        let name = BACKENDS.lock().get(usize::from(id.type_id)).copied().unwrap_or("cpu");
+        let place = usize::from(id.type_id).checked_sub(1);
+        let name = place.and_then(|place| BACKENDS.lock().get(place).copied()).unwrap_or("cpu");
         // The identifier is from `to_id`, so that the name is one of this program.
         Device::parse(&format!("{name}:{}", id.index_id))
             .ok()
@@ -81,11 +83,10 @@ impl burn_backend::Device for RegistryDevice {
             .unwrap_or(Self::Cpu)
     }
 
+    /// burn asks for it at each operation.
     fn to_id(&self) -> DeviceId {
-        DeviceId {
-            type_id: number(self.device().name()).map_or(0, u16::from),
-            index_id: self.device().index().unwrap_or(0),
-        }
+        let (number, index) = self.0.map_or((CPU, None), |(device, number)| (number, device.index()));
+        DeviceId { type_id: number.into(), index_id: index.unwrap_or(0) }
     }
 }
 
@@ -96,16 +97,22 @@ impl DeviceOps for RegistryDevice {
     }
 }
 
-/// The names of the backends in use. The place of a name is its number.
+/// The names of the backends in use, after `cpu`. The place of a name, from 1 on, is its number.
 static BACKENDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
+/// The number of the registry's `cpu`.
+const CPU: u8 = 0;
+
 fn number(name: &'static str) -> Result<u8, TooManyBackends> {
+    if name == "cpu" {
+        return Ok(CPU);
+    }
     let mut backends = BACKENDS.lock();
     let place = backends.iter().position(|&known| known == name).unwrap_or_else(|| {
         backends.push(name);
         backends.len() - 1
     });
-    u8::try_from(place).map_err(|_| TooManyBackends)
+    u8::try_from(place + 1).map_err(|_| TooManyBackends)
 }
 
 /// The process uses devices of 256 backends already: burn numbers the backends with a byte.

@@ -42,6 +42,8 @@ const MOST: usize = 1024;
 thread_local! {
     /// The leases of handles that this thread has dropped since its last operation.
     static DROPPED: RefCell<SmallVec<[Arc<Shared>; 8]>> = const { RefCell::new(SmallVec::new_const()) };
+    /// Where the last lease was found among these.
+    static FOUND: Cell<usize> = const { Cell::new(0) };
     /// The lease in the client that registered the last operation. burn cloned that client for the call, and
     /// drops it next: it is of no handle.
     static REGISTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
@@ -70,11 +72,21 @@ impl Lease {
     /// Whether an operation of this thread, which is registered by a client with this lease, is the only use
     /// of `id` that is left. burn has said that it is the last one.
     pub(crate) fn is_last_use(&self, id: TensorId) -> bool {
-        let dropped =
-            DROPPED.try_with(|dropped| dropped.borrow().iter().rev().find(|shared| shared.id == id).cloned());
+        let dropped = DROPPED.try_with(|dropped| {
+            let dropped = dropped.borrow();
+            // burn drops the handles of an operation in the order of its inputs: the next one is often where
+            // the one before was found.
+            let next = FOUND.get() + 1;
+            let is_it = |place: &usize| dropped.get(*place).is_some_and(|shared| shared.id == id);
+            let place = Some(next).filter(is_it).or_else(|| (0..dropped.len()).rev().find(is_it))?;
+            FOUND.set(place);
+            Some(Arc::clone(&dropped[place]))
+        });
         let Some(shared) = dropped.ok().flatten() else { return true };
         let registers = self.0.as_ref().is_some_and(|own| Arc::ptr_eq(own, &shared));
-        shared.end(1 + usize::from(registers))
+        let own = 1 + usize::from(registers);
+        // The one that was found is of a handle too: mostly there is no other, and none is searched for.
+        shared.end_at(own + 1) || shared.end(own)
     }
 
     /// The operation that a client with this lease registers has its inputs: it keeps them from now on.
@@ -93,7 +105,12 @@ impl Shared {
         let same = |dropped: &RefCell<SmallVec<[Arc<Self>; 8]>>| {
             dropped.borrow().iter().filter(|shared| Arc::ptr_eq(shared, self)).count()
         };
-        let ends = Arc::strong_count(self) <= own + DROPPED.try_with(same).unwrap_or(0);
+        self.end_at(own + DROPPED.try_with(same).unwrap_or(0))
+    }
+
+    /// Ends the leases if there are no more than `count`.
+    fn end_at(self: &Arc<Self>, count: usize) -> bool {
+        let ends = Arc::strong_count(self) <= count;
         if ends {
             self.ended.store(true, Ordering::Relaxed);
         }
