@@ -24,7 +24,7 @@ use crate::failure::{self, Cause, Failure};
 use crate::fallback::{self, Fallback};
 use crate::lease::Lease;
 use crate::on_host;
-use crate::operation::{Operands, OperationName, Signature};
+use crate::operation::{Operands, OperationName, Signature, copy};
 use crate::queue::{BurnQueue, Refused, Written};
 use crate::random::Random;
 use crate::storage::Storage;
@@ -158,7 +158,7 @@ impl RouterClient for RegistryClient {
 
     fn register(&self, operation: OperationIr) -> Vec<RouterTensor<Self>> {
         let tensor =
-            |out: &TensorIr| RouterTensor::new(out.id, out.shape.clone(), out.dtype, self.leased(out.id));
+            |out: &TensorIr| RouterTensor::new(out.id, copy(&out.shape), out.dtype, self.leased(out.id));
         let outputs = operation.outputs().map(tensor).collect();
         self.register_op(operation);
         outputs
@@ -190,7 +190,7 @@ impl RouterClient for RegistryClient {
     }
 
     fn register_tensor_data(&self, data: TensorData) -> RouterTensor<Self> {
-        let (shape, dtype) = (data.shape().clone(), data.dtype());
+        let (shape, dtype) = (copy(data.shape()), data.dtype());
         let tensor = RegistryTensor::on_host(&FlexTensor::from_data(data));
         let id = self.add(Held::Tensor(tensor));
         RouterTensor::new(id, shape, dtype, self.leased(id))
@@ -475,11 +475,7 @@ impl Client {
             let bytes = Arc::as_ptr(&tensor.data_arc());
             let of_input = shared.iter().find(|(shared, _)| *shared == bytes);
             match of_input {
-                Some((_, storage)) => RegistryTensor {
-                    storage: Arc::clone(storage),
-                    layout: tensor.layout().clone(),
-                    dtype: tensor.dtype(),
-                },
+                Some((_, storage)) => RegistryTensor::of(tensor, Arc::clone(storage)),
                 None => RegistryTensor::on_host(tensor),
             }
         });

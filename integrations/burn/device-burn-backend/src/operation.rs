@@ -86,9 +86,14 @@ impl Operands {
     }
 }
 
+/// A clone of a shape. burn's own goes dimension by dimension, and an operation needs several.
+pub(crate) fn copy(shape: &Shape) -> Shape {
+    Shape::new_raw(SmallVec::from_slice(shape))
+}
+
 impl IrVisitorMut for Operands {
     fn visit_tensor_mut(&mut self, tensor: &mut TensorIr) {
-        let original = tensor.clone();
+        let original = TensorIr { shape: copy(&tensor.shape), ..*tensor };
         if tensor.status == TensorStatus::NotInit {
             tensor.id = Self::output_id(self.outputs.len());
             self.outputs.push(original);

@@ -9,22 +9,36 @@ use dashmap::DashMap;
 
 use crate::counts::Moved;
 use crate::failure::Failure;
+use crate::operation::copy;
 use crate::queue::{BurnQueue, Refused};
 use crate::storage::Storage;
 
 /// A tensor: a storage, and how it is read.
-#[derive(Clone)]
 pub(crate) struct RegistryTensor {
     pub(crate) storage: Arc<Storage>,
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
 }
 
+impl Clone for RegistryTensor {
+    fn clone(&self) -> Self {
+        self.view(copied(&self.layout))
+    }
+}
+
+fn copied(layout: &Layout) -> Layout {
+    Layout::new(copy(layout.shape()), layout.strides().to_vec(), layout.start_offset())
+}
+
 impl RegistryTensor {
     /// A tensor whose bytes are on the host.
     pub(crate) fn on_host(tensor: &FlexTensor) -> Self {
-        let storage = Arc::new(Storage::on_host(tensor.data_arc()));
-        Self { storage, layout: tensor.layout().clone(), dtype: tensor.dtype() }
+        Self::of(tensor, Arc::new(Storage::on_host(tensor.data_arc())))
+    }
+
+    /// A tensor whose bytes are those of `storage`.
+    pub(crate) fn of(tensor: &FlexTensor, storage: Arc<Storage>) -> Self {
+        Self { storage, layout: copied(tensor.layout()), dtype: tensor.dtype() }
     }
 
     /// Another view of the same bytes.
