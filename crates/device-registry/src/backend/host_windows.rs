@@ -26,53 +26,73 @@ pub fn open_windows<'a, const R: usize, const W: usize>(
     reads: [(&'a HostMemory, Range<usize>); R],
     writes: [(&'a HostMemory, Range<usize>); W],
 ) -> Result<([Window<'a>; R], [WindowMut<'a>; W]), BackendError> {
-    let reads = reads.into_iter().map(|of| (of, false));
-    let writes = writes.into_iter().map(|of| (of, true));
-    let mut wanted: Vec<Request<&'a HostMemory>> = reads
-        .chain(writes)
-        .enumerate()
-        .map(|(place, ((memory, range), writes))| Request { memory, range, writes, place, number: 0 })
-        .collect();
-    check(&wanted)?;
-
-    let address = |wanted: &Request<&'a HostMemory>| std::ptr::from_ref(wanted.memory).addr();
-    wanted.sort_by_key(address);
-    let nested = OPEN.with(Cell::get) > 0;
-    let mut entered = 0;
-    for of_one_memory in wanted.chunk_by_mut(|a, b| address(a) == address(b)) {
-        let memory = of_one_memory[0].memory;
-        if !nested {
-            memory.windows.lock(of_one_memory);
-        } else if let Err(error) = memory.windows.try_lock(of_one_memory) {
-            wanted[..entered].iter().for_each(|wanted| wanted.memory.windows.unlock(wanted.number));
-            return Err(error);
-        }
-        entered += of_one_memory.len();
-    }
-    wanted.sort_by_key(|wanted| wanted.place);
-    OPEN.with(|open| open.set(open.get() + wanted.len()));
-    let mut windows = wanted.into_iter().map(|Request { memory, range, number, .. }| Window {
-        memory,
-        range,
-        number,
-        stays: PhantomData,
-    });
-    let mut next = || windows.next().expect("one window for each request");
-    Ok((std::array::from_fn(|_| next()), std::array::from_fn(|_| WindowMut(next()))))
+    let mut wanted = Wanted {
+        reads: reads.map(|(memory, range)| Request::new(memory, range, false)),
+        writes: writes.map(|(memory, range)| Request::new(memory, range, true)),
+    };
+    lock_all(wanted.as_mut_slice())?;
+    let writes = wanted.writes.map(|request| WindowMut(Window::new(request)));
+    Ok((wanted.reads.map(Window::new), writes))
 }
 
-/// Opens one window, like [`open_windows`], without the list of an operation's windows.
+/// The requests of one operation, side by side.
+#[repr(C)]
+struct Wanted<'a, const R: usize, const W: usize> {
+    reads: [Request<&'a HostMemory>; R],
+    writes: [Request<&'a HostMemory>; W],
+}
+
+impl<'a, const R: usize, const W: usize> Wanted<'a, R, W> {
+    fn as_mut_slice(&mut self) -> &mut [Request<&'a HostMemory>] {
+        // SAFETY: in the layout of C, two arrays of one type lie one after the other, without padding. The slice
+        // borrows both for its life.
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), R + W) }
+    }
+}
+
+fn lock_all(wanted: &mut [Request<&HostMemory>]) -> Result<(), BackendError> {
+    check(wanted)?;
+    let nested = OPEN.with(Cell::get) > 0;
+    let mut entered = 0;
+    // They are few: to look for the next memory costs less than a list that is sorted.
+    while let Some(memory) = next_memory(wanted, entered) {
+        let of_memory = wanted.iter_mut().filter(|request| std::ptr::eq(request.memory, memory));
+        if !nested {
+            memory.windows.lock(of_memory);
+        } else if let Err(error) = memory.windows.try_lock(of_memory) {
+            let before = wanted.iter().filter(|request| address(request.memory) <= entered);
+            before.for_each(|request| request.memory.windows.unlock(request.number));
+            return Err(error);
+        }
+        entered = address(memory);
+    }
+    OPEN.with(|open| open.set(open.get() + wanted.len()));
+    Ok(())
+}
+
+/// The memory with the lowest address behind `entered`.
+fn next_memory<'a>(wanted: &[Request<&'a HostMemory>], entered: usize) -> Option<&'a HostMemory> {
+    let memories = wanted.iter().map(|request| request.memory);
+    memories.filter(|memory| address(memory) > entered).min_by_key(|memory| address(memory))
+}
+
+fn address(memory: &HostMemory) -> usize {
+    std::ptr::from_ref(memory).addr()
+}
+
+/// Opens one window, like [`open_windows`], without a search for its memory.
+#[inline]
 fn open_one(memory: &HostMemory, range: Range<usize>, writes: bool) -> Result<Window<'_>, BackendError> {
-    let mut wanted = [Request { memory, range, writes, place: 0, number: 0 }];
+    let mut wanted = [Request::new(memory, range, writes)];
     check(&wanted)?;
-    if OPEN.with(Cell::get) > 0 {
-        memory.windows.try_lock(&mut wanted)?;
+    if OPEN.with(Cell::get) == 0 {
+        memory.windows.lock(wanted.iter_mut());
     } else {
-        memory.windows.lock(&mut wanted);
+        memory.windows.try_lock(wanted.iter_mut())?;
     }
     OPEN.with(|open| open.set(open.get() + 1));
-    let [Request { range, number, .. }] = wanted;
-    Ok(Window { memory, range, number, stays: PhantomData })
+    let [request] = wanted;
+    Ok(Window::new(request))
 }
 
 /// Opens one window to read from.
@@ -132,7 +152,12 @@ pub struct Window<'a> {
 /// Bytes of a [`HostMemory`] to write to. The drop closes the window. It cannot be sent to another thread.
 pub struct WindowMut<'a>(Window<'a>);
 
-impl Window<'_> {
+impl<'a> Window<'a> {
+    fn new(locked: Request<&'a HostMemory>) -> Self {
+        let Request { memory, range, number, .. } = locked;
+        Self { memory, range, number, stays: PhantomData }
+    }
+
     fn start(&self) -> *mut u8 {
         // SAFETY: the range was checked to lie inside of the memory.
         unsafe { self.memory.start.add(self.range.start) }.as_ptr()

@@ -16,10 +16,11 @@ pub(super) struct RangeLock {
     unlocked: Condvar,
 }
 
-/// In the order in which the ranges were requested.
 #[derive(Default)]
 struct State {
-    entries: Vec<Entry>,
+    /// A range of its own, as most memories have one window at a time, and no list is then needed.
+    first: Option<Entry>,
+    others: Vec<Entry>,
     next: u64,
 }
 
@@ -36,59 +37,55 @@ pub(super) struct Request<M> {
     pub(super) memory: M,
     pub(super) range: Range<usize>,
     pub(super) writes: bool,
-    /// The position among the requests of the operation.
-    pub(super) place: usize,
     /// The number to pass to [`RangeLock::unlock`], once the range is locked.
     pub(super) number: u64,
+}
+
+impl<M> Request<M> {
+    pub(super) fn new(memory: M, range: Range<usize>, writes: bool) -> Self {
+        Self { memory, range, writes, number: 0 }
+    }
 }
 
 impl RangeLock {
     /// Locks all ranges of one operation. Waits for conflicting ranges that were requested before.
     #[inline]
-    pub(super) fn lock<M>(&self, requests: &mut [Request<M>]) {
+    pub(super) fn lock<'a, M: 'a>(&self, requests: impl Iterator<Item = &'a mut Request<M>>) {
         let mut state = lock(&self.state);
-        if state.entries.is_empty() {
-            return state.enter(requests, true);
+        let is_free = state.is_empty();
+        let own = state.enter(requests, is_free);
+        if is_free {
+            return;
         }
-        let first = state.next;
-        state.enter(requests, false);
-        let conflicts = |state: &State| {
-            // Includes ranges that `try_lock` has locked since, ahead of this request.
-            let mut before = state.entries.iter().filter(|entry| entry.number < first || entry.locked);
-            before.any(|entry| requests.iter().any(|request| entry.conflicts(&request.range, request.writes)))
-        };
         // Not `wait_while`: with a poisoned lock it returns at the first wake-up, even if ranges still
         // conflict.
-        while conflicts(&state) {
+        while state.conflict(&own, |other| other.locked || other.number < own.start).is_some() {
             state = wait(&self.unlocked, state);
         }
-        let numbers = first..first + requests.len() as u64;
-        let own = state.entries.iter_mut().filter(|entry| numbers.contains(&entry.number));
-        own.for_each(|entry| entry.locked = true);
+        state.entries_mut().filter(|entry| own.contains(&entry.number)).for_each(|entry| entry.locked = true);
     }
 
     /// Locks all ranges of one operation, or returns an error if a locked range conflicts. Overtakes threads
     /// that wait.
-    pub(super) fn try_lock<M>(&self, requests: &mut [Request<M>]) -> Result<(), BackendError> {
+    pub(super) fn try_lock<'a, M: 'a>(
+        &self,
+        requests: impl Iterator<Item = &'a mut Request<M>>,
+    ) -> Result<(), BackendError> {
         let mut state = lock(&self.state);
-        for request in &*requests {
-            let mut locked = state.entries.iter().filter(|entry| entry.locked);
-            if let Some(other) = locked.find(|entry| entry.conflicts(&request.range, request.writes)) {
-                return Err(BackendError::invalid(format!(
-                    "cannot open a window on bytes {:?}: a window on bytes {:?} of the same memory is open, and a thread \
-                     that has windows open does not wait, as it could deadlock",
-                    request.range, other.range
-                )));
-            }
-        }
-        state.enter(requests, true);
-        Ok(())
+        let own = state.enter(requests, true);
+        let Some((wanted, open)) = state.conflict(&own, |other| other.locked) else { return Ok(()) };
+        let error = BackendError::invalid(format!(
+            "cannot open a window on bytes {wanted:?}: a window on bytes {open:?} of the same memory is open, and a \
+             thread that has windows open does not wait, as it could deadlock"
+        ));
+        own.for_each(|number| state.leave(number));
+        Err(error)
     }
 
     pub(super) fn unlock(&self, number: u64) {
         let mut state = lock(&self.state);
-        state.entries.retain(|entry| entry.number != number);
-        let others = !state.entries.is_empty();
+        state.leave(number);
+        let others = !state.is_empty();
         drop(state);
         if others {
             self.unlocked.notify_all();
@@ -97,24 +94,71 @@ impl RangeLock {
 
     /// The number of ranges that are locked or waited for.
     pub(super) fn count(&self) -> usize {
-        lock(&self.state).entries.len()
+        lock(&self.state).entries().count()
     }
 }
 
 impl State {
-    fn enter<M>(&mut self, requests: &mut [Request<M>], locked: bool) {
+    fn entries(&self) -> impl Iterator<Item = &Entry> + Clone {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.first.iter_mut().chain(&mut self.others)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
+    /// Returns the numbers of the requests.
+    fn enter<'a, M: 'a>(
+        &mut self,
+        requests: impl Iterator<Item = &'a mut Request<M>>,
+        locked: bool,
+    ) -> Range<u64> {
+        let first = self.next;
         for request in requests {
             request.number = self.next;
             self.next += 1;
             let (number, range, writes) = (request.number, request.range.clone(), request.writes);
-            self.entries.push(Entry { number, range, writes, locked });
+            let entry = Entry { number, range, writes, locked };
+            if self.first.is_none() {
+                self.first = Some(entry);
+            } else {
+                self.others.push(entry);
+            }
         }
+        first..self.next
+    }
+
+    fn leave(&mut self, number: u64) {
+        if self.first.as_ref().is_some_and(|entry| entry.number == number) {
+            self.first = None;
+        } else {
+            self.others.retain(|entry| entry.number != number);
+        }
+    }
+
+    /// A range of the operation whose requests have these numbers, and a conflicting one of another that
+    /// counts.
+    fn conflict(
+        &self,
+        own: &Range<u64>,
+        counts: impl Fn(&Entry) -> bool,
+    ) -> Option<(Range<usize>, Range<usize>)> {
+        let is_own = |entry: &&Entry| own.contains(&entry.number);
+        self.entries().filter(is_own).find_map(|wanted| {
+            let mut others = self.entries().filter(|other| !is_own(other) && counts(other));
+            let other = others.find(|other| other.conflicts(wanted))?;
+            Some((wanted.range.clone(), other.range.clone()))
+        })
     }
 }
 
 impl Entry {
-    fn conflicts(&self, range: &Range<usize>, writes: bool) -> bool {
-        (self.writes || writes) && overlap(&self.range, range)
+    fn conflicts(&self, other: &Self) -> bool {
+        (self.writes || other.writes) && overlap(&self.range, &other.range)
     }
 }
 
