@@ -44,8 +44,8 @@ struct Wanted<'a, const R: usize, const W: usize> {
 
 impl<'a, const R: usize, const W: usize> Wanted<'a, R, W> {
     fn as_mut_slice(&mut self) -> &mut [Request<&'a HostMemory>] {
-        // SAFETY: in the layout of C, two arrays of one type lie one after the other, without padding. The slice
-        // borrows both for its life.
+        // SAFETY: in the layout of C, two arrays of one type lie one after the other, without padding. The
+        // slice borrows both for its life.
         unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), R + W) }
     }
 }

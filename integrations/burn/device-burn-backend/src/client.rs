@@ -310,7 +310,7 @@ impl Client {
         }
         if self.kernels()?.is_some() {
             let auto = KernelUse::current().map_err(Cause::InvalidVariable)? == KernelUse::Auto;
-            // Under another policy, and one that is not known, it matters whether this very call has a kernel.
+            // Under another policy, or an unknown one, it matters whether this very call has a kernel.
             let allow = Fallback::current() == Ok(Fallback::Allow);
             if auto && allow && self.settled.has(name, operands) {
                 return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
