@@ -115,7 +115,7 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
                 add(&sums, &products, out);
             }
         };
-        if out.len().saturating_mul(k) < PARALLEL {
+        if out.len().saturating_mul(k) <= PARALLEL {
             out.chunks_mut(n).enumerate().for_each(one);
         } else {
             on_all(|| out.par_chunks_mut(n).enumerate().for_each(one));

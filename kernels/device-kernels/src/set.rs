@@ -26,7 +26,7 @@ pub trait KernelSet: Send + Sync {
     fn supports(&self, device: Device, call: &Call) -> bool;
 
     /// Whether the kernel for `call` may run on the thread that enqueues it: it takes no longer than some
-    /// tens of microseconds and waits for nothing. See
+    /// tens of microseconds and waits for nothing, nor for another thread, such as one of rayon's. See
     /// [`LaunchOptions::short`](device_registry::LaunchOptions::short); only streams without a queue of their
     /// driver ask. The answer is remembered with that of [`supports`](Self::supports).
     ///
