@@ -3,8 +3,8 @@
 //! A file has its key, the program and a checksum of both. Files are written to another name first, so that
 //! nobody reads a half of one. Whatever is wrong with a file, the program is compiled and the file replaced.
 
-use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -25,6 +25,9 @@ const EXTENSION: &str = "clbin";
 
 /// How the names of files end that are being written.
 const UNFINISHED: &str = "tmp";
+
+/// The letters of a name in front of the ending: a checksum.
+const LETTERS: usize = 64;
 
 /// The longest file that is read: no program of a kernel is as long.
 const LONGEST: u64 = 64 << 20;
@@ -70,11 +73,14 @@ pub(crate) struct Disk {
     known: Mutex<Option<u64>>,
     /// Whether a write failed. Then there are no others.
     failed: AtomicBool,
+    /// Whether a warning says that other users may write to the folder.
+    warned: AtomicBool,
 }
 
 impl Disk {
     pub(crate) fn new(folder: PathBuf, limit: u64) -> Self {
-        Self { folder, limit, known: Mutex::new(None), failed: AtomicBool::new(false) }
+        let (failed, warned) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { folder, limit, known: Mutex::new(None), failed, warned }
     }
 
     /// Where the program of a key is.
@@ -95,10 +101,12 @@ impl Disk {
         let file = rights::open(&self.path(key))?;
         let metadata = file.metadata()?;
         // Whoever writes a program decides what this process does.
-        for metadata in [&fs::metadata(&self.folder)?, &metadata] {
-            if let Err(reason) = rights::check(metadata) {
-                return Ok(Found::Unusable(reason));
-            }
+        if let Err(reason) = rights::check(&fs::metadata(&self.folder)?) {
+            self.warn_of_folder(&reason);
+            return Ok(Found::Nothing);
+        }
+        if let Err(reason) = rights::check(&metadata) {
+            return Ok(Found::Unusable(reason));
         }
         if !metadata.is_file() || metadata.len() > LONGEST {
             return Ok(Found::Unusable("it is no file of a program".to_owned()));
@@ -112,6 +120,13 @@ impl Disk {
             }
             Err(reason) => Found::Unusable(reason.to_owned()),
         })
+    }
+
+    /// Once, and not for each program.
+    fn warn_of_folder(&self, reason: &str) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            log::warn!("no compiled program in {} is used: {reason}", self.folder.display());
+        }
     }
 
     /// Keeps a program. After a failure there are no other attempts.
@@ -130,14 +145,18 @@ impl Disk {
 
         rights::new_folder().recursive(true).create(&self.folder)?;
         rights::check(&fs::metadata(&self.folder)?).map_err(io::Error::other)?;
+        let finished = self.path(key);
+        // Processes in other containers may have the same number, and share the folder.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let unfinished = format!("{}-{number}.{UNFINISHED}", process::id());
-        let unfinished = self.folder.join(unfinished);
+        let random = RandomState::new().hash_one(number);
+        let unfinished = finished.with_extension(format!("{}-{random:016x}.{UNFINISHED}", process::id()));
         let bytes = format(key, program);
+        let mut file = rights::new_file().write(true).create_new(true).open(&unfinished)?;
         // No `fsync`: it takes longer than the program takes to be written, and after a power failure the
         // checksum says so.
-        let written = File::create(&unfinished).and_then(|mut file| file.write_all(&bytes));
-        if let Err(error) = written.and_then(|()| fs::rename(&unfinished, self.path(key))) {
+        let written = file.write_all(&bytes);
+        drop(file);
+        if let Err(error) = written.and_then(|()| fs::rename(&unfinished, finished)) {
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
@@ -160,11 +179,13 @@ impl Disk {
             // Another process may have removed it.
             let Ok(metadata) = entry.metadata() else { continue };
             let changed = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            let extension = path.extension().and_then(OsStr::to_str);
-            if extension == Some(EXTENSION) {
-                files.push((changed, metadata.len(), path));
-            } else if extension == Some(UNFINISHED) && changed.elapsed().is_ok_and(|age| age > ABANDONED) {
-                let _ = fs::remove_file(path);
+            match entry.file_name().to_str().and_then(Name::parse) {
+                Some(Name::Program) => files.push((changed, metadata.len(), path)),
+                Some(Name::Unfinished) if changed.elapsed().is_ok_and(|age| age > ABANDONED) => {
+                    let _ = fs::remove_file(path);
+                }
+                // The folder is one that the user names, and may have other files.
+                Some(Name::Unfinished) | None => {}
             }
         }
         files.sort();
@@ -183,6 +204,25 @@ impl Disk {
         }
         *known = Some(bytes);
         Ok(())
+    }
+}
+
+/// What a file of ours is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Program,
+    Unfinished,
+}
+
+impl Name {
+    /// `None` for a file that is not ours.
+    fn parse(name: &str) -> Option<Self> {
+        let (key, ending) = name.split_once('.')?;
+        if key.len() != LETTERS || !key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+            return None;
+        }
+        let is_unfinished = || ending.strip_suffix(UNFINISHED)?.strip_suffix('.').map(|_| Self::Unfinished);
+        if ending == EXTENSION { Some(Self::Program) } else { is_unfinished() }
     }
 }
 
@@ -251,6 +291,13 @@ mod rights {
         folder
     }
 
+    /// How to make a file: for this user alone, whatever mask the process has.
+    pub(super) fn new_file() -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.mode(0o600);
+        options
+    }
+
     /// Opens a file, and waits for nothing if it is a pipe.
     pub(super) fn open(path: &Path) -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)
@@ -282,8 +329,23 @@ mod rights {
         DirBuilder::new()
     }
 
+    pub(super) fn new_file() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// Opens a file to be read, whose time can be changed.
     pub(super) fn open(path: &Path) -> io::Result<File> {
-        OpenOptions::new().read(true).open(path)
+        let mut options = OpenOptions::new();
+        options.read(true);
+        #[cfg(windows)]
+        {
+            use std::os::windows::fs::OpenOptionsExt;
+
+            const GENERIC_READ: u32 = 0x8000_0000;
+            const FILE_WRITE_ATTRIBUTES: u32 = 0x100;
+            options.access_mode(GENERIC_READ | FILE_WRITE_ATTRIBUTES);
+        }
+        options.open(path)
     }
 
     pub(super) fn check(_: &Metadata) -> Result<(), String> {
@@ -356,11 +418,24 @@ mod tests {
             let file = File::options().write(true).open(disk.path(&key(text))).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(36_000 - 60 * place as u64)).unwrap();
         }
-        let abandoned = disk.folder.join("1-1.tmp");
-        let file = File::create(&abandoned).unwrap();
-        file.set_modified(SystemTime::now() - 2 * ABANDONED).unwrap();
-        let foreign = disk.folder.join("notes.txt");
-        fs::write(&foreign, "keep").unwrap();
+        let old = |name: &str| {
+            let path = disk.folder.join(name);
+            let file = File::create(&path).unwrap();
+            file.set_modified(SystemTime::now() - 2 * ABANDONED).unwrap();
+            path
+        };
+        let letters = "0f".repeat(LETTERS / 2);
+        let abandoned = old(&format!("{letters}.1-1.tmp"));
+        let foreign = [
+            "notes.txt".to_owned(),
+            "draft.tmp".to_owned(),
+            "kernel.clbin".to_owned(),
+            format!("{letters}.clbin.tmp.bak"),
+            format!("{letters}x.clbin"),
+            format!("{}.clbin", "0F".repeat(LETTERS / 2)),
+            format!("{letters}tmp"),
+        ];
+        let foreign = foreign.map(|name| old(&name));
         let is_there = |text: &String| disk.read(&key(text)) != Found::Nothing;
         assert!(texts.iter().all(is_there));
         disk.write(&key("last"), &[7; 8000]);
@@ -368,12 +443,14 @@ mod tests {
         let first = texts.iter().position(is_there).unwrap();
         assert!(texts[first..].iter().all(is_there), "the oldest go first");
         let files = fs::read_dir(&disk.folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
-        assert!(files.sum::<u64>() <= 15_000 + 4);
-        assert!(!abandoned.exists() && foreign.exists());
+        assert!(files.sum::<u64>() <= 15_000);
+        assert!(!abandoned.exists());
+        assert!(foreign.iter().all(|path| path.exists()), "{foreign:?}");
         // A second process counts what is there.
         let other = Disk::new(disk.folder.clone(), 1_000);
         other.write(&key("last"), b"small");
         assert!(!is_there(&texts[14]) && is_there(&"last".to_owned()));
+        assert!(foreign.iter().all(|path| path.exists()), "{foreign:?}");
     }
 
     #[test]
@@ -410,15 +487,20 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&disk.folder), 0o700);
         assert_eq!(mode(&folder.path().join("a")), 0o700);
+        // Not by the mask of the process, which may let a group write.
+        assert_eq!(mode(&disk.path(&key("x"))), 0o600);
         let set = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         let found = |disk: &Disk| disk.read(&key("x"));
-        for path in [disk.folder.clone(), disk.path(&key("x"))] {
-            let before = mode(&path);
-            set(&path, 0o777);
-            assert!(matches!(found(&disk), Found::Unusable(reason) if reason.contains("777")), "{path:?}");
-            set(&path, before);
-            assert_eq!(found(&disk), Found::Program(b"program".to_vec()));
-        }
+        let path = disk.path(&key("x"));
+        set(&path, 0o666);
+        assert!(matches!(found(&disk), Found::Unusable(reason) if reason.contains("666")));
+        set(&path, 0o600);
+        assert_eq!(found(&disk), Found::Program(b"program".to_vec()));
+        set(&disk.folder, 0o777);
+        assert_eq!(found(&disk), Found::Nothing);
+        assert!(disk.warned.load(Ordering::Relaxed));
+        set(&disk.folder, 0o700);
+        assert_eq!(found(&disk), Found::Program(b"program".to_vec()));
         let elsewhere = folder.path().join("elsewhere");
         fs::rename(disk.path(&key("x")), &elsewhere).unwrap();
         symlink(&elsewhere, disk.path(&key("x"))).unwrap();

@@ -141,8 +141,9 @@ pub(crate) unsafe fn enqueue(
     for (compiled, event) in new {
         // SAFETY: the queue is that of the launch, as the caller promises. A failure is the stream's.
         let _: Result<(), OpenClError> = unsafe { cl.clFlush(queue) };
-        event.wait(PATIENCE);
-        programs.keep(*compiled);
+        if event.wait(PATIENCE) {
+            programs.keep(*compiled);
+        }
     }
     Ok(())
 }
@@ -154,14 +155,18 @@ struct Event {
 }
 
 impl Event {
-    /// Waits until the command is done or has failed, but no longer than that.
-    fn wait(&self, limit: Duration) {
+    /// Waits until the command is done or has failed, but no longer than that. Returns whether it is.
+    fn wait(&self, limit: Duration) -> bool {
         let start = Instant::now();
         let mut pause = Duration::from_micros(50);
-        while !self.is_over() && start.elapsed() < limit {
+        while !self.is_over() {
+            if start.elapsed() >= limit {
+                return false;
+            }
             thread::sleep(pause);
             pause = (2 * pause).min(Duration::from_millis(5));
         }
+        true
     }
 
     fn is_over(&self) -> bool {
