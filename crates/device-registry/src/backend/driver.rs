@@ -8,8 +8,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::backend::{
-    AllocateOptions, BackendError, FaultInjector, FillPattern, HostBuffer, MemoryInfo, Span, StreamDriver,
-    StreamOptions,
+    AllocateOptions, BackendError, FaultInjector, FillPattern, HostBuffer, HostMemory, MemoryInfo, Span,
+    StreamDriver, StreamOptions,
 };
 
 /// A device that is open.
@@ -278,6 +278,15 @@ pub trait Memory: Any + Send + Sync {
     /// dropped. The other rules are those of [`DeviceDriver::native_handle`].
     fn native_handle(&self, kind: &str) -> Option<u64> {
         let _ = kind;
+        None
+    }
+
+    /// The memory of the host that this is, from its first byte on, if code of the host may compute in it as
+    /// the device does. `None`, the default, for all others, also if the host can map them: the device's caches
+    /// and queues then have a say.
+    ///
+    /// Kernels and frameworks that do not know the type reach it by [`Span::on_host`].
+    fn on_host(&self) -> Option<&HostMemory> {
         None
     }
 }

@@ -62,7 +62,11 @@ unsafe impl Send for HostMemory {}
 // writes. A shared reference does not access the owner.
 unsafe impl Sync for HostMemory {}
 
-impl Memory for HostMemory {}
+impl Memory for HostMemory {
+    fn on_host(&self) -> Option<&HostMemory> {
+        Some(self)
+    }
+}
 
 impl HostMemory {
     /// Memory of `len` zero bytes. Pages that are never used may take no physical memory.

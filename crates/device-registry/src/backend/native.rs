@@ -123,6 +123,7 @@ impl fmt::Display for Hint<'_> {
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::Arc;
 
     use entry_points::Installed;
@@ -167,6 +168,16 @@ mod tests {
         fn native_handle(&self, kind: &str) -> Option<u64> {
             number(kind).map(|number| 1000 + number)
         }
+
+        fn on_host(&self) -> Option<&HostMemory> {
+            assert!(!PANICS.get(), "on purpose");
+            None
+        }
+    }
+
+    thread_local! {
+        /// Whether [`NumberedMemory::on_host`] panics on this thread.
+        static PANICS: Cell<bool> = const { Cell::new(false) };
     }
 
     impl DeviceDriver for NumberedDevice {
@@ -223,6 +234,19 @@ mod tests {
             Ok(())
         });
         launched.and_then(|()| stream.synchronize()).unwrap();
+    }
+
+    #[test]
+    fn memory_that_is_not_the_hosts_is_an_error_that_says_what_to_do() {
+        let device = installed("numbered_elsewhere");
+        let span = device.allocate(4).unwrap().span().expect("the buffer has bytes");
+        let error = span.on_host().unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Unsupported);
+        let expected = "the memory of `numbered_elsewhere:0` is not the host's: copy its bytes, by `Buffer::read` or \
+                        `Stream::read`";
+        assert_eq!(error.message(), expected);
+        PANICS.set(true);
+        assert_eq!(span.on_host().unwrap_err().message(), "the backend panicked: on purpose");
     }
 
     #[test]

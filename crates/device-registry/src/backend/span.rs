@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
+use entry_points::isolate;
+
 use crate::backend::native::{Hint, handle};
 use crate::backend::{BackendError, HostMemory, Memory, Owner, Progress, StreamOrder};
 
@@ -181,6 +183,53 @@ impl Span {
             found = Some(handle(owner, "the memory of ", kind, query));
         })?;
         found.expect("it has run")
+    }
+
+    /// The bytes where they are, without a copy, if the memory of the device is the [host's](Memory::on_host),
+    /// whatever type the backend gave it: the memory and the range that
+    /// [`open_windows`](crate::backend::open_windows) takes. In a [launch](crate::Stream::launch) of a stream
+    /// without a queue of its driver, it is the stream's turn; elsewhere the caller waits for work that uses
+    /// the bytes.
+    ///
+    /// ```
+    /// use device_registry::backend::open_windows;
+    ///
+    /// device_registry::autoload!();
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let device = device_registry::device("cpu")?;
+    /// let (from, to) = (device.allocate(3)?, device.allocate(3)?);
+    /// from.write(0, &[1, 2, 3])?;
+    ///
+    /// // A framework's own loop, for any device whose memory is the host's.
+    /// device.current_stream()?.launch(&[&from, &to], |launch| {
+    ///     let [Some(from), Some(to)] = launch.spans() else { return Ok(()) };
+    ///     let ([from], [mut to]) = open_windows([from.on_host()?], [to.on_host()?])?;
+    ///     to.iter_mut().zip(&*from).for_each(|(to, from)| *to = 2 * from);
+    ///     Ok(())
+    /// })?;
+    ///
+    /// let mut doubled = [0; 3];
+    /// to.read(0, &mut doubled)?;
+    /// assert_eq!(doubled, [2, 4, 6]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the memory is not the host's: its bytes are copied, by
+    /// [`Buffer::read`](crate::Buffer::read). So it is for a backend from a file, whose locks on its memory
+    /// are in the file.
+    pub fn on_host(&self) -> Result<(&HostMemory, Range<usize>), BackendError> {
+        match isolate(|| self.memory().on_host()) {
+            Ok(Some(memory)) => Ok((memory, self.range())),
+            Ok(None) => Err(BackendError::unsupported(format_args!(
+                "the memory of `{}` is not the host's: copy its bytes, by `Buffer::read` or `Stream::read`",
+                self.allocation.owner.device()
+            ))),
+            Err(panic) => Err(BackendError::other(format_args!("the backend panicked: {}", panic.message()))),
+        }
     }
 
     /// The range of the bytes in the memory.

@@ -34,7 +34,11 @@ impl Bytes {
 
 pub(crate) struct FakeMemory(Arc<Bytes>);
 
-impl Memory for FakeMemory {}
+impl Memory for FakeMemory {
+    fn on_host(&self) -> Option<&HostMemory> {
+        Some(self.0.is_used())
+    }
+}
 
 impl FakeMemory {
     /// Writes as native code does, which the core does not see.

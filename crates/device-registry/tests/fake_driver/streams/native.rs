@@ -1,10 +1,10 @@
 //! Native code outside of any stream: it gets the driver's handle, and its error is the error of that call.
 
-use device_registry::backend::{BackendError, BackendErrorKind};
+use device_registry::backend::{BackendError, BackendErrorKind, Launch, open_windows};
 use device_registry::{Device, DeviceError};
 
-use crate::fake::{Handle, queued};
-use crate::{ends, error_text, on_both};
+use crate::fake::{Handle, plain, queued};
+use crate::{ends, error_text, filled, on_both};
 
 #[test]
 fn native_code_gets_the_backends_handle_and_its_value_comes_back() {
@@ -35,6 +35,27 @@ fn a_handle_of_another_type_is_unsupported() {
     assert!(
         matches!(&error, DeviceError::Call { error, .. } if error.kind() == BackendErrorKind::Unsupported)
     );
+}
+
+#[test]
+fn a_launch_computes_in_memory_of_the_host_whatever_its_type() {
+    ends(|| {
+        let (device, _) = plain();
+        let (from, to) = (filled(device, b"0123456789"), filled(device, b".........."));
+        let (part, place) = (from.slice(2..6).unwrap(), to.slice(4..8).unwrap());
+        let stream = device.create_stream().unwrap();
+        let reverse = |launch: &Launch<'_>| {
+            let [Some(from), Some(to)] = launch.spans() else { unreachable!("both have bytes") };
+            let ([from], [mut to]) = open_windows([from.on_host()?], [to.on_host()?])?;
+            to.iter_mut().zip(from.iter().rev()).for_each(|(to, from)| *to = *from);
+            Ok(())
+        };
+        stream.launch(&[&part, &place], reverse).unwrap();
+        stream.synchronize().unwrap();
+        let mut bytes = [0; 10];
+        to.read(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"....5432..");
+    });
 }
 
 #[test]
