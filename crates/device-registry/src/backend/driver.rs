@@ -282,8 +282,8 @@ pub trait Memory: Any + Send + Sync {
     }
 
     /// The memory of the host that this is, from its first byte on, if code of the host may compute in it as
-    /// the device does. `None`, the default, for all others, also if the host can map them: the device's caches
-    /// and queues then have a say.
+    /// the device does. `None`, the default, for all others, also if the host can map them: the device's
+    /// caches and queues then have a say.
     ///
     /// Kernels and frameworks that do not know the type reach it by [`Span::on_host`].
     fn on_host(&self) -> Option<&HostMemory> {

@@ -185,8 +185,8 @@ impl Span {
         found.expect("it has run")
     }
 
-    /// The bytes where they are, without a copy, if the memory of the device is the [host's](Memory::on_host),
-    /// whatever type the backend gave it: the memory and the range that
+    /// The bytes where they are, without a copy, if the memory of the device is the
+    /// [host's](Memory::on_host), whatever type the backend gave it: the memory and the range that
     /// [`open_windows`](crate::backend::open_windows) takes. In a [launch](crate::Stream::launch) of a stream
     /// without a queue of its driver, it is the stream's turn; elsewhere the caller waits for work that uses
     /// the bytes.

@@ -433,6 +433,26 @@ fn work_of_a_thread_that_uses_memory_with_a_handle_is_not_waited_for() {
 }
 
 #[test]
+fn what_is_behind_the_work_that_a_thread_does_now_is_not_waited_for() {
+    on_threads(|device, _| {
+        let (stream, end) = lasting(device);
+        let _pieces = pieces(device);
+        let (last, ended) = mpsc::channel::<()>();
+        let lasts_too = move |_: &Launch<'_>| {
+            ended.recv().unwrap_or(());
+            Ok(())
+        };
+        stream.launch(&[], lasts_too).unwrap();
+        let full = begin(move || device.allocate(LARGE).map(drop));
+        still_waits(&full);
+        drop(end);
+        outcome(full).unwrap_err();
+        drop(last);
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
 fn a_failure_or_a_loss_ends_the_wait_for_a_thread() {
     on_threads(|device, control| {
         let (stream, end) = lasting(device);

@@ -55,9 +55,11 @@ pub(crate) trait StreamQueue: Send + Sync {
     /// thread has not begun and [`settle_submitted`](Self::settle_submitted) waits for.
     fn memory_in_flight(&self) -> Vec<KeptMemory>;
 
-    /// Whether the thread does a piece of work now that [`settle_submitted`](Self::settle_submitted) waits
-    /// for. What memory it uses is not known.
+    /// Whether the thread does a piece of work now that ends by itself. What memory it uses is not known.
     fn is_under_way(&self) -> bool;
+
+    /// Waits for that piece alone.
+    fn settle_under_way(&self);
 
     /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes
     /// an unreported failure to the device.

@@ -186,11 +186,16 @@ impl OpenDevice {
         if self.collect() | release() {
             memory = self.allocate_once(len);
         }
-        let mut waits = if waits { MOST_WAITS } else { 0 };
-        // The memory that was waited for is in the cache, or memory that other threads have freed meanwhile.
-        while is_full(&memory) && waits > 0 && (self.wait_for_queued_memory(waits_for_threads) | release()) {
+        for attempt in 0..if waits { MOST_WAITS } else { 0 } {
+            if !is_full(&memory) {
+                break;
+            }
+            // What was waited for is in the cache, as is what other threads have freed meanwhile.
+            let waited = self.wait_for_queued_memory(waits_for_threads, attempt == 0);
+            if !(waited | release()) {
+                break;
+            }
             memory = self.allocate_once(len);
-            waits -= 1;
         }
         memory
     }

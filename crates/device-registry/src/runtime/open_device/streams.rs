@@ -14,6 +14,14 @@ use crate::runtime::open_device::dependents::{KeptMemory, StreamHandle, StreamQu
 use crate::runtime::open_device::{OpenDevice, is_unsupported};
 use crate::sync::lock;
 
+/// What a queue may be the last user of memory for.
+enum LastUse {
+    /// Work that ends by itself, and was submitted before.
+    Submitted,
+    /// The piece that its thread does now, whose memory is not known.
+    UnderWay,
+}
+
 impl OpenDevice {
     /// The queues of its streams, and of dropped streams whose work is not done.
     pub(crate) fn queues(&self) -> Vec<Arc<dyn StreamQueue>> {
@@ -91,7 +99,10 @@ impl OpenDevice {
     ///
     /// It waits only for work that ends by itself: that in a driver's queue, and in a queue of the core's the
     /// work before the first host call or wait for an event. Those may wait for the thread that called this.
-    pub(super) fn wait_for_queued_memory(&self, waits_for_threads: bool) -> bool {
+    ///
+    /// What memory the piece that a thread does now uses is not known. It is waited for the first time only,
+    /// as the next one may be of a long and unrelated queue.
+    pub(super) fn wait_for_queued_memory(&self, waits_for_threads: bool, is_first_time: bool) -> bool {
         // A driver may allocate on another device while it does the work of its own stream.
         if device_use::is_stream_thread() {
             return false;
@@ -99,11 +110,19 @@ impl OpenDevice {
         // A kernel that runs on the host may need what this thread holds: a lock of a backend, or a window.
         let may_wait = !device_use::is_in_backend() && !is_any_window_open();
         let waits_for_threads = waits_for_threads && may_wait;
-        let mut queues = self.last_users();
-        queues.retain(|queue| waits_for_threads || queue.progress().is_some());
-        queues.iter().for_each(|queue| queue.settle_submitted());
-        if queues.is_empty() {
+        let mut users = self.last_users();
+        users.retain(|(queue, of_what)| {
+            let is_wanted = is_first_time || matches!(of_what, LastUse::Submitted);
+            is_wanted && (waits_for_threads || queue.progress().is_some())
+        });
+        if users.is_empty() {
             return false;
+        }
+        for (queue, of_what) in users {
+            match of_what {
+                LastUse::Submitted => queue.settle_submitted(),
+                LastUse::UnderWay => queue.settle_under_way(),
+            }
         }
         // A wait that failed has released nothing, and the driver may report the failure only once.
         self.collect();
@@ -111,7 +130,7 @@ impl OpenDevice {
     }
 
     /// The queues that have memory of this device in flight of which no other user is left.
-    fn last_users(&self) -> Vec<Arc<dyn StreamQueue>> {
+    fn last_users(&self) -> Vec<(Arc<dyn StreamQueue>, LastUse)> {
         let queues = self.queues().into_iter();
         let kept: Vec<_> = queues.map(|queue| (queue.memory_in_flight(), queue)).collect();
         let mut spans = HashMap::new();
@@ -125,10 +144,14 @@ impl OpenDevice {
             let (cache, progress) = (self.cache.as_ref(), queue.progress());
             cache.zip(progress).is_some_and(|(cache, progress)| cache.has_promised(progress))
         };
-        let uses = kept.into_iter().filter(|(memory, queue)| {
-            memory.iter().any(is_last) || has_promised(&**queue) || queue.is_under_way()
-        });
-        uses.map(|(_, queue)| queue).collect()
+        let last_use = |(memory, queue): (Vec<KeptMemory>, Arc<dyn StreamQueue>)| {
+            if memory.iter().any(is_last) || has_promised(&*queue) {
+                Some((queue, LastUse::Submitted))
+            } else {
+                queue.is_under_way().then_some((queue, LastUse::UnderWay))
+            }
+        };
+        kept.into_iter().filter_map(last_use).collect()
     }
 
     /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The

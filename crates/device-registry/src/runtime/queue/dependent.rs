@@ -188,6 +188,14 @@ impl StreamQueue for Queue {
         self.driver.is_none() && state.under_way.is_some() && state.ends_by_itself
     }
 
+    fn settle_under_way(&self) {
+        let state = lock(&self.state);
+        if self.driver.is_none() && state.under_way.is_some() && state.ends_by_itself {
+            let number = state.finished + 1;
+            drop(self.wait_for_thread(state, number));
+        }
+    }
+
     fn is_done(&self) -> bool {
         self.leave_unreported(lock(&self.state));
         match self.query() {
