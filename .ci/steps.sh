@@ -185,6 +185,14 @@ validation() {
         cargo test -p device-wgpu -p device-tensor -p decode --test conformance
 }
 
+step run routes 120 'the suite with no short work done at once, and with all launches'
+routes() {
+    local at_once
+    for at_once in 0 1; do
+        DEVICE_LAUNCH_AT_ONCE=$at_once cargo test -p device-registry-tests --test conformance -- --skip wgpu --skip opencl
+    done
+}
+
 step run stress 30 'everything at once, from several threads'
 stress() {
     install_drivers

@@ -147,7 +147,7 @@ fn work_behind_is_skipped_until_told(context: &Context) -> Result<(), Failure> {
     let Scene { stream, buffer, drivers_queue } = scene(context)?;
     ensure_supported!(
         !drivers_queue,
-        "the driver has queues of its own, which may execute work that is already in them"
+        "the device does work while it is enqueued, or has queues that may do what is already in them"
     );
     let (behind, later) = (context.filled(&[3; LEN])?, context.filled(&[4; LEN])?);
     let source = context.filled(&[5; LEN])?;
