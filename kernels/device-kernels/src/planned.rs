@@ -115,8 +115,8 @@ impl Planned {
     ///
     /// # Errors
     ///
-    /// If the number of buffers is not that of the arrays, one is of another device or too short, or an
-    /// output overlaps another array.
+    /// If the number of buffers is not that of the arrays, one is of another device, too short or begins
+    /// between two elements of its memory, or an output overlaps another array.
     pub fn with_buffers(&self, buffers: &[&Buffer]) -> Result<Option<Prepared>, RunError> {
         match check_buffers(self.device, &self.call, buffers) {
             Ok(()) => Ok(self.prepared()),

@@ -150,8 +150,8 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// If the number of buffers is not that of the arrays, one is of another device or too short, an output
-    /// overlaps another array, or no linked set has a kernel.
+    /// If the number of buffers is not that of the arrays, one is of another device, too short or begins
+    /// between two elements of its memory, an output overlaps another array, or no linked set has a kernel.
     pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
         if let Err(problem) = check_buffers(device.resolve(), &call, buffers) {
             return Err(RunError::Buffers { call, problem });
@@ -277,6 +277,16 @@ pub enum BufferProblem {
         /// The length of the buffer.
         found: usize,
     },
+    /// The buffer begins between two elements of its memory.
+    #[error("array {place} begins at byte {offset} of its memory, expected a multiple of {size}")]
+    Alignment {
+        /// The number of the array, in the order of [`Call::arrays`].
+        place: usize,
+        /// Where the buffer begins in its memory.
+        offset: usize,
+        /// The bytes of an element.
+        size: usize,
+    },
     /// An output overlaps another array of the call: the bytes from their first elements to their last do,
     /// whether or not elements do.
     #[error(
@@ -296,12 +306,16 @@ pub(crate) fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) ->
     if buffers.len() != ranges.len() {
         return Err(BufferProblem::Count { expected: ranges.len(), found: buffers.len() });
     }
-    for (bytes, buffer) in ranges.iter().zip(buffers) {
+    for (place, ((bytes, buffer), (dtype, _))) in ranges.iter().zip(buffers).zip(call.arrays()).enumerate() {
         if buffer.device() != device {
             return Err(BufferProblem::Device { expected: device, found: buffer.device() });
         }
         if bytes.end > buffer.len() {
             return Err(BufferProblem::Short { needed: bytes.end, found: buffer.len() });
+        }
+        let (offset, size) = (buffer.offset(), dtype.size());
+        if !offset.is_multiple_of(size) {
+            return Err(BufferProblem::Alignment { place, offset, size });
         }
     }
     for place in ranges.len() - call.outputs().len()..ranges.len() {

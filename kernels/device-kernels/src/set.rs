@@ -13,7 +13,8 @@ use crate::Call;
 ///
 /// A set says what it can do before it is asked to: a call that [`supports`](Self::supports) accepts is
 /// launched, with its arguments checked. [`Launch::spans`] has the buffers in the order of [`Call::arrays`].
-/// Each span begins where the buffer of its array begins, and layouts count from there.
+/// Each span begins where the buffer of its array begins, at a multiple of an element's size in its memory.
+/// Layouts count from there.
 ///
 /// Arrays of one call may be in one memory. An output shares elements with no other array, unless the
 /// operator is [element-wise](crate::Operator::is_elementwise) and the input has the same layout.

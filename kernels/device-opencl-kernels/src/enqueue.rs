@@ -64,6 +64,7 @@ impl Array {
                 "expected a buffer of at least {end} elements of {size} bytes as array {place}"
             )));
         };
+        // The core has checked where the buffer begins in its allocation, which may be a part of the memory.
         if span.offset() % size != 0 {
             return Err(BackendError::invalid(format_args!(
                 "array {place} begins at byte {} of its memory, expected a multiple of {size}",

@@ -43,6 +43,37 @@ fn a_buffer_that_ends_before_its_array() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Whatever a set could do with it: not each device reads an element across two.
+#[test]
+fn a_buffer_that_begins_between_two_elements() -> Result<(), Box<dyn Error>> {
+    let device = device("openreg:0")?;
+    let (memory, out) = (zeros(device, 32), zeros(device, 8));
+    let add_at = |offset: usize, dtype| {
+        let part = memory.slice(offset..offset + 16)?;
+        let [part, out] =
+            [(&part, [2]), (&out, [2])].map(|(buffer, shape)| Operand::new(buffer, dtype, shape));
+        let (part, out) = (part?, out?);
+        let stream = device.create_stream()?;
+        let results = [([part, out], out), ([out, out], part)].map(|(inputs, out)| {
+            run(&stream, Binary::Add, &inputs, &[out]).map_err(|error| error.to_string())
+        });
+        stream.synchronize()?;
+        Ok::<_, Box<dyn Error>>(results)
+    };
+    for offset in [1, 2, 3, 6] {
+        let expected = |place| {
+            let wrong =
+                format!("array {place} begins at byte {offset} of its memory, expected a multiple of 4");
+            Err(format!("add(f32 [2], f32 [2]) -> f32 [2]: {wrong}"))
+        };
+        assert_eq!(add_at(offset, DType::F32)?, [expected(0), expected(2)]);
+    }
+    assert_eq!(add_at(4, DType::F32)?, [Ok(()), Ok(())]);
+    assert_eq!(add_at(2, DType::F16)?, [Ok(()), Ok(())]);
+    assert_eq!(add_at(3, DType::U8)?, [Ok(()), Ok(())]);
+    Ok(())
+}
+
 #[test]
 fn an_output_that_overlaps_an_input_elsewhere() -> Result<(), Box<dyn Error>> {
     let device = device("openreg:0")?;

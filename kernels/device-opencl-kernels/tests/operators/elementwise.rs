@@ -416,6 +416,7 @@ fn a_part_of_a_buffer_is_an_array() {
     let odd = buffer.slice(2..42).unwrap();
     let operand = Operand::new(&odd, DType::F32, [10]).unwrap();
     let error = device_kernels::run(&stream, Unary::Neg, &[operand], &[operand]).unwrap_err();
+    assert!(matches!(error, device_kernels::RunError::Buffers { .. }), "{error:?}");
     let text = crate::support::chain(&error);
     assert!(text.contains("begins at byte 2 of its memory, expected a multiple of 4"), "{text}");
 }
