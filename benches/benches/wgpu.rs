@@ -90,6 +90,38 @@ fn found() -> Option<(Device, Native)> {
     Some((device, Native::of(device)))
 }
 
+/// The other functions take the queue of the device, which ends that streams gather work. So this is the
+/// first, and its direct side has a device of its own.
+fn bursts(criterion: &mut Criterion) {
+    let Some(device) = device_conformance::device_or_skip("wgpu") else { return };
+    let adapter = device.with_driver(|open: &WgpuDevice| Ok(open.adapter().clone())).expect("it is open");
+    let (opened, queue) =
+        pollster::block_on(adapter.request_device(&DeviceDescriptor::default())).expect("it opens another");
+    let native = Native { adapter, device: opened, queue };
+    let mut group = criterion.benchmark_group("wgpu/bursts");
+    let (stream, len) = (device.create_stream().expect("it is open"), 4096);
+    let buffers = [(); 2].map(|()| device.allocate(len).expect("there is memory"));
+    let uses = BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+    let [from, to] = [(); 2].map(|()| native.buffer(len as u64, uses));
+    let ours = || {
+        for _ in 0..100 {
+            stream.copy(&buffers[0], .., &buffers[1], 0).expect("it is submitted");
+        }
+        stream.synchronize().expect("nothing fails");
+    };
+    beside(&mut group, "100 copies, beside 100 submissions", ours, || {
+        let submissions: Vec<_> = (0..100).map(|_| native.copy(&from, &to)).collect();
+        native.wait(submissions.into_iter().last().expect("there are some"));
+    });
+    beside(&mut group, "100 copies, beside one submission", ours, || {
+        let mut encoder = native.device.create_command_encoder(&CommandEncoderDescriptor::default());
+        for _ in 0..100 {
+            encoder.copy_buffer_to_buffer(&from, 0, &to, 0, len as u64);
+        }
+        native.wait(native.queue.submit([encoder.finish()]));
+    });
+}
+
 fn copies(criterion: &mut Criterion) {
     let Some((device, native)) = found() else { return };
     for len in SIZES {
@@ -189,5 +221,5 @@ fn time(run: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-criterion_group!(benches, copies, submissions, allocations, opening);
+criterion_group!(benches, bursts, copies, submissions, allocations, opening);
 criterion_main!(benches);

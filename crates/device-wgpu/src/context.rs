@@ -1,19 +1,18 @@
 //! An open device of wgpu with its one queue: calls that return their errors, and waits that end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once, Weak};
 
 use device_registry::backend::BackendError;
 use parking_lot::Mutex;
-use wgpu::{
-    CommandEncoder, CommandEncoderDescriptor, DeviceDescriptor, ErrorFilter, Features, PollError, PollType,
-};
+use wgpu::{DeviceDescriptor, ErrorFilter, Features, PollError, PollType};
 
 use crate::error;
 use crate::faults::Faults;
 use crate::loss::Loss;
 use crate::mapping::Mapping;
+use crate::native::WgpuStream;
 use crate::ready::ready;
 use crate::staging::Staging;
 use crate::submission::Submission;
@@ -51,6 +50,10 @@ pub(crate) struct Context {
     pub(crate) faults: Faults,
     /// Whether another library computes on the device.
     shared: AtomicBool,
+    /// Whether streams gather no work, as other code submits to the queue.
+    submits_at_once: AtomicBool,
+    submitted_gathered: Once,
+    streams: Mutex<Vec<Weak<WgpuStream>>>,
 }
 
 impl Context {
@@ -87,12 +90,41 @@ impl Context {
             loss,
             faults: faults.clone(),
             shared: AtomicBool::new(false),
+            submits_at_once: AtomicBool::new(false),
+            submitted_gathered: Once::new(),
+            streams: Mutex::default(),
         })
     }
 
     /// From now on another library computes on the device.
     pub(crate) fn share(&self) {
         self.shared.store(true, Ordering::Relaxed);
+        self.submit_at_once();
+    }
+
+    /// From now on other code may submit to the queue: what streams have accepted before is in the queue when
+    /// this returns, and what they accept later at once.
+    pub(crate) fn submit_at_once(&self) {
+        self.submitted_gathered.call_once(|| {
+            self.submits_at_once.store(true, Ordering::Release);
+            let streams: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
+            streams.iter().for_each(|stream| stream.submit_gathered());
+        });
+    }
+
+    /// Whether streams gather no work.
+    pub(crate) fn submits_at_once(&self) -> bool {
+        self.submits_at_once.load(Ordering::Acquire)
+    }
+
+    /// Notes a new stream, which may gather work.
+    pub(crate) fn add_stream(&self, stream: &Arc<WgpuStream>) {
+        let mut streams = self.streams.lock();
+        // At each doubling, so that a device with a million streams looks at each a few times.
+        if streams.len() == streams.capacity() {
+            streams.retain(|stream| stream.strong_count() > 0);
+        }
+        streams.push(Arc::downgrade(stream));
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -144,31 +176,12 @@ impl Context {
         self.checked(|_| self.queue.submit(commands)).map(Submission::new)
     }
 
-    /// Submits the commands that `encode` encodes.
-    pub(crate) fn encode(
-        &self,
-        encode: impl FnOnce(&mut CommandEncoder),
-    ) -> Result<Arc<Submission>, BackendError> {
-        self.encode_then(encode, || ()).map(|(submission, ())| submission)
-    }
-
-    /// Submits the commands that `encode` encodes, then calls `then` in the same error scopes, which are
-    /// costly.
-    pub(crate) fn encode_then<T>(
-        &self,
-        encode: impl FnOnce(&mut CommandEncoder),
-        then: impl FnOnce() -> T,
-    ) -> Result<(Arc<Submission>, T), BackendError> {
-        self.checked(|device| {
-            let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
-            encode(&mut encoder);
-            let index = self.queue.submit([encoder.finish()]);
-            (Submission::new(index), then())
-        })
-    }
-
     /// Whether a submission is done. Does not wait.
     pub(crate) fn is_done(&self, submission: &Submission) -> Result<bool, BackendError> {
+        submission.check()?;
+        if submission.index().is_none() {
+            return Ok(false);
+        }
         if !submission.is_done() {
             submission.track(&self.queue);
             // Not a wait with the time limit 0. Such a wait reads the device and then wgpu's list, and panics
@@ -182,12 +195,24 @@ impl Context {
     /// Waits for a submission. Any number of threads may wait at once; the device itself wakes each.
     ///
     /// The wait ends when the device is lost, which all interfaces promise.
+    ///
+    /// # Errors
+    ///
+    /// If the commands were refused, after a wait for those that were submitted before.
     pub(crate) fn wait(&self, submission: &Submission) -> Result<(), BackendError> {
-        let index = submission.index().clone();
+        let refused = submission.check();
+        let index = match (&refused, submission.index()) {
+            (Ok(()), Some(index)) => index.clone(),
+            (Ok(()), None) => return Err(BackendError::other("the work was not submitted")),
+            // wgpu knows no index of refused commands.
+            (Err(_), _) => self.queue.submit([]),
+        };
         // On OpenGL a wait ends after some seconds.
         while !self.poll(PollType::Wait { submission_index: Some(index.clone()), timeout: None })? {}
-        submission.set_done();
-        Ok(())
+        if refused.is_ok() {
+            submission.set_done();
+        }
+        refused
     }
 
     /// Waits for bytes that `submission` copies, and for their mapping.

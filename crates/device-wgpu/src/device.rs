@@ -83,8 +83,7 @@ impl DeviceDriver for WgpuDriver {
     }
 
     fn write(&self, destination: &Span, source: &[u8]) -> Result<(), BackendError> {
-        let context = self.context()?;
-        context.wait(&*context.write(destination, source)?)
+        self.context()?.write(destination, source)
     }
 
     fn read(&self, source: &Span, destination: &mut [u8]) -> Result<(), BackendError> {
@@ -92,13 +91,11 @@ impl DeviceDriver for WgpuDriver {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let context = self.context()?;
-        context.wait(&*context.copy(source, destination)?)
+        self.context()?.copy(source, destination)
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
-        let context = self.context()?;
-        context.wait(&*context.fill(destination, pattern)?)
+        self.context()?.fill(destination, pattern)
     }
 
     /// Streams share one queue, which has no priorities.

@@ -29,11 +29,8 @@ enum Timestamp {
 }
 
 impl WgpuEvent {
+    /// An event behind a submission.
     pub(crate) fn new(context: &Arc<Context>, submission: Option<Arc<Submission>>) -> Self {
-        // Now, before other streams submit more.
-        if let Some(submission) = &submission {
-            submission.track(&context.queue);
-        }
         Self { context: Arc::clone(context), submission, timestamp: None }
     }
 
@@ -49,11 +46,14 @@ impl WgpuEvent {
         })?;
         let resolved = buffer("resolved timestamp", BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC)?;
         let on_device = buffer("timestamp", BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
-        let submission = context.encode(|encoder| {
-            encoder.write_timestamp(&set, 0);
-            encoder.resolve_query_set(&set, 0..1, &resolved, 0);
-            encoder.copy_buffer_to_buffer(&resolved, 0, &on_device, 0, TIMESTAMP_LEN);
+        let submission = context.submit_batch(|batch| {
+            batch.encode(0, |encoder| {
+                encoder.write_timestamp(&set, 0);
+                encoder.resolve_query_set(&set, 0..1, &resolved, 0);
+                encoder.copy_buffer_to_buffer(&resolved, 0, &on_device, 0, TIMESTAMP_LEN);
+            })
         })?;
+        submission.track(&context.queue);
         let timestamp = Some(Mutex::new(Timestamp::OnDevice(on_device)));
         Ok(Self { timestamp, ..Self::new(context, Some(submission)) })
     }

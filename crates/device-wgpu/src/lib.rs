@@ -2,6 +2,7 @@
 
 mod apis;
 mod backend;
+mod batch;
 mod context;
 mod device;
 mod error;

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use device_registry::backend::BackendError;
-use parking_lot::{Mutex, MutexGuard};
+use device_registry::backend::{BackendError, ReadThread};
+use parking_lot::Mutex;
 use wgpu::CommandBuffer;
 
+use crate::batch::Batch;
 use crate::context::Context;
 use crate::submission::Submission;
 
@@ -55,10 +56,14 @@ impl WgpuDevice {
         &self.0.device
     }
 
-    /// The native handle of the one queue. Kernels submit by [`WgpuStream::submit`], or the stream does not
-    /// wait for them.
+    /// The native handle of the one queue. Kernels submit by [`WgpuStream::enqueue`] or
+    /// [`WgpuStream::submit`], or the stream does not wait for them.
+    ///
+    /// The first call submits what streams have gathered, and from then on they gather nothing: whatever the
+    /// caller submits comes behind the work that streams have accepted before.
     #[must_use]
     pub fn queue(&self) -> &wgpu::Queue {
+        self.0.submit_at_once();
         &self.0.queue
     }
 
@@ -114,7 +119,7 @@ impl WgpuDevice {
 /// A stream on a device of `wgpu`, for kernels that submit to it.
 ///
 /// All streams of a device share its one queue, which does their work in the order of submission. Each stream
-/// only waits for its own work.
+/// only waits for its own work. It gathers its copies and fills, and submits them together.
 ///
 /// It is not the driver: work whose memory the core has to keep is enqueued by a
 /// [`Stream`](device_registry::Stream) only.
@@ -125,17 +130,32 @@ impl WgpuDevice {
 /// ```
 pub struct WgpuStream {
     context: Arc<Context>,
-    last: Mutex<Option<Arc<Submission>>>,
+    reads: Arc<ReadThread>,
+    work: Mutex<Work>,
+}
+
+/// The work of a stream.
+#[derive(Default)]
+struct Work {
+    /// That of the newest work. It may be gathered only.
+    last: Option<Arc<Submission>>,
+    gathered: Option<Batch>,
+    /// The failure of work that was gathered, until the core is told.
+    failure: Option<BackendError>,
 }
 
 impl WgpuStream {
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
-        Self { context: Arc::clone(context), last: Mutex::default() }
+    pub(crate) fn new(context: &Arc<Context>, reads: &Arc<ReadThread>) -> Arc<Self> {
+        let (context, reads) = (Arc::clone(context), Arc::clone(reads));
+        let stream = Arc::new(Self { context, reads, work: Mutex::default() });
+        stream.context.add_stream(&stream);
+        stream
     }
 
-    /// Submits commands as work of this stream, so that its events and waits include them. Commands that are
-    /// submitted to [`WgpuDevice::queue`](crate::WgpuDevice::queue) also run in that queue's order, but the
-    /// stream does not wait for them.
+    /// Submits commands as work of this stream, so that its events and waits include them, and before them
+    /// what the stream has gathered. Commands that are submitted to
+    /// [`WgpuDevice::queue`](crate::WgpuDevice::queue) also run in that queue's order, but the stream does
+    /// not wait for them.
     ///
     /// Does not wait. Any thread may call it.
     ///
@@ -146,12 +166,100 @@ impl WgpuStream {
     pub fn submit(&self, commands: impl IntoIterator<Item = CommandBuffer>) -> Result<(), BackendError> {
         // Before the lock: the caller's iterator may submit to this stream itself.
         let commands: Vec<_> = commands.into_iter().collect();
-        let mut last = self.last();
-        *last = Some(self.context.submit(commands)?);
-        Ok(())
+        self.submit_alone(|| Ok((Some(self.context.submit(commands)?), ())))
     }
 
-    pub(crate) fn last(&self) -> MutexGuard<'_, Option<Arc<Submission>>> {
-        self.last.lock()
+    /// Like [`submit`](Self::submit), but the commands are submitted together with other work of the stream:
+    /// when the program waits for some of it, or when it is enough for a submission. A hundred kernels then
+    /// are a few submissions.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::lost`] if the device is known to be lost. Commands that cannot be submitted, such as
+    /// those with a buffer that was destroyed, are a failure of the stream, and with them all work of the
+    /// same submission. Encode commands within [`WgpuDevice::checked`], which finds everything else.
+    pub fn enqueue(&self, commands: impl IntoIterator<Item = CommandBuffer>) -> Result<(), BackendError> {
+        let commands = commands.into_iter().collect();
+        self.gather(|batch| {
+            batch.add(commands);
+            Ok(())
+        })
+    }
+
+    /// Adds work to what is submitted next.
+    pub(crate) fn gather(
+        &self,
+        add: impl FnOnce(&mut Batch) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.context.check()?;
+        let mut work = self.work.lock();
+        let mut batch = work.gathered.take().unwrap_or_else(|| Batch::new(&self.context));
+        let added = add(&mut batch);
+        if added.is_ok() {
+            work.last = Some(Arc::clone(batch.submission()));
+        }
+        let is_full = batch.is_full() || self.context.submits_at_once();
+        work.gathered = Some(batch).filter(|batch| !batch.is_empty());
+        if is_full {
+            work.submit_gathered(&self.reads);
+        }
+        added
+    }
+
+    /// Submits what is gathered. Its failure is told by the next [`flush`](Self::flush).
+    pub(crate) fn submit_gathered(&self) {
+        self.work.lock().submit_gathered(&self.reads);
+    }
+
+    /// Submits what is gathered, and returns the failure of what was, if it was not told yet.
+    pub(crate) fn flush(&self) -> Result<(), BackendError> {
+        self.flush_all().1
+    }
+
+    /// Like [`flush`](Self::flush). Returns also the submission of the newest work.
+    pub(crate) fn flush_all(&self) -> (Option<Arc<Submission>>, Result<(), BackendError>) {
+        let mut work = self.work.lock();
+        work.submit_gathered(&self.reads);
+        let flushed = work.failure.take().map_or(Ok(()), Err);
+        (work.last.clone(), flushed)
+    }
+
+    /// Calls what submits commands by themselves, behind what is gathered, and returns their submission.
+    pub(crate) fn submit_alone<T>(
+        &self,
+        submit: impl FnOnce() -> Result<(Option<Arc<Submission>>, T), BackendError>,
+    ) -> Result<T, BackendError> {
+        let mut work = self.work.lock();
+        work.submit_gathered(&self.reads);
+        let (last, submitted) = submit()?;
+        work.last = last;
+        Ok(submitted)
+    }
+
+    /// The submission of the newest work, which may be gathered only.
+    pub(crate) fn last(&self) -> Option<Arc<Submission>> {
+        self.work.lock().last.clone()
+    }
+
+    /// Notes when the newest work is done. Returns its submission.
+    pub(crate) fn track_last(&self) -> Option<Arc<Submission>> {
+        let work = self.work.lock();
+        // Now, before other streams submit more.
+        work.last.as_ref().inspect(|last| last.track(&self.context.queue)).cloned()
+    }
+}
+
+impl Work {
+    fn submit_gathered(&mut self, reads: &ReadThread) {
+        let Some(batch) = self.gathered.take() else { return };
+        let submission = Arc::clone(batch.submission());
+        let submitted = match &self.failure {
+            // An event behind a failure has it.
+            Some(failure) => batch.submit(reads).inspect(|()| submission.fail(failure)),
+            None => batch.submit(reads),
+        };
+        if let Err(failure) = submitted {
+            self.failure.get_or_insert(failure);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use device_registry::backend::BackendError;
 use parking_lot::Mutex;
-use wgpu::{BufferDescriptor, BufferUsages, MapMode};
+use wgpu::{BufferDescriptor, BufferUsages, MAP_ALIGNMENT, MapMode};
 
 use crate::context::Context;
 use crate::mapping::Mapping;
@@ -17,6 +17,9 @@ pub(crate) const PIECE: usize = 4 << 20;
 
 /// The shortest buffer. The others are powers of two up to a piece.
 const SHORTEST: u64 = 4 << 10;
+
+/// The shortest buffer for bytes to the device: several writes of one submission share it.
+const SHARED: u64 = 64 << 10;
 
 /// How many unused bytes of each kind are kept.
 const KEPT: u64 = 32 << 20;
@@ -64,28 +67,64 @@ fn class(len: usize) -> u64 {
     whole_words(len).next_power_of_two().max(SHORTEST)
 }
 
-impl Context {
-    /// A buffer that begins with these bytes, of which there are at most a [`PIECE`]. Behind them come zeros,
-    /// up to whole words.
-    pub(crate) fn stage(&self, bytes: &[u8]) -> Result<wgpu::Buffer, BackendError> {
-        let buffer = match self.staging.take_up(class(bytes.len())) {
-            Some(buffer) => buffer,
-            None => {
-                self.create_staging(class(bytes.len()), BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?
-            }
+/// A mapped buffer, which the host fills with bytes for the device.
+pub(crate) struct StagingBuffer {
+    buffer: wgpu::Buffer,
+    used: u64,
+}
+
+/// Bytes in a staging buffer.
+pub(crate) struct Staged {
+    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) offset: u64,
+}
+
+/// Buffers that the device writes pieces to, with the bytes of each.
+pub(crate) type Landings = Vec<(wgpu::Buffer, u64)>;
+
+impl StagingBuffer {
+    /// Appends bytes. Behind them come zeros, up to whole words. `None` if there is no room.
+    pub(crate) fn append(&mut self, context: &Context, bytes: &[u8]) -> Option<Result<Staged, BackendError>> {
+        let (offset, len) = (self.used, whole_words(bytes.len()));
+        let end = offset.checked_add(len).filter(|&end| end <= self.buffer.size())?;
+        let mut view = match self.buffer.get_mapped_range_mut(offset..end) {
+            Ok(view) => view,
+            Err(error) => return Some(Err(context.loss.unmapped(error))),
         };
-        let len = whole_words(bytes.len());
-        let mut view = buffer.get_mapped_range_mut(0..len).map_err(|error| self.loss.unmapped(error))?;
         let mut to = view.slice(..);
         to.slice(..bytes.len()).copy_from_slice(bytes);
         to.slice(bytes.len()..).fill(0);
         drop(view);
-        buffer.unmap();
-        Ok(buffer)
+        self.used = end.next_multiple_of(MAP_ALIGNMENT);
+        Some(Ok(Staged { buffer: self.buffer.clone(), offset }))
+    }
+
+    /// Ends the host's part.
+    pub(crate) fn unmap(self) -> wgpu::Buffer {
+        self.buffer.unmap();
+        self.buffer
+    }
+}
+
+impl Context {
+    /// An empty staging buffer for at least `len` bytes, of which there are at most a [`PIECE`].
+    pub(crate) fn staging_buffer(&self, len: usize) -> Result<StagingBuffer, BackendError> {
+        let size = class(len).max(SHARED);
+        let buffer = match self.staging.take_up(size) {
+            Some(buffer) => buffer,
+            None => self.create_staging(size, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?,
+        };
+        Ok(StagingBuffer { buffer, used: 0 })
+    }
+
+    /// Buffers for the device to write `len` bytes to, in pieces.
+    pub(crate) fn landings(&self, len: usize) -> Result<Landings, BackendError> {
+        let lens = (0..len).step_by(PIECE).map(|start| PIECE.min(len - start));
+        lens.map(|len| Ok((self.landing(len)?, whole_words(len)))).collect()
     }
 
     /// A buffer for the device to write `len` bytes to, at most a [`PIECE`].
-    pub(crate) fn landing(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
+    fn landing(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
         let kept = self.staging.down.lock().take(class(len), |_| true);
         match kept {
             Some(buffer) => Ok(buffer),
@@ -121,7 +160,7 @@ impl Staging {
         *self.down.lock() = Kept::default();
     }
 
-    /// Keeps a buffer of [`stage`](Context::stage) for reuse after submitted work has read it.
+    /// Keeps a [`StagingBuffer`] for reuse after submitted work has read it.
     pub(crate) fn keep_up(&self, buffer: &wgpu::Buffer) {
         let mut up = self.up.lock();
         // The limit counts buffers that the device has not read yet: more than are in use at once are of no

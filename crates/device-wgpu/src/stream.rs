@@ -1,40 +1,29 @@
-//! Streams: each has its own place in the one queue of its device.
+//! Streams: each gathers its work, and submits it to the one queue of its device.
 
 use std::any::Any;
 use std::sync::Arc;
 
+use device_registry::backend::testing::FaultPoint;
 use device_registry::backend::{
     BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, ReadThread, Span,
     StreamDriver,
 };
-use parking_lot::MutexGuard;
 
 use crate::context::Context;
 use crate::event::WgpuEvent;
+use crate::memory::{DeviceRange, whole_words};
 use crate::native::WgpuStream;
-use crate::submission::Submission;
+use crate::staging::PIECE;
 
 /// The driver's side of a stream.
 pub(crate) struct WgpuQueue {
     context: Arc<Context>,
-    reads: Arc<ReadThread>,
     native: Arc<WgpuStream>,
 }
 
 impl WgpuQueue {
     pub(crate) fn new(context: &Arc<Context>, reads: &Arc<ReadThread>) -> Self {
-        let native = Arc::new(WgpuStream::new(context));
-        Self { context: Arc::clone(context), reads: Arc::clone(reads), native }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<Arc<Submission>>> {
-        self.native.last()
-    }
-
-    /// Keeps the submission of an operation as the stream's last one.
-    fn submitted(&self, submission: Result<Arc<Submission>, BackendError>) -> Result<(), BackendError> {
-        *self.last() = Some(submission?);
-        Ok(())
+        Self { context: Arc::clone(context), native: WgpuStream::new(context, reads) }
     }
 }
 
@@ -44,41 +33,47 @@ impl StreamDriver for WgpuQueue {
     }
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
-        self.submitted(self.context.write(destination, source))
+        self.context.before(FaultPoint::Write)?;
+        let to = DeviceRange::of(destination)?;
+        for (number, piece) in source.chunks(PIECE).enumerate() {
+            let to = to.part((number * PIECE) as u64, whole_words(piece.len()));
+            self.native.gather(|batch| batch.write(to, piece))?;
+        }
+        Ok(())
     }
 
     fn read(
         &self,
         source: &Span,
-        mut destination: HostBuffer,
+        destination: HostBuffer,
         completion: Completion,
     ) -> Result<(), BackendError> {
-        let staged = self.context.begin_read_of(source)?;
-        *self.last() = Some(Arc::clone(staged.submission()));
-        let context = Arc::clone(&self.context);
-        // Only this closure writes to the destination, so it can be dropped after a failure.
-        self.reads.finish(completion, move || {
-            context.finish_read(staged, &mut destination)?;
-            Ok(destination)
-        });
-        Ok(())
+        self.context.before(FaultPoint::Read)?;
+        let from = DeviceRange::of(source)?;
+        self.native.gather(|batch| batch.read(from, destination, completion))
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        self.submitted(self.context.copy(source, destination))
+        self.context.before(FaultPoint::Copy)?;
+        let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
+        self.native.gather(|batch| batch.copy(from, to))
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
-        self.submitted(self.context.fill(destination, pattern))
+        self.context.before(FaultPoint::Fill)?;
+        let to = DeviceRange::of(destination)?;
+        self.native.gather(|batch| batch.fill(to, pattern))
     }
 
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
+        self.context.check()?;
         if !options.timed {
-            self.context.check()?;
-            return Ok(Box::new(WgpuEvent::new(&self.context, self.last().clone())));
+            return Ok(Box::new(WgpuEvent::new(&self.context, self.native.track_last())));
         }
-        let event = WgpuEvent::timed(&self.context)?;
-        *self.last() = event.submission().cloned();
+        let event = self.native.submit_alone(|| {
+            let event = WgpuEvent::timed(&self.context)?;
+            Ok((event.submission().cloned(), event))
+        })?;
         Ok(Box::new(event))
     }
 
@@ -91,13 +86,19 @@ impl StreamDriver for WgpuQueue {
         self.context.check()
     }
 
+    fn flush(&self) -> Result<(), BackendError> {
+        self.native.flush()
+    }
+
     fn query(&self) -> Result<bool, BackendError> {
-        let last = self.last().clone();
-        last.map_or(Ok(true), |submission| self.context.is_done(&submission))
+        self.native.last().map_or(Ok(true), |submission| self.context.is_done(&submission))
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        let last = self.last().clone();
-        last.map_or(Ok(()), |submission| self.context.wait(&submission))
+        // Another thread may have enqueued more since the core's flush.
+        let (last, flushed) = self.native.flush_all();
+        // In any case: what runs uses memory.
+        let waited = last.map_or(Ok(()), |submission| self.context.wait(&submission));
+        flushed.and(waited)
     }
 }

@@ -104,7 +104,7 @@ impl Program {
         Ok(Self { bindings, add, matmul, limits: driver.device().limits() })
     }
 
-    /// Submits a pipeline with the buffers and the numbers, of which the first is how many elements the
+    /// Enqueues a pipeline with the buffers and the numbers, of which the first is how many elements the
     /// result has, and the second how many terms each has, of which a dispatch adds up only a limited number.
     fn submit(
         &self,
@@ -146,7 +146,7 @@ impl Program {
             encoder.finish()
         })?;
         // wgpu keeps the resources of commands until they are done.
-        launch.stream_as::<WgpuStream>()?.submit([commands])
+        launch.stream_as::<WgpuStream>()?.enqueue([commands])
     }
 
     /// The bytes of a span as something to bind, and where in it the first element is. A binding begins at a
