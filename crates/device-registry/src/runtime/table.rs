@@ -4,6 +4,7 @@
 //! or two backends that open each other's, get an error instead of a deadlock. [`OnceLoad`] detects the
 //! cycle, even one that includes loading a backend.
 
+use std::cell;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
@@ -28,9 +29,23 @@ pub(crate) fn find(device: Device) -> Result<Option<&'static OpenDevice>, Device
 /// thread's result. It does not keep a failure: a device that was busy may be free at the next call.
 pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     let device = device.resolve();
-    if let Some(open) = find(device)? {
+    if let Some(open) = LAST.get().filter(|last| last.device() == device && last.is_usable()) {
         return Ok(open);
     }
+    let open = match find(device)? {
+        Some(open) => open,
+        None => open_first(device)?,
+    };
+    LAST.set(Some(open));
+    Ok(open)
+}
+
+thread_local! {
+    /// The device that this thread has used last. Most threads use one.
+    static LAST: cell::Cell<Option<&'static OpenDevice>> = const { cell::Cell::new(None) };
+}
+
+fn open_first(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     // Before the cell exists: otherwise a program that tries many invalid indices would leak a cell for each.
     probe::check_exists(device)?;
     let opened = cell(device).get_or_load(

@@ -32,6 +32,9 @@ use crate::sync::{Mutex, lock};
 /// A program that never used much may keep this many bytes anyway.
 const ALWAYS: u64 = 16 << 20;
 
+/// How many blocks wait outside the lists for a request of their size.
+const PARKED: usize = 8;
+
 /// The freed memory of one device. `M` is a handle of the driver's memory.
 pub(crate) struct MemoryCache<M> {
     sizes: Sizes,
@@ -47,6 +50,9 @@ struct State<M> {
     segments: Vec<Option<Segment<M>>>,
     gaps: Vec<usize>,
     free: BTreeSet<Free>,
+    /// The whole segments that were freed last, the newest one last: most requests are of their sizes, and
+    /// need no list. Their segments count as in use until they are in the lists.
+    parked: Vec<Block>,
     /// Those of streams that have any.
     promised: Vec<Promised>,
     /// The segments without a block in use, by the number of the free that made them so.
@@ -64,8 +70,8 @@ struct State<M> {
     retries: u64,
     /// The most bytes that are kept.
     limit: u64,
-    /// The device holds the peak of what was in use and this part of it more: 8 for an eighth.
-    spare: u64,
+    /// The device holds the peak of what was in use, and that halved this many times more: 3 for an eighth.
+    spare: u32,
     closed: bool,
 }
 
@@ -117,8 +123,12 @@ impl<M: Clone> MemoryCache<M> {
 
     /// Takes a free block of this size, or one that is a little longer.
     pub(crate) fn take(&self, size: usize) -> Option<(M, Block)> {
-        let (pool, longest) = (self.sizes.pool(size), self.sizes.longest_fit(size));
         let mut state = lock(&self.state);
+        if let Some(taken) = state.take_parked(size) {
+            return Some(taken);
+        }
+        state.unpark(&self.sizes);
+        let (pool, longest) = (self.sizes.pool(size), self.sizes.longest_fit(size));
         let shortest = Free { pool, size, order: 0, segment: 0, start: 0 };
         let found = *state.free.range(shortest..).next()?;
         if found.pool != pool || found.size > longest {
@@ -146,7 +156,7 @@ impl<M: Clone> MemoryCache<M> {
     pub(crate) fn make_room(&self, size: usize) -> Vec<M> {
         let mut state = lock(&self.state);
         let peak = state.peak_in_use.max(state.in_use.saturating_add(size as u64));
-        state.evict(size as u64, peak)
+        state.evict(&self.sizes, size as u64, peak)
     }
 
     /// Adds a segment that the driver has allocated, and gives out its first block, of `size` bytes.
@@ -202,7 +212,7 @@ impl<M: Clone> MemoryCache<M> {
     /// Takes all segments out that have no block in use.
     #[must_use = "the drop of what it returns gives the memory back"]
     pub(crate) fn empty(&self) -> Vec<M> {
-        lock(&self.state).take_idle()
+        lock(&self.state).take_idle(&self.sizes)
     }
 
     /// Counts an allocation that is tried again.
@@ -215,7 +225,7 @@ impl<M: Clone> MemoryCache<M> {
     pub(crate) fn close(&self) -> Vec<M> {
         let mut state = lock(&self.state);
         state.closed = true;
-        state.take_idle()
+        state.take_idle(&self.sizes)
     }
 
     /// Sets the most bytes that are kept.
@@ -224,7 +234,7 @@ impl<M: Clone> MemoryCache<M> {
         let mut state = lock(&self.state);
         state.limit = limit;
         let peak = state.peak_in_use;
-        state.evict(0, peak)
+        state.evict(&self.sizes, 0, peak)
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -240,11 +250,12 @@ impl<M: Clone> MemoryCache<M> {
 }
 
 impl<M: Clone> State<M> {
-    fn new(limit: u64, spare: u64) -> Self {
+    fn new(limit: u64, spare: u32) -> Self {
         Self {
             segments: Vec::new(),
             gaps: Vec::new(),
             free: BTreeSet::new(),
+            parked: Vec::with_capacity(PARKED),
             promised: Vec::new(),
             idle: BTreeMap::new(),
             frees: 0,
@@ -288,21 +299,69 @@ impl<M: Clone> State<M> {
     /// Keeps a block that was in use. Returns what is to be given back to the driver instead.
     fn put(&mut self, cache: &MemoryCache<M>, block: Block) -> Vec<M> {
         self.in_use -= block.size as u64;
+        let (limit, closed) = (self.limit, self.closed);
         let segment = self.segment(block.segment);
-        let touching = segment.put(block.start, block.size);
-        let (is_idle, segment_size) = (segment.is_idle(), segment.size() as u64);
-        let is_held = is_idle && (cache.is_held)(segment.memory());
+        let (is_whole, segment_size) = (block.size == segment.size(), segment.size() as u64);
+        let is_held = segment.is_last(block.size) && (cache.is_held)(segment.memory());
+        if is_whole && !is_held && !closed && !self.holds_too_much(0, self.peak_in_use) {
+            self.park(&cache.sizes, block);
+            return Vec::new();
+        }
+        // Those that were freed before come first.
+        self.unpark(&cache.sizes);
+        if self.segment(block.segment).is_last(block.size) && (is_held || closed || segment_size > limit) {
+            self.take_from_segment(block);
+            return self.remove(block.segment).into_iter().collect();
+        }
+        self.list(&cache.sizes, block);
+        self.evict(&cache.sizes, 0, self.peak_in_use)
+    }
+
+    /// Keeps a whole segment for a request of its size.
+    fn park(&mut self, sizes: &Sizes, block: Block) {
+        if self.parked.len() == PARKED {
+            let oldest = self.parked.remove(0);
+            self.list(sizes, oldest);
+        }
+        self.parked.push(block);
+    }
+
+    /// Takes the newest parked block of this size.
+    #[inline]
+    fn take_parked(&mut self, size: usize) -> Option<(M, Block)> {
+        let place = self.parked.iter().rposition(|block| block.size == size)?;
+        let block = self.parked.remove(place);
+        self.reused += 1;
+        self.in_use += size as u64;
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
+        Some((self.segment(block.segment).memory().clone(), block))
+    }
+
+    /// Adds the parked blocks to the lists, the oldest first.
+    fn unpark(&mut self, sizes: &Sizes) {
+        // It stays allocated.
+        let mut parked = std::mem::take(&mut self.parked);
+        parked.drain(..).for_each(|block| self.list(sizes, block));
+        self.parked = parked;
+    }
+
+    /// Ends a block's use of its segment, and adds it to the lists, as one with the free blocks that touch
+    /// it.
+    fn list(&mut self, sizes: &Sizes, block: Block) {
+        let (start, size) = self.take_from_segment(block);
+        self.make_free(sizes, block.segment, start, size);
+    }
+
+    /// Ends a block's use of its segment. Returns where it begins, and how long it is, with the free blocks
+    /// that touch it, which are not in the lists any more.
+    fn take_from_segment(&mut self, block: Block) -> (usize, usize) {
+        let touching = self.segment(block.segment).put(block.start, block.size);
         let (mut start, mut size) = (block.start, block.size);
         for other in touching.into_iter().flatten() {
             (start, size) = (start.min(other.start), size + other.size);
             self.free.remove(&other);
         }
-        if is_idle && (is_held || self.closed || segment_size > self.limit) {
-            return self.remove(block.segment).into_iter().collect();
-        }
-        self.make_free(&cache.sizes, block.segment, start, size);
-        let peak = self.peak_in_use;
-        self.evict(0, peak)
+        (start, size)
     }
 
     /// Adds a free block to the lists.
@@ -355,20 +414,28 @@ impl<M: Clone> State<M> {
         self.remove(index)
     }
 
+    /// Whether the device would hold more than it may, with `more` bytes.
+    #[inline]
+    fn holds_too_much(&self, more: u64, peak: u64) -> bool {
+        let allowed = peak.saturating_add(peak >> self.spare).max(ALWAYS);
+        let held = self.reserved();
+        held - self.in_use > self.limit || held.saturating_add(more) > allowed
+    }
+
     /// Takes out the segments that have been idle for longest, until `more` bytes can be added to what the
     /// device holds.
-    fn evict(&mut self, more: u64, peak: u64) -> Vec<M> {
-        let allowed = peak.saturating_add(peak / self.spare).max(ALWAYS);
+    fn evict(&mut self, sizes: &Sizes, more: u64, peak: u64) -> Vec<M> {
         let mut evicted = Vec::new();
-        let too_much = |held: u64| held.saturating_add(more) > allowed;
-        while self.reserved() - self.in_use > self.limit || too_much(self.reserved()) {
+        while self.holds_too_much(more, peak) {
+            self.unpark(sizes);
             let Some(memory) = self.pop_idle() else { break };
             evicted.push(memory);
         }
         evicted
     }
 
-    fn take_idle(&mut self) -> Vec<M> {
+    fn take_idle(&mut self, sizes: &Sizes) -> Vec<M> {
+        self.unpark(sizes);
         std::iter::from_fn(|| self.pop_idle()).collect()
     }
 }

@@ -53,8 +53,13 @@ impl<M> Segment<M> {
     }
 
     /// Whether no block is in use.
-    pub(super) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.in_use == 0
+    }
+
+    /// Whether a block of this size is the last one in use.
+    pub(super) fn is_last(&self, size: usize) -> bool {
+        self.in_use == size
     }
 
     /// The free block that is the whole segment, if it is idle.

@@ -77,12 +77,12 @@ impl Sizes {
         }
     }
 
-    /// The device holds the peak of what was in use and this part of it more: 8 for an eighth.
-    pub(super) fn spare(&self) -> u64 {
+    /// The device holds the peak of what was in use, and that halved this many times more: 3 for an eighth.
+    pub(super) fn spare(&self) -> u32 {
         match self.reuse {
             // Sizes that come in turns stay, as `MOST_OF_HOST` bounds what is kept.
-            MemoryReuse::Large { .. } => 1,
-            _ => 8,
+            MemoryReuse::Large { .. } => 0,
+            _ => 3,
         }
     }
 

@@ -197,6 +197,26 @@ fn memory_that_other_code_holds_goes_with_its_last_block() {
 }
 
 #[test]
+fn a_whole_segment_that_other_code_holds_is_not_given_out_again() {
+    let cache = cache(MemoryReuse::Rounded);
+    let (_, block) = cache.add(HELD, 4096, 4096);
+    assert_eq!(cache.put(block), [HELD]);
+    assert!(cache.take(4096).is_none());
+}
+
+#[test]
+fn many_blocks_of_a_size_are_taken_the_newest_first_and_given_back_the_oldest_first() {
+    let cache = cache(MemoryReuse::Rounded);
+    let names = 0..3 * PARKED as u32;
+    let blocks = add_all(&cache, names.clone(), 4096);
+    assert!(blocks.into_iter().all(|block| cache.put(block).is_empty()));
+    let (last, block) = cache.take(4096).unwrap();
+    assert_eq!(last, names.end - 1);
+    assert!(cache.put(block).is_empty());
+    assert_eq!(cache.empty(), names.collect::<Vec<_>>());
+}
+
+#[test]
 fn the_cache_holds_as_much_as_was_in_use_and_an_eighth() {
     const MIB: usize = 1 << 20;
     let cache = cache(MemoryReuse::Rounded);

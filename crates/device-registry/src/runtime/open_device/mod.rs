@@ -192,6 +192,12 @@ impl OpenDevice {
         self.process.is_current()
     }
 
+    /// Whether this process may use it, and it is neither lost nor closed.
+    #[inline]
+    pub(crate) fn is_usable(&self) -> bool {
+        self.is_of_this_process() && self.end.get().is_none()
+    }
+
     /// Checks that this process may use the device.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<(), DeviceError> {
