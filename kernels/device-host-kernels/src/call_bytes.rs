@@ -52,7 +52,15 @@ pub(crate) fn with_bytes(
         ([a], [out]) => open([a], [out], with_windows),
         ([a, b], [out]) => open([a, b], [out], with_windows),
         ([a, b, c], [out]) => open([a, b, c], [out], with_windows),
+        ([a, b, c, d], [out]) => open([a, b, c, d], [out], with_windows),
         ([a], [out, second]) => open([a], [out, second], with_windows),
+        ([a, b], [out, second]) => open([a, b], [out, second], with_windows),
+        ([a, b, c], [out, second]) => open([a, b, c], [out, second], with_windows),
+        ([a, b, c, d], [out, second]) => open([a, b, c, d], [out, second], with_windows),
+        ([a], [out, second, third]) => open([a], [out, second, third], with_windows),
+        ([a, b], [out, second, third]) => open([a, b], [out, second, third], with_windows),
+        ([a, b, c], [out, second, third]) => open([a, b, c], [out, second, third], with_windows),
+        ([a, b, c, d], [out, second, third]) => open([a, b, c, d], [out, second, third], with_windows),
         _ => Err(BackendError::unsupported("a call with so many arrays")),
     }
 }

@@ -11,17 +11,17 @@ use crate::pooling::{self, PoolingWindows};
 use crate::{HostKernels, call_bytes, conv, matmul, random, reduce, softmax, unsupported};
 
 impl KernelSet for HostKernels {
-    fn supports(&self, _device: Device, _call: &Call) -> bool {
-        true
+    fn supports(&self, _device: Device, call: &Call) -> bool {
+        (self.supports)(call)
     }
 
     fn on_host(&self) -> Option<ComputeOnHost> {
-        self.is_host.then_some(compute)
+        self.is_host.then_some(self.compute)
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         call_bytes::with_bytes(call, launch.spans(), self.memory, |inputs, outputs| {
-            compute(call, inputs, outputs)
+            (self.compute)(call, inputs, outputs)
         })
     }
 }

@@ -19,6 +19,7 @@ mod threads;
 
 use std::fmt;
 
+use device_kernels::{Call, ComputeOnHost, Operator};
 use device_registry::backend::{BackendError, HostMemory, Span};
 pub use kernels::compute;
 
@@ -47,13 +48,29 @@ type HostMemoryOf = fn(&Span) -> Result<&HostMemory, BackendError>;
 pub struct HostKernels {
     memory: HostMemoryOf,
     is_host: bool,
+    supports: fn(&Call) -> bool,
+    compute: ComputeOnHost,
 }
 
 impl HostKernels {
     /// Kernels for memory that `memory` finds.
     #[must_use]
     pub fn new(memory: HostMemoryOf) -> Self {
-        Self { memory, is_host: false }
+        let supports = |call: &Call| !matches!(call.operator(), Operator::Custom(_));
+        Self::computing(memory, supports, compute)
+    }
+
+    /// A kernel of one's own for such memory, such as one for an [operator that a crate
+    /// declares](device_kernels::OperatorDefinition): the calls that it supports, and what computes them.
+    ///
+    /// `compute` gets the bytes of the arrays, each from its first element to its last: an element is at its
+    /// place by the strides, less that of the first, which is the start of [`Layout::range`]. Calls with more
+    /// than four inputs or three outputs are unsupported.
+    ///
+    /// [`Layout::range`]: device_kernels::Layout::range
+    #[must_use]
+    pub fn computing(memory: HostMemoryOf, supports: fn(&Call) -> bool, compute: ComputeOnHost) -> Self {
+        Self { memory, is_host: false, supports, compute }
     }
 
     /// Says that the memory of the devices is the host's own, which any code of the host may use in their

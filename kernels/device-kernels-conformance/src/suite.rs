@@ -43,6 +43,7 @@ pub fn run(device: &str) -> ExitCode {
 pub struct Suite {
     device: String,
     set: Option<&'static dyn KernelSet>,
+    only: Vec<String>,
     required: Vec<String>,
     expected_failures: Vec<(String, String)>,
 }
@@ -68,12 +69,20 @@ impl Suite {
     /// Tests the kernel sets that are linked for the backend of a device, in the order in which they are
     /// asked.
     pub fn new(device: &str) -> Self {
-        Self { device: device.to_owned(), set: None, required: Vec::new(), expected_failures: Vec::new() }
+        let (only, required, expected_failures) = Default::default();
+        Self { device: device.to_owned(), set: None, only, required, expected_failures }
     }
 
     /// Tests this kernel set in place of those that are linked.
     pub fn set(mut self, set: &'static dyn KernelSet) -> Self {
         self.set = Some(set);
+        self
+    }
+
+    /// Runs the checks that the pattern matches, and no others but those of further calls: for the author of
+    /// one operator, whose program has another crate's kernels besides.
+    pub fn only(mut self, pattern: &str) -> Self {
+        self.only.push(pattern.to_owned());
         self
     }
 
@@ -135,7 +144,7 @@ impl Suite {
             Err(Unusable::Broken(message)) => return vec![Trial::test(name, || Err(message.into()))],
         };
         summary.lock().subject = Some(subject.clone());
-        let suite = Arc::new(self);
+        let (only, suite) = (self.only.clone(), Arc::new(self));
         let trial = |check: Arc<Check>| {
             let (suite, subject, summary) = (Arc::clone(&suite), subject.clone(), Arc::clone(summary));
             Trial::ignorable_test(format!("{}::{}", suite.device, check.name()), move || {
@@ -144,7 +153,7 @@ impl Suite {
                 verdict.completion()
             })
         };
-        checks().into_iter().map(trial).collect()
+        checks().into_iter().filter(|check| runs(&only, check)).map(trial).collect()
     }
 
     /// The outcome of a check, in the light of what the author expects.
@@ -165,12 +174,18 @@ impl Suite {
 
     fn unmatched_patterns(&self) -> Vec<String> {
         let names: Vec<String> = checks().iter().map(|check| check.name().to_owned()).collect();
-        let patterns = self.required.iter().chain(self.expected_failures.iter().map(|(pattern, _)| pattern));
+        let patterns = self.only.iter().chain(&self.required);
+        let patterns = patterns.chain(self.expected_failures.iter().map(|(pattern, _)| pattern));
         patterns
             .filter(|pattern| !names.iter().any(|name| glob_matches(pattern, name)))
             .map(|pattern| unmatched_pattern(pattern))
             .collect()
     }
+}
+
+/// Whether a check runs if only those that match these patterns do.
+fn runs(only: &[String], check: &Check) -> bool {
+    only.is_empty() || only.iter().any(|pattern| glob_matches(pattern, check.name()))
 }
 
 #[cfg(test)]
@@ -219,6 +234,17 @@ mod tests {
         assert!(ends("unary::tan", failed.clone()) && !ends("unary::sin", failed));
         assert!(!ends("unary::tan", Outcome::Passed) && ends("unary::sin", Outcome::Passed));
         assert!(ends("unary::sin", unsupported.clone()) && !ends("matmul::bias", unsupported));
+    }
+
+    #[test]
+    fn only_the_checks_of_the_patterns_run() {
+        let suite = Suite::new("cpu").only("claims::*").only("matmul::bias*");
+        let names = checks().into_iter().filter(|check| runs(&suite.only, check));
+        let names: Vec<_> = names.map(|check| check.name().to_owned()).collect();
+        assert!(names.contains(&"claims::something".to_owned()), "{names:?}");
+        assert!(names.iter().all(|name| name.starts_with("claims::") || name.starts_with("matmul::bias")));
+        assert_eq!(checks().iter().filter(|check| runs(&[], check)).count(), checks().len());
+        assert_eq!(Suite::new("cpu").only("clams::*").unmatched_patterns().len(), 1);
     }
 
     #[test]

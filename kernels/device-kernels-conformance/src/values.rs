@@ -29,6 +29,8 @@ pub(crate) enum Domain {
     Below(usize),
     /// Indices, of which some are outside of the limit.
     Around(usize),
+    /// Numbers from the first to the second, often one of these, or 0 if it is between them.
+    Within(f64, f64),
 }
 
 impl Domain {
@@ -82,6 +84,12 @@ impl Domain {
             Self::NearOne => (0.9 + stream.unit() * 0.2) * if stream.below(2) == 0 { 1.0 } else { -1.0 },
             Self::Unit => stream.unit(),
             Self::Below(_) | Self::Around(_) => stream.unit(),
+            Self::Within(low, high) => match stream.below(12) {
+                0 => low,
+                1 => high,
+                2 => 0.0_f64.clamp(low, high),
+                _ => low + stream.unit() * (high - low),
+            },
         }
     }
 
@@ -108,6 +116,7 @@ impl Domain {
                 }),
                 _ => i128::from(stream.below(limit.max(1) as u64)),
             },
+            Self::Within(..) => (self.float(DType::F64, stream).round() as i128).clamp(low, high),
             _ if low < 0 => i128::from(stream.below(9)) - 4,
             _ => i128::from(stream.below(5)),
         }

@@ -4,6 +4,7 @@
 
 mod call;
 mod check;
+mod custom;
 mod dtype;
 mod layout;
 mod operator;
@@ -15,6 +16,10 @@ mod short;
 
 pub use call::{Argument, Call, CallError};
 pub use check::Problem;
+pub use custom::{
+    ArrayType, CustomOperator, Elements, Evaluation, Example, ExampleInput, OPERATORS, OperatorDefinition,
+    OperatorDescriptor, Signature, operator, operators,
+};
 pub use dtype::DType;
 pub use layout::{Layout, LayoutError, MAX_RANK};
 pub use operator::{
@@ -26,6 +31,7 @@ pub use run::{BufferProblem, Operand, Prepared, RunError, Sets, run};
 pub use scalar::Scalar;
 pub use set::{ComputeOnHost, KERNEL_SETS, KernelSet, KernelSetDescriptor, Kernels, LinkedSet, kernel_sets};
 
-/// Registers a kernel set, with [`KERNEL_SETS`](static@KERNEL_SETS) as the group.
+/// Registers a kernel set, with [`KERNEL_SETS`](static@KERNEL_SETS) as the group, or an operator, with
+/// [`OPERATORS`](static@OPERATORS).
 #[doc(inline)]
 pub use entry_points::entry_points;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::DType;
+use crate::{CustomOperator, DType};
 
 /// What a kernel computes.
 ///
@@ -160,6 +160,8 @@ pub enum Operator {
         /// The number of the first element, to go on behind an earlier call.
         offset: u64,
     },
+    /// An operator that another crate declares, in the group [`operators`](crate::operators()).
+    Custom(CustomOperator),
 }
 
 macro_rules! names {
@@ -551,7 +553,7 @@ macro_rules! variants {
         fn variant(operator: &Operator) -> Option<&'static str> {
             match operator {
                 Operator::Unary(_) | Operator::Binary(_) | Operator::Compare(_) => None,
-                Operator::Reduce { .. } | Operator::ArgReduce { .. } => None,
+                Operator::Reduce { .. } | Operator::ArgReduce { .. } | Operator::Custom(_) => None,
                 $($pattern => Some($name),)*
             }
         }
@@ -593,11 +595,12 @@ impl Operator {
             Self::Compare(compare) => format!("compare {compare}"),
             Self::Reduce { reduction, .. } => format!("reduce {reduction}"),
             Self::ArgReduce { extremum, .. } => format!("arg {extremum}"),
+            Self::Custom(custom) => custom.name().to_owned(),
             other => variant(other).unwrap_or_default().to_owned(),
         }
     }
 
-    /// The names of all operators, for tests that no set and no list leaves one out.
+    /// The names of all operators of this crate, for tests that no set and no list leaves one out.
     #[doc(hidden)]
     #[must_use]
     pub fn full_names() -> Vec<String> {
@@ -645,6 +648,7 @@ impl fmt::Display for Operator {
             Self::Random { distribution, seed, offset } => {
                 write!(f, "random<{distribution:?}, seed {seed}, offset {offset}>")
             }
+            Self::Custom(custom) => custom.fmt(f),
         }
     }
 }

@@ -291,6 +291,7 @@ where
             Operator::Binary(binary) => binary.hash(key),
             Operator::Compare(compare) => compare.hash(key),
             Operator::Reduce { reduction, dims } => (reduction, dims).hash(key),
+            Operator::Custom(custom) => custom.hash(key),
             _ => {}
         }
         let mut hash = key.hash;

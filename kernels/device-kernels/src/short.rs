@@ -32,6 +32,7 @@ pub(crate) fn is_short(operator: Operator, inputs: &[Argument], outputs: &[(DTyp
         | Operator::AvgPool2dGrad { .. }
         | Operator::AdaptiveAvgPool2d
         | Operator::AdaptiveAvgPool2dGrad => false,
+        Operator::Custom(custom) => custom.definition().is_light(),
         Operator::Unary(_)
         | Operator::Binary(_)
         | Operator::Compare(_)

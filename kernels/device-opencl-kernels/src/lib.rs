@@ -15,6 +15,8 @@ use device_registry::backend::LoadFailure;
 pub use crate::cache::compilations;
 #[doc(hidden)]
 pub use crate::disk::replace_program;
+pub use crate::generate::element::Value;
+pub use crate::set::CustomKernel;
 #[doc(hidden)]
 pub use crate::set::plan_groups;
 

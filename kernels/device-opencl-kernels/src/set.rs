@@ -1,5 +1,6 @@
 //! The kernel set: what it supports, and how a call becomes commands.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use device_kernels::{Call, DType, KernelSet};
@@ -13,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::cache::{self, Programs};
 use crate::enqueue::{self, Array};
+use crate::generate::element::Value;
 use crate::generate::{self, Target, Traits};
 
 /// The kernels of `opencl`.
@@ -40,15 +42,7 @@ impl KernelSet for OpenClKernels {
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         let (device, programs) = cache::open(launch.native_device())?;
         let traits = traits(&device, &programs);
-        let mut arrays = SmallVec::<[Array; 4]>::new();
-        let mut wide = false;
-        for (place, (dtype, layout)) in call.arrays().enumerate() {
-            let end = layout.range().end;
-            let array = Array::of(launch, place, dtype.size(), end)?;
-            let reach = layout.strides().iter().map(|stride| stride.unsigned_abs()).max().unwrap_or(0);
-            wide |= layout.len() >= WIDE || array.first() + end >= WIDE || reach >= WIDE;
-            arrays.push(array);
-        }
+        let (arrays, wide) = arrays(call, launch)?;
         let mut target = Target { traits, wide };
         let unsupported = || BackendError::unsupported(format_args!("no kernel for {call} in OpenCL C"));
         let mut plan = generate::plan(call, target).ok_or_else(unsupported)?;
@@ -61,6 +55,85 @@ impl KernelSet for OpenClKernels {
         // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their
         // layouts only. The launch has handles of device-opencl's kinds, and its backend has promised that
         // they are what `handles` says.
+        unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &device, &programs) }
+    }
+}
+
+/// The arrays of a call in the spans of its launch, and whether places in them need more than 32 bits.
+fn arrays(call: &Call, launch: &Launch<'_>) -> Result<(SmallVec<[Array; 4]>, bool), BackendError> {
+    let mut arrays = SmallVec::new();
+    let mut wide = false;
+    for (place, (dtype, layout)) in call.arrays().enumerate() {
+        let end = layout.range().end;
+        let array = Array::of(launch, place, dtype.size(), end)?;
+        let reach = layout.strides().iter().map(|stride| stride.unsigned_abs()).max().unwrap_or(0);
+        wide |= layout.len() >= WIDE || array.first() + end >= WIDE || reach >= WIDE;
+        arrays.push(array);
+    }
+    Ok((arrays, wide))
+}
+
+/// A kernel of OpenCL C for a set of one's own, such as one for an [operator that a crate
+/// declares](device_kernels::OperatorDefinition), with the arguments of a call.
+///
+/// Programs are compiled once for each device, and [kept on disk](crate#how-it-works), as those of this
+/// crate are.
+#[derive(Clone, Debug)]
+pub struct CustomKernel {
+    text: Arc<str>,
+    values: SmallVec<[Value; 4]>,
+    indices: SmallVec<[i64; 16]>,
+    items: usize,
+}
+
+impl CustomKernel {
+    /// A kernel with the name `run`, of this many items in one dimension. There are more of them than that,
+    /// as they come in groups: an item beyond the number does nothing.
+    ///
+    /// The text may use the type `index_t`, which is `int`, or `long` where places in the arrays need it. The
+    /// parameters of `run` are, in this order:
+    ///
+    /// 1. for each array of the call, inputs first, a pointer to `global` elements, and an `index_t`: where
+    ///    the array's buffer begins, in elements, to which the layout's offset and strides are added;
+    /// 2. the [values](Self::value);
+    /// 3. the [indices](Self::index), each an `index_t`.
+    #[must_use]
+    pub fn new(text: impl Into<Arc<str>>, items: usize) -> Self {
+        Self { text: text.into(), values: SmallVec::new(), indices: SmallVec::new(), items }
+    }
+
+    /// Adds a value to the arguments.
+    #[must_use]
+    pub fn value(mut self, value: Value) -> Self {
+        self.values.push(value);
+        self
+    }
+
+    /// Adds a size, a stride or an offset to the arguments.
+    #[must_use]
+    pub fn index(mut self, index: i64) -> Self {
+        self.indices.push(index);
+        self
+    }
+
+    /// Enqueues the kernel in the stream of a launch. Compiles it at the first one on a device.
+    ///
+    /// # Errors
+    ///
+    /// The driver's log if it rejects the text, and what a command of OpenCL returns.
+    ///
+    /// # Safety
+    ///
+    /// `launch` is that of the call. With its arguments, the kernel has the parameters above, accesses
+    /// elements of the call's layouts only, and writes to outputs only.
+    pub unsafe fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
+        let (device, programs) = cache::open(launch.native_device())?;
+        let (arrays, wide) = arrays(call, launch)?;
+        let large = |index: &i64| index.unsigned_abs() >= WIDE as u64;
+        let wide = wide || self.items >= WIDE || self.indices.iter().any(large);
+        let target = Target { traits: traits(&device, &programs), wide };
+        let plan = generate::custom::plan(call, &self.text, &self.values, &self.indices, self.items, target);
+        // SAFETY: the arrays have been compared with the spans, and the caller promises the rest.
         unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &device, &programs) }
     }
 }

@@ -4,7 +4,7 @@ use std::thread;
 
 use device_kernels::Call;
 
-use super::streams;
+use super::{custom, streams};
 use crate::case::Case;
 use crate::check::Check;
 use crate::draw::{Draw, NUMBERS, Stream};
@@ -34,7 +34,7 @@ pub(super) fn checks() -> Vec<Check> {
 fn calls() -> Vec<(Call, Case)> {
     let mut stream = Stream::of(17);
     let mut calls = Vec::new();
-    for family in streams::families() {
+    for family in streams::families().into_iter().chain(custom::families()) {
         for _ in 0..4 {
             let numbers: Vec<u32> = (0..NUMBERS).map(|_| stream.next() as u32).collect();
             let mut case = Case::default();

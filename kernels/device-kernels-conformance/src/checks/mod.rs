@@ -3,6 +3,7 @@
 mod cache;
 mod claims;
 mod convolution;
+mod custom;
 mod elementwise;
 mod indexing;
 mod layout;
@@ -35,6 +36,7 @@ pub fn checks() -> Vec<Arc<Check>> {
         random::checks(),
         streams::checks(),
         cache::checks(),
+        custom::checks(),
     ];
     groups.into_iter().flatten().map(Arc::new).collect()
 }

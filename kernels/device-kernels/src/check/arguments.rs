@@ -8,13 +8,13 @@ use crate::{Argument, DType, Layout};
 
 /// An array among the arguments.
 #[derive(Clone, Copy)]
-pub(super) struct Array<'a> {
-    pub(super) dtype: DType,
-    pub(super) layout: &'a Layout,
+pub(crate) struct Array<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) layout: &'a Layout,
 }
 
 impl<'a> Array<'a> {
-    pub(super) fn expect(self, argument: &'static str, shape: &[usize]) -> Result<(), Problem> {
+    pub(crate) fn expect(self, argument: &'static str, shape: &[usize]) -> Result<(), Problem> {
         self.expect_if(self.layout.shape() == shape, argument, format_args!("{shape:?}"))
     }
 
@@ -32,7 +32,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    pub(super) fn same_dtype(self, argument: &'static str, expected: DType) -> Result<(), Problem> {
+    pub(crate) fn same_dtype(self, argument: &'static str, expected: DType) -> Result<(), Problem> {
         let found = self.dtype;
         if found == expected {
             Ok(())
@@ -41,7 +41,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    pub(super) fn same(self, argument: &'static str, dtype: DType, shape: &[usize]) -> Result<(), Problem> {
+    pub(crate) fn same(self, argument: &'static str, dtype: DType, shape: &[usize]) -> Result<(), Problem> {
         self.same_dtype(argument, dtype)?;
         self.expect(argument, shape)
     }
@@ -61,7 +61,7 @@ impl<'a> Array<'a> {
 
 /// Types that an argument can have.
 #[derive(Clone, Copy)]
-pub(super) enum Class {
+pub(crate) enum Class {
     Any,
     Float,
     Integer,
@@ -72,7 +72,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    pub(super) fn check(self, argument: &'static str, found: DType) -> Result<(), Problem> {
+    pub(crate) fn check(self, argument: &'static str, found: DType) -> Result<(), Problem> {
         let (fits, expected) = match self {
             Self::Any => (true, "any type"),
             Self::Float => (found.is_float(), "a float"),
@@ -85,6 +85,12 @@ impl Class {
         let expected = || expected.to_owned();
         if fits { Ok(()) } else { Err(Problem::DType { argument, expected: expected(), found }) }
     }
+}
+
+/// A number in an error.
+pub(crate) fn count(number: usize) -> &'static str {
+    const NUMBERS: [&str; 9] = ["0", "1", "2", "3", "4", "5", "6", "7", "8"];
+    NUMBERS.get(number).unwrap_or(&"more than 8")
 }
 
 pub(super) fn arrays(outputs: &[Argument]) -> Result<Outputs, Problem> {

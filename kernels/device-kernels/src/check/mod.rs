@@ -7,7 +7,8 @@ use std::fmt;
 
 use smallvec::smallvec;
 
-use self::arguments::{Array, Class, arrays, one, one_array, two_arrays, two_arrays_and_bias};
+pub(crate) use self::arguments::{Array, Class, count};
+use self::arguments::{arrays, one, one_array, two_arrays, two_arrays_and_bias};
 use self::images::{adaptive, convolution, pooling, some};
 use crate::call::{Inputs, Outputs};
 use crate::{
@@ -22,7 +23,7 @@ pub enum Problem {
     /// There are too few or too many.
     #[error("expected {expected} as the number of {of}, found {found}")]
     Count {
-        /// `inputs` or `outputs`.
+        /// `inputs`, `outputs` or `options`.
         of: &'static str,
         /// How many the operator has.
         expected: &'static str,
@@ -71,6 +72,9 @@ pub enum Problem {
         /// The value that it has.
         found: String,
     },
+    /// A rule of an operator that a crate declares.
+    #[error("{0}")]
+    Rule(String),
     /// There are no elements to take one of.
     #[error("there are no elements in {argument}, and the operator has no result for none")]
     Empty {
@@ -211,6 +215,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
             }
             random(distribution, one(&outputs)?.dtype)?;
         }
+        Operator::Custom(custom) => custom.check(inputs, &outputs)?,
     }
     let call = Call::checked(operator, inputs.into(), outputs);
     Ok(match operator {

@@ -34,12 +34,18 @@ pub(crate) enum Number {
 
 /// A value that is an argument of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// A `float`.
     Float(f32),
+    /// A `double`, on devices that have it.
     Double(f64),
+    /// An `int`.
     Int(i32),
+    /// A `long`.
     Long(i64),
+    /// A `uint`.
     Uint(u32),
+    /// A `ulong`.
     Ulong(u64),
 }
 

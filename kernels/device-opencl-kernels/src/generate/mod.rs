@@ -2,6 +2,7 @@
 //! of OpenCL is in here.
 
 mod convolution;
+pub(crate) mod custom;
 pub(crate) mod element;
 mod elementwise;
 mod expression;
@@ -46,6 +47,7 @@ pub(crate) enum Recipe {
     Convolution(convolution::Recipe),
     Windows(convolution::Windows),
     Pooling(pooling::Recipe),
+    Custom(custom::Recipe),
 }
 
 impl Recipe {
@@ -64,6 +66,7 @@ impl Recipe {
             Self::Convolution(recipe) => recipe.text(),
             Self::Windows(recipe) => recipe.text(),
             Self::Pooling(recipe) => recipe.text(),
+            Self::Custom(recipe) => recipe.text(),
         }
     }
 }
@@ -128,6 +131,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         Operator::Conv2dWeightGrad(options) => {
             convolution::plan(call, convolution::Function::WeightGradient, options, target)
         }
+        Operator::Custom(_) => None,
         _ => pooling::plan(call, target),
     }
 }

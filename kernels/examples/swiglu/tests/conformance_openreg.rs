@@ -1,0 +1,12 @@
+//! The operator on `openreg`, in the conformance suite of kernel sets.
+
+use std::process::ExitCode;
+
+use device_kernels_conformance::Suite;
+use swiglu as _;
+
+device_registry::autoload!();
+
+fn main() -> ExitCode {
+    Suite::new("openreg:0").only("custom::*").only("claims::*").requires("*").run()
+}
