@@ -308,6 +308,12 @@ impl Client {
         if let Some((out, distribution)) = describe::random(&operation) {
             return self.random(name, operands, out, distribution, moved);
         }
+        if let OperationIr::Custom(custom) = &operation {
+            let steps = fallback::isolate(|| describe::custom(custom, operands, &inputs, device))
+                .map_err(Cause::KernelSetPanicked)?
+                .map_err(Cause::Custom)?;
+            return Ok((self.by_kernels(name, &steps, &inputs, operands, moved)?, Way::Native));
+        }
         if self.kernels()?.is_some() {
             let auto = KernelUse::current().map_err(Cause::InvalidVariable)? == KernelUse::Auto;
             // Under another policy, or an unknown one, it matters whether this very call has a kernel.
@@ -340,6 +346,22 @@ impl Client {
         let start = Instant::now();
         let outputs = self.on_engine(operation, operands, inputs, moved)?;
         Ok((outputs, Way::Fallback(start.elapsed())))
+    }
+
+    /// Runs kernels, in bytes of the host where they can.
+    fn by_kernels(
+        &self,
+        name: OperationName,
+        steps: &[Step],
+        inputs: &[RegistryTensor],
+        operands: &Operands,
+        moved: &mut Moved,
+    ) -> Result<Outputs, Cause> {
+        if on_host::has_all(steps) {
+            self.native_on_host(name, steps, inputs, operands, moved)
+        } else {
+            self.native(name, steps, inputs, operands, moved)
+        }
     }
 
     /// Runs kernels in bytes of the host, on the calling thread.
@@ -432,12 +454,7 @@ impl Client {
             && let Some(steps) = fallback::isolate(|| describe::random_step(draw, numbers, operands, device))
                 .map_err(Cause::KernelSetPanicked)?
         {
-            let drawn = if on_host::has_all(&steps) {
-                self.native_on_host(name, &steps, &[], operands, moved)?
-            } else {
-                self.native(name, &steps, &[], operands, moved)?
-            };
-            return Ok((drawn, Way::Native));
+            return Ok((self.by_kernels(name, &steps, &[], operands, moved)?, Way::Native));
         }
         self.allow(name)?;
         let start = Instant::now();

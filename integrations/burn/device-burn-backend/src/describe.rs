@@ -6,13 +6,14 @@
 use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
 use burn_ir::{
-    ActivationOperationIr, BaseOperationIr, BinaryOpIr, BoolOperationIr, Conv2dOptionsIr, FloatOperationIr,
-    IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, PadModeIr, ScalarIr, TensorIr,
+    ActivationOperationIr, BaseOperationIr, BinaryOpIr, BoolOperationIr, Conv2dOptionsIr, CustomOpIr,
+    FloatOperationIr, IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, PadModeIr,
+    ScalarIr, TensorIr,
 };
 use burn_std::{BoolStore, IndexingUpdateOp};
 use device_kernels::{
     Argument, ArgumentRef, Binary, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Planned,
-    Pool2d, Reduction, Scalar, Unary, Update,
+    Pool2d, Reduction, RunError, Scalar, Unary, Update,
 };
 use device_registry::Device;
 use smallvec::{SmallVec, smallvec};
@@ -142,6 +143,35 @@ pub(crate) fn steps(
     Mapping { operands, inputs, device }.operation(operation)
 }
 
+/// The call of an operator that a crate declares, by its name. There are no steps if it writes nothing.
+///
+/// # Errors
+///
+/// Why no kernel does it: burn's CPU engine does not have it.
+pub(crate) fn custom(
+    custom: &CustomOpIr,
+    operands: &Operands,
+    inputs: &[RegistryTensor],
+    device: Device,
+) -> Result<Steps, String> {
+    let mapping = Mapping { operands, inputs, device };
+    let operator = device_kernels::operator(&custom.id).map_err(|error| error.to_string())?;
+    let operator = operator.with_options(custom.scalars.iter().map(|scalar| value(*scalar)));
+    let mut tensors = operands.inputs.iter().chain(&operands.outputs);
+    let described = || -> Option<_> {
+        let inputs = (0..operands.inputs.len()).map(|place| mapping.described_place(place));
+        let outputs = (0..operands.outputs.len()).map(|place| mapping.described_out(place));
+        Some((inputs.collect::<Option<_>>()?, outputs.collect::<Option<_>>()?))
+    };
+    let (inputs, outputs): (SmallVec<[_; 4]>, SmallVec<[_; 4]>) = described().ok_or_else(|| {
+        let unknown = tensors.find(|tensor| dtype_of(tensor.dtype).is_none());
+        let dtype = unknown.map_or("a tensor of this layout", |tensor| tensor.dtype.name());
+        format!("kernels do not have {dtype}")
+    })?;
+    let step = mapping.planned(operator, &inputs, &outputs).map_err(|error| error.to_string())?;
+    Ok(step.into_iter().collect())
+}
+
 /// The random numbers of `distribution` for elements of `dtype`. `None` if kernels do not draw them.
 pub(crate) fn draw(distribution: Distribution, tensor_dtype: DType) -> Option<Draw> {
     let dtype = dtype_of(tensor_dtype)?;
@@ -211,14 +241,17 @@ pub(crate) fn dtype_of(dtype: DType) -> Option<device_kernels::DType> {
 }
 
 fn scalar(scalar: ScalarIr) -> Operand {
-    let scalar = match scalar {
+    Operand { argument: Argument::Scalar(value(scalar)), memory: None }
+}
+
+fn value(scalar: ScalarIr) -> Scalar {
+    match scalar {
         ScalarIr::Float(value) => Scalar::Float(value),
         ScalarIr::Int(value) => Scalar::Int(value),
         // The same bits: what is larger does not fit into any dtype of kernels.
         ScalarIr::UInt(value) => Scalar::Int(value as i64),
         ScalarIr::Bool(value) => Scalar::Bool(value),
-    };
-    Operand { argument: Argument::Scalar(scalar), memory: None }
+    }
 }
 
 /// A bound for elements of the tensor. One that no integer of its dtype reaches is the last that does.
@@ -290,7 +323,11 @@ impl Mapping<'_> {
 
     /// The input as it is, which takes no layout.
     fn described_input(&self, tensor: &TensorIr) -> Option<Described<'_>> {
-        let place = Operands::place(tensor);
+        self.described_place(Operands::place(tensor))
+    }
+
+    /// The input at a place.
+    fn described_place(&self, place: usize) -> Option<Described<'_>> {
         let input = self.inputs.get(place)?;
         let argument = ArgumentRef::Array {
             dtype: dtype_of(input.dtype)?,
@@ -324,18 +361,30 @@ impl Mapping<'_> {
         inputs: &[Described<'_>],
         outputs: &[Described<'_>],
     ) -> Option<Step> {
+        // A call that writes nothing has a plan without a kernel too. burn's engine then says what it makes
+        // of it.
+        self.planned(operator, inputs, outputs).ok()?
+    }
+
+    /// A call with the kernel that a set has for it. `None` if it writes nothing.
+    fn planned(
+        &self,
+        operator: impl Into<Operator>,
+        inputs: &[Described<'_>],
+        outputs: &[Described<'_>],
+    ) -> Result<Option<Step>, RunError> {
         fn arguments<'a>(operands: &[Described<'a>]) -> SmallVec<[ArgumentRef<'a>; 4]> {
             operands.iter().map(|one| one.argument).collect()
         }
-        let planned = Planned::of(self.device, operator, &arguments(inputs), &arguments(outputs)).ok()?;
-        // A call that writes nothing has a plan without a kernel too. burn's engine then says what it makes
-        // of it.
-        planned.set()?;
+        let planned = Planned::of(self.device, operator, &arguments(inputs), &arguments(outputs))?;
+        if planned.set().is_none() {
+            return Ok(None);
+        }
         let call = planned.call();
         let used = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());
         let used = used.map(|(_, &source)| &inputs[source]).chain(outputs);
-        let memory = used.map(|operand| operand.memory).collect::<Option<_>>()?;
-        Some(Step { planned, memory })
+        let memory = used.map(|operand| operand.memory).collect::<Option<_>>();
+        Ok(memory.map(|memory| Step { planned, memory }))
     }
 
     /// A call with tensors alone, and one output.

@@ -33,6 +33,8 @@ pub(crate) enum Cause {
     Device(Refused),
     #[error("the kernels of the device do not load: {0}")]
     Kernels(LoadError),
+    #[error("{0}")]
+    Custom(String),
     #[error("burn's CPU engine panicked: {0}")]
     Panicked(String),
     #[error("the kernel set of the device panicked: {0}")]

@@ -3,6 +3,7 @@
 mod channel;
 mod client;
 mod counts;
+mod custom;
 mod describe;
 mod device;
 mod direct;
@@ -22,6 +23,7 @@ mod unwritten;
 pub use channel::RegistryChannel;
 pub use client::RegistryClient;
 pub use counts::{Counts, OperationCount, Transfers};
+pub use custom::{RegistryPrimitive, custom_operator};
 pub use device::{RegistryDevice, TooManyBackends};
 pub use engine::KernelUse;
 pub use fallback::Fallback;

@@ -8,6 +8,7 @@ use std::fmt;
 
 use burn_backend::{DType, Shape};
 use burn_ir::{IrVisitorMut, OperationIr, TensorId, TensorIr, TensorStatus};
+use device_kernels::operators;
 use serde::Serialize;
 use serde::ser::{Impossible, Serializer};
 use smallvec::SmallVec;
@@ -23,10 +24,21 @@ pub(crate) struct OperationName {
 
 impl OperationName {
     pub(crate) fn of(operation: &OperationIr) -> Self {
+        if let OperationIr::Custom(custom) = operation {
+            return Self::of_custom(&custom.id);
+        }
         let mut name = Self::pseudo(0, "Operation", "");
         // The serializer always stops with its error.
         let _ = operation.serialize(&mut Names { name: &mut name, depth: 0 });
         name
+    }
+
+    /// An operator that a crate declares: `Custom.acme__swiglu`. An unknown one is `Custom`.
+    fn of_custom(id: &str) -> Self {
+        let entry = operators().iter().enumerate().find(|(_, entry)| entry.name() == id);
+        let (number, member) =
+            entry.map_or((Self::MEMBERS - 1, ""), |(place, entry)| (place as u32, entry.name()));
+        Self { group: "Custom", member, group_number: Self::GROUPS - 2, member_number: number }
     }
 
     /// What is no operation of burn's, such as the reading of a tensor.

@@ -8,7 +8,10 @@ pub mod loopback;
 #[cfg(feature = "patch")]
 pub mod patch;
 
-pub use device_burn_backend::{Counts, Fallback, InvalidVariable, KernelUse, OperationCount, Transfers};
+pub use device_burn_backend::{
+    Counts, Fallback, InvalidVariable, KernelUse, OperationCount, RegistryPrimitive, Transfers,
+    custom_operator,
+};
 
 pub use crate::device::{counts, device, devices, engine_of, reset_counts};
 pub use crate::error::Error;
