@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::counts::{Counters, Counts, Moved, Way};
-use crate::describe::{self, Memory, Step};
+use crate::describe::{self, Memory, Steps};
 use crate::engine::{self, Settled};
 use crate::failure::{self, Cause, Failure};
 use crate::fallback::{self, Fallback};
@@ -352,7 +352,7 @@ impl Client {
     fn by_kernels(
         &self,
         name: OperationName,
-        steps: &[Step],
+        steps: &Steps,
         inputs: &[RegistryTensor],
         operands: &Operands,
         moved: &mut Moved,
@@ -368,7 +368,7 @@ impl Client {
     fn native_on_host(
         &self,
         name: OperationName,
-        steps: &[Step],
+        steps: &Steps,
         inputs: &[RegistryTensor],
         operands: &Operands,
         moved: &mut Moved,
@@ -379,7 +379,7 @@ impl Client {
             let input = used.then(|| input.storage.host(&self.queue, moved)).transpose();
             bytes.push(input.map_err(Cause::Device)?);
         }
-        let computed = fallback::isolate(|| on_host::compute(steps, &bytes, &operands.outputs))
+        let computed = fallback::isolate(|| on_host::compute(steps, &bytes, &steps.written(operands)))
             .unwrap_or_else(|panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}"))));
         let computed = computed.map_err(|error| {
             let error = BackendError::new(error.kind(), name).with_source(error);
@@ -397,12 +397,12 @@ impl Client {
     fn native(
         &self,
         name: OperationName,
-        steps: &[Step],
+        steps: &Steps,
         inputs: &[RegistryTensor],
         operands: &Operands,
         moved: &mut Moved,
     ) -> Result<Outputs, Cause> {
-        let lens: SmallVec<[usize; 2]> = operands.outputs.iter().map(len_of).collect();
+        let lens: SmallVec<[usize; 2]> = steps.written(operands).iter().map(len_of).collect();
         // The second time, the device was opened again, and gets again what the host has.
         for last in [false, true] {
             let mut memories = SmallVec::<[Option<Written>; 4]>::new();

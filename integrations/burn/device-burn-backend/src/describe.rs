@@ -1,14 +1,18 @@
 //! What burn's operations are here: a view, calls of kernels, or work for the CPU.
 //!
-//! This is the only file that names operations. A release of burn with new ones changes nothing else: what is
-//! not named here runs on burn's CPU engine.
+//! This file and `compose.rs` alone name operations. A release of burn with new ones changes nothing else:
+//! what is not named here runs on burn's CPU engine.
+
+use std::borrow::Cow;
+use std::ops::Deref;
 
 use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
 use burn_ir::{
-    ActivationOperationIr, BaseOperationIr, BinaryOpIr, BoolOperationIr, Conv2dOptionsIr, CustomOpIr,
-    FloatOperationIr, IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, PadModeIr,
-    ScalarIr, TensorIr,
+    ActivationOperationIr, BaseOperationIr, BinaryOpIr, BoolOperationIr, Conv1dOptionsIr, Conv2dOptionsIr,
+    Conv3dOptionsIr, ConvTranspose1dOptionsIr, ConvTranspose2dOptionsIr, ConvTranspose3dOptionsIr,
+    CustomOpIr, FloatOperationIr, IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr,
+    PadModeIr, ScalarIr, TensorIr,
 };
 use burn_std::{BoolStore, IndexingUpdateOp};
 use device_kernels::{
@@ -18,6 +22,7 @@ use device_kernels::{
 use device_registry::Device;
 use smallvec::{SmallVec, smallvec};
 
+use crate::compose::{self, Planes};
 use crate::operation::Operands;
 use crate::random::Numbers;
 use crate::table::RegistryTensor;
@@ -106,20 +111,58 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Input(usize),
+    /// That of an output, or behind the outputs what is between steps.
     Output(usize),
 }
 
 /// Calls of kernels that do an operation, one after the other. Its outputs are new memory, without gaps.
-pub(crate) type Steps = SmallVec<[Step; 1]>;
+#[derive(Debug)]
+pub(crate) struct Steps {
+    pub(crate) steps: SmallVec<[Step; 1]>,
+    /// The memory between steps.
+    pub(crate) scratch: Vec<TensorIr>,
+}
+
+impl Steps {
+    /// The tensors that the steps write: the outputs, and what is between steps.
+    pub(crate) fn written<'a>(&self, operands: &'a Operands) -> Cow<'a, [TensorIr]> {
+        match &self.scratch[..] {
+            [] => Cow::Borrowed(&operands.outputs),
+            scratch => Cow::Owned(operands.outputs.iter().chain(scratch).cloned().collect()),
+        }
+    }
+}
+
+impl Deref for Steps {
+    type Target = [Step];
+
+    fn deref(&self) -> &[Step] {
+        &self.steps
+    }
+}
+
+impl FromIterator<Step> for Steps {
+    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Self {
+        Self { steps: steps.into_iter().collect(), scratch: Vec::new() }
+    }
+}
 
 /// What a kernel is called with, and where it is.
 #[derive(Clone, Copy)]
-struct Operand {
+pub(crate) struct Operand {
     argument: Argument,
     memory: Option<Memory>,
 }
 
 impl Operand {
+    pub(crate) fn array(
+        dtype: device_kernels::DType,
+        layout: device_kernels::Layout,
+        memory: Memory,
+    ) -> Self {
+        Self { argument: Argument::Array(dtype, layout), memory: Some(memory) }
+    }
+
     fn described(&self) -> Described<'_> {
         Described { argument: (&self.argument).into(), memory: self.memory }
     }
@@ -240,7 +283,7 @@ pub(crate) fn dtype_of(dtype: DType) -> Option<device_kernels::DType> {
     })
 }
 
-fn scalar(scalar: ScalarIr) -> Operand {
+pub(crate) fn scalar(scalar: ScalarIr) -> Operand {
     Operand { argument: Argument::Scalar(value(scalar)), memory: None }
 }
 
@@ -269,12 +312,12 @@ fn layout_of(layout: &Layout) -> Option<device_kernels::Layout> {
 }
 
 fn one(step: Option<Step>) -> Option<Steps> {
-    step.map(|step| smallvec![step])
+    step.map(|step| Steps::from_iter([step]))
 }
 
 impl Operand {
     /// The same array with another layout.
-    fn view(
+    pub(crate) fn view(
         self,
         view: impl FnOnce(device_kernels::Layout) -> Result<device_kernels::Layout, device_kernels::LayoutError>,
     ) -> Option<Self> {
@@ -283,11 +326,11 @@ impl Operand {
     }
 
     /// The same array as one of `shape`.
-    fn reshape(self, shape: &[usize]) -> Option<Self> {
+    pub(crate) fn reshape(self, shape: &[usize]) -> Option<Self> {
         self.view(|layout| layout.reshape(shape))
     }
 
-    fn shape(&self) -> SmallVec<[usize; 8]> {
+    pub(crate) fn shape(&self) -> SmallVec<[usize; 8]> {
         self.argument.array().map(|(_, layout)| layout.shape().into()).unwrap_or_default()
     }
 
@@ -300,21 +343,21 @@ impl Operand {
 }
 
 /// The tensors of one operation.
-struct Mapping<'a> {
-    operands: &'a Operands,
+pub(crate) struct Mapping<'a> {
+    pub(crate) operands: &'a Operands,
     inputs: &'a [RegistryTensor],
     device: Device,
 }
 
 impl Mapping<'_> {
-    fn input(&self, tensor: &TensorIr) -> Option<Operand> {
+    pub(crate) fn input(&self, tensor: &TensorIr) -> Option<Operand> {
         let place = Operands::place(tensor);
         let input = self.inputs.get(place)?;
         let argument = Argument::Array(dtype_of(input.dtype)?, layout_of(&input.layout)?);
         Some(Operand { argument, memory: Some(Memory::Input(place)) })
     }
 
-    fn out(&self, place: usize) -> Option<Operand> {
+    pub(crate) fn out(&self, place: usize) -> Option<Operand> {
         let out = self.operands.outputs.get(place)?;
         let layout = device_kernels::Layout::contiguous(&out.shape[..]).ok()?;
         let argument = Argument::Array(dtype_of(out.dtype)?, layout);
@@ -348,7 +391,12 @@ impl Mapping<'_> {
 
     /// A call, if the kernels' rules allow it and a set has it. What they do not allow is for burn's engine
     /// to judge.
-    fn step(&self, operator: impl Into<Operator>, inputs: &[Operand], outputs: &[Operand]) -> Option<Step> {
+    pub(crate) fn step(
+        &self,
+        operator: impl Into<Operator>,
+        inputs: &[Operand],
+        outputs: &[Operand],
+    ) -> Option<Step> {
         fn described(operands: &[Operand]) -> SmallVec<[Described<'_>; 4]> {
             operands.iter().map(Operand::described).collect()
         }
@@ -413,20 +461,34 @@ impl Mapping<'_> {
         one(self.step(Operator::Copy, &[value], &[self.out(0)?]))
     }
 
-    fn reduce(&self, reduction: Reduction, input: &TensorIr, dims: Dims) -> Option<Steps> {
+    pub(crate) fn reduce(&self, reduction: Reduction, input: &TensorIr, dims: Dims) -> Option<Steps> {
         let (input, out) = (self.input(input)?, self.out(0)?);
         one(self.reduction(Operator::Reduce { reduction, dims }, dims, input, out))
     }
 
     /// A reduction into an output whose shape may lack the dimensions that are reduced.
-    fn reduction(&self, operator: Operator, dims: Dims, input: Operand, out: Operand) -> Option<Step> {
+    pub(crate) fn reduction(
+        &self,
+        operator: Operator,
+        dims: Dims,
+        input: Operand,
+        out: Operand,
+    ) -> Option<Step> {
         let mut shape = input.shape();
         shape.iter_mut().enumerate().filter(|(dim, _)| dims.contains(*dim)).for_each(|(_, size)| *size = 1);
         self.step(operator, &[input], &[out.reshape(&shape)?])
     }
 
     fn reduce_all(&self, reduction: Reduction, input: &TensorIr) -> Option<Steps> {
-        self.reduce(reduction, input, Dims::all(input.shape.num_dims()))
+        self.reduce(reduction, input, all_dims(input))
+    }
+
+    fn mean(&self, input: &TensorIr, dims: Dims) -> Option<Steps> {
+        if input.dtype.is_float() {
+            self.reduce(Reduction::Mean, input, dims)
+        } else {
+            self.integer_mean(input, dims)
+        }
     }
 
     fn operation(&self, operation: &OperationIr) -> Option<Steps> {
@@ -480,6 +542,13 @@ impl Mapping<'_> {
                 };
                 cat.tensors.iter().map(step).collect()
             }
+            Slice(slice) => {
+                let view = compose::sliced(self.input(&slice.tensor)?, &slice.ranges)?;
+                one(self.step(Operator::Copy, &[view], &[self.out(0)?]))
+            }
+            SliceAssign(assign) if assign.ranges.iter().any(|slice| slice.step < 0) => {
+                self.assign_slice(&assign.tensor, &assign.ranges, &assign.value)
+            }
             SliceAssign(assign) => {
                 let out = self.out(0)?;
                 let copy = self.step(Operator::Copy, &[self.input(&assign.tensor)?], &[out])?;
@@ -487,7 +556,10 @@ impl Mapping<'_> {
                 let part = View::Slice(&assign.ranges).layout(&whole, &assign.value.shape)?;
                 let part =
                     out.view(|_| Ok(layout_of(&part).unwrap_or_else(|| unreachable!("a part fits"))))?;
-                Some(smallvec![copy, self.step(Operator::Copy, &[self.input(&assign.value)?], &[part])?])
+                Some(Steps::from_iter([
+                    copy,
+                    self.step(Operator::Copy, &[self.input(&assign.value)?], &[part])?,
+                ]))
             }
             Select(select) => {
                 self.call(Operator::IndexSelect { dim: select.dim }, &[&select.tensor, &select.indices])
@@ -496,6 +568,11 @@ impl Mapping<'_> {
                 let operator = Operator::IndexAssign { dim: assign.dim, update: update(&assign.update)? };
                 self.copy_and_update(operator, [&assign.tensor, &assign.indices, &assign.value])
             }
+            GatherNd(gather) => self.gather_nd(&gather.data, &gather.indices),
+            ScatterNd(scatter) => {
+                self.scatter_nd([&scatter.data, &scatter.indices, &scatter.values], &scatter.reduction)
+            }
+            Unfold(unfold) => self.unfold(&unfold.input, unfold.dim, unfold.step),
             Gather(gather) => {
                 self.call(Operator::Gather { dim: gather.dim }, &[&gather.tensor, &gather.indices])
             }
@@ -515,10 +592,10 @@ impl Mapping<'_> {
             // New memory has any contents, and burn's engine gives zeros.
             Empty(_) | Zeros(_) => self.fill(Scalar::Int(0)),
             Ones(_) => self.fill(Scalar::Int(1)),
-            All(reduce) => self.reduce_all(Reduction::All, &reduce.input),
-            Any(reduce) => self.reduce_all(Reduction::Any, &reduce.input),
-            AllDim(reduce) => self.reduce(Reduction::All, &reduce.input, Dims::from([reduce.axis])),
-            AnyDim(reduce) => self.reduce(Reduction::Any, &reduce.input, Dims::from([reduce.axis])),
+            All(reduce) => self.any_or_all(Reduction::All, &reduce.input, all_dims(&reduce.input)),
+            Any(reduce) => self.any_or_all(Reduction::Any, &reduce.input, all_dims(&reduce.input)),
+            AllDim(reduce) => self.any_or_all(Reduction::All, &reduce.input, Dims::from([reduce.axis])),
+            AnyDim(reduce) => self.any_or_all(Reduction::Any, &reduce.input, Dims::from([reduce.axis])),
             _ => None,
         }
     }
@@ -529,10 +606,17 @@ impl Mapping<'_> {
         operator: Operator,
         [tensor, indices, values]: [&TensorIr; 3],
     ) -> Option<Steps> {
+        let adds = matches!(
+            operator,
+            Operator::IndexAssign { update: Update::Add, .. } | Operator::Scatter { update: Update::Add, .. }
+        );
+        if adds && matches!(tensor.dtype, DType::Bool(_)) {
+            return self.or_update(operator, [tensor, indices, values]);
+        }
         let out = self.out(0)?;
         let copy = self.step(Operator::Copy, &[self.input(tensor)?], &[out])?;
         let update = self.step(operator, &[self.input(indices)?, self.input(values)?], &[out])?;
-        Some(smallvec![copy, update])
+        Some(Steps::from_iter([copy, update]))
     }
 
     fn numeric(&self, numeric: &NumericOperationIr) -> Option<Steps> {
@@ -570,7 +654,7 @@ impl Mapping<'_> {
             LowerElem(operands) => self.with_scalar(Compare::Lt, &operands.lhs, operands.rhs),
             LowerEqualElem(operands) => self.with_scalar(Compare::Le, &operands.lhs, operands.rhs),
             Pad(pad) => {
-                let PadModeIr::Constant(value) = pad.mode else { return None };
+                let PadModeIr::Constant(value) = pad.mode else { return self.pad(pad) };
                 let out = self.out(0)?;
                 let fill = self.step(Operator::Copy, &[scalar(value)], &[out])?;
                 let inner = out.view(|mut layout| {
@@ -579,7 +663,10 @@ impl Mapping<'_> {
                     }
                     Ok(layout)
                 })?;
-                Some(smallvec![fill, self.step(Operator::Copy, &[self.input(&pad.input)?], &[inner])?])
+                Some(Steps::from_iter([
+                    fill,
+                    self.step(Operator::Copy, &[self.input(&pad.input)?], &[inner])?,
+                ]))
             }
             Abs(unary) => self.call(Unary::Abs, &[&unary.input]),
             Neg(unary) => self.call(Unary::Neg, &[&unary.input]),
@@ -587,7 +674,7 @@ impl Mapping<'_> {
             Full(full) => one(self.step(Operator::Copy, &[scalar(full.value)], &[self.out(0)?])),
             Sum(reduce) => self.reduce_all(Reduction::Sum, &reduce.input),
             Prod(reduce) => self.reduce_all(Reduction::Prod, &reduce.input),
-            Mean(reduce) => self.reduce_all(Reduction::Mean, &reduce.input),
+            Mean(reduce) => self.mean(&reduce.input, all_dims(&reduce.input)),
             Max(reduce) => self.reduce_all(Reduction::Max, &reduce.input),
             Min(reduce) => self.reduce_all(Reduction::Min, &reduce.input),
             SumDim(reduce) => self.reduce(Reduction::Sum, &reduce.input, Dims::from([reduce.axis])),
@@ -595,7 +682,13 @@ impl Mapping<'_> {
                 self.reduce(Reduction::Sum, &reduce.input, reduce.axes.iter().copied().collect())
             }
             ProdDim(reduce) => self.reduce(Reduction::Prod, &reduce.input, Dims::from([reduce.axis])),
-            MeanDim(reduce) => self.reduce(Reduction::Mean, &reduce.input, Dims::from([reduce.axis])),
+            MeanDim(reduce) => self.mean(&reduce.input, Dims::from([reduce.axis])),
+            MaxAbs(reduce) => self.max_abs(&reduce.input, all_dims(&reduce.input)),
+            MaxAbsDim(reduce) => self.max_abs(&reduce.input, Dims::from([reduce.axis])),
+            CumSum(op) => self.cumulative(Binary::Add, &op.input, op.axis),
+            CumProd(op) => self.cumulative(Binary::Mul, &op.input, op.axis),
+            CumMax(op) => self.cumulative(Binary::Max, &op.input, op.axis),
+            CumMin(op) => self.cumulative(Binary::Min, &op.input, op.axis),
             MaxDim(reduce) => self.reduce(Reduction::Max, &reduce.input, Dims::from([reduce.axis])),
             MinDim(reduce) => self.reduce(Reduction::Min, &reduce.input, Dims::from([reduce.axis])),
             ArgMax(reduce) => self.arg_reduce(Extremum::Max, &reduce.input, reduce.axis),
@@ -625,7 +718,7 @@ impl Mapping<'_> {
         let (input, dims) = (self.input(input)?, Dims::from([dim]));
         let values = self.reduction(Operator::Reduce { reduction, dims }, dims, input, self.out(0)?)?;
         let indices = self.reduction(Operator::ArgReduce { extremum, dim }, dims, input, self.out(1)?)?;
-        Some(smallvec![values, indices])
+        Some(Steps::from_iter([values, indices]))
     }
 
     fn float(&self, float: &FloatOperationIr) -> Option<Steps> {
@@ -660,6 +753,8 @@ impl Mapping<'_> {
             PowfScalar(operands) => return self.with_scalar(Binary::Pow, &operands.lhs, operands.rhs),
             IntoInt(cast) => return self.call(Operator::Copy, &[&cast.input]),
             Matmul(product) => return self.call(Operator::MatMul, &[&product.lhs, &product.rhs]),
+            Hypot(operands) => return self.hypot(&operands.lhs, &operands.rhs),
+            Cross(cross) => return self.cross(&cross.lhs, &cross.rhs, cross.dim),
             _ => return None,
         };
         self.call(unary, &[&operands.input])
@@ -706,7 +801,12 @@ impl Mapping<'_> {
             SigmoidBackward(operands) => self.binary(Binary::SigmoidGrad, operands),
             Softmax(softmax) => self.call(Operator::Softmax { dim: softmax.axis }, &[&softmax.input]),
             LogSoftmax(softmax) => self.call(Operator::LogSoftmax { dim: softmax.axis }, &[&softmax.input]),
-            _ => None,
+            Softmin(softmin) => self.softmin(&softmin.input, softmin.axis),
+            LeakyRelu(leaky) => self.leaky(&leaky.lhs, scalar(leaky.rhs)),
+            PRelu(prelu) => self.leaky(&prelu.lhs, self.input(&prelu.rhs)?),
+            HardSigmoid(hard) => self.hard_sigmoid(&hard.tensor, hard.alpha, hard.beta),
+            LogSigmoidBackward(operands) => self.log_sigmoid_gradient(&operands.lhs, &operands.rhs),
+            GeluBackward(operands) => self.gelu_gradient(&operands.lhs, &operands.rhs),
         }
     }
 
@@ -729,8 +829,82 @@ impl Mapping<'_> {
             Conv2dWeightBackward(op) => {
                 self.call(Operator::Conv2dWeightGrad(conv(&op.options)?), &[&op.x, &op.output_grad])
             }
-            Conv2dBiasBackward(op) => self.reduce(Reduction::Sum, &op.output_grad, Dims::from([0, 2, 3])),
-            Conv1dBiasBackward(op) => self.reduce(Reduction::Sum, &op.output_grad, Dims::from([0, 2])),
+            Conv1dBiasBackward(op) => self.bias_gradient(&op.output_grad),
+            Conv2dBiasBackward(op) => self.bias_gradient(&op.output_grad),
+            Conv3dBiasBackward(op) => self.bias_gradient(&op.output_grad),
+            ConvTranspose1dBiasBackward(op) => self.bias_gradient(&op.output_grad),
+            ConvTranspose2dBiasBackward(op) => self.bias_gradient(&op.output_grad),
+            ConvTranspose3dBiasBackward(op) => self.bias_gradient(&op.output_grad),
+            Conv1d(op) => {
+                let operator = Operator::Conv2d(conv_of_rows(&op.options)?);
+                let mut inputs =
+                    smallvec![self.input(&op.x)?.as_image()?, self.input(&op.weight)?.as_image()?];
+                if let Some(bias) = &op.bias {
+                    inputs.push(self.input(bias)?);
+                }
+                let inputs: SmallVec<[Operand; 4]> = inputs;
+                one(self.step(operator, &inputs, &[self.out(0)?.as_image()?]))
+            }
+            Conv1dXBackward(op) => {
+                let operator = Operator::Conv2dInputGrad(conv_of_rows(&op.options)?);
+                self.images(operator, &[&op.output_grad, &op.weight])
+            }
+            Conv1dWeightBackward(op) => {
+                let operator = Operator::Conv2dWeightGrad(conv_of_rows(&op.options)?);
+                self.images(operator, &[&op.x, &op.output_grad])
+            }
+            ConvTranspose1d(op) => {
+                let ConvTranspose1dOptionsIr { stride, padding, dilation, groups, .. } = op.options;
+                let conv = steps_of([1, stride[0]], [0, padding[0]], [1, dilation[0]], groups);
+                let (x, weight) = (self.input(&op.x)?.as_image()?, self.input(&op.weight)?.as_image()?);
+                self.transposed_convolution(
+                    conv,
+                    op.x.dtype,
+                    [x, weight, self.out(0)?.as_image()?],
+                    op.bias.as_ref(),
+                )
+            }
+            ConvTranspose2d(op) => {
+                let ConvTranspose2dOptionsIr { stride, padding, dilation, groups, .. } = op.options;
+                let arrays = [self.input(&op.x)?, self.input(&op.weight)?, self.out(0)?];
+                let conv = steps_of(stride, padding, dilation, groups);
+                self.transposed_convolution(conv, op.x.dtype, arrays, op.bias.as_ref())
+            }
+            ConvTranspose1dWeightBackward(op) => {
+                let ConvTranspose1dOptionsIr { stride, padding, dilation, groups, .. } = op.options;
+                let conv = steps_of([1, stride[0]], [0, padding[0]], [1, dilation[0]], groups);
+                self.images(Operator::Conv2dWeightGrad(conv), &[&op.output_grad, &op.x])
+            }
+            ConvTranspose2dWeightBackward(op) => {
+                let ConvTranspose2dOptionsIr { stride, padding, dilation, groups, .. } = op.options;
+                let conv = steps_of(stride, padding, dilation, groups);
+                self.call(Operator::Conv2dWeightGrad(conv), &[&op.output_grad, &op.x])
+            }
+            Conv3d(op) => {
+                let (conv, planes) = volumes(&op.options, false);
+                let operator = Operator::Conv2d(conv);
+                self.convolution_of_volumes(operator, [&op.x, &op.weight], op.bias.as_ref(), planes)
+            }
+            Conv3dXBackward(op) => {
+                let (conv, planes) = volumes(&op.options, true);
+                let operator = Operator::Conv2dInputGrad(conv);
+                self.convolution_of_volumes(operator, [&op.output_grad, &op.weight], None, planes)
+            }
+            ConvTranspose3d(op) => {
+                let ConvTranspose3dOptionsIr { stride, padding, dilation, groups, .. } = op.options;
+                let [(depth, stride), (padded, padding), (apart, dilation)] = [stride, padding, dilation]
+                    .map(|[depth, vertical, horizontal]| (depth, [vertical, horizontal]));
+                let planes = Planes { stride: depth, padding: padded, dilation: apart, is_gradient: true };
+                let operator = Operator::Conv2dInputGrad(steps_of(stride, padding, dilation, groups));
+                self.convolution_of_volumes(operator, [&op.x, &op.weight], op.bias.as_ref(), planes)
+            }
+            Attention(op) => self.attention(op),
+            Unfold4d(op) => self.patches(op),
+            BatchNorm(op) => self.batch_norm(op),
+            EmbeddingBackward(op) => self.embedding_gradient(&op.indices, &op.out_grad),
+            AdaptiveAvgPool3d(op) => self.adaptive_volumes(&op.x, false),
+            AdaptiveAvgPool3dBackward(op) => self.adaptive_volumes(&op.grad, true),
+            AdaptiveAvgPool1dBackward(op) => self.images(Operator::AdaptiveAvgPool2dGrad, &[&op.grad]),
             AdaptiveAvgPool2d(op) => self.call(Operator::AdaptiveAvgPool2d, &[&op.x]),
             AdaptiveAvgPool2dBackward(op) => self.call(Operator::AdaptiveAvgPool2dGrad, &[&op.grad]),
             AvgPool2d(op) => {
@@ -775,6 +949,12 @@ impl Mapping<'_> {
         }
     }
 
+    /// The sum over all but the channels.
+    fn bias_gradient(&self, gradient: &TensorIr) -> Option<Steps> {
+        let dims = (0..gradient.shape.num_dims()).filter(|&dim| dim != 1).collect();
+        self.reduce(Reduction::Sum, gradient, dims)
+    }
+
     /// A call with arrays of three dimensions as images of one row.
     fn images(&self, operator: Operator, inputs: &[&TensorIr]) -> Option<Steps> {
         let inputs: SmallVec<[Operand; 4]> =
@@ -783,7 +963,7 @@ impl Mapping<'_> {
     }
 }
 
-fn update(update: &IndexingUpdateOp) -> Option<Update> {
+pub(crate) fn update(update: &IndexingUpdateOp) -> Option<Update> {
     match update {
         IndexingUpdateOp::Assign => Some(Update::Replace),
         IndexingUpdateOp::Add => Some(Update::Add),
@@ -796,6 +976,31 @@ fn conv(options: &Conv2dOptionsIr) -> Option<Conv2d> {
     let Conv2dOptionsIr { stride, padding: [vertical, horizontal], dilation, groups } = *options;
     let same = vertical.0 == vertical.1 && horizontal.0 == horizontal.1;
     same.then_some(Conv2d { stride, padding: [vertical.0, horizontal.0], dilation, groups })
+}
+
+fn steps_of(stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2], groups: usize) -> Conv2d {
+    Conv2d { stride, padding, dilation, groups }
+}
+
+/// The options of a convolution of volumes: those of its planes, and in depth.
+fn volumes(options: &Conv3dOptionsIr, is_gradient: bool) -> (Conv2d, Planes) {
+    let Conv3dOptionsIr { stride, padding, dilation, groups } = *options;
+    let planes = Planes { stride: stride[0], padding: padding[0], dilation: dilation[0], is_gradient };
+    let [stride, padding, dilation] =
+        [stride, padding, dilation].map(|[_, vertical, horizontal]| [vertical, horizontal]);
+    (steps_of(stride, padding, dilation, groups), planes)
+}
+
+/// The options of a convolution of images of one row.
+fn conv_of_rows(options: &Conv1dOptionsIr) -> Option<Conv2d> {
+    let Conv1dOptionsIr { stride: [stride], padding: [(before, after)], dilation: [dilation], groups } =
+        *options;
+    let conv = Conv2d { stride: [1, stride], padding: [0, before], dilation: [1, dilation], groups };
+    (before == after).then_some(conv)
+}
+
+fn all_dims(tensor: &TensorIr) -> Dims {
+    Dims::all(tensor.shape.num_dims())
 }
 
 fn pool(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2]) -> Pool2d {

@@ -80,13 +80,12 @@ fn kernels_are_faster_from(operator: Operator) -> Option<usize> {
     }
 }
 
-/// Whether kernels are faster than burn's CPU engine for an operation of these steps.
+/// Whether a kernel is faster than burn's CPU engine for an operation of this step. Several are not.
 pub(crate) fn kernels_are_faster(steps: &[Step]) -> bool {
-    steps.iter().any(|step| {
-        let call = step.planned.call();
-        let elements = call.outputs().first().map_or(0, |(_, layout)| layout.len());
-        kernels_are_faster_from(call.operator()).is_some_and(|from| elements >= from)
-    })
+    let [step] = steps else { return false };
+    let call = step.planned.call();
+    let elements = call.outputs().first().map_or(0, |(_, layout)| layout.len());
+    kernels_are_faster_from(call.operator()).is_some_and(|from| elements >= from)
 }
 
 /// The operations that burn's CPU engine does faster at every size, though there are kernels, by their first
@@ -118,7 +117,7 @@ impl Settled {
         let mut tensors = operands.inputs.iter().chain(&operands.outputs);
         if !steps.is_empty()
             && !tensors.any(|tensor| tensor.shape.num_elements() == 0)
-            && steps.iter().all(|step| kernels_are_faster_from(operator(step)).is_none())
+            && (steps.len() > 1 || steps.iter().all(|step| kernels_are_faster_from(operator(step)).is_none()))
             && let Some(bit) = type_bit(operands)
         {
             self.0[name.index()].fetch_or(bit, Ordering::Relaxed);

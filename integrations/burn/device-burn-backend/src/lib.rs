@@ -2,6 +2,7 @@
 
 mod channel;
 mod client;
+mod compose;
 mod counts;
 mod custom;
 mod describe;
