@@ -215,8 +215,8 @@ impl Mapping<'_> {
         composed.finish()
     }
 
-    /// The numbers of slices, from indices of the first dimensions of an array, which have these sizes. An
-    /// index that is out of range is that of another slice, or of none.
+    /// The numbers of slices, from indices of the first dimensions of an array, which have these sizes. Where
+    /// an index is out of range the number is too.
     fn slice_numbers(
         &self,
         composed: &mut Composed<'_, '_>,
@@ -224,23 +224,33 @@ impl Mapping<'_> {
         sizes: &[usize],
     ) -> Option<Operand> {
         let (depth, all) = (sizes.len(), self.input(indices)?);
+        let integer = |number: usize| Some(scalar(ScalarIr::Int(number.try_into().ok()?)));
         let count = indices.shape.num_elements().checked_div(depth)?;
         let all = composed.reshaped(all, indices.dtype, &[count, depth])?;
-        let numbers = composed.scratch(indices.dtype, &[count, 1])?;
-        let scaled = if depth > 1 { Some(composed.scratch(indices.dtype, &[count, 1])?) } else { None };
+        let (numbers, scaled) =
+            (composed.scratch(indices.dtype, &[count, 1])?, composed.scratch(indices.dtype, &[count, 1])?);
+        let (is_inside, is_below) =
+            (composed.scratch(BOOL, &[count, 1])?, composed.scratch(BOOL, &[count, 1])?);
         let mut stride: usize = 1;
         for dim in (0..depth).rev() {
-            let factor = scalar(ScalarIr::Int(stride.try_into().ok()?));
             let index = part(all, 1, dim, 1)?;
-            match scaled.filter(|_| dim + 1 < depth) {
-                None => composed.call(Binary::Mul, &[index, factor], numbers)?,
-                Some(scaled) => {
-                    composed.call(Binary::Mul, &[index, factor], scaled)?;
-                    composed.call(Binary::Add, &[numbers, scaled], numbers)?
-                }
-            };
+            let is_first = dim + 1 == depth;
+            let to = if is_first { numbers } else { scaled };
+            composed.call(Binary::Mul, &[index, integer(stride)?], to)?;
+            composed.call(Compare::Lt, &[index, integer(sizes[dim])?], is_below)?;
+            if is_first {
+                composed.call(Compare::Ge, &[index, integer(0)?], is_inside)?;
+            } else {
+                composed.call(Binary::Add, &[numbers, scaled], numbers)?;
+                composed.call(Binary::And, &[is_inside, is_below], is_inside)?;
+                composed.call(Compare::Ge, &[index, integer(0)?], is_below)?;
+            }
+            composed.call(Binary::And, &[is_inside, is_below], is_inside)?;
             stride = stride.checked_mul(sizes[dim])?;
         }
+        // No array has so many slices, and -1 is no number of one.
+        let none = scalar(ScalarIr::Int(-1));
+        composed.call(Operator::Where, &[is_inside, numbers, none], numbers)?;
         numbers.reshape(&[count])
     }
 

@@ -295,3 +295,19 @@ fn devices_alone_give_what_the_engine_gives() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// One behaviour for each index that is out of range: kernels of the host report it.
+#[test]
+fn an_index_of_several_that_is_out_of_range_is_no_other_slice() {
+    let device = device_burn::device("openreg:0").unwrap();
+    let x = numbers([3, 4], &device);
+    for indices in [[[0, 4]], [[-1, 5]], [[3, -1]], [[1, -1]]] {
+        let indices = Tensor::<2, Int>::from_ints(indices, &device);
+        let error = x.clone().gather_nd::<2, 1>(indices.clone()).try_into_data().unwrap_err().to_string();
+        assert!(error.contains("out of range"), "{error}");
+        let values = numbers([1], &device);
+        let written = x.clone().scatter_nd::<2, 1>(indices, values, IndexingUpdateOp::Add);
+        let error = written.try_into_data().unwrap_err().to_string();
+        assert!(error.contains("out of range"), "{error}");
+    }
+}
