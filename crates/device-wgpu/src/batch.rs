@@ -47,6 +47,20 @@ struct GatheredRead {
     completion: Completion,
 }
 
+/// Reads that are submitted, for the thread that finishes them. Whoever has them hands them over without a
+/// lock, as the thread may have ended: then their wakers run here, which are the program's code.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct BegunReads(Vec<(Completion, Box<Finish>)>);
+
+type Finish = dyn FnOnce() -> Result<HostBuffer, BackendError> + Send;
+
+impl BegunReads {
+    pub(crate) fn hand_to(self, thread: &ReadThread) {
+        self.0.into_iter().for_each(|(completion, read)| thread.finish(completion, read));
+    }
+}
+
 impl Batch {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         Self {
@@ -194,31 +208,33 @@ impl Batch {
         })
     }
 
-    /// Submits the commands, and lets the thread finish the reads.
-    pub(crate) fn submit(mut self, thread: &ReadThread) -> Result<(), BackendError> {
+    /// Submits the commands. Returns also the reads, which begin with that.
+    pub(crate) fn submit(mut self) -> (Result<(), BackendError>, BegunReads) {
         let (context, submission) = (Arc::clone(&self.context), Arc::clone(&self.submission));
         let reads = std::mem::take(&mut self.reads).into_iter();
         let (landings, reads): (Vec<_>, Vec<_>) =
             reads.map(|read| (read.landings, (read.destination, read.completion))).unzip();
         let begin = |landings| StagedRead::begin(landings, &submission);
+        let mut begun = BegunReads::default();
         match self.submit_then(|| landings.into_iter().map(begin).collect::<Vec<_>>()) {
             Ok(staged) => {
                 for (staged, (mut destination, completion)) in staged.into_iter().zip(reads) {
                     let context = Arc::clone(&context);
                     // Only this closure writes to the destination, so it can be dropped after a failure.
-                    thread.finish(completion, move || {
+                    let read = move || {
                         context.finish_read(staged, &mut destination)?;
                         Ok(destination)
-                    });
+                    };
+                    begun.0.push((completion, Box::new(read)));
                 }
-                Ok(())
+                (Ok(()), begun)
             }
             Err(error) => {
                 for (_, completion) in reads {
                     let error = error.clone();
-                    thread.finish(completion, || Err(error));
+                    begun.0.push((completion, Box::new(|| Err(error))));
                 }
-                Err(error)
+                (Err(error), begun)
             }
         }
     }

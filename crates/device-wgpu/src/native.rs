@@ -7,7 +7,7 @@ use device_registry::backend::{BackendError, ReadThread};
 use parking_lot::Mutex;
 use wgpu::CommandBuffer;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BegunReads};
 use crate::context::Context;
 use crate::submission::Submission;
 
@@ -200,15 +200,16 @@ impl WgpuStream {
         }
         let is_full = batch.is_full() || self.context.submits_at_once();
         work.gathered = Some(batch).filter(|batch| !batch.is_empty());
-        if is_full {
-            work.submit_gathered(&self.reads);
-        }
+        let reads = if is_full { work.submit_gathered() } else { BegunReads::default() };
+        drop(work);
+        reads.hand_to(&self.reads);
         added
     }
 
     /// Submits what is gathered. Its failure is told by the next [`flush`](Self::flush).
     pub(crate) fn submit_gathered(&self) {
-        self.work.lock().submit_gathered(&self.reads);
+        let reads = self.work.lock().submit_gathered();
+        reads.hand_to(&self.reads);
     }
 
     /// Submits what is gathered, and returns the failure of what was, if it was not told yet.
@@ -219,9 +220,12 @@ impl WgpuStream {
     /// Like [`flush`](Self::flush). Returns also the submission of the newest work.
     pub(crate) fn flush_all(&self) -> (Option<Arc<Submission>>, Result<(), BackendError>) {
         let mut work = self.work.lock();
-        work.submit_gathered(&self.reads);
+        let reads = work.submit_gathered();
         let flushed = work.failure.take().map_or(Ok(()), Err);
-        (work.last.clone(), flushed)
+        let last = work.last.clone();
+        drop(work);
+        reads.hand_to(&self.reads);
+        (last, flushed)
     }
 
     /// Calls what submits commands by themselves, behind what is gathered, and returns their submission.
@@ -230,10 +234,14 @@ impl WgpuStream {
         submit: impl FnOnce() -> Result<(Option<Arc<Submission>>, T), BackendError>,
     ) -> Result<T, BackendError> {
         let mut work = self.work.lock();
-        work.submit_gathered(&self.reads);
-        let (last, submitted) = submit()?;
-        work.last = last;
-        Ok(submitted)
+        let reads = work.submit_gathered();
+        let submitted = submit().map(|(last, submitted)| {
+            work.last = last;
+            submitted
+        });
+        drop(work);
+        reads.hand_to(&self.reads);
+        submitted
     }
 
     /// The submission of the newest work, which may be gathered only.
@@ -250,16 +258,16 @@ impl WgpuStream {
 }
 
 impl Work {
-    fn submit_gathered(&mut self, reads: &ReadThread) {
-        let Some(batch) = self.gathered.take() else { return };
+    fn submit_gathered(&mut self) -> BegunReads {
+        let Some(batch) = self.gathered.take() else { return BegunReads::default() };
         let submission = Arc::clone(batch.submission());
-        let submitted = match &self.failure {
-            // An event behind a failure has it.
-            Some(failure) => batch.submit(reads).inspect(|()| submission.fail(failure)),
-            None => batch.submit(reads),
-        };
+        let (submitted, reads) = batch.submit();
         if let Err(failure) = submitted {
             self.failure.get_or_insert(failure);
+        } else if let Some(failure) = &self.failure {
+            // An event behind a failure has it.
+            submission.fail(failure);
         }
+        reads
     }
 }
