@@ -1,6 +1,6 @@
 //! Which function computes which operator.
 
-use device_kernels::{Call, ComputeOnHost, DType, KernelSet, Layout, Operator, Reduction};
+use device_kernels::{Call, ComputeOnHost, Coverage, DType, KernelSet, Layout, Operator, Reduction};
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
 
@@ -11,8 +11,12 @@ use crate::pooling::{self, PoolingWindows};
 use crate::{HostKernels, call_bytes, conv, matmul, random, reduce, softmax, unsupported};
 
 impl KernelSet for HostKernels {
+    fn coverage(&self, _device: Device) -> Vec<Coverage> {
+        self.coverage.clone()
+    }
+
     fn supports(&self, _device: Device, call: &Call) -> bool {
-        (self.supports)(call)
+        self.coverage.iter().any(|coverage| coverage.covers(call))
     }
 
     fn on_host(&self) -> Option<ComputeOnHost> {

@@ -19,7 +19,7 @@ mod threads;
 
 use std::fmt;
 
-use device_kernels::{Call, ComputeOnHost, Operator};
+use device_kernels::{ComputeOnHost, Coverage};
 use device_registry::backend::{BackendError, HostMemory, Span};
 pub use kernels::compute;
 
@@ -48,7 +48,7 @@ type HostMemoryOf = fn(&Span) -> Result<&HostMemory, BackendError>;
 pub struct HostKernels {
     memory: HostMemoryOf,
     is_host: bool,
-    supports: fn(&Call) -> bool,
+    coverage: Vec<Coverage>,
     compute: ComputeOnHost,
 }
 
@@ -56,12 +56,11 @@ impl HostKernels {
     /// Kernels for memory that `memory` finds.
     #[must_use]
     pub fn new(memory: HostMemoryOf) -> Self {
-        let supports = |call: &Call| !matches!(call.operator(), Operator::Custom(_));
-        Self::computing(memory, supports, compute)
+        Self::computing(memory, Coverage::of_all(), compute)
     }
 
     /// A kernel of one's own for such memory, such as one for an [operator that a crate
-    /// declares](device_kernels::OperatorDefinition): the calls that it supports, and what computes them.
+    /// declares](device_kernels::OperatorDefinition): what it covers, and what computes that.
     ///
     /// `compute` gets the bytes of the arrays, each from its first element to its last: an element is at its
     /// place by the strides, less that of the first, which is the start of [`Layout::range`]. Calls with more
@@ -69,8 +68,8 @@ impl HostKernels {
     ///
     /// [`Layout::range`]: device_kernels::Layout::range
     #[must_use]
-    pub fn computing(memory: HostMemoryOf, supports: fn(&Call) -> bool, compute: ComputeOnHost) -> Self {
-        Self { memory, is_host: false, supports, compute }
+    pub fn computing(memory: HostMemoryOf, coverage: Vec<Coverage>, compute: ComputeOnHost) -> Self {
+        Self { memory, is_host: false, coverage, compute }
     }
 
     /// Says that the memory of the devices is the host's own, which any code of the host may use in their

@@ -61,6 +61,11 @@ impl Subject {
         self.device
     }
 
+    /// The sets.
+    pub(crate) fn sets(&self) -> &[&'static dyn KernelSet] {
+        &self.sets
+    }
+
     /// How many calls the sets have claimed in all checks so far, and how many not.
     #[must_use]
     pub fn call_counts(&self) -> (usize, usize) {

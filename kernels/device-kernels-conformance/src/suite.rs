@@ -197,8 +197,8 @@ mod tests {
     struct Nothing;
 
     impl KernelSet for Nothing {
-        fn supports(&self, _device: Device, _call: &device_kernels::Call) -> bool {
-            false
+        fn coverage(&self, _device: Device) -> Vec<device_kernels::Coverage> {
+            Vec::new()
         }
 
         fn launch(

@@ -92,3 +92,60 @@ impl fmt::Display for DType {
         f.pad(self.name())
     }
 }
+
+/// A set of types.
+///
+/// ```
+/// use device_kernels::{DType, DTypes};
+///
+/// let types = DTypes::from([DType::F32, DType::I32]);
+/// assert!(types.contains(DType::I32) && !types.contains(DType::U8));
+/// assert_eq!(types.to_string(), "f32, i32");
+/// assert_eq!(DTypes::ALL.to_string(), "all types");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DTypes(u32);
+
+impl DTypes {
+    /// All types.
+    pub const ALL: Self = Self((1 << DType::ALL.len()) - 1);
+
+    /// Whether a type is one of them.
+    #[must_use]
+    pub const fn contains(self, dtype: DType) -> bool {
+        self.0 & (1 << dtype as u32) != 0
+    }
+
+    /// The types, in the order of [`DType::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = DType> {
+        DType::ALL.into_iter().filter(move |&dtype| self.contains(dtype))
+    }
+
+    /// All of them but one.
+    #[must_use]
+    pub const fn without(self, dtype: DType) -> Self {
+        Self(self.0 & !(1 << dtype as u32))
+    }
+}
+
+impl<const N: usize> From<[DType; N]> for DTypes {
+    fn from(dtypes: [DType; N]) -> Self {
+        dtypes.into_iter().collect()
+    }
+}
+
+impl FromIterator<DType> for DTypes {
+    fn from_iter<I: IntoIterator<Item = DType>>(dtypes: I) -> Self {
+        Self(dtypes.into_iter().fold(0, |set, dtype| set | 1 << dtype as u32))
+    }
+}
+
+impl fmt::Display for DTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ALL {
+            return f.write_str("all types");
+        }
+        let names: Vec<_> = self.iter().map(DType::name).collect();
+        f.write_str(&names.join(", "))
+    }
+}

@@ -4,7 +4,9 @@
 
 mod call;
 mod check;
+mod coverage;
 mod custom;
+mod described;
 mod dtype;
 mod layout;
 mod operator;
@@ -16,11 +18,13 @@ mod short;
 
 pub use call::{Argument, Call, CallError};
 pub use check::Problem;
+pub use coverage::{CallLimits, Coverage};
 pub use custom::{
     ArrayType, CustomOperator, Elements, Evaluation, Example, ExampleInput, OPERATORS, OperatorDefinition,
     OperatorDescriptor, Signature, operator, operators,
 };
-pub use dtype::DType;
+pub use described::{DescriptionError, OperatorOption, OperatorOptions, OptionValues};
+pub use dtype::{DType, DTypes};
 pub use layout::{Layout, LayoutError, MAX_RANK};
 pub use operator::{
     Binary, Compare, Conv2d, Dims, Distribution, Extremum, MAX_STEP, Operator, Pool2d, Reduction, Unary,

@@ -544,76 +544,7 @@ impl Operator {
     }
 }
 
-/// The name of the operator, with its options. The names of the variants that have no names of their own
-/// below them. A variant that is missing here does not compile.
-macro_rules! variants {
-    ($($pattern:pat => $name:literal,)*) => {
-        const VARIANTS: &[&str] = &[$($name),*];
-
-        fn variant(operator: &Operator) -> Option<&'static str> {
-            match operator {
-                Operator::Unary(_) | Operator::Binary(_) | Operator::Compare(_) => None,
-                Operator::Reduce { .. } | Operator::ArgReduce { .. } | Operator::Custom(_) => None,
-                $($pattern => Some($name),)*
-            }
-        }
-    };
-}
-
-variants! {
-    Operator::Where => "where",
-    Operator::Clamp => "clamp",
-    Operator::Copy => "copy",
-    Operator::Softmax { .. } => "softmax",
-    Operator::LogSoftmax { .. } => "log_softmax",
-    Operator::MatMul => "matmul",
-    Operator::Gather { .. } => "gather",
-    Operator::Scatter { .. } => "scatter",
-    Operator::IndexSelect { .. } => "index_select",
-    Operator::IndexAssign { .. } => "index_assign",
-    Operator::Conv2d(_) => "conv2d",
-    Operator::Conv2dInputGrad(_) => "conv2d_input_grad",
-    Operator::Conv2dWeightGrad(_) => "conv2d_weight_grad",
-    Operator::MaxPool2d(_) => "max_pool2d",
-    Operator::MaxPool2dGrad(_) => "max_pool2d_grad",
-    Operator::AvgPool2d { .. } => "avg_pool2d",
-    Operator::AvgPool2dGrad { .. } => "avg_pool2d_grad",
-    Operator::AdaptiveAvgPool2d => "adaptive_avg_pool2d",
-    Operator::AdaptiveAvgPool2dGrad => "adaptive_avg_pool2d_grad",
-    Operator::Random { .. } => "random",
-}
-
-impl Operator {
-    /// Its name without the options of a call, which is one of [`full_names`](Self::full_names): `unary neg`,
-    /// `softmax`.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn full_name(&self) -> String {
-        match self {
-            Self::Unary(unary) => format!("unary {unary}"),
-            Self::Binary(binary) => format!("binary {binary}"),
-            Self::Compare(compare) => format!("compare {compare}"),
-            Self::Reduce { reduction, .. } => format!("reduce {reduction}"),
-            Self::ArgReduce { extremum, .. } => format!("arg {extremum}"),
-            Self::Custom(custom) => custom.name().to_owned(),
-            other => variant(other).unwrap_or_default().to_owned(),
-        }
-    }
-
-    /// The names of all operators of this crate, for tests that no set and no list leaves one out.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn full_names() -> Vec<String> {
-        let unary = Unary::ALL.iter().map(|unary| Self::Unary(*unary).full_name());
-        let binary = Binary::ALL.iter().map(|binary| Self::Binary(*binary).full_name());
-        let compare = Compare::ALL.iter().map(|compare| Self::Compare(*compare).full_name());
-        let reduce = Reduction::ALL.iter().map(|reduction| format!("reduce {reduction}"));
-        let arg = Extremum::ALL.iter().map(|extremum| format!("arg {extremum}"));
-        let others = VARIANTS.iter().map(|name| (*name).to_owned());
-        unary.chain(binary).chain(compare).chain(reduce).chain(arg).chain(others).collect()
-    }
-}
-
+/// The name of the operator, with its options.
 impl fmt::Display for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

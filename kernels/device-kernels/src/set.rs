@@ -7,24 +7,33 @@ use device_registry::Device;
 use device_registry::backend::{Backend, BackendError, Launch};
 use entry_points::{Entry, EntryPoint, LoadError};
 
-use crate::Call;
+use crate::{Call, Coverage};
 
 /// The operators of one backend.
 ///
-/// A set says what it can do before it is asked to: a call that [`supports`](Self::supports) accepts is
-/// launched, with its arguments checked. [`Launch::spans`] has the buffers in the order of [`Call::arrays`].
+/// A set says what it can do before it is asked to, as [data](Self::coverage): a call that
+/// [`supports`](Self::supports) accepts is launched, with its arguments checked. [`Launch::spans`] has the buffers in the order of [`Call::arrays`].
 /// Each span begins where the buffer of its array begins, at a multiple of an element's size in its memory.
 /// Layouts count from there.
 ///
 /// Arrays of one call may be in one memory. An output shares elements with no other array, unless the
 /// operator is [element-wise](crate::Operator::is_elementwise) and the input has the same layout.
 pub trait KernelSet: Send + Sync {
-    /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. Devices of one
-    /// backend may differ, for example in whether they have `f64`. It does not block.
+    /// What the set has kernels for on `device`, as data, from which tables are made. It
+    /// [covers](Coverage::covers) each call that the set supports. Devices of one backend may differ, for
+    /// example in whether they have `f64`.
+    fn coverage(&self, device: Device) -> Vec<Coverage>;
+
+    /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. It does not block.
+    /// By default it does where the [coverage](Self::coverage) says so. A set may support fewer calls, for
+    /// example because of a limit of the device that no field of the data is for: see
+    /// [`Device::properties`] and [`Device::with_native`].
     ///
     /// A `true` is for the life of the program: threads remember it for calls that are equal. A `false` is
     /// asked for again at the next one.
-    fn supports(&self, device: Device, call: &Call) -> bool;
+    fn supports(&self, device: Device, call: &Call) -> bool {
+        self.coverage(device).iter().any(|coverage| coverage.covers(call))
+    }
 
     /// Whether the kernel for `call` may run on the thread that enqueues it: it takes no longer than some
     /// tens of microseconds and waits for nothing, nor for another thread, such as one of rayon's. See
@@ -62,7 +71,7 @@ pub type ComputeOnHost = fn(&Call, &[Option<&[u8]>], &mut [&mut [u8]]) -> Result
 /// it.
 ///
 /// ```
-/// use device_kernels::{Call, KERNEL_SETS, KernelSet, KernelSetDescriptor};
+/// use device_kernels::{Call, Coverage, DType, KERNEL_SETS, KernelSet, KernelSetDescriptor};
 /// use device_registry::Device;
 /// use device_registry::backend::{BackendError, Launch, LoadFailure};
 ///
@@ -80,8 +89,8 @@ pub type ComputeOnHost = fn(&Call, &[Option<&[u8]>], &mut [&mut [u8]]) -> Result
 /// struct Fast;
 ///
 /// impl KernelSet for Fast {
-///     fn supports(&self, _device: Device, call: &Call) -> bool {
-///         call.operator() == device_kernels::Operator::MatMul
+///     fn coverage(&self, _device: Device) -> Vec<Coverage> {
+///         vec![Coverage::of("matmul").dtypes([DType::F32])]
 ///     }
 ///
 ///     fn launch(&self, _call: &Call, _launch: &Launch<'_>) -> Result<(), BackendError> {

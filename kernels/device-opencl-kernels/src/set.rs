@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use device_kernels::{Call, DType, KernelSet};
+use device_kernels::{Call, Coverage, DType, DTypes, KernelSet};
 use device_opencl::OpenClDevice;
 use device_opencl::sys::{
     CL_DEVICE_EXTENSIONS, CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
@@ -25,18 +25,16 @@ pub(crate) struct OpenClKernels;
 const WIDE: usize = 1 << 29;
 
 impl KernelSet for OpenClKernels {
+    fn coverage(&self, device: Device) -> Vec<Coverage> {
+        let dtypes = if has_doubles(device) { DTypes::ALL } else { DTypes::ALL.without(DType::F64) };
+        Coverage::of_all().into_iter().map(|coverage| coverage.dtypes(dtypes)).collect()
+    }
+
     fn supports(&self, device: Device, call: &Call) -> bool {
         let doubles = call.arrays().any(|(dtype, _)| dtype == DType::F64);
-        let has_doubles = || {
-            let traits = device.with_native(|native| {
-                let (device, programs) = cache::open(native)?;
-                Ok(traits(&device, &programs))
-            });
-            traits.is_ok_and(|traits| traits.doubles)
-        };
         // Whether there is a kernel does not depend on the device otherwise.
         let traits = Traits { doubles: true, groups: true, units: 1 };
-        (!doubles || has_doubles()) && generate::plan(call, Target { traits, wide: false }).is_some()
+        (!doubles || has_doubles(device)) && generate::plan(call, Target { traits, wide: false }).is_some()
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
@@ -138,6 +136,14 @@ impl CustomKernel {
     }
 }
 
+fn has_doubles(device: Device) -> bool {
+    let traits = device.with_native(|native| {
+        let (device, programs) = cache::open(native)?;
+        Ok(traits(&device, &programs))
+    });
+    traits.is_ok_and(|traits| traits.doubles)
+}
+
 /// What a device is like. It stays so when the device is opened again.
 fn traits(device: &OpenClDevice, programs: &Programs) -> Traits {
     let mut traits = programs.traits(|| {
@@ -189,9 +195,8 @@ mod tests {
             let (with, without): (Vec<_>, Vec<_>) =
                 calls.iter().partition(|call| generate::plan(call, target).is_some());
             assert!(without.is_empty(), "no kernel for {}", without[0]);
-            let planned: BTreeSet<String> = with.iter().map(|call| call.operator().full_name()).collect();
-            let missing: Vec<_> =
-                Operator::full_names().into_iter().filter(|name| !planned.contains(name)).collect();
+            let planned: BTreeSet<&str> = with.iter().map(|call| call.operator().name()).collect();
+            let missing: Vec<_> = Operator::names().filter(|name| !planned.contains(name)).collect();
             assert!(missing.is_empty(), "no call of {missing:?}");
         }
     }

@@ -8,8 +8,8 @@ use std::thread::{self, ThreadId};
 
 use device_host_kernels::HostKernels;
 use device_kernels::{
-    Argument, ArgumentRef, Binary, BufferProblem, Call, DType, KERNEL_SETS, KernelSet, KernelSetDescriptor,
-    Layout, Operand, Operator, Planned, Prepared, RunError, Unary, kernel_sets, run,
+    Argument, ArgumentRef, Binary, BufferProblem, Call, Coverage, DType, KERNEL_SETS, KernelSet,
+    KernelSetDescriptor, Layout, Operand, Operator, Planned, Prepared, RunError, Unary, kernel_sets, run,
 };
 use device_openreg::OpenRegMemory;
 use device_registry::backend::{BackendError, Launch, LoadFailure};
@@ -45,6 +45,10 @@ static LAUNCHED: Mutex<Vec<(Vec<usize>, ThreadId)>> = Mutex::new(Vec::new());
 const LONG: usize = 12;
 
 impl KernelSet for Counting {
+    fn coverage(&self, device: Device) -> Vec<Coverage> {
+        self.0.coverage(device)
+    }
+
     fn supports(&self, device: Device, call: &Call) -> bool {
         let shape = call.outputs()[0].1.shape().to_vec();
         let (maybe, never) = (shape == [MAYBE], shape == NEVER);

@@ -2,7 +2,7 @@
 //! that count what runs where have both.
 
 use device_host_kernels::HostKernels;
-use device_kernels::{Binary, Call, DType, KERNEL_SETS, KernelSet, KernelSetDescriptor, Operator};
+use device_kernels::{Call, Coverage, DType, KERNEL_SETS, KernelSet, KernelSetDescriptor};
 use device_openreg::OpenRegMemory;
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch, LoadFailure};
@@ -20,11 +20,9 @@ fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
 struct Few(HostKernels);
 
 impl KernelSet for Few {
-    fn supports(&self, _device: Device, call: &Call) -> bool {
-        let four = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(Operator::from);
-        let arrays =
-            |call: &Call| call.arrays().all(|(dtype, layout)| dtype == DType::F32 && layout.is_contiguous());
-        four.contains(&call.operator()) && call.arrays().count() == 3 && arrays(call)
+    fn coverage(&self, _device: Device) -> Vec<Coverage> {
+        let row = |name| Coverage::of(name).dtypes([DType::F32]).contiguous().arrays_only();
+        ["add", "sub", "mul", "div"].map(row).into()
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use burn::tensor::{Device, Int, Tensor};
 use device_burn_tests as _;
 use device_host_kernels::HostKernels;
-use device_kernels::{Binary, Call, KernelSet, KernelSetDescriptor, Operator, kernel_sets};
+use device_kernels::{Binary, Call, Coverage, KernelSet, KernelSetDescriptor, Operator, kernel_sets};
 use device_registry::Fault;
 use device_registry::backend::{BackendError, HostMemory, Launch, LoadFailure};
 
@@ -187,6 +187,10 @@ fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
 struct Breaking;
 
 impl KernelSet for Breaking {
+    fn coverage(&self, _device: device_registry::Device) -> Vec<Coverage> {
+        Binary::ALL.iter().map(|binary| Coverage::of(binary.name())).collect()
+    }
+
     fn supports(&self, _device: device_registry::Device, call: &Call) -> bool {
         if call.operator() == Operator::Binary(Binary::Div) {
             panic!("on purpose: the set does not know whether it divides");

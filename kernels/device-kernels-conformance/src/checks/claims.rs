@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use device_kernels::Call;
+use device_kernels::{Call, Coverage, Operator, operators};
 
 use super::{custom, streams};
 use crate::case::Case;
@@ -27,7 +27,43 @@ pub(super) fn checks() -> Vec<Check> {
             "a set claims the same calls each time, on each thread, and after it has run them",
             |subject, _| constant(subject),
         ),
+        Check::new(
+            "claims::coverage",
+            "what a set supports is in its coverage, and of each part of that it supports a call",
+            |subject, _| coverage(subject),
+        ),
     ]
+}
+
+fn coverage(subject: &Subject) -> Result<(), Failure> {
+    let (calls, device) = (super::calls(), subject.device());
+    let calls: Vec<&Call> = calls.iter().filter(|call| !call.is_empty()).collect();
+    let mut claimed = false;
+    for set in subject.sets() {
+        let coverage = set.coverage(device);
+        let supported: Vec<&Call> = calls.iter().copied().filter(|call| set.supports(device, call)).collect();
+        claimed |= !supported.is_empty();
+        let undeclared = supported.iter().find(|call| coverage.iter().all(|one| !one.covers(call)));
+        if let Some(call) = undeclared {
+            return Err(Failure::Failed(format!(
+                "the set supports a call that `KernelSet::coverage` does not have: {call}"
+            )));
+        }
+        // Of a part that none of the suite's calls is in, nothing is known but that there is such an
+        // operator.
+        let is_empty = |one: &&Coverage| {
+            let is_tried = calls.iter().any(|call| one.covers(call));
+            let exists = || Operator::names().any(|name| name == one.operator());
+            let is_custom = || operators().iter().any(|entry| entry.name() == one.operator());
+            if is_tried { !supported.iter().any(|call| one.covers(call)) } else { !exists() && !is_custom() }
+        };
+        if let Some(one) = coverage.iter().find(is_empty) {
+            return Err(Failure::Failed(format!(
+                "`KernelSet::coverage` has `{one}`, of which the set supports no call"
+            )));
+        }
+    }
+    if claimed { Ok(()) } else { Err(Failure::Unsupported("no call is claimed".to_owned())) }
 }
 
 /// Some calls of each family, with the cases that they are in.

@@ -4,8 +4,8 @@ use std::mem::discriminant;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device_kernels::{
-    Argument, Binary, Call, Compare, Conv2d, DType, Extremum, KernelSet, Operator, Pool2d, Reduction, Scalar,
-    Unary, Update,
+    Argument, Binary, Call, Compare, Conv2d, Coverage, DType, Extremum, KernelSet, Operator, Pool2d,
+    Reduction, Scalar, Unary, Update,
 };
 use device_kernels_conformance::element::{self, Value};
 use device_kernels_conformance::expect::Expect;
@@ -71,8 +71,19 @@ impl Places {
 }
 
 impl KernelSet for Set {
-    fn supports(&self, _device: Device, _call: &Call) -> bool {
+    fn coverage(&self, _device: Device) -> Vec<Coverage> {
+        let mut coverage = Coverage::of_all();
         match self.wrong {
+            Some(Wrong::DeclaresTooLittle) => coverage.retain(|one| one.operator() != "tanh"),
+            Some(Wrong::DeclaresTooMuch) => coverage.push(Coverage::of("no_such_operator")),
+            _ => {}
+        }
+        coverage
+    }
+
+    fn supports(&self, _device: Device, call: &Call) -> bool {
+        match self.wrong {
+            Some(Wrong::DeclaresAndRefuses) => call.operator().name() != "tanh",
             Some(Wrong::ClaimsNothing) => false,
             Some(Wrong::SupportsFlips) => self.questions.fetch_add(1, Ordering::Relaxed).is_multiple_of(2),
             _ => true,

@@ -153,6 +153,12 @@ wrongs! {
     RandomHalfSeed,
     /// A call is claimed each other time.
     SupportsFlips,
+    /// An operator is supported that the coverage does not have.
+    DeclaresTooLittle,
+    /// The coverage has an operator that does not exist.
+    DeclaresTooMuch,
+    /// The coverage has an operator of which no call is supported.
+    DeclaresAndRefuses,
     /// Nothing is claimed.
     ClaimsNothing,
     /// A call is claimed that fails.

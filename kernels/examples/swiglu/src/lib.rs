@@ -5,8 +5,8 @@ mod opencl;
 
 use device_host_kernels::HostKernels;
 use device_kernels::{
-    Call, CustomOperator, DType, Evaluation, Example, KERNEL_SETS, KernelSet, KernelSetDescriptor, OPERATORS,
-    Operator, OperatorDefinition, OperatorDescriptor, Problem, Signature,
+    Call, Coverage, CustomOperator, DType, Evaluation, Example, KERNEL_SETS, KernelSet, KernelSetDescriptor,
+    OPERATORS, Operator, OperatorDefinition, OperatorDescriptor, Problem, Signature,
 };
 use device_openreg::OpenRegMemory;
 use device_registry::backend::{HostMemory, LoadFailure};
@@ -36,13 +36,13 @@ device_kernels::entry_points! {
 }
 
 fn cpu() -> Result<Box<dyn KernelSet>, LoadFailure> {
-    let kernels = HostKernels::computing(|span| span.memory_as::<HostMemory>(), supports, host::compute);
+    let kernels = HostKernels::computing(|span| span.memory_as::<HostMemory>(), coverage(), host::compute);
     Ok(Box::new(kernels.of_the_host()))
 }
 
 fn openreg() -> Result<Box<dyn KernelSet>, LoadFailure> {
     let kernels =
-        HostKernels::computing(|span| span.memory_as::<OpenRegMemory>()?.bytes(), supports, host::compute);
+        HostKernels::computing(|span| span.memory_as::<OpenRegMemory>()?.bytes(), coverage(), host::compute);
     Ok(Box::new(kernels))
 }
 
@@ -105,11 +105,12 @@ impl OperatorDefinition for Swiglu {
     }
 }
 
-fn supports(call: &Call) -> bool {
-    limit(call).is_some()
+/// What the kernels here have.
+fn coverage() -> Vec<Coverage> {
+    vec![Coverage::of(NAME).dtypes([DType::F32])]
 }
 
-/// The limit of a call of this operator, if its arrays are of type `f32`: what the kernels here have.
+/// The limit of a call of this operator, if its arrays are of type `f32`.
 fn limit(call: &Call) -> Option<f32> {
     let Operator::Custom(custom) = call.operator() else { return None };
     let is_f32 = call.arrays().all(|(dtype, _)| dtype == DType::F32);

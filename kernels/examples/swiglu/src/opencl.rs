@@ -2,16 +2,20 @@
 
 use std::fmt::Write;
 
-use device_kernels::{Call, KernelSet};
+use device_kernels::{Call, Coverage, KernelSet};
 use device_opencl_kernels::{CustomKernel, Value};
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
 
-use crate::limit;
+use crate::{coverage, limit};
 
 pub(crate) struct Kernel;
 
 impl KernelSet for Kernel {
+    fn coverage(&self, _device: Device) -> Vec<Coverage> {
+        coverage()
+    }
+
     fn supports(&self, _device: Device, call: &Call) -> bool {
         limit(call).is_some() && arguments(call).is_some()
     }

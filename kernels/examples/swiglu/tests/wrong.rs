@@ -1,7 +1,7 @@
 //! Kernels with mistakes, which the suite has to find by the definition's examples and reference.
 
 use device_host_kernels::HostKernels;
-use device_kernels::{Call, Layout, Operator};
+use device_kernels::{Call, Coverage, Layout, Operator};
 use device_kernels_conformance::{Outcome, Subject, checks};
 use device_registry::Device;
 use device_registry::backend::{BackendError, HostMemory};
@@ -47,11 +47,8 @@ fn compute<const STRIDES: bool, const GATE: bool, const VALUE: bool, const SIGN:
 }
 
 fn outcome(compute: device_kernels::ComputeOnHost) -> Outcome {
-    let supports = |call: &Call| {
-        let is_f32 = call.arrays().all(|(dtype, _)| dtype == device_kernels::DType::F32);
-        matches!(call.operator(), Operator::Custom(custom) if custom.name() == "acme__swiglu") && is_f32
-    };
-    let set = HostKernels::computing(|span| span.memory_as::<HostMemory>(), supports, compute);
+    let coverage = vec![Coverage::of("acme__swiglu").dtypes([device_kernels::DType::F32])];
+    let set = HostKernels::computing(|span| span.memory_as::<HostMemory>(), coverage, compute);
     let subject = Subject::new(Device::cpu(), Box::leak(Box::new(set)));
     let check = checks().into_iter().find(|check| check.name() == "custom::acme__swiglu");
     check.expect("the operator is linked").run(&subject)
