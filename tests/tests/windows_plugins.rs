@@ -61,9 +61,11 @@ impl OnWindows {
     fn compile(&self, source: &Path, library: &Path, more: &[&str]) {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let include = package.join("../crates/device-plugin/include");
-        let [include, source, library] = [&include, source, library].map(|path| path.to_str().unwrap());
+        let kernels = package.join("../kernels/device-kernels-plugin/include");
+        let [include, kernels, source, library] =
+            [&include, &kernels, source, library].map(|path| path.to_str().unwrap());
         let flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-shared", "-pthread"];
-        let arguments = [&flags[..], more, &["-I", include, source, "-o", library]].concat();
+        let arguments = [&flags[..], more, &["-I", include, "-I", kernels, source, "-o", library]].concat();
         compile_c(Windows::CC, &self.project, &arguments);
     }
 
@@ -161,7 +163,7 @@ fn what_is_no_sound_library_is_the_error_of_its_backend(on: &OnWindows, openreg:
         fs::write(broken.join(format!("{name}.dll")), library).unwrap();
         let manifest = format!(
             r#"{{"manifest": 1, "group": "device.backends", "name": "{name}", "package": "device-{name}",
-                "version": "1.0.0", "library": "{name}.dll", "abi": {{"major": 0, "minor": 1}}}}"#
+                "version": "1.0.0", "library": "{name}.dll", "abi": {{"major": 0, "minor": 2}}}}"#
         );
         fs::write(broken.join(format!("{name}.plugin.json")), manifest).unwrap();
     };

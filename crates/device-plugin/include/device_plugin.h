@@ -1,5 +1,5 @@
 /*
- * device_plugin.h: a device backend in a shared library, version 0.1 of the interface.
+ * device_plugin.h: a device backend in a shared library, version 0.2 of the interface.
  *
  * A program that uses the Rust crate `device-registry` finds backends in files through the crate `device-plugin`. Such
  * a file is a shared library that exports one function, `device_plugin_v0`, and a manifest beside it. The library may
@@ -148,7 +148,7 @@ extern "C" {
 #endif
 
 #define DEVICE_PLUGIN_MAJOR 0u
-#define DEVICE_PLUGIN_MINOR 1u
+#define DEVICE_PLUGIN_MINOR 2u
 
 #if defined(_WIN32)
 #define DEVICE_PLUGIN_EXPORT __declspec(dllexport)
@@ -354,7 +354,8 @@ typedef struct dp_option {
     dp_str variable;
 } dp_option;
 
-/* One thing that a library offers. For a backend, `group` is "device.backends". The manifest says the same. */
+/* One thing that a library offers. For a backend, `group` is "device.backends". For kernels it is "device.kernels", whose
+ * table device_kernels.h declares. The manifest says the same. */
 typedef struct dp_entry {
     size_t struct_size;
     dp_str group;
@@ -363,6 +364,11 @@ typedef struct dp_entry {
     dp_str version;
     const dp_option_spec *const *options; /* may be NULL */
     size_t option_count;
+
+    /* Since 0.2. The lowest minor version of the interface with which the entry works: a program of an earlier one
+     * does not load it. 0: any. */
+    uint32_t requires_minor;
+    uint32_t reserved;
 } dp_entry;
 
 /* Functions of a backend. All are required, except `presence`. `backend` is dp_backend.backend. */
@@ -549,6 +555,11 @@ typedef struct dp_plugin {
      * again only for a manifest that gives the backend another name. Both are then in use. */
     uint32_t (*load)(dp_str name, const dp_option *const *options, size_t option_count, dp_backend *backend,
                      const dp_report *report);
+
+    /* Since 0.2. Loads an entry of another group than "device.backends". `table` is the struct that the header of the
+     * group declares, which begins with its size, as dp_backend does. Otherwise as `load`. NULL: the library has backends only. */
+    uint32_t (*load_entry)(dp_str group, dp_str name, const dp_option *const *options, size_t option_count, void *table,
+                           const dp_report *report);
 } dp_plugin;
 
 /* Levels of dp_host.log. */

@@ -6,6 +6,8 @@ mod abi;
 mod chain;
 mod export;
 #[cfg(feature = "load")]
+pub mod group;
+#[cfg(feature = "load")]
 mod install;
 #[cfg(feature = "load")]
 mod load;
@@ -18,6 +20,17 @@ pub mod tool;
 pub use crate::install::{InstallError, InstallReport, Manifest, Plugins, Skipped};
 #[cfg(feature = "load")]
 pub use crate::load::LoadedDevice;
+
+// Not public API. For the crates of this repository that define a group of files.
+#[doc(hidden)]
+pub mod interface {
+    pub use crate::abi::{Object, Report, Span, Status, Str, Table, TableError, put, take};
+    pub use crate::export::ExportedEntry;
+    pub use crate::export::launch::launch;
+    pub use crate::export::report::guard;
+    #[cfg(feature = "load")]
+    pub use crate::load::call;
+}
 
 // Not public API. Used by `export!`.
 #[doc(hidden)]

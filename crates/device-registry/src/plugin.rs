@@ -11,8 +11,8 @@ use entry_points::{LoadFailure, OptionOrigin};
 
 use crate::backend::{
     Allocation, Backend, BackendDescriptor, BackendError, Block, Completion, DeviceDriver, FillPattern,
-    Finish, HostBuffer, LossReporter, Memory, OpenedDevice, Owner, Parts, Presence, Span, StreamOrder,
-    Watched, backends,
+    Finish, HostBuffer, Launch, LossReporter, Memory, OpenedDevice, Owner, Parts, Presence, Span,
+    StreamDriver, StreamOrder, Watched, backends,
 };
 use crate::device::Device;
 use crate::registry::Switches;
@@ -40,6 +40,11 @@ pub fn load(
         (name, value, variable.map_or(OptionOrigin::Program, |name| OptionOrigin::Variable(name.into())))
     });
     entry_points::load_with(descriptor, options)
+}
+
+/// The device of a backend that [`load`] has registered by its name, whether it is open or not.
+pub fn device(name: &str, ordinal: usize) -> Option<Device> {
+    Some(Device::of_backend(backends().get(name)?, Some(u16::try_from(ordinal).ok()?)))
 }
 
 /// A device that a backend of this library has opened. It is never dropped, as a library is never unloaded.
@@ -92,6 +97,18 @@ impl PluginDevice {
     /// Whether the backend has declared native handles that are numbers.
     pub fn has_native_handles(&self) -> bool {
         self.has_native_handles
+    }
+
+    /// Runs a kernel, and returns what it keeps. Without a stream its work is done then.
+    pub fn launch(
+        &'static self,
+        stream: Option<&dyn StreamDriver>,
+        spans: &[Option<Span>],
+        kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError>,
+    ) -> (Result<(), BackendError>, Vec<Box<dyn Any + Send>>) {
+        let launch = Launch::new(self, spans, &*self.driver, stream);
+        let outcome = kernel(&launch);
+        (outcome, launch.into_kept())
     }
 
     /// Takes over memory that the driver has allocated, and drops it with the last span of it.

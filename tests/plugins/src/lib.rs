@@ -87,7 +87,7 @@ impl Manifest<'_> {
             "package": self.package,
             "version": self.version,
             "library": self.file,
-            "abi": {"major": 0, "minor": 1},
+            "abi": {"major": 0, "minor": 2},
             "options": options,
         });
         fs::write(folder.join(format!("{name}.plugin.json")), manifest.to_string()).expect("there is room");

@@ -94,7 +94,7 @@ fn build_with_manifest(folder: &Path, arguments: &[&str]) -> PathBuf {
 /// Writes a manifest of the library of `acme`, with these texts replaced.
 fn write_manifest(folder: &Path, file: &str, changes: &[(&str, &str)]) -> PathBuf {
     let mut text = r#"{"manifest": 1, "group": "device.backends", "name": "acme", "package": "device-acme",
-        "version": "1.2.0", "library": "libacme.so", "abi": {"major": 0, "minor": 1},
+        "version": "1.2.0", "library": "libacme.so", "abi": {"major": 0, "minor": 2},
         "options": [{"name": "level", "description": "a number"}]}"#
         .to_owned();
     for (from, to) in changes {
@@ -104,6 +104,28 @@ fn write_manifest(folder: &Path, file: &str, changes: &[(&str, &str)]) -> PathBu
     let file = folder.join(format!("{file}.plugin.json"));
     fs::write(&file, text).unwrap();
     file
+}
+
+#[test]
+fn each_entry_of_a_template_has_the_manifest_that_is_printed_for_it() {
+    let (_kept, folder) = folder();
+    let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/custom-backend/c");
+    assert!(Command::new("sh").arg(templates.join("build.sh")).arg(&folder).status().unwrap().success());
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    for backend in ["myc", "mycqueue"] {
+        let library = folder.join(format!("lib{backend}.so"));
+        for (group, file) in
+            [("device.backends", backend.to_owned()), ("device.kernels", format!("{backend}_kernels"))]
+        {
+            let (code, printed) = run(tool().args(["manifest", "--group", group]).arg(&library));
+            assert_eq!(code, 0, "{printed}");
+            let kept = fs::read_to_string(templates.join(format!("{file}.plugin.json"))).unwrap();
+            assert_eq!(json(&printed), json(&kept));
+        }
+        let output = tool().args(["manifest", "--group", "acme.things"]).arg(&library).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(error, "device-plugin: the library offers no entry of `acme.things`\n");
+    }
 }
 
 #[test]
@@ -137,7 +159,7 @@ fn a_printed_manifest_installs_its_backend() {
         "  owner     only root and this user can change it\n",
         "  exports   device_plugin_v0",
         "libc.so.6",
-        "  interface 0.1\n",
+        "  interface 0.2\n",
         "  entry     `openreg` of device.backends, device-openreg 0.1.0\n",
         "  options   devices, memory, ",
         "  devices   2 here: OpenReg, OpenReg\n",
@@ -246,7 +268,7 @@ fn a_wrong_table_is_named() {
         ],
     );
     let text = problems(&build_with_manifest(&folder, &["-DMAJOR=7"]), 1);
-    assert_contains(&text, &["problem: expected version 0 of the interface, found 7.1"]);
+    assert_contains(&text, &["problem: expected version 0 of the interface, found 7.2"]);
     let (code, text) = check(&build_with_manifest(&folder, &[]));
     assert_eq!(code, 0, "{text}");
     let lines = [
@@ -309,7 +331,7 @@ fn a_difference_between_manifest_and_library_has_the_command_that_mends_it() {
     let changes = [
         ("1.2.0", "1.3.0"),
         ("device-acme", "acme"),
-        (r#""abi": {"major": 0, "minor": 1}"#, &digest),
+        (r#""abi": {"major": 0, "minor": 2}"#, &digest),
         (r#""level""#, r#""levels""#),
     ];
     write_manifest(&folder, "acme", &changes);
@@ -318,7 +340,7 @@ fn a_difference_between_manifest_and_library_has_the_command_that_mends_it() {
     for difference in [
         format!("the `package` in `{path}` is `acme`; the library has `device-acme`\n"),
         format!("the `version` in `{path}` is `1.3.0`; the library has `1.2.0`\n"),
-        format!("the `abi` in `{path}` is `0.0`; the library has `0.1`\n"),
+        format!("the `abi` in `{path}` is `0.0`; the library has `0.2`\n"),
         format!("`{path}` does not have the option `level` of the library\n"),
         format!("`{path}` has the option `levels`, which the library does not have\n"),
         format!("the `sha256` in `{path}` is {zeros}; the library has "),

@@ -89,6 +89,7 @@ functions!(A B);
 functions!(A B C);
 functions!(A B C D);
 functions!(A B C D E);
+functions!(A B C D E F);
 
 const CONSTANTS: &[(&str, u64)] = &[
     ("DEVICE_PLUGIN_MAJOR", abi::MAJOR as u64),

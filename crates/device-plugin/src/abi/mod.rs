@@ -15,15 +15,15 @@ mod table;
 mod text;
 mod types;
 
-pub(crate) use crate::abi::table::{Table, TableError, put, take};
-pub(crate) use crate::abi::text::TooLong;
+pub use crate::abi::table::{Table, TableError, put, take};
+pub use crate::abi::text::TooLong;
 pub use crate::abi::types::*;
 
 /// The major version of the interface. It is a part of the symbol's name.
 pub const MAJOR: u32 = 0;
 
 /// The minor version of the interface: what has been added.
-pub const MINOR: u32 = 1;
+pub const MINOR: u32 = 2;
 
 /// The function that a library exports.
 pub const SYMBOL: &str = "device_plugin_v0";

@@ -12,7 +12,7 @@ pub unsafe trait Table: Copy {}
 
 /// Why a table of the other side cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TableError {
+pub enum TableError {
     Null,
     Size(usize),
 }
@@ -27,7 +27,7 @@ pub(crate) enum TableError {
 ///
 /// If the pointer is not null, it is valid for reads of `struct_size` bytes, if that is the size of a table
 /// at all, and of the size itself.
-pub(crate) unsafe fn take<T: Table>(table: *const T) -> Result<T, TableError> {
+pub unsafe fn take<T: Table>(table: *const T) -> Result<T, TableError> {
     if table.is_null() {
         return Err(TableError::Null);
     }
@@ -59,7 +59,7 @@ pub(crate) unsafe fn take<T: Table>(table: *const T) -> Result<T, TableError> {
 ///
 /// If the place is not null, its size can be read, and as many bytes can be written, if that is the size of a
 /// table at all.
-pub(crate) unsafe fn put<T: Table>(place: *mut T, table: T) -> Result<(), TableError> {
+pub unsafe fn put<T: Table>(place: *mut T, table: T) -> Result<(), TableError> {
     if place.is_null() {
         return Err(TableError::Null);
     }

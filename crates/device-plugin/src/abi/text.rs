@@ -9,17 +9,17 @@ use crate::abi::Str;
 
 impl Str {
     /// A text that is valid for as long as the argument.
-    pub(crate) const fn of(text: &str) -> Self {
+    pub const fn of(text: &str) -> Self {
         Self { start: text.as_ptr().cast(), len: text.len() }
     }
 
     /// As much of a text as the interface allows, valid for as long as the argument.
-    pub(crate) fn cut(text: &str) -> Self {
+    pub fn cut(text: &str) -> Self {
         Self::of(&text[..text.floor_char_boundary(LONGEST_TEXT)])
     }
 
     /// No text.
-    pub(crate) const fn empty() -> Self {
+    pub const fn empty() -> Self {
         Self { start: ptr::null(), len: 0 }
     }
 
@@ -33,7 +33,7 @@ impl Str {
     ///
     /// `len` bytes at `start` are valid for reads, for as long as the result is used, if the length is one
     /// that the interface allows.
-    pub(crate) unsafe fn text<'a>(self) -> Result<Cow<'a, str>, TooLong> {
+    pub unsafe fn text<'a>(self) -> Result<Cow<'a, str>, TooLong> {
         if self.start.is_null() || self.len == 0 {
             return Ok(Cow::Borrowed(""));
         }
@@ -78,7 +78,7 @@ pub(crate) const LONGEST_TEXT: usize = 64 << 10;
 
 /// A text is longer than the interface allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLong(usize);
+pub struct TooLong(usize);
 
 impl fmt::Display for TooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

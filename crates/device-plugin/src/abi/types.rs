@@ -251,6 +251,8 @@ abi! {
         version: Str,
         options: *const *const OptionSpec,
         option_count: usize,
+        requires_minor: u32,
+        reserved: u32,
     }
 }
 
@@ -442,6 +444,14 @@ abi! {
             options: *const *const OptionSetting,
             option_count: usize,
             backend: *mut Backend,
+            report: *const Report
+        ) -> Status;
+        fn load_entry(
+            group: Str,
+            name: Str,
+            options: *const *const OptionSetting,
+            option_count: usize,
+            table: Object,
             report: *const Report
         ) -> Status;
     }

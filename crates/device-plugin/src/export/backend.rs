@@ -44,11 +44,7 @@ pub(crate) unsafe extern "C" fn load(
             let name = name.text().map_err(BackendError::invalid)?;
             let descriptor = find(&name)?;
             let settings = settings(options, option_count)?;
-            let settings: Vec<plugin::Setting<'_>> = settings
-                .iter()
-                .map(|(name, value, variable)| (&**name, &**value, variable.as_deref()))
-                .collect();
-            let loaded = plugin::load(descriptor, &settings).map_err(failure)?;
+            let loaded = plugin::load(descriptor, &borrowed(&settings)).map_err(failure)?;
             let loaded = Box::leak(Box::new(Loaded { backend: loaded, name: descriptor.name() }));
             write_backend(backend, ptr::from_ref(loaded).cast_mut().cast())
         })
@@ -70,7 +66,36 @@ fn find(name: &str) -> Result<&'static BackendDescriptor, BackendError> {
     })
 }
 
+/// Loads an entry of another group.
+pub(crate) unsafe extern "C" fn load_entry(
+    group: Str,
+    name: Str,
+    options: *const *const OptionSetting,
+    option_count: usize,
+    table: Object,
+    report: *const Report,
+) -> Status {
+    // SAFETY: the program passes texts, options, a table and a report that are valid during the call.
+    unsafe {
+        guard(report, || {
+            let (group, name) =
+                (group.text().map_err(BackendError::invalid)?, name.text().map_err(BackendError::invalid)?);
+            let entries = EXPORTED.get().map_or(&[][..], |exported| exported.entries);
+            let entry = entries.iter().find(|entry| entry.group() == group && entry.name() == name);
+            let entry = entry.ok_or_else(|| {
+                BackendError::invalid(format_args!("the library exports no entry `{name}` of `{group}`"))
+            })?;
+            let settings = settings(options, option_count)?;
+            entry.load(&borrowed(&settings), table).map_err(failure)
+        })
+    }
+}
+
 type Owned = (String, String, Option<String>);
+
+fn borrowed(settings: &[Owned]) -> Vec<plugin::Setting<'_>> {
+    settings.iter().map(|(name, value, variable)| (&**name, &**value, variable.as_deref())).collect()
+}
 
 /// # Safety
 ///

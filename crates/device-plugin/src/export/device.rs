@@ -38,7 +38,7 @@ pub(crate) static DEVICE_API: DeviceApi = DeviceApi {
 /// # Safety
 ///
 /// The object is of an open device.
-unsafe fn opened(device: Object) -> &'static PluginDevice {
+pub(crate) unsafe fn opened(device: Object) -> &'static PluginDevice {
     // SAFETY: the caller promises that `open` has returned it; it is never freed.
     unsafe { &*device.cast::<PluginDevice>() }
 }

@@ -5,15 +5,17 @@ mod bytes;
 mod device;
 mod event;
 mod host;
-mod report;
+pub(crate) mod launch;
+pub(crate) mod report;
 mod sources;
 mod stream;
 
 use std::sync::OnceLock;
 
-use device_registry::backend::BackendDescriptor;
+use device_registry::backend::{BackendDescriptor, LoadFailure};
+use device_registry::plugin::Setting;
 
-use crate::abi::{self, Host, Plugin, Report, Str};
+use crate::abi::{self, Host, Object, Plugin, Report, Str};
 use crate::export::report::guard;
 
 /// Exports backends from a shared library.
@@ -47,7 +49,7 @@ use crate::export::report::guard;
 /// program.
 #[macro_export]
 macro_rules! export {
-    ($($descriptor:path),+ $(,)?) => {
+    ($($descriptor:path),+ $(; $($entry:expr),+)? $(,)?) => {
         #[cfg(panic = "abort")]
         ::core::compile_error!(
             "a backend in a file needs `panic = \"unwind\"`: with \"abort\", its panics would end the program"
@@ -63,6 +65,7 @@ macro_rules! export {
         ) -> *const $crate::__private::Plugin {
             static EXPORTED: $crate::__private::Exported = $crate::__private::Exported {
                 descriptors: &[$(&$descriptor),+],
+                entries: &[$($(&$entry),+)?],
                 package: ::core::env!("CARGO_PKG_NAME"),
                 version: ::core::env!("CARGO_PKG_VERSION"),
             };
@@ -76,9 +79,32 @@ macro_rules! export {
 #[doc(hidden)]
 pub struct Exported {
     pub descriptors: &'static [&'static BackendDescriptor],
+    pub entries: &'static [&'static dyn ExportedEntry],
     /// The package of the library, for a descriptor without one.
     pub package: &'static str,
     pub version: &'static str,
+}
+
+// Not public API. An entry of another group than backends, behind the semicolon of `export!`.
+#[doc(hidden)]
+pub trait ExportedEntry: Sync {
+    fn group(&self) -> &'static str;
+    fn name(&self) -> &'static str;
+    fn package(&self) -> Option<&'static str>;
+    fn version(&self) -> Option<&'static str>;
+    /// Their names and descriptions.
+    fn options(&self) -> Vec<(&'static str, &'static str)>;
+
+    /// Loads it with these options, and fills the table.
+    ///
+    /// # Errors
+    ///
+    /// If it does not load.
+    ///
+    /// # Safety
+    ///
+    /// The table is the place that the program passes to `load_entry`.
+    unsafe fn load(&self, options: &[Setting<'_>], table: Object) -> Result<(), LoadFailure>;
 }
 
 /// What this library exports.
@@ -105,8 +131,25 @@ pub unsafe fn start(exported: &'static Exported, host: *const Host, report: *con
 
 /// What the library tells the program of itself. It is never freed.
 fn describe(exported: &'static Exported) -> &'static Plugin {
+    let backends = exported.descriptors.iter().map(|descriptor| {
+        let options = descriptor.options().iter().map(|option| (option.name(), option.description()));
+        Described {
+            group: abi::BACKENDS,
+            name: descriptor.name(),
+            package: descriptor.package(),
+            version: descriptor.version(),
+            options: options.collect(),
+        }
+    });
+    let others = exported.entries.iter().map(|entry| Described {
+        group: entry.group(),
+        name: entry.name(),
+        package: entry.package(),
+        version: entry.version(),
+        options: entry.options(),
+    });
     let entries: Vec<&'static abi::Entry> =
-        exported.descriptors.iter().map(|descriptor| entry(exported, descriptor)).collect();
+        backends.chain(others).map(|described| entry(exported, &described)).collect();
     let entries: &'static [&'static abi::Entry] = entries.leak();
     Box::leak(Box::new(Plugin {
         major: abi::MAJOR,
@@ -114,24 +157,34 @@ fn describe(exported: &'static Exported) -> &'static Plugin {
         entries: entries.as_ptr().cast(),
         entry_count: entries.len(),
         load: Some(backend::load),
+        load_entry: (!exported.entries.is_empty()).then_some(backend::load_entry),
         ..Plugin::zeroed()
     }))
 }
 
-fn entry(exported: &Exported, descriptor: &'static BackendDescriptor) -> &'static abi::Entry {
-    let options = descriptor.options().iter().map(|option| -> &'static abi::OptionSpec {
+/// An entry, as the program has to know it.
+struct Described {
+    group: &'static str,
+    name: &'static str,
+    package: Option<&'static str>,
+    version: Option<&'static str>,
+    options: Vec<(&'static str, &'static str)>,
+}
+
+fn entry(exported: &Exported, described: &Described) -> &'static abi::Entry {
+    let options = described.options.iter().map(|&(name, description)| -> &'static abi::OptionSpec {
         Box::leak(Box::new(abi::OptionSpec {
-            name: Str::of(option.name()),
-            description: Str::of(option.description()),
+            name: Str::of(name),
+            description: Str::of(description),
             ..abi::OptionSpec::zeroed()
         }))
     });
     let options: &'static [&'static abi::OptionSpec] = options.collect::<Vec<_>>().leak();
     Box::leak(Box::new(abi::Entry {
-        group: Str::of(abi::BACKENDS),
-        name: Str::of(descriptor.name()),
-        package: Str::of(descriptor.package().unwrap_or(exported.package)),
-        version: Str::of(descriptor.version().unwrap_or(exported.version)),
+        group: Str::of(described.group),
+        name: Str::of(described.name),
+        package: Str::of(described.package.unwrap_or(exported.package)),
+        version: Str::of(described.version.unwrap_or(exported.version)),
         options: options.as_ptr().cast(),
         option_count: options.len(),
         ..abi::Entry::zeroed()

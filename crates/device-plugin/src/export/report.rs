@@ -13,7 +13,7 @@ use crate::chain;
 /// The report is valid.
 // Inlined, with errors in functions of their own, so that the arguments of the call stay in registers.
 #[inline]
-pub(crate) unsafe fn guard(report: *const Report, run: impl FnOnce() -> Result<(), BackendError>) -> Status {
+pub unsafe fn guard(report: *const Report, run: impl FnOnce() -> Result<(), BackendError>) -> Status {
     let outcome = isolate(|| match run() {
         Ok(()) => abi::OK,
         // SAFETY: the caller promises that the report is valid.

@@ -1,9 +1,10 @@
-//! The sources of queued writes, kept until the driver says that the work is done.
+//! The sources of queued writes, and what kernels keep, until the driver says that the work is done.
 //!
 //! A driver may rely on the core to keep them (rule D10). The program may free a source as soon as the
 //! library has released it (rule 4 of `device_plugin.h`), so this side does in its place what the core does
 //! for a linked driver.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Deref;
@@ -19,9 +20,16 @@ pub(crate) struct Sources(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     /// Oldest first.
-    sources: VecDeque<Arc<HostBuffer>>,
+    sources: VecDeque<Used>,
     /// The count of released sources, which is the number of the oldest kept one.
     released: u64,
+}
+
+/// What queued work uses.
+enum Used {
+    Source(#[expect(dead_code, reason = "it is only kept")] Arc<HostBuffer>),
+    /// What a kernel keeps.
+    Value(#[expect(dead_code, reason = "it is only kept")] Box<dyn Any + Send>),
 }
 
 impl Sources {
@@ -29,6 +37,13 @@ impl Sources {
     /// query of another thread does not cover the write, and must not release its source.
     pub(crate) fn keep_after(&self, source: Arc<HostBuffer>) -> Source<'_> {
         Source { sources: self, source: Some(source) }
+    }
+
+    /// Keeps what a kernel keeps, which has submitted its work.
+    pub(crate) fn keep(&self, values: Vec<Box<dyn Any + Send>>) {
+        if !values.is_empty() {
+            self.with(|kept| kept.sources.extend(values.into_iter().map(Used::Value)));
+        }
     }
 
     /// The number of the next source. All that are kept have lower numbers.
@@ -79,7 +94,7 @@ impl Deref for Source<'_> {
 impl Drop for Source<'_> {
     fn drop(&mut self) {
         let source = self.source.take();
-        self.sources.with(|kept| kept.sources.extend(source));
+        self.sources.with(|kept| kept.sources.extend(source.map(Used::Source)));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Queues of a device.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
@@ -61,6 +62,23 @@ unsafe fn queue<'a>(stream: Object) -> &'a ExportedQueue {
 unsafe fn stream<'a>(stream: Object) -> &'a dyn StreamDriver {
     // SAFETY: the caller promises the same.
     unsafe { &*queue(stream).driver }
+}
+
+/// Runs a kernel with a queue, and keeps what it keeps.
+///
+/// # Safety
+///
+/// As of [`queue`].
+pub(crate) unsafe fn launch(
+    stream: Object,
+    kernel: impl FnOnce(&dyn StreamDriver) -> (Result<(), BackendError>, Vec<Box<dyn Any + Send>>),
+) -> Result<(), BackendError> {
+    // SAFETY: the caller promises the same.
+    let ExportedQueue { driver, sources, .. } = unsafe { queue(stream) };
+    let (outcome, kept) = kernel(&**driver);
+    // Also those of one that has failed: a part of its work may be submitted.
+    sources.keep(kept);
+    outcome
 }
 
 unsafe extern "C" fn destroy(object: Object) {

@@ -4,11 +4,14 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use device_registry::backend::{LoadFailure, Options};
 use device_registry::backends;
+use device_registry::registry::Installed;
 use entry_points::message::{nearest, shown};
 use serde_json::Value;
 
 use crate::abi::{MAJOR, MINOR};
+use crate::group;
 use crate::install::digest;
 use crate::install::fields::{EachOnce, Fields};
 
@@ -24,13 +27,15 @@ const FIELDS: &[&str] = &[
 /// The longest manifest, in bytes.
 pub(super) const LIMIT: u64 = 64 << 10;
 
-/// A manifest: what a file `NAME.plugin.json` says of one backend in a library.
+/// A manifest: what a file `NAME.plugin.json` says of one backend in a library, or of one entry of [another
+/// group](crate::group).
 ///
 /// [`InstallReport::installed`](crate::InstallReport::installed) lists those that were installed. Listing
 /// does not look at the library, which may be missing or not be what the manifest says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     file: PathBuf,
+    group: String,
     name: String,
     entry: String,
     package: String,
@@ -42,6 +47,12 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// The group of the entry: `device.backends` for a backend.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
     /// The name of the backend, which device strings begin with.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -77,6 +88,17 @@ impl Manifest {
         self.options.iter().map(|(name, description)| (&**name, &**description))
     }
 
+    /// An entry point for the group, with the name, the library, the package and the options of the manifest.
+    /// `load` opens the library.
+    #[track_caller]
+    pub fn installed<P: ?Sized>(
+        &self,
+        load: impl Fn(&Options) -> Result<Box<P>, LoadFailure> + Send + Sync + 'static,
+    ) -> Installed<P> {
+        let installed = Installed::new(&self.name, &self.library, load).package(&self.package, &self.version);
+        self.options().fold(installed, |installed, (name, description)| installed.option(name, description))
+    }
+
     /// The manifest itself, as an absolute path without links.
     #[must_use]
     pub fn file(&self) -> &Path {
@@ -92,8 +114,8 @@ impl Manifest {
         self.sha256.as_ref()
     }
 
-    /// Parses the text of the manifest `file`. It is `None` if it is for another group: several frameworks
-    /// may have their plugins in one folder.
+    /// Parses the text of the manifest `file`. It is `None` if it is for a group that no linked crate takes
+    /// from files: several frameworks may have their plugins in one folder.
     pub(crate) fn parse(text: &[u8], file: &Path) -> Result<Option<Self>, String> {
         if text.starts_with(b"\xff\xfe") {
             return Err(
@@ -111,12 +133,13 @@ impl Manifest {
 
         // First what no version changes: it decides whether the rest can be read.
         let ours = backends().name();
-        match fields.text("group", &format!("a text such as `{ours}`"), |_| true)? {
-            group if group == ours => {}
-            group => match nearest(group, std::iter::once(ours)) {
-                Some(_) => return Err(format!("`group` is `{}`; expected `{ours}`", shown(group))),
-                None => return Ok(None),
-            },
+        let groups = || std::iter::once(ours).chain(group::names());
+        let group = fields.text("group", &format!("a text such as `{ours}`"), |_| true)?;
+        if !groups().any(|known| known == group) {
+            return match nearest(group, groups()) {
+                Some(near) => Err(format!("`group` is `{}`; expected `{near}`", shown(group))),
+                None => Ok(None),
+            };
         }
         let _: EachOnce = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let version = fields.number("manifest")?;
@@ -141,10 +164,10 @@ impl Manifest {
                  {MAJOR}.{MINOR}, so it has to be built with a later `device-plugin`"
             ));
         }
-        Self::fill(&fields, file, minor).map(Some)
+        Self::fill(&fields, group, file, minor).map(Some)
     }
 
-    fn fill(fields: &Fields<'_>, file: &Path, minor: u32) -> Result<Self, String> {
+    fn fill(fields: &Fields<'_>, group: &str, file: &Path, minor: u32) -> Result<Self, String> {
         const NAME: &str = "1 to 32 bytes of a-z, 0-9 and _, without a digit at the start";
         const WORD: &str = "1 to 64 bytes of a-z, A-Z, 0-9 and . _ + -";
         const DIGEST: &str = "the SHA-256 of the library, as 64 hexadecimal digits";
@@ -168,6 +191,7 @@ impl Manifest {
         let folder = file.parent().unwrap_or(file);
         Ok(Self {
             file: file.to_owned(),
+            group: group.to_owned(),
             name: name.to_owned(),
             entry: entry.to_owned(),
             package: package.to_owned(),
@@ -358,7 +382,7 @@ mod tests {
         (
             "requires",
             "99",
-            "requires version 0.99 of the interface (`requires`); this program has 0.1, so it has to be",
+            "requires version 0.99 of the interface (`requires`); this program has 0.2, so it has to be",
         ),
         ("requires", "true", "`requires` is `true`; expected a whole number"),
         ("options", "{}", "`options` is an object; expected a list of objects"),

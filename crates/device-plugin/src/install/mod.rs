@@ -30,16 +30,26 @@ pub use self::report::{InstallReport, Skipped};
 use self::rights::Rights;
 use self::trust::Trust;
 
-/// Checks the library of a manifest, and opens it.
+/// Checks the library of a manifest, and opens it with a function.
+pub(crate) fn open_checked<T>(
+    manifest: &Manifest,
+    any_owner: bool,
+    open: impl FnOnce(Checked<'_>) -> Result<T, LoadFailure>,
+) -> Result<T, LoadFailure> {
+    let mut trust = Trust::new(any_owner, Rights::of_process());
+    open(Checked::new(manifest, &mut trust)?)
+}
+
+/// Checks the library of a manifest, and opens its backend.
 fn load_checked(
     manifest: &Manifest,
     any_owner: bool,
     options: &Options,
 ) -> Result<Box<dyn Backend>, LoadFailure> {
-    let mut trust = Trust::new(any_owner, Rights::of_process());
-    let checked = Checked::new(manifest, &mut trust)?;
-    // SAFETY: a file in a folder that the program names is code that the program trusts, like the code that
-    // is linked into it, and by its symbol it promises to keep the rules of the interface. The checks rule
-    // out files of other users.
-    unsafe { crate::load::open(&checked, options) }
+    open_checked(manifest, any_owner, |checked| {
+        // SAFETY: a file in a folder that the program names is code that the program trusts, like the code
+        // that is linked into it, and by its symbol it promises to keep the rules of the interface. The
+        // checks rule out files of other users.
+        unsafe { crate::load::open(&checked, options) }
+    })
 }

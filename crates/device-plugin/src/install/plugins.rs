@@ -7,9 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use device_registry::backends;
-use device_registry::registry::{Installed, Row, State, isolate};
+use device_registry::registry::{Row, State, isolate};
 use entry_points::message::shown_path;
 
+use crate::group::{self, FileEntry};
 use crate::install::error::InstallError;
 use crate::install::files::{canonical, open_regular};
 use crate::install::load_checked;
@@ -93,7 +94,8 @@ impl Plugins {
     }
 
     /// Reads the manifests in the folders, and installs their backends in
-    /// [`backends()`](device_registry::backends). Opens no library: the first use of a name does.
+    /// [`backends()`](device_registry::backends), and the entries of [other groups](crate::group) in theirs.
+    /// Opens no library: the first use of a name does.
     ///
     /// Folders are read in the order in which they were added, and manifests in the order of their file
     /// names. Of several backends with one name the first is used; a backend that is linked into the program
@@ -112,14 +114,16 @@ impl Plugins {
         let mut report = self.read(&Surroundings::of_process())?;
         for manifest in std::mem::take(&mut report.installed) {
             let any_owner = self.any_owner;
-            let loaded = manifest.clone();
-            let load = move |options: &_| load_checked(&loaded, any_owner, options);
-            let mut installed = Installed::new(manifest.name(), manifest.library(), load)
-                .package(manifest.package(), manifest.version());
-            for (name, description) in manifest.options() {
-                installed = installed.option(name, description);
-            }
-            match backends().install(installed) {
+            let outcome = match group::named(manifest.group()) {
+                Some(group) => group.install(FileEntry::new(manifest.clone(), any_owner)),
+                None => {
+                    let loaded = manifest.clone();
+                    backends().install(
+                        manifest.installed(move |options: &_| load_checked(&loaded, any_owner, options)),
+                    )
+                }
+            };
+            match outcome {
                 Ok(()) => report.installed.push(manifest),
                 Err(error) => report.skip(shown_path(manifest.file()), error.to_string()),
             }
@@ -147,7 +151,11 @@ impl Plugins {
 fn states(manifests: &[Manifest]) -> Vec<State> {
     let report = backends().report();
     let state = |manifest: &Manifest| {
-        let its = |row: &&Row| row.name == manifest.name() && row.file == Some(manifest.library());
+        let its = |row: &&Row| {
+            row.name == manifest.name()
+                && row.file == Some(manifest.library())
+                && manifest.group() == backends().name()
+        };
         report.rows().iter().find(its).map_or(State::Installed, |row| row.state.clone())
     };
     manifests.iter().map(state).collect()

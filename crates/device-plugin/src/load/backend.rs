@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::abi::{self, Failure, Loss, Object, Properties, Str};
 use crate::load::device::LoadedDriver;
-use crate::load::library::Library;
+use crate::load::library::{Library, Setting};
 use crate::load::report::{self, call, error, made};
 use crate::load::tables::Tables;
 
@@ -57,14 +57,14 @@ impl LoadedBackend {
     pub(crate) fn load(
         library: &'static Library,
         name: &str,
-        options: &[(&str, &str, &str)],
+        options: &[Setting<'_>],
     ) -> Result<Self, LoadFailure> {
         let mut loaded = abi::Backend::zeroed();
         let mut reported = None;
         match library.load(name, options, &mut loaded, &mut reported)? {
             abi::OK => {
                 // SAFETY: the library has loaded the backend, and its tables are valid forever.
-                let tables = unsafe { Tables::read(&loaded) }?;
+                let tables = unsafe { Tables::read(library, &loaded) }?;
                 Ok(Self {
                     tables: Box::leak(Box::new(tables)),
                     open: Arc::default(),

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::abi::{self, HostBytes, Object, Str};
 use crate::load::backend::Claim;
 use crate::load::bytes;
+use crate::load::library::Library;
 use crate::load::report::{call, made};
 use crate::load::stream::LoadedStream;
 use crate::load::tables::Tables;
@@ -50,6 +51,16 @@ impl LoadedDevice {
         let extension = self.tables.device.extension?;
         // SAFETY: a device is never destroyed, and the text is valid during the call.
         NonNull::new(unsafe { extension(self.object, Str::of(name)) }.cast_mut())
+    }
+
+    /// Whether its backend is of a library.
+    pub(crate) fn is_of(&self, library: &'static Library) -> bool {
+        self.tables.library.is_some_and(|own| ptr::eq(own, library))
+    }
+
+    /// A span of the device's memory, as the interface has it.
+    pub(crate) fn span(&self, of: &Span) -> Result<abi::Span, BackendError> {
+        span(self.tables, of)
     }
 }
 
@@ -370,6 +381,7 @@ mod tests {
             abi::OK
         }
         Box::leak(Box::new(Tables {
+            library: None,
             object: ptr::null_mut(),
             backend: BackendApi::zeroed(),
             device: DeviceApi { copy: Some(copy), copy_from_peer: Some(copy), ..DeviceApi::zeroed() },

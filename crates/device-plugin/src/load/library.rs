@@ -10,7 +10,7 @@ use entry_points::OnceLoad;
 use entry_points::message::shown_path;
 use parking_lot::Mutex;
 
-use crate::abi::{self, Host, Plugin, Report, Status, Str};
+use crate::abi::{self, Host, Plugin, Report, Status, Str, Table};
 use crate::install::Manifest;
 use crate::load::host;
 use crate::load::report::{Reported, failure, status};
@@ -31,6 +31,8 @@ pub(crate) struct LibraryEntry {
     pub(crate) name: String,
     pub(crate) package: String,
     pub(crate) version: String,
+    /// The lowest minor version of the interface with which it works.
+    pub(crate) requires: u32,
     /// The names of its options, with their descriptions.
     pub(crate) options: Vec<(String, String)>,
 }
@@ -124,6 +126,11 @@ impl Library {
         (self.plugin.major, self.plugin.minor)
     }
 
+    /// Its path.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// What it offers.
     pub(crate) fn entries(&self) -> &[LibraryEntry] {
         &self.entries
@@ -136,11 +143,12 @@ impl Library {
     /// If it does not.
     pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), LoadFailure> {
         let (name, package, version) = (manifest.entry(), manifest.package(), manifest.version());
-        let mut backends = self.entries.iter().filter(|entry| entry.group == abi::BACKENDS);
-        let Some(entry) = backends.clone().find(|entry| entry.name == name) else {
-            let names: Vec<_> = backends.by_ref().map(|entry| format!("`{}`", entry.name)).collect();
+        let mut of_group = self.entries.iter().filter(|entry| entry.group == manifest.group());
+        let Some(entry) = of_group.clone().find(|entry| entry.name == name) else {
+            let names: Vec<_> = of_group.by_ref().map(|entry| format!("`{}`", entry.name)).collect();
             let names = match &names[..] {
-                [] => "no backend".to_owned(),
+                [] if manifest.group() == abi::BACKENDS => "no backend".to_owned(),
+                [] => format!("no entry of `{}`", manifest.group()),
                 _ => format!(
                     "{}: set `entry` in the manifest to that, and `name` as you like",
                     names.join(", ")
@@ -151,6 +159,15 @@ impl Library {
                 self.file.display()
             )));
         };
+        if entry.requires > abi::MINOR {
+            let (major, minor) = (abi::MAJOR, abi::MINOR);
+            return Err(LoadFailure::new(format_args!(
+                "the entry `{name}` of the library {} requires version {major}.{} of the interface; this program has \
+                 {major}.{minor}, so it has to be built with a later `device-plugin`",
+                self.file.display(),
+                entry.requires
+            )));
+        }
         if entry.package == package && entry.version == version {
             return Ok(());
         }
@@ -167,22 +184,12 @@ impl Library {
     pub(crate) fn load(
         &self,
         name: &str,
-        options: &[(&str, &str, &str)],
+        options: &[Setting<'_>],
         backend: &mut abi::Backend,
         reported: &mut Option<Reported>,
     ) -> Result<Status, LoadFailure> {
-        let load = self.plugin.load.ok_or_else(|| {
-            LoadFailure::new("the plugin does not have the function `dp_plugin.load`, which is required")
-        })?;
-        let options: Vec<_> = options
-            .iter()
-            .map(|&(name, value, variable)| abi::OptionSetting {
-                name: Str::of(name),
-                value: Str::of(value),
-                variable: Str::of(variable),
-                ..abi::OptionSetting::zeroed()
-            })
-            .collect();
+        let load = self.plugin.load.ok_or_else(|| without_function("load"))?;
+        let options = settings(options);
         let pointers: Vec<*const abi::OptionSetting> = options.iter().map(std::ptr::from_ref).collect();
         // SAFETY: the library keeps the rules, and the texts, the options, the place and the report are valid
         // during the call.
@@ -190,6 +197,54 @@ impl Library {
             load(Str::of(name), pointers.as_ptr(), pointers.len(), backend, report)
         }))
     }
+
+    /// Calls the function that loads an entry of another group than backends, which fills the table.
+    ///
+    /// # Errors
+    ///
+    /// The library's own, and if it does not have the function.
+    ///
+    /// # Safety
+    ///
+    /// The table is of the type that the header of the group declares for the function.
+    pub(crate) unsafe fn load_entry<T: Table>(
+        &self,
+        group: &str,
+        name: &str,
+        options: &[Setting<'_>],
+        table: &mut T,
+    ) -> Result<(), LoadFailure> {
+        let load = self.plugin.load_entry.ok_or_else(|| without_function("load_entry"))?;
+        let options = settings(options);
+        let pointers: Vec<*const abi::OptionSetting> = options.iter().map(std::ptr::from_ref).collect();
+        let table = std::ptr::from_mut(table).cast();
+        let mut reported = None;
+        // SAFETY: the library keeps the rules, the caller promises the type of the table, and the texts, the
+        // options, the table and the report are valid during the call.
+        let status = status(&mut reported, |report| unsafe {
+            load(Str::of(group), Str::of(name), pointers.as_ptr(), pointers.len(), table, report)
+        });
+        if status == abi::OK { Ok(()) } else { Err(failure(status, reported)) }
+    }
+}
+
+/// The value of an option: its name, the value, and the variable that sets it, or nothing.
+pub(crate) type Setting<'a> = (&'a str, &'a str, &'a str);
+
+fn settings(options: &[Setting<'_>]) -> Vec<abi::OptionSetting> {
+    let setting = |&(name, value, variable): &Setting<'_>| abi::OptionSetting {
+        name: Str::of(name),
+        value: Str::of(value),
+        variable: Str::of(variable),
+        ..abi::OptionSetting::zeroed()
+    };
+    options.iter().map(setting).collect()
+}
+
+fn without_function(name: &str) -> LoadFailure {
+    LoadFailure::new(format_args!(
+        "the plugin does not have the function `dp_plugin.{name}`, which is required"
+    ))
 }
 
 /// # Safety
@@ -220,6 +275,7 @@ unsafe fn entries(plugin: &Plugin) -> Result<Vec<LibraryEntry>, LoadFailure> {
                 name: text(entry.name)?,
                 package: text(entry.package)?,
                 version: text(entry.version)?,
+                requires: entry.requires_minor,
                 options: options.collect::<Result<_, LoadFailure>>()?,
             })
         })

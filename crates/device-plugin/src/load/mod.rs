@@ -14,10 +14,14 @@ mod tables;
 use device_registry::backend::{Backend, LoadFailure, Options};
 use device_registry::registry::OptionOrigin;
 
-use crate::install::Checked;
+use crate::abi::Table;
+use crate::install::{Checked, Manifest};
 pub(crate) use crate::load::backend::LoadedBackend;
 pub use crate::load::device::LoadedDevice;
+use crate::load::library::Setting;
 pub(crate) use crate::load::library::{Library, LibraryEntry};
+pub use crate::load::report::call;
+pub(crate) use crate::load::stream::LoadedQueue;
 #[cfg(test)]
 pub(crate) use crate::load::tables::REQUIRED;
 
@@ -34,9 +38,48 @@ pub(crate) use crate::load::tables::REQUIRED;
 pub(crate) unsafe fn open(checked: &Checked<'_>, options: &Options) -> Result<Box<dyn Backend>, LoadFailure> {
     let manifest = checked.manifest;
     // SAFETY: the caller promises that the library keeps the rules.
+    let library = unsafe { open_library(checked) }?;
+    Ok(Box::new(LoadedBackend::load(library, manifest.entry(), &settings(manifest, options))?))
+}
+
+/// Opens a library that has passed all checks, if it is not open, and loads an entry of another group in it,
+/// which fills the table. Blocks while another thread opens the same library.
+///
+/// # Errors
+///
+/// If the library cannot be opened, does not offer what the manifest says, or its entry does not load.
+///
+/// # Safety
+///
+/// The library keeps the rules of `device_plugin.h` and of the header of the group, which declares the type
+/// of the table.
+pub(crate) unsafe fn open_entry<T: Table>(
+    checked: &Checked<'_>,
+    options: &Options,
+    table: &mut T,
+) -> Result<&'static Library, LoadFailure> {
+    let manifest = checked.manifest;
+    // SAFETY: the caller promises that the library keeps the rules.
+    let library = unsafe { open_library(checked) }?;
+    let settings = settings(manifest, options);
+    // SAFETY: the caller promises the type of the table.
+    unsafe { library.load_entry(manifest.group(), manifest.entry(), &settings, table) }?;
+    Ok(library)
+}
+
+/// # Safety
+///
+/// The library keeps the rules of `device_plugin.h`.
+unsafe fn open_library(checked: &Checked<'_>) -> Result<&'static Library, LoadFailure> {
+    // SAFETY: the caller promises it.
     let library = unsafe { Library::open(&checked.path) }?;
-    library.check(manifest)?;
-    let options: Vec<_> = manifest
+    library.check(checked.manifest)?;
+    Ok(library)
+}
+
+/// The values of the options that a manifest has.
+fn settings<'a>(manifest: &Manifest, options: &'a Options) -> Vec<Setting<'a>> {
+    manifest
         .options()
         .filter_map(|(name, _)| options.value(name))
         .map(|option| {
@@ -46,6 +89,5 @@ pub(crate) unsafe fn open(checked: &Checked<'_>, options: &Options) -> Result<Bo
             };
             (option.name(), option.as_str(), variable)
         })
-        .collect();
-    Ok(Box::new(LoadedBackend::load(library, manifest.entry(), &options)?))
+        .collect()
 }

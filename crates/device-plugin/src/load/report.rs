@@ -21,7 +21,7 @@ pub(crate) struct Reported {
 
 /// Makes a call. `what` is what is not supported, if the library says no more than that.
 #[inline]
-pub(crate) fn call(what: &str, run: impl FnOnce(*const Report) -> Status) -> Result<(), BackendError> {
+pub fn call(what: &str, run: impl FnOnce(*const Report) -> Status) -> Result<(), BackendError> {
     let mut reported = None;
     match status(&mut reported, run) {
         abi::OK => Ok(()),

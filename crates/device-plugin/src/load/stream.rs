@@ -1,5 +1,6 @@
 //! Queues of a library.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use device_registry::HostBuffer;
@@ -17,6 +18,21 @@ use crate::load::tables::Tables;
 pub(crate) struct LoadedStream {
     tables: &'static Tables,
     object: Object,
+    queue: Arc<LoadedQueue>,
+}
+
+/// The queue of a stream, for kernels of its library.
+pub(crate) struct LoadedQueue(Object);
+
+// SAFETY: the rules of the interface allow the functions of a stream on any thread.
+unsafe impl Send for LoadedQueue {}
+// SAFETY: a shared reference only gives the pointer, which only a launch in the stream's turn uses.
+unsafe impl Sync for LoadedQueue {}
+
+impl LoadedQueue {
+    pub(crate) fn object(&self) -> Object {
+        self.0
+    }
 }
 
 // SAFETY: the rules of the interface allow the functions of a stream on any thread.
@@ -27,7 +43,7 @@ unsafe impl Sync for LoadedStream {}
 
 impl LoadedStream {
     pub(crate) fn new(tables: &'static Tables, object: Object) -> Self {
-        Self { tables, object }
+        Self { tables, object, queue: Arc::new(LoadedQueue(object)) }
     }
 }
 
@@ -42,6 +58,10 @@ macro_rules! function {
 }
 
 impl StreamDriver for LoadedStream {
+    fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::<LoadedQueue>::clone(&self.queue))
+    }
+
     fn native_handle(&self, kind: &str) -> Option<u64> {
         let native_handle = self.tables.stream.native_handle?;
         let mut handle = 0;

@@ -3,10 +3,13 @@
 use device_registry::backend::LoadFailure;
 
 use crate::abi::{self, BackendApi, DeviceApi, EventApi, Object, StreamApi, Table, TableError};
+use crate::load::library::Library;
 
 /// A backend of a library: its object and its functions.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    /// Which library they are of. Tests have tables of none.
+    pub(crate) library: Option<&'static Library>,
     pub(crate) object: Object,
     pub(crate) backend: BackendApi,
     pub(crate) device: DeviceApi,
@@ -41,10 +44,11 @@ impl Tables {
     /// # Safety
     ///
     /// The tables are valid, as far as their sizes say.
-    pub(crate) unsafe fn read(loaded: &abi::Backend) -> Result<Self, LoadFailure> {
+    pub(crate) unsafe fn read(library: &'static Library, loaded: &abi::Backend) -> Result<Self, LoadFailure> {
         // SAFETY: the caller promises that the tables are valid.
         let tables = unsafe {
             Self {
+                library: Some(library),
                 object: loaded.backend,
                 backend: table(loaded.backend_api, "dp_backend_api")?,
                 device: table(loaded.device_api, "dp_device_api")?,

@@ -11,7 +11,7 @@ use crate::install::is_name;
 /// What `--help` prints.
 pub(super) const USAGE: &str = "\
 usage: device-plugin check [--trust-any-owner] [--time-limit SECONDS] FILE...
-       device-plugin manifest [--name NAME] [--entry ENTRY] [--sha256]
+       device-plugin manifest [--name NAME] [--group GROUP] [--entry ENTRY] [--sha256]
                               [--trust-any-owner] [--time-limit SECONDS] FILE
 
 check     says what is in libraries with backends, and what is wrong with them and their manifests.
@@ -19,6 +19,7 @@ check     says what is in libraries with backends, and what is wrong with them a
 manifest  prints the manifest of a library.
 
   --name NAME           what device strings call the backend; by default, what the library calls it
+  --group GROUP         what the manifest is for, such as device.kernels; by default, a backend
   --entry ENTRY         the backend of a library that has several
   --sha256              put the digest of the library into the manifest
   --trust-any-owner     also open files that other users can change
@@ -66,6 +67,7 @@ pub(super) struct Check {
 pub(super) struct Manifest {
     pub(super) file: PathBuf,
     pub(super) name: Option<String>,
+    pub(super) group: Option<String>,
     pub(super) entry: Option<String>,
     pub(super) sha256: bool,
     pub(super) opening: Opening,
@@ -97,7 +99,7 @@ pub(super) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
             return Err(format!("expected `check` or `manifest`, found `{command}`"));
         }
     };
-    let Given { mut files, name, entry, sha256, opening, help } = given;
+    let Given { mut files, name, group, entry, sha256, opening, help } = given;
     if help {
         return Ok(Command::Help);
     }
@@ -108,7 +110,7 @@ pub(super) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         return Ok(Command::Check(Check { files, opening }));
     }
     match (files.pop(), files.len()) {
-        (Some(file), 0) => Ok(Command::Manifest(Manifest { file, name, entry, sha256, opening })),
+        (Some(file), 0) => Ok(Command::Manifest(Manifest { file, name, group, entry, sha256, opening })),
         (None, _) => Err("`manifest` needs a library".to_owned()),
         (Some(_), more) => Err(format!("`manifest` takes one library, found {}", more + 1)),
     }
@@ -136,6 +138,7 @@ impl How {
 struct Given {
     files: Vec<PathBuf>,
     name: Option<String>,
+    group: Option<String>,
     entry: Option<String>,
     sha256: bool,
     opening: Opening,
@@ -145,8 +148,15 @@ struct Given {
 impl Given {
     fn read(mut arguments: impl Iterator<Item = OsString>, is_manifest: bool) -> Result<Self, String> {
         let opening = Opening { any_owner: false, limit: Duration::from_secs(30) };
-        let mut given =
-            Self { files: Vec::new(), name: None, entry: None, sha256: false, opening, help: false };
+        let mut given = Self {
+            files: Vec::new(),
+            name: None,
+            group: None,
+            entry: None,
+            sha256: false,
+            opening,
+            help: false,
+        };
         let mut options = true;
         while let Some(argument) = arguments.next() {
             let Some(option) = argument.to_str().filter(|text| options && text.starts_with('-')) else {
@@ -159,6 +169,7 @@ impl Given {
                 "--trust-any-owner" => given.opening.any_owner = true,
                 "--time-limit" => given.opening.limit = seconds(&value(option, &mut arguments)?)?,
                 "--name" if is_manifest => given.name = Some(name(option, &mut arguments)?),
+                "--group" if is_manifest => given.group = Some(value(option, &mut arguments)?),
                 "--entry" if is_manifest => given.entry = Some(value(option, &mut arguments)?),
                 "--sha256" if is_manifest => given.sha256 = true,
                 _ => return Err(format!("unknown option `{}`", shown(option))),

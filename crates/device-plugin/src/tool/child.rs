@@ -83,8 +83,15 @@ fn inspect(library: &'static Library, how: How, steps: &mut Steps) -> io::Result
 }
 
 fn entry(entry: &LibraryEntry) -> Value {
-    let LibraryEntry { group, name, package, version, options } = entry;
-    json!({"group": group, "name": name, "package": package, "version": version, "options": options})
+    let LibraryEntry { group, name, package, version, requires, options } = entry;
+    json!({
+        "group": group,
+        "name": name,
+        "package": package,
+        "version": version,
+        "requires": requires,
+        "options": options,
+    })
 }
 
 /// The names of the functions that are there.

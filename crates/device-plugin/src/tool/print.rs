@@ -41,7 +41,8 @@ fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
         return Err(problem(format!("{message}; {help}")));
     }
     let interface = seen.interface.unwrap_or_default();
-    let entry = choose(&seen.entries, arguments.entry.as_deref())?;
+    let group = arguments.group.as_deref().unwrap_or(abi::BACKENDS);
+    let entry = choose(&seen.entries, group, arguments.entry.as_deref())?;
     let name = arguments.name.as_deref().unwrap_or(&entry.name);
     let library = arguments.file.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
         problem(format!(
@@ -58,19 +59,27 @@ fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
 }
 
 /// The entry that is meant.
-fn choose<'a>(entries: &'a [Entry], name: Option<&str>) -> Result<&'a LibraryEntry, (u8, String)> {
-    let mut backends = entries.iter().map(|entry| &entry.says).filter(|entry| entry.group == abi::BACKENDS);
-    let names: Vec<_> = backends.clone().map(|entry| format!("`{}`", shown(&entry.name))).collect();
+fn choose<'a>(
+    entries: &'a [Entry],
+    group: &str,
+    name: Option<&str>,
+) -> Result<&'a LibraryEntry, (u8, String)> {
+    let (one, several) = match group {
+        abi::BACKENDS => ("backend".to_owned(), "backends".to_owned()),
+        _ => (format!("entry of `{}`", shown(group)), format!("entries of `{}`", shown(group))),
+    };
+    let mut of_group = entries.iter().map(|entry| &entry.says).filter(|entry| entry.group == group);
+    let names: Vec<_> = of_group.clone().map(|entry| format!("`{}`", shown(&entry.name))).collect();
     let names = names.join(", ");
-    match (name, backends.clone().count()) {
-        (_, 0) => Err((PROBLEMS, "the library offers no backend".to_owned())),
-        (Some(name), _) => backends.find(|entry| entry.name == name).ok_or_else(|| {
-            (USAGE_ERROR, format!("the library offers no backend `{}`; it offers {names}", shown(name)))
+    match (name, of_group.clone().count()) {
+        (_, 0) => Err((PROBLEMS, format!("the library offers no {one}"))),
+        (Some(name), _) => of_group.find(|entry| entry.name == name).ok_or_else(|| {
+            (USAGE_ERROR, format!("the library offers no {one} `{}`; it offers {names}", shown(name)))
         }),
-        (None, 1) => backends.next().ok_or_else(|| (PROBLEMS, String::new())),
+        (None, 1) => of_group.next().ok_or_else(|| (PROBLEMS, String::new())),
         (None, count) => Err((
             USAGE_ERROR,
-            format!("the library offers {count} backends: choose one with `--entry`: {names}"),
+            format!("the library offers {count} {several}: choose one with `--entry`: {names}"),
         )),
     }
 }
@@ -95,6 +104,9 @@ fn write(
     ];
     if name != entry.name {
         fields.insert(3, ("entry", json(&entry.name)));
+    }
+    if entry.requires > 0 {
+        fields.push(("requires", entry.requires.to_string()));
     }
     if !entry.options.is_empty() {
         let options = entry.options.iter().map(|(name, description)| {

@@ -223,6 +223,7 @@ impl Entry {
             name: text("name"),
             package: text("package"),
             version: text("version"),
+            requires: entry["requires"].as_u64().and_then(|minor| minor.try_into().ok()).unwrap_or(0),
             options: list(&entry["options"]).map(|option| (string(&option[0]), string(&option[1]))).collect(),
         };
         Self { says, state: State::Unknown, devices: Devices::Unknown }

@@ -110,7 +110,14 @@ const dp_plugin *device_plugin_v0(const dp_host *host, const dp_report *report) 
         .option_count = 1,
     };
     static const dp_entry *const ENTRIES[] = { &ACME };
-    static const dp_plugin PLUGIN = { sizeof(dp_plugin), MAJOR, DEVICE_PLUGIN_MINOR, ENTRIES, 1, load };
+    static const dp_plugin PLUGIN = {
+        .struct_size = sizeof(dp_plugin),
+        .major = MAJOR,
+        .minor = DEVICE_PLUGIN_MINOR,
+        .entries = ENTRIES,
+        .entry_count = 1,
+        .load = load,
+    };
     (void)host, (void)report;
     return &PLUGIN;
 }
