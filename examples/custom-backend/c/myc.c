@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device_plugin.h"
+#include "kernels.h"
 
 enum { DEVICES = 2 };
 
@@ -185,6 +186,25 @@ static uint32_t memory_native_handle(void *device, void *memory, dp_str kind, ui
     return 1;
 }
 
+/* ---- Kernels. Without queues they have done their work when they return (rule K4). ---- */
+
+static uint32_t launch(void *set, void *device, void *stream, const dk_call *call, const dp_report *report) {
+    struct kernel kernel;
+    (void)set, (void)device, (void)stream, (void)report;
+    kernel_copy(&kernel, call);
+    pthread_mutex_lock(&lock);
+    kernel_compute(&kernel, start_of);
+    pthread_mutex_unlock(&lock);
+    return DP_OK;
+}
+
+static const dk_set_api set_api = {
+    .struct_size = sizeof set_api,
+    .kernels = kernel_list,
+    .kernel_count = sizeof kernel_list / sizeof *kernel_list,
+    .launch = launch,
+};
+
 /* ---- What the library offers ---- */
 
 static const dp_backend_api backend_api = {
@@ -241,6 +261,17 @@ static uint32_t load(dp_str name, const dp_option *const *options, size_t option
     return DP_OK;
 }
 
+/* The only entry of another group than "device.backends" is that of the kernels. */
+static uint32_t load_entry(dp_str group, dp_str name, const dp_option *const *options, size_t option_count, void *table,
+                           const dp_report *report) {
+    dk_kernels *kernels = table;
+    (void)group, (void)name, (void)options, (void)option_count, (void)report;
+    kernels->major = DEVICE_KERNELS_MAJOR;
+    kernels->minor = DEVICE_KERNELS_MINOR;
+    kernels->api = &set_api;
+    return DP_OK;
+}
+
 static const dp_option_spec megabytes = {
     .struct_size = sizeof megabytes,
     .name = TEXT("megabytes"),
@@ -257,13 +288,22 @@ static const dp_entry entry = {
     .option_count = 1,
 };
 
+static const dp_entry kernels_entry = {
+    .struct_size = sizeof kernels_entry,
+    .group = TEXT("device.kernels"),
+    .name = TEXT("myc"), /* the backend's */
+    .package = TEXT("device-myc"),
+    .version = TEXT("0.1.0"),
+};
+
 static const dp_plugin plugin = {
     .struct_size = sizeof plugin,
     .major = DEVICE_PLUGIN_MAJOR,
     .minor = DEVICE_PLUGIN_MINOR,
-    .entries = (const dp_entry *const[]){&entry},
-    .entry_count = 1,
+    .entries = (const dp_entry *const[]){&entry, &kernels_entry},
+    .entry_count = 2,
     .load = load,
+    .load_entry = load_entry,
 };
 
 const dp_plugin *device_plugin_v0(const dp_host *host, const dp_report *report) {

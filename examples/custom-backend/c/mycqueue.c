@@ -14,6 +14,7 @@
 
 #include "device_plugin.h"
 #include "faults.h"
+#include "kernels.h"
 
 enum { DEVICES = 2 };
 
@@ -47,13 +48,14 @@ struct event {
 /* STAND-IN: a command in the hardware's queue. */
 struct job {
     struct job *next;
-    enum { WRITE, READ, COPY, FILL, RECORD, WAIT } kind;
+    enum { WRITE, READ, COPY, FILL, COMPUTE, RECORD, WAIT } kind;
     dp_span source, destination;
     dp_host_bytes bytes; /* of a write or a read */
     dp_done done;        /* of a read */
     unsigned char pattern[16];
     size_t pattern_len;
     struct event *event; /* to record, or to wait for */
+    struct kernel kernel;
 };
 
 struct queue {
@@ -203,9 +205,11 @@ static struct outcome perform(struct device *device, const struct job *job) {
         pthread_mutex_unlock(&lock);
         return outcome;
     }
-    const enum faults_effect effect = faults_before(&device->faults, 0);
-    if (effect == FAULTS_LOSE) return lose(device, "by an injected fault");
-    if (effect == FAULTS_FAIL) return (struct outcome){DP_OTHER, "an injected fault fails this operation"};
+    if (job->kind != COMPUTE) { /* no fault is for kernels (rule D25) */
+        const enum faults_effect effect = faults_before(&device->faults, 0);
+        if (effect == FAULTS_LOSE) return lose(device, "by an injected fault");
+        if (effect == FAULTS_FAIL) return (struct outcome){DP_OTHER, "an injected fault fails this operation"};
+    }
     pthread_mutex_lock(&bus);
     if (device->why) {
         outcome = (struct outcome){DP_LOST, device->why};
@@ -213,6 +217,8 @@ static struct outcome perform(struct device *device, const struct job *job) {
         memcpy(start_of(&job->destination), job->bytes.start, job->bytes.len);
     } else if (job->kind == READ) {
         memcpy(job->bytes.start, start_of(&job->source), job->bytes.len);
+    } else if (job->kind == COMPUTE) {
+        kernel_compute(&job->kernel, start_of);
     } else if (job->kind == COPY) {
         memcpy(start_of(&job->destination), start_of(&job->source), job->source.len);
     } else {
@@ -338,6 +344,14 @@ static uint32_t fill(void *stream, const dp_span *destination, const void *patte
                      const dp_report *report) {
     struct job job = {.kind = FILL, .destination = *destination, .pattern_len = pattern_len};
     memcpy(job.pattern, pattern, pattern_len);
+    return submit(stream, job, report);
+}
+
+/* A kernel: the queue computes later, so the job has a copy of the call (rule K4). */
+static uint32_t launch(void *set, void *device, void *stream, const dk_call *call, const dp_report *report) {
+    struct job job = {.kind = COMPUTE};
+    (void)set, (void)device;
+    kernel_copy(&job.kernel, call);
     return submit(stream, job, report);
 }
 
@@ -520,7 +534,14 @@ static const dp_event_api event_api = {
     .elapsed_since = elapsed_since,
 };
 
-/* The library has one entry and no options. */
+static const dk_set_api set_api = {
+    .struct_size = sizeof set_api,
+    .kernels = kernel_list,
+    .kernel_count = sizeof kernel_list / sizeof *kernel_list,
+    .launch = launch,
+};
+
+/* The library has one backend and no options. */
 static uint32_t load(dp_str name, const dp_option *const *options, size_t option_count, dp_backend *backend,
                      const dp_report *report) {
     (void)name, (void)options, (void)option_count, (void)report;
@@ -528,6 +549,17 @@ static uint32_t load(dp_str name, const dp_option *const *options, size_t option
     backend->device_api = &device_api;
     backend->stream_api = &stream_api;
     backend->event_api = &event_api;
+    return DP_OK;
+}
+
+/* The only entry of another group than "device.backends" is that of the kernels. */
+static uint32_t load_entry(dp_str group, dp_str name, const dp_option *const *options, size_t option_count, void *table,
+                           const dp_report *report) {
+    dk_kernels *kernels = table;
+    (void)group, (void)name, (void)options, (void)option_count, (void)report;
+    kernels->major = DEVICE_KERNELS_MAJOR;
+    kernels->minor = DEVICE_KERNELS_MINOR;
+    kernels->api = &set_api;
     return DP_OK;
 }
 
@@ -539,13 +571,22 @@ static const dp_entry entry = {
     .version = TEXT("0.1.0"),
 };
 
+static const dp_entry kernels_entry = {
+    .struct_size = sizeof kernels_entry,
+    .group = TEXT("device.kernels"),
+    .name = TEXT("mycqueue"), /* the backend's */
+    .package = TEXT("device-mycqueue"),
+    .version = TEXT("0.1.0"),
+};
+
 static const dp_plugin plugin = {
     .struct_size = sizeof plugin,
     .major = DEVICE_PLUGIN_MAJOR,
     .minor = DEVICE_PLUGIN_MINOR,
-    .entries = (const dp_entry *const[]){&entry},
-    .entry_count = 1,
+    .entries = (const dp_entry *const[]){&entry, &kernels_entry},
+    .entry_count = 2,
     .load = load,
+    .load_entry = load_entry,
 };
 
 const dp_plugin *device_plugin_v0(const dp_host *host, const dp_report *report) {

@@ -1,0 +1,69 @@
+/* `myc` with a kernel set that is wrong in one way: the name of the entry. */
+#include <stdlib.h>
+
+#define device_plugin_v0 myc_v0
+#include "myc.c"
+#undef device_plugin_v0
+
+static uint32_t launch_fails(void *set, void *device, void *stream, const dk_call *call, const dp_report *report) {
+    (void)set, (void)device, (void)stream, (void)call;
+    return fail(report, DP_OTHER, "the kernel is not in the mood");
+}
+
+/* Supports what has 4 elements. */
+static uint32_t supports_four(void *set, size_t ordinal, const dk_call *call) {
+    (void)set, (void)ordinal;
+    return call->outputs[0].rank == 1 && call->outputs[0].shape[0] == 4 && !call->outputs[0].span.memory;
+}
+
+static const dk_kernel *const one_null[] = {NULL};
+
+static const dk_set_api sound = {sizeof(dk_set_api), kernel_list, 3, NULL, NULL, launch};
+
+static int is(dp_str text, const char *other) {
+    return text.len == strlen(other) && memcmp(text.start, other, text.len) == 0;
+}
+
+static uint32_t load_broken(dp_str group, dp_str name, const dp_option *const *options, size_t option_count, void *table,
+                            const dp_report *report) {
+    dk_kernels *kernels = table;
+    (void)group, (void)options, (void)option_count;
+    if (is(name, "refuses")) return fail(report, DP_UNAVAILABLE, "there is no compiler");
+    kernels->major = is(name, "later") ? 7 : DEVICE_KERNELS_MAJOR;
+    kernels->minor = DEVICE_KERNELS_MINOR;
+    if (is(name, "without_table")) return DP_OK;
+    dk_set_api *api = malloc(sizeof *api); /* valid forever */
+    *api = sound;
+    if (is(name, "without_launch")) api->launch = NULL;
+    if (is(name, "without_rows")) api->kernels = NULL;
+    if (is(name, "null_row")) api->kernels = one_null, api->kernel_count = 1;
+    if (is(name, "fails")) api->launch = launch_fails;
+    if (is(name, "four")) api->supports = supports_four;
+    kernels->api = api;
+    return DP_OK;
+}
+
+#define ENTRY(text)                                                                                                 \
+    {sizeof(dp_entry), TEXT("device.kernels"), TEXT(text), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 0, 0}
+static const dp_entry broken[] = {
+    ENTRY("refuses"), ENTRY("later"), ENTRY("without_table"), ENTRY("without_launch"), ENTRY("without_rows"),
+    ENTRY("null_row"), ENTRY("fails"), ENTRY("four"),
+    {sizeof(dp_entry), TEXT("device.kernels"), TEXT("next"), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 99, 0},
+};
+static const dp_entry *const list[] = {&entry, &broken[0], &broken[1], &broken[2], &broken[3],
+                                       &broken[4], &broken[5], &broken[6], &broken[7], &broken[8]};
+
+static const dp_plugin broken_plugin = {
+    .struct_size = sizeof broken_plugin,
+    .major = DEVICE_PLUGIN_MAJOR,
+    .minor = DEVICE_PLUGIN_MINOR,
+    .entries = list,
+    .entry_count = sizeof list / sizeof *list,
+    .load = load,
+    .load_entry = load_broken,
+};
+
+DEVICE_PLUGIN_EXPORT const dp_plugin *device_plugin_v0(const dp_host *host, const dp_report *report) {
+    (void)myc_v0(host, report);
+    return &broken_plugin;
+}

@@ -1,0 +1,153 @@
+//! Kernel sets of libraries that keep the rules and that do not, each with its whole message. The kernels of
+//! others still work after each.
+
+#![cfg(target_os = "linux")]
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use device_kernels::{Binary, DType, Kernels, Operand, Unary, kernel_sets, run};
+use device_plugin::{LoadedDevice, Plugins};
+use device_registry::{Device, device};
+
+mod common;
+
+device_registry::autoload!();
+
+/// The names of the library's kernel sets, each of which is wrong in its way.
+const SETS: [&str; 9] = [
+    "refuses",
+    "later",
+    "without_table",
+    "without_launch",
+    "without_rows",
+    "null_row",
+    "fails",
+    "four",
+    "next",
+];
+
+/// Installs the library's backend once for each of its kernel sets, under the name of the set. Its devices
+/// can be open under one name at a time.
+fn installed() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    static INSTALLED: std::sync::Once = std::sync::Once::new();
+    INSTALLED.call_once(|| {
+        let folder = tempfile::tempdir().expect("there is room").keep();
+        let library = common::compile("broken", &folder);
+        for set in SETS {
+            common::manifest(&folder, "device.backends", set, "myc", "device-myc", &library);
+            common::manifest(&folder, "device.kernels", set, set, "device-broken", &library);
+        }
+        common::manifest(&folder, "device.kernels", "absent", "no_such_entry", "device-broken", &library);
+        common::manifest(&folder, "device.kernels", "cpu__foreign", "four", "device-broken", &library);
+        let report = Plugins::new().folder(&folder).install().expect("the folder is absolute");
+        assert_eq!((report.installed().len(), report.skipped().len()), (2 * SETS.len() + 2, 0), "{report}");
+        let report = report.to_string();
+        assert!(report.contains("installed `four` (device-broken 0.1.0 in "), "{report}");
+    });
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The message of an error, with its causes.
+fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Adds two arrays of `n` elements.
+fn add(device: Device, n: usize) -> Result<Vec<f32>, String> {
+    let stream = device.create_stream().map_err(|error| chain(&error))?;
+    let buffer = |of: f32| {
+        let buffer = device.allocate(4 * n).unwrap();
+        buffer.write(0, &of.to_ne_bytes().repeat(n)).unwrap();
+        buffer
+    };
+    let (a, b, out) = (buffer(1.0), buffer(2.5), buffer(0.0));
+    let operand = |buffer| Operand::new(buffer, DType::F32, [n]).unwrap();
+    let outcome = run(&stream, Binary::Add, &[operand(&a), operand(&b)], &[operand(&out)]);
+    outcome.map_err(|error| chain(&error))?;
+    stream.synchronize().map_err(|error| chain(&error))?;
+    let mut bytes = vec![0; 4 * n];
+    out.read(0, &mut bytes).unwrap();
+    Ok(bytes.chunks(4).map(|four| f32::from_ne_bytes(four.try_into().unwrap())).collect())
+}
+
+#[test]
+fn a_set_that_does_not_load_is_an_error_that_says_why() {
+    let _turn = installed();
+    for (set, expected) in [
+        ("refuses", "there is no compiler"),
+        ("later", "expected version 0.1 of the interface of kernels, found 7.1"),
+        ("without_table", "the table `dk_set_api` of the plugin is null"),
+        ("without_launch", "the plugin does not have the function `dk_set_api.launch`, which is required"),
+        ("without_rows", "`dk_set_api.kernels` is NULL, and `kernel_count` is 3"),
+        ("null_row", "the table `dk_kernel` of the plugin is null"),
+        (
+            "next",
+            "requires version 0.99 of the interface; this program has 0.2, so it has to be built with a \
+                  later `device-plugin`",
+        ),
+    ] {
+        let error = chain(&Kernels::of(device(set).unwrap()).unwrap_err());
+        assert!(error.contains(expected), "{set}: {error}");
+        assert!(error.contains(&format!("kernel set `{set}` (device-broken 0.1.0 in ")), "{error}");
+    }
+    let error = chain(&kernel_sets().load("absent").err().expect("there is no such entry"));
+    assert!(error.contains("offers `refuses`, `later`"), "{error}");
+}
+
+#[test]
+fn only_calls_that_are_supported_are_launched() {
+    let _turn = installed();
+    let four = device("four:1").unwrap();
+    assert_eq!(add(four, 4), Ok(vec![3.5; 4]));
+    let error = add(four, 5).unwrap_err();
+    assert!(error.contains("no kernel"), "{error}");
+    // The rows do not have it, whatever the function says.
+    let stream = four.create_stream().unwrap();
+    let buffer = four.allocate(16).unwrap();
+    let operand = Operand::new(&buffer, DType::F32, [4]).unwrap();
+    let error = run(&stream, Unary::Exp, &[operand], &[operand]).unwrap_err().to_string();
+    assert!(error.contains("no kernel"), "{error}");
+    four.close().unwrap();
+}
+
+#[test]
+fn a_kernel_that_fails_is_named_with_its_library_and_the_stream_continues() {
+    let _turn = installed();
+    let fails = device("fails:0").unwrap();
+    for _ in 0..2 {
+        let error = add(fails, 3).unwrap_err();
+        for part in [
+            "the kernel set fails (device-broken 0.1.0) failed at add(f32 [3], f32 [3]) -> f32 [3]",
+            "the kernel is not in the mood",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    let loaded = |device: &LoadedDevice| Ok(!device.object().is_null());
+    assert!(fails.with_driver(loaded).unwrap());
+    fails.close().unwrap();
+}
+
+#[test]
+fn kernels_of_a_library_are_for_its_own_backend_alone() {
+    let _turn = installed();
+    let set = kernel_sets().get("cpu__foreign").expect("it is installed");
+    assert!(set.file().is_some_and(Path::is_absolute));
+    set.load().unwrap();
+    let error = add(Device::cpu(), 4).unwrap_err();
+    assert!(error.contains("no kernel"), "{error}");
+}
+
+#[test]
+fn the_report_names_each_set_with_its_file() {
+    let _turn = installed();
+    let report = kernel_sets().report().to_string();
+    for set in SETS {
+        assert!(report.contains(set), "{report}");
+    }
+    assert!(report.contains("libbroken.so"), "{report}");
+}
