@@ -10,9 +10,9 @@ use std::sync::Arc;
 use entry_points::{LoadFailure, OptionOrigin};
 
 use crate::backend::{
-    Allocation, Backend, BackendDescriptor, BackendError, Block, Completion, DeviceDriver, FillPattern,
-    Finish, HostBuffer, Launch, LossReporter, Memory, OpenedDevice, Owner, Parts, Presence, Span,
-    StreamDriver, StreamOrder, Watched, backends,
+    Allocation, Backend, BackendDescriptor, BackendError, Block, Completion, DeviceDriver, DeviceValues,
+    FillPattern, Finish, HostBuffer, Launch, LossReporter, Memory, OpenedDevice, Owner, Parts, Presence,
+    Span, StreamDriver, StreamOrder, Watched, backends,
 };
 use crate::device::Device;
 use crate::registry::Switches;
@@ -54,6 +54,7 @@ pub struct PluginDevice {
     has_native_handles: bool,
     report_loss: Box<dyn Fn(BackendError) + Send + Sync>,
     process: Process,
+    values: DeviceValues,
 }
 
 impl PluginDevice {
@@ -78,9 +79,9 @@ impl PluginDevice {
         let entry = backends().get(name).expect("`load` has registered the backend");
         let device = Device::of_backend(entry, u16::try_from(ordinal).ok());
         let report_loss = Box::new(report_loss);
-        let process = Process::current();
+        let (process, values) = (Process::current(), DeviceValues::default());
         let this: &'static Self =
-            Box::leak(Box::new(Self { device, driver, has_native_handles, report_loss, process }));
+            Box::leak(Box::new(Self { device, driver, has_native_handles, report_loss, process, values }));
         loss_reporter.iter().for_each(|reporter: &LossReporter| reporter.connect(this));
         Ok(this)
     }
@@ -92,6 +93,11 @@ impl PluginDevice {
     /// The caller keeps what the core guarantees to a driver: see [`DeviceDriver`].
     pub unsafe fn driver(&self) -> &dyn DeviceDriver {
         &*self.driver
+    }
+
+    /// Drops what kernels keep with the device, before the driver ends it.
+    pub fn end_values(&self) {
+        drop_isolated(self.device, self.values.end());
     }
 
     /// Whether the backend has declared native handles that are numbers.
@@ -124,6 +130,10 @@ impl Owner for PluginDevice {
 
     fn has_native_handles(&self) -> bool {
         self.has_native_handles
+    }
+
+    fn values(&self) -> &DeviceValues {
+        &self.values
     }
 
     fn free(

@@ -231,12 +231,22 @@ unsafe extern "C" fn allocate_host(
 
 unsafe extern "C" fn reset(device: Object, report: *const Report) -> Status {
     // SAFETY: the program passes a device of this library and a valid report.
-    unsafe { guard(report, || driver(device).reset()) }
+    unsafe {
+        guard(report, || {
+            opened(device).end_values();
+            driver(device).reset()
+        })
+    }
 }
 
 unsafe extern "C" fn close(device: Object, report: *const Report) -> Status {
     // SAFETY: the program passes a device of this library and a valid report.
-    unsafe { guard(report, || driver(device).close()) }
+    unsafe {
+        guard(report, || {
+            opened(device).end_values();
+            driver(device).close()
+        })
+    }
 }
 
 unsafe extern "C" fn has_faults(device: Object) -> u32 {

@@ -25,6 +25,7 @@
 #![doc = include_str!("rules.md")]
 
 mod completion;
+mod device_values;
 mod driver;
 // The system says whether the process is elevated.
 #[allow(unsafe_code)]
@@ -75,6 +76,7 @@ pub use entry_points::{LoadFailure, OptionSpec, OptionValue, Options};
 
 pub use crate::backend::completion::{Completion, CompletionWatch};
 pub(crate) use crate::backend::completion::{Finish, Watched};
+pub(crate) use crate::backend::device_values::DeviceValues;
 pub use crate::backend::driver::{DeviceDriver, Memory};
 pub use crate::backend::elevated::{ElevatedProcess, is_elevated, path_variable};
 pub use crate::backend::error::{BackendError, BackendErrorKind};

@@ -33,6 +33,43 @@ impl<'a> NativeDevice<'a> {
         self.owner.device()
     }
 
+    /// A value that a kernel set keeps with the open device, such as compiled pipelines: there is one of each
+    /// type. `make` makes it at the first call, and may call into the device's own interface. Two threads may
+    /// both call it then; one of the values is kept, and both calls return that.
+    ///
+    /// The device drops it when it is closed, and when it is reset after a loss, before the driver ends the
+    /// device. A kernel whose queued work uses parts of it passes them to
+    /// [`Launch::keep`](crate::backend::Launch::keep).
+    ///
+    /// ```
+    /// use device_registry::Device;
+    /// use device_registry::backend::{BackendError, NativeDevice};
+    ///
+    /// /// The pipelines of one device.
+    /// struct Pipelines(Vec<String>);
+    ///
+    /// fn compile(device: NativeDevice<'_>) -> Result<Pipelines, BackendError> {
+    ///     Ok(Pipelines(vec![format!("add for {}", device.device())]))
+    /// }
+    ///
+    /// let first = Device::cpu().with_native(|native| {
+    ///     let pipelines = native.value(|| compile(native))?;
+    ///     Ok(pipelines.0[0].clone())
+    /// })?;
+    /// assert_eq!(first, "add for cpu");
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `make`. The next call tries again.
+    pub fn value<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<Arc<T>, BackendError> {
+        self.owner.values().get_or_make(make)
+    }
+
     /// The device's handle of a kind, such as `opencl.cl_context`. It is borrowed: it is valid while the
     /// device is open, and so at least as long as `self`.
     ///

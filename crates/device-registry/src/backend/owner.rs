@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::backend::{BackendError, Block, Memory, StreamOrder};
+use crate::backend::{BackendError, Block, DeviceValues, Memory, StreamOrder};
 use crate::device::Device;
 
 /// The open device that owns memory. Any thread may drop memory, but not every thread may call a driver, so
@@ -14,6 +14,9 @@ pub(crate) trait Owner: Send + Sync {
 
     /// Whether its backend has declared that it has native handles that are numbers.
     fn has_native_handles(&self) -> bool;
+
+    /// What kernels keep with it.
+    fn values(&self) -> &DeviceValues;
 
     /// Frees an allocation of `len` bytes: here, or later on a thread that may use devices.
     fn free(

@@ -2,6 +2,7 @@
 
 mod fake;
 
+mod device_values;
 mod memory_cache;
 mod memory_pressure;
 mod silent_device;

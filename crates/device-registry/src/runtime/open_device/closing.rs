@@ -121,6 +121,7 @@ impl OpenDevice {
         let unreported = std::mem::take(&mut *lock(&self.unreported));
         late.extend(unreported);
         self.close_cache();
+        self.drop_when_allowed(self.values.end());
         self.pass_on_deferred();
         self.drop_what_is_due();
         let closed = isolated(self.device, CALL, || self.driver.close());
@@ -145,6 +146,8 @@ impl OpenDevice {
                 "another thread has already reset the device, or is resetting it",
             ));
         }
+        // A kernel that is still under way has a reference of its own.
+        self.drop_when_allowed(self.values.end());
         let outcome = isolated(self.device, "reset", || self.driver.reset());
         self.leaving.store(outcome.is_ok(), Ordering::Release);
         if outcome.is_ok() {

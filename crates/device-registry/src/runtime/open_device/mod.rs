@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::backend::{
-    BackendError, BackendErrorKind, Block, DeviceDriver, DeviceProperties, Fault, FaultInjector,
-    LossReporter, Memory, Owner, Parts, Presence, StreamDriver, StreamOrder,
+    BackendError, BackendErrorKind, Block, DeviceDriver, DeviceProperties, DeviceValues, Fault,
+    FaultInjector, LossReporter, Memory, Owner, Parts, Presence, StreamDriver, StreamOrder,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -73,6 +73,8 @@ pub(crate) struct OpenDevice {
     idle_streams: Mutex<Vec<Box<dyn StreamDriver>>>,
     /// Saves the lock in a blocking call where no default stream exists.
     has_default_stream: AtomicBool,
+    /// What kernels keep with the device.
+    values: DeviceValues,
 }
 
 // A panic in a driver can leave only the driver's own state half changed: every call into it is isolated. The
@@ -136,6 +138,7 @@ impl OpenDevice {
             default_stream: Mutex::default(),
             idle_streams: Mutex::default(),
             has_default_stream: AtomicBool::new(false),
+            values: DeviceValues::default(),
         }
     }
 
@@ -400,6 +403,10 @@ impl Owner for OpenDevice {
 
     fn has_native_handles(&self) -> bool {
         self.has_native_handles
+    }
+
+    fn values(&self) -> &DeviceValues {
+        &self.values
     }
 
     fn free(

@@ -16,6 +16,7 @@ Usage: digits [OPTIONS]
 
 Options:
   --device STRING  the device to train on [default: cpu]
+  --plugins DIR    a folder with backends and kernels in files
   --epochs N       how often the network sees each training digit [default: 5]
   --seed N         for the parameters, the order of the digits and the dropout [default: 1]
   --output DIR     the folder for the results [default: target/digits]
@@ -32,6 +33,8 @@ pub enum Command {
     Train {
         /// The device string.
         device: String,
+        /// The folder with backends in files.
+        plugins: Option<PathBuf>,
         /// The options of the training.
         options: Options,
     },
@@ -39,7 +42,7 @@ pub enum Command {
 
 /// Reads the arguments after the program's name.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt::Error> {
-    let mut device = "cpu".to_owned();
+    let (mut device, mut plugins) = ("cpu".to_owned(), None);
     let mut options = Options {
         epochs: const { NonZeroUsize::new(5).unwrap() },
         seed: 1,
@@ -50,6 +53,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt
     while let Some(arg) = parser.next()? {
         match arg {
             Long("device") => device = parser.value()?.string()?,
+            Long("plugins") => plugins = Some(parser.value()?.into()),
             Long("epochs") => options.epochs = parser.value()?.parse()?,
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("output") => options.output = parser.value()?.into(),
@@ -58,5 +62,5 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt
             _ => return Err(arg.unexpected()),
         }
     }
-    Ok(Command::Train { device, options })
+    Ok(Command::Train { device, plugins, options })
 }

@@ -1,9 +1,11 @@
 //! `digits --device STRING`: train, evaluate on the held-out digits, draw the loss curve, save the network.
 
 use std::error::Error;
+use std::path::{self, Path};
 use std::process::ExitCode;
 
 use burn::module::Module;
+use device_plugin::Plugins;
 use digits::args::{self, Command};
 use digits::data::Digits;
 use digits::training::{BATCH_SIZE, Options};
@@ -18,7 +20,7 @@ fn main() -> ExitCode {
                 print!("{}", args::HELP);
                 Ok(())
             }
-            Command::Train { device, options } => run(&device, &options),
+            Command::Train { device, plugins, options } => run(&device, plugins.as_deref(), &options),
         });
     match run {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,7 +31,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(name: &str, options: &Options) -> Result<(), Box<dyn Error>> {
+fn run(name: &str, plugins: Option<&Path>, options: &Options) -> Result<(), Box<dyn Error>> {
+    if let Some(folder) = plugins {
+        println!("{}", Plugins::new().folder(path::absolute(folder)?).install()?);
+    }
     // The only line that decides where everything below runs.
     let device = device_burn::device(name)?;
 

@@ -10,14 +10,17 @@ fn error(args: &[&str]) -> String {
 
 #[test]
 fn without_arguments_the_device_is_the_cpu() {
-    let Command::Train { device, options } = parse([]).unwrap() else { panic!("expected a training") };
+    let Command::Train { device, plugins, options } = parse([]).unwrap() else {
+        panic!("expected a training")
+    };
+    assert_eq!(plugins, None);
     assert_eq!((&*device, options.resume), ("cpu", false));
 }
 
 #[test]
 fn every_option_has_its_place() {
     let args = ["--device", "openreg:1", "--epochs=3", "--seed", "9", "--output", "out", "--resume"];
-    let Command::Train { device, options } = parse(args.map(Into::into)).unwrap() else {
+    let Command::Train { device, plugins, options } = parse(args.map(Into::into)).unwrap() else {
         panic!("expected a training")
     };
     assert_eq!((&*device, options.epochs.get(), options.seed), ("openreg:1", 3, 9));
