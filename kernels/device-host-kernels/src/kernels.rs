@@ -1,6 +1,6 @@
 //! Which function computes which operator.
 
-use device_kernels::{Call, ComputeOnHost, Coverage, DType, KernelSet, Layout, Operator, Reduction};
+use device_kernels::{Call, ComputeOnHost, Coverage, DType, KernelSet, Layout, Operator, Reduction, Sorted};
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
 
@@ -8,7 +8,8 @@ use crate::element::{Bool, with_element};
 use crate::elementwise::{self, Inputs};
 use crate::index::{Indices, gather, index_assign, index_select, put, put_bool, scatter, with_index};
 use crate::pooling::{self, PoolingWindows};
-use crate::{HostKernels, call_bytes, conv, matmul, random, reduce, softmax, unsupported};
+use crate::sort::with_bits;
+use crate::{HostKernels, call_bytes, conv, matmul, random, reduce, softmax, sort, unsupported};
 
 impl KernelSet for HostKernels {
     fn coverage(&self, _device: Device) -> Vec<Coverage> {
@@ -77,6 +78,23 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             with_element!(numbers dtype, E => with_index!(to, I => {
                 reduce::arg_reduce::<E, I>(extremum, dim, (bytes, layout), out!())
             }))
+        }
+        Operator::Sort { dim, descending, sorted } => {
+            let (dtype, layout, bytes) = array(0)?;
+            let order = sort::Order { dim, descending, kind: sort::Kind::of(dtype) };
+            with_bits!(dtype, B => match (sorted, call.outputs(), &mut *outputs) {
+                (Sorted::Values, ..) => sort::values::<B>(order, (bytes, layout), out!()),
+                (Sorted::Both, [_, (index, places)], [values, indices]) => {
+                    let (values, indices) = (Some((&mut **values, out_layout)), (&mut **indices, places));
+                    with_index!(*index, I => {
+                        sort::indices::<B, I>(order, (bytes, layout), values, indices)
+                    })
+                }
+                (Sorted::Indices, ..) => with_index!(to, I => {
+                    sort::indices::<B, I>(order, (bytes, layout), None, out!())
+                }),
+                _ => Err(unsupported(sorted)),
+            })
         }
         operator @ (Operator::Softmax { dim } | Operator::LogSoftmax { dim }) => {
             let (dtype, layout, bytes) = array(0)?;

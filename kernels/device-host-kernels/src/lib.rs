@@ -15,6 +15,7 @@ mod random;
 mod real;
 mod reduce;
 mod softmax;
+mod sort;
 mod threads;
 
 use std::fmt;

@@ -32,7 +32,7 @@ mod tests {
     use std::cell::Cell;
 
     use device_kernels::{
-        Argument, Binary, Call, DType, Extremum, Layout, Operator, Reduction, Unary, Update,
+        Argument, Binary, Call, DType, Extremum, Layout, Operator, Reduction, Sorted, Unary, Update,
     };
 
     use crate::compute;
@@ -73,7 +73,10 @@ mod tests {
             };
             let values = || array(dtype, &[8192]);
             let indices = || array(DType::I64, &[8192]);
+            let sorted = array(dtype, &[1024]);
+            let sort = Operator::Sort { dim, descending: true, sorted: Sorted::Both };
             let mut calls = vec![
+                Call::new(sort, &[sorted], &[sorted, array(DType::I64, &[1024])]).unwrap(),
                 of(Operator::MatMul, &[&[32, 32], &[32, 32]], &[32, 32]),
                 of(Operator::MatMul, &[&[4, 2048], &[2048, 4]], &[4, 4]),
                 of(Operator::MatMul, &[&[64, 8, 8], &[64, 8, 8]], &[64, 8, 8]),

@@ -224,15 +224,16 @@ pub fn write(dtype: DType, value: Value, bytes: &mut [u8]) {
 fn read_half(dtype: DType, bits: u16) -> f64 {
     let (width, smallest, _) = format(dtype);
     let (fraction, field) = (bits & ((1 << (width - 1)) - 1), i32::from(bits & 0x7fff) >> (width - 1));
-    let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
     let top = 0x7fff >> (width - 1);
     let unit = |exponent: i32| power_of_two(exponent - (width - 1));
-    sign * match field {
+    let magnitude = match field {
         0 => f64::from(fraction) * unit(smallest),
         field if field == top && fraction == 0 => f64::INFINITY,
         field if field == top => f64::NAN,
         field => f64::from(fraction + (1 << (width - 1))) * unit(smallest + field - 1),
-    }
+    };
+    // Not a product: NaN has a sign too.
+    if bits >> 15 == 0 { magnitude } else { -magnitude }
 }
 
 /// The bits of a number that the type has.
@@ -241,7 +242,7 @@ fn write_half(dtype: DType, value: f64) -> u16 {
     let sign = u16::from(value.is_sign_negative()) << 15;
     let infinity = 0x7fff & !((1 << (width - 1)) - 1);
     if value.is_nan() {
-        return infinity | 1 << (width - 2);
+        return sign | infinity | 1 << (width - 2);
     }
     if value.is_infinite() {
         return sign | infinity;
@@ -284,6 +285,9 @@ mod tests {
             assert_eq!(bits(dtype, value), expected, "{dtype} {value}");
         }
         assert_eq!(bits(DType::F32, 1e-45), 1);
+        // The sign of a NaN decides where it is sorted to.
+        assert_eq!((bits(DType::F16, f64::NAN), bits(DType::F16, -f64::NAN)), (0x7e00, 0xfe00));
+        assert!(read(DType::BF16, &0xffc0_u16.to_le_bytes()).as_f64().is_sign_negative());
     }
 
     #[test]

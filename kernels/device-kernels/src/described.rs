@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     Binary, Compare, Conv2d, CustomOperator, Dims, Distribution, Extremum, Operator, Pool2d, Reduction,
-    Scalar, Unary, Update, operator,
+    Scalar, Sorted, Unary, Update, operator,
 };
 
 /// An option of an operator, such as `stride`: its name, and its values.
@@ -76,6 +76,9 @@ variants! {
     Operator::Reduce { reduction: Reduction::All, .. } => "reduce_all",
     Operator::ArgReduce { extremum: Extremum::Max, .. } => "arg_max",
     Operator::ArgReduce { extremum: Extremum::Min, .. } => "arg_min",
+    Operator::Sort { sorted: Sorted::Values, .. } => "sort_values",
+    Operator::Sort { sorted: Sorted::Indices, .. } => "sort_indices",
+    Operator::Sort { sorted: Sorted::Both, .. } => "sort_both",
     Operator::Softmax { .. } => "softmax",
     Operator::LogSoftmax { .. } => "log_softmax",
     Operator::MatMul => "matmul",
@@ -118,7 +121,7 @@ impl Operator {
     ///
     /// - `dim` and `dims`: dimensions. `stride`, `padding`, `dilation`, `kernel`: two numbers, the vertical
     ///   one first. `groups`: a number.
-    /// - `add`, of an update: whether the values are added. `count_padding`.
+    /// - `descending`, of an order. `add`, of an update: whether the values are added. `count_padding`.
     /// - `low`, `high`, `mean`, `deviation`, `probability`: of random numbers. `seed` and `offset` are the
     ///   bits of an unsigned number.
     /// - Of an operator that another crate declares: its options, a value each.
@@ -132,6 +135,9 @@ impl Operator {
             | Self::LogSoftmax { dim }
             | Self::Gather { dim }
             | Self::IndexSelect { dim } => smallvec![list("dim", [dim])],
+            Self::Sort { dim, descending, .. } => {
+                smallvec![list("dim", [dim]), one("descending", descending)]
+            }
             Self::Scatter { dim, update } | Self::IndexAssign { dim, update } => {
                 smallvec![list("dim", [dim]), add(update)]
             }
@@ -200,6 +206,10 @@ impl Operator {
         }
         let reduce = |reduction| Ok(Self::Reduce { reduction, dims: given.dims()? });
         let arg = |extremum| Ok(Self::ArgReduce { extremum, dim: given.place("dim")? });
+        let sort = |sorted| {
+            let (dim, descending) = (given.place("dim")?, given.bool("descending")?);
+            Ok(Self::Sort { dim, descending, sorted })
+        };
         let random = |distribution| {
             let (seed, offset) = (given.int("seed")? as u64, given.int("offset")? as u64);
             Ok(Self::Random { distribution, seed, offset })
@@ -217,6 +227,9 @@ impl Operator {
             "reduce_all" => reduce(Reduction::All),
             "arg_max" => arg(Extremum::Max),
             "arg_min" => arg(Extremum::Min),
+            "sort_values" => sort(Sorted::Values),
+            "sort_indices" => sort(Sorted::Indices),
+            "sort_both" => sort(Sorted::Both),
             "softmax" => Ok(Self::Softmax { dim: given.place("dim")? }),
             "log_softmax" => Ok(Self::LogSoftmax { dim: given.place("dim")? }),
             "matmul" => Ok(Self::MatMul),
@@ -378,6 +391,7 @@ mod tests {
         all.extend(Binary::ALL.iter().copied().map(Operator::from));
         all.extend(Compare::ALL.iter().copied().map(Operator::from));
         all.extend(Reduction::ALL.iter().map(|&reduction| Operator::Reduce { reduction, dims }));
+        all.extend(Sorted::ALL.iter().map(|&sorted| Operator::Sort { dim, descending: true, sorted }));
         all.extend(Extremum::ALL.iter().map(|&extremum| Operator::ArgReduce { extremum, dim }));
         all.extend([
             Operator::Where,

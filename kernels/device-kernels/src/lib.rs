@@ -27,8 +27,8 @@ pub use described::{DescriptionError, OperatorOption, OperatorOptions, OptionVal
 pub use dtype::{DType, DTypes};
 pub use layout::{Layout, LayoutError, MAX_RANK};
 pub use operator::{
-    Binary, Compare, Conv2d, Dims, Distribution, Extremum, MAX_STEP, Operator, Pool2d, Reduction, Unary,
-    Update,
+    Binary, Compare, Conv2d, Dims, Distribution, Extremum, MAX_STEP, Operator, Pool2d, Reduction, Sorted,
+    Unary, Update,
 };
 pub use planned::{ArgumentRef, Planned};
 pub use run::{BufferProblem, Operand, Prepared, RunError, Sets, run};

@@ -51,6 +51,23 @@ pub enum Operator {
         /// The dimension.
         dim: usize,
     },
+    /// The elements of each row along a dimension in order, for numbers: the smallest first, or the largest if
+    /// `descending`. Of equal elements the first stays first, in either direction.
+    ///
+    /// The order of floats is IEEE 754's total order, by their bits: NaN with a minus sign, negative infinity,
+    /// negative numbers, -0, 0, positive numbers, infinity, NaN. Each element keeps its bits.
+    ///
+    /// The outputs are what `sorted` says: the elements, of the type of the input; their indices in the
+    /// dimension, which are `i32`, `i64` or `u32`; or both, in this order. In the dimension they may have
+    /// fewer elements than the input, and then have the first ones, such as the ten largest.
+    Sort {
+        /// The dimension.
+        dim: usize,
+        /// Whether the largest is first.
+        descending: bool,
+        /// What the outputs are.
+        sorted: Sorted,
+    },
     /// `exp(a) / sum(exp(a))` in a dimension, for floating-point numbers.
     Softmax {
         /// The dimension of the sum.
@@ -356,6 +373,18 @@ names! {
 }
 
 names! {
+    /// What the outputs of [`Operator::Sort`] are.
+    Sorted {
+        /// The elements.
+        Values = "values",
+        /// The index of each element.
+        Indices = "indices",
+        /// Both, the elements first.
+        Both = "both",
+    }
+}
+
+names! {
     /// What happens to the elements that an operator writes to.
     Update {
         /// They are replaced. Of several values for one element, one is written; which is not said.
@@ -556,6 +585,9 @@ impl fmt::Display for Operator {
             Self::Copy => f.write_str("copy"),
             Self::Reduce { reduction, dims } => write!(f, "{reduction}<dims {dims}>"),
             Self::ArgReduce { extremum, dim } => write!(f, "arg_{extremum}<dim {dim}>"),
+            Self::Sort { dim, descending, sorted } => {
+                write!(f, "sort<dim {dim}{}, {sorted}>", if descending { ", descending" } else { "" })
+            }
             Self::Softmax { dim } => write!(f, "softmax<dim {dim}>"),
             Self::LogSoftmax { dim } => write!(f, "log_softmax<dim {dim}>"),
             Self::MatMul => f.write_str("matmul"),

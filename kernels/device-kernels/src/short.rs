@@ -6,6 +6,9 @@ use crate::{Argument, DType, Layout, Operator};
 /// about as long for so many as handing it to another thread does.
 const ELEMENTS: usize = 8 << 10;
 
+/// The number of elements of a short sort, each of which is compared with several others.
+const SORTED: usize = 1 << 10;
+
 /// The number of products of a short matrix multiplication.
 const PRODUCTS: usize = 32 << 10;
 
@@ -22,6 +25,7 @@ pub(crate) fn is_short(operator: Operator, inputs: &[Argument], outputs: &[(DTyp
             let elements = outputs.first().map_or(0, |(_, layout)| layout.len());
             inner.is_none_or(|inner| elements.saturating_mul(*inner) <= PRODUCTS)
         }
+        Operator::Sort { .. } => arrays().all(|layout| layout.len() <= SORTED),
         // The work for an element grows with the pooling window and the channels.
         Operator::Conv2d(_)
         | Operator::Conv2dInputGrad(_)
@@ -53,7 +57,7 @@ pub(crate) fn is_short(operator: Operator, inputs: &[Argument], outputs: &[(DTyp
 
 #[cfg(test)]
 mod tests {
-    use crate::{Argument, Binary, Call, Conv2d, DType, Layout, Operator, Reduction};
+    use crate::{Argument, Binary, Call, Conv2d, DType, Layout, Operator, Reduction, Sorted};
 
     fn is_short(operator: impl Into<Operator>, inputs: &[&[usize]], output: &[usize]) -> bool {
         let array = |shape: &[usize]| Argument::Array(DType::F32, Layout::contiguous(shape).unwrap());
@@ -75,6 +79,13 @@ mod tests {
         assert!(is_short(Operator::MatMul, &[&[32, 32], &[32, 32]], &[32, 32]));
         assert!(!is_short(Operator::MatMul, &[&[32, 33], &[33, 32]], &[32, 32]));
         assert!(!is_short(Operator::MatMul, &[&[2, 32, 32], &[2, 32, 32]], &[2, 32, 32]));
+    }
+
+    #[test]
+    fn a_sort_of_many_elements_is_not_short() {
+        let sort = Operator::Sort { dim: 1, descending: false, sorted: Sorted::Values };
+        assert!(is_short(sort, &[&[4, 256]], &[4, 256]));
+        assert!(!is_short(sort, &[&[4, 257]], &[4, 1]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use device_kernels::{
     Argument, Binary, Call, Compare, Conv2d, DType, Dims, Distribution, Extremum, Layout, LayoutError,
-    MAX_RANK, MAX_STEP, Operator, Pool2d, Problem, Reduction, Scalar, Unary, Update,
+    MAX_RANK, MAX_STEP, Operator, Pool2d, Problem, Reduction, Scalar, Sorted, Unary, Update,
 };
 
 fn array(dtype: DType, shape: &[usize]) -> Argument {
@@ -299,6 +299,40 @@ fn reductions_of_nothing_that_have_no_result() {
             "there are no elements in the dimension, and the operator has no result for none",
         ),
     ]);
+}
+
+#[test]
+fn sorts() {
+    let (matrix, places) = (f32(&[2, 3]), i64(&[2, 3]));
+    let sort = |dim, sorted| Operator::Sort { dim, descending: true, sorted };
+    let (values, indices, both) = (sort(1, Sorted::Values), sort(1, Sorted::Indices), sort(1, Sorted::Both));
+    all_refused(&[
+        (values, &[matrix, matrix], &[matrix], "expected 1 as the number of inputs, found 2"),
+        (values, &[matrix], &[matrix, places], "expected 1 as the number of outputs, found 2"),
+        (both, &[matrix], &[matrix], "expected 2 as the number of outputs, found 1"),
+        (
+            values,
+            &[array(DType::Bool, &[2, 3])],
+            &[array(DType::Bool, &[2, 3])],
+            "expected a number as the type of the input, found bool",
+        ),
+        (values, &[matrix], &[places], "expected f32 as the type of the output, found i64"),
+        (indices, &[matrix], &[matrix], "expected i32, i64 or u32 as the type of the indices, found f32"),
+        (both, &[matrix], &[places, matrix], "expected f32 as the type of the output, found i64"),
+        (sort(2, Sorted::Values), &[matrix], &[matrix], "dimension 2 is out of range for the shape [2, 3]"),
+        (sort(0, Sorted::Values), &[f32(&[])], &[f32(&[])], "dimension 0 is out of range for the shape []"),
+        (values, &[matrix], &[f32(&[2, 4])], "expected [2, 3] as the shape of the output, found [2, 4]"),
+        (values, &[matrix], &[f32(&[1, 2])], "expected [2, 2] as the shape of the output, found [1, 2]"),
+        (
+            both,
+            &[matrix],
+            &[f32(&[2, 2]), places],
+            "expected [2, 2] as the shape of the indices, found [2, 3]",
+        ),
+    ]);
+    let first = Call::new(both, &[matrix], &[f32(&[2, 2]), i64(&[2, 2])]).expect("the first two of each");
+    assert_eq!(first.to_string(), "sort<dim 1, descending, both>(f32 [2, 3]) -> f32 [2, 2], i64 [2, 2]");
+    assert!(Call::new(indices, &[matrix], &[i64(&[2, 0])]).expect("none of each").is_empty());
 }
 
 fn uniform(low: f64, high: f64) -> Operator {

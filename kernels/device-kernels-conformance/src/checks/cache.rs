@@ -2,7 +2,7 @@
 //! kernels, and finds them by too little of the call, uses one for another.
 
 use device_kernels::{
-    Binary, Conv2d, DType, Dims, Distribution, Operator, Pool2d, Reduction, Scalar, Unary, Update,
+    Binary, Conv2d, DType, Dims, Distribution, Operator, Pool2d, Reduction, Scalar, Sorted, Unary, Update,
 };
 
 use super::{drawn, layout};
@@ -60,12 +60,12 @@ pub(super) fn checks() -> Vec<Check> {
         Check::fixed(
             "cache::two_dims",
             "a call with other dimensions than the one before is computed with its own",
-            || vec![reductions(), softmaxes(), gathers()],
+            || vec![reductions(), softmaxes(), sorts(), gathers()],
         ),
         Check::fixed(
             "cache::two_options",
             "a call with other options than the one before is computed with its own",
-            || vec![convolutions(), pools(), updates()],
+            || vec![convolutions(), pools(), sorts(), updates()],
         ),
         Check::fixed(
             "cache::two_seeds",
@@ -178,6 +178,19 @@ fn softmaxes() -> Case {
     for dim in 0..3 {
         add(&mut case, Operator::Softmax { dim }, &[(DType::F32, &[3, 3, 3])], (DType::F32, &[3, 3, 3]));
         add(&mut case, Operator::LogSoftmax { dim }, &[(DType::F32, &[3, 3, 3])], (DType::F32, &[3, 3, 3]));
+    }
+    case
+}
+
+fn sorts() -> Case {
+    let mut case = Case::default();
+    for dim in 0..3 {
+        for descending in [false, true] {
+            for (sorted, out) in [(Sorted::Values, DType::F32), (Sorted::Indices, DType::I32)] {
+                let operator = Operator::Sort { dim, descending, sorted };
+                add(&mut case, operator, &[(DType::F32, &[3, 3, 3])], (out, &[3, 3, 3]));
+            }
+        }
     }
     case
 }

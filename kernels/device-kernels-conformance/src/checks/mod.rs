@@ -11,6 +11,7 @@ mod matmul;
 mod pooling;
 mod random;
 mod reduce;
+mod sort;
 mod streams;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub fn checks() -> Vec<Arc<Check>> {
         elementwise::checks(),
         layout::checks(),
         reduce::checks(),
+        sort::checks(),
         matmul::checks(),
         indexing::checks(),
         convolution::checks(),

@@ -7,6 +7,7 @@ mod indexing;
 mod pooling;
 pub mod random;
 pub(crate) mod reduce;
+mod sort;
 
 pub(crate) use pooling::places;
 
@@ -105,6 +106,9 @@ pub fn expected(operator: Operator, inputs: &[Input], outputs: &[Array]) -> Vec<
         _ if operator.is_elementwise() => elementwise::expected(operator, inputs, (out.dtype, shape)),
         Operator::Reduce { reduction, dims } => reduce::reduce(reduction, dims, array(0)),
         Operator::ArgReduce { extremum, dim } => reduce::arg_reduce(extremum, dim, array(0)),
+        Operator::Sort { dim, descending, sorted } => {
+            return sort::sort(dim, descending, sorted, array(0), shape);
+        }
         Operator::Softmax { dim } => reduce::softmax(dim, array(0), false),
         Operator::LogSoftmax { dim } => reduce::softmax(dim, array(0), true),
         Operator::MatMul => reduce::matmul(&arrays(), shape),

@@ -7,6 +7,7 @@
 //! - `every_defect_is_caught`: the table is complete.
 
 mod set;
+mod sort;
 mod survey;
 mod table;
 mod wrong;
@@ -31,6 +32,7 @@ const PANEL: &[&str] = &[
     "layout::in_place",
     "reduce::integers_wrap",
     "arg_reduce::max",
+    "sort::sizes_of_0_and_1",
     "softmax::softmax",
     "matmul::plain",
     "index::assign_replace",

@@ -14,6 +14,7 @@ use device_registry::Device;
 use device_registry::backend::{BackendError, HostMemory, Launch};
 use parking_lot::Mutex;
 
+use crate::sort;
 use crate::wrong::Wrong;
 
 /// A kernel set that computes by the suite's reference.
@@ -349,6 +350,22 @@ impl Set {
                 let of = Operator::Reduce { reduction, dims: device_kernels::Dims::from([other]) };
                 if one { of } else { operator }
             }
+            Operator::Sort { dim, descending, sorted } => {
+                let shape = shape(&inputs[0]);
+                let next = (dim + 1) % shape.len();
+                match (wrong, first.operator()) {
+                    (Wrong::SortsUpward, _) => Operator::Sort { dim, descending: false, sorted },
+                    (Wrong::SortsOtherDim, _) if outputs[0].shape[dim] == outputs[0].shape[next] => {
+                        Operator::Sort { dim: next, descending, sorted }
+                    }
+                    (Wrong::StaleOptions, Operator::Sort { dim: stale, descending, .. })
+                        if shape.get(stale) == shape.get(dim) =>
+                    {
+                        Operator::Sort { dim: stale, descending, sorted }
+                    }
+                    _ => operator,
+                }
+            }
             Operator::Gather { .. } if wrong == Wrong::GathersFirstDim => Operator::Gather { dim: 0 },
             Operator::Scatter { dim, .. } if wrong == Wrong::ScatterOverwrites => {
                 Operator::Scatter { dim, update: Update::Replace }
@@ -415,6 +432,23 @@ impl Set {
                 for value in array.values.iter_mut().filter(|value| value.is_nan()) {
                     *value = Value::Float(instead);
                 }
+            }
+            (Wrong::SortsNanFirst, Operator::Sort { .. }, [Input::Array(array)]) => {
+                for value in array.values.iter_mut().filter(|value| value.is_nan()) {
+                    *value = Value::Float(-f64::NAN);
+                }
+            }
+            (Wrong::SortsZerosAlike, Operator::Sort { .. }, [Input::Array(array)]) => {
+                let zeros = array.values.iter_mut().filter(|value| **value == Value::Float(0.0));
+                zeros.for_each(|value| *value = Value::Float(0.0));
+            }
+            (Wrong::SortLosesTheLargest, Operator::Sort { .. }, [Input::Array(array)]) => {
+                let largest = match array.dtype {
+                    dtype if dtype.is_float() => Value::Float(f64::INFINITY),
+                    dtype => Value::Int(element::range(dtype).1),
+                };
+                let lost = array.values.iter_mut().filter(|value| **value == largest);
+                lost.for_each(|value| *value = element::convert(Value::Int(0), array.dtype));
             }
             (Wrong::MatmulSkipsZeros, Operator::MatMul, [Input::Array(a), Input::Array(b), ..]) => {
                 let zero = |value: &Value| !value.is_true();
@@ -589,6 +623,11 @@ impl Set {
                     }
                 }
             }
+            (
+                Some(wrong @ (Wrong::SortReversesEquals | Wrong::SortsBlocks | Wrong::SortKeepsTheLast)),
+                Operator::Sort { .. },
+                [Input::Array(array)],
+            ) if array.shape.len() == 1 => sort::missort(wrong, operator, array, outputs, results),
             (Some(Wrong::RandomRestarts), Operator::Random { .. }, _) => {
                 for at in 256..results[0].len() {
                     results[0][at] = results[0][at % 256];

@@ -95,6 +95,22 @@ wrongs! {
     ArgFindsLast,
     /// A NaN is no extremum.
     ArgSkipsNan,
+    /// Every sort begins with the smallest element.
+    SortsUpward,
+    /// A sort is of the next dimension, if it has the same size.
+    SortsOtherDim,
+    /// Equal elements are in the opposite order.
+    SortReversesEquals,
+    /// NaN is the smallest number.
+    SortsNanFirst,
+    /// The two zeros are equal.
+    SortsZerosAlike,
+    /// Of a row, each 1024 elements are sorted by themselves.
+    SortsBlocks,
+    /// An output with the first elements alone has the last ones.
+    SortKeepsTheLast,
+    /// The largest number of a type counts as zero in a sort.
+    SortLosesTheLargest,
     /// Exponentials are not scaled by the largest.
     SoftmaxOverflows,
     /// The second matrix is read as a plain one.

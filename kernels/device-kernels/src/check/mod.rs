@@ -13,7 +13,7 @@ use self::images::{adaptive, convolution, pooling, some};
 use crate::call::{Inputs, Outputs};
 use crate::{
     Argument, Binary, Call, Compare, DType, Dims, Distribution, Layout, LayoutError, Operator, Reduction,
-    Scalar, Unary, Update,
+    Scalar, Sorted, Unary, Update,
 };
 
 /// Why an operator cannot have its arguments.
@@ -123,6 +123,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
                 return Err(Problem::Empty { argument: "the dimension" });
             }
         }
+        Operator::Sort { dim, sorted, .. } => sort(dim, sorted, one_array(inputs)?, &outputs)?,
         Operator::Softmax { dim } | Operator::LogSoftmax { dim } => {
             let (input, out) = (one_array(inputs)?, one(&outputs)?);
             dimension(dim, input.layout)?;
@@ -312,6 +313,31 @@ fn reduce(reduction: Reduction, dims: Dims, input: Array<'_>, out: Array<'_>) ->
         None => Ok(call),
         Some(value) => Ok(or_fill(call, value)),
     }
+}
+
+fn sort(dim: usize, sorted: Sorted, input: Array<'_>, outputs: &Outputs) -> Result<(), Problem> {
+    let (values, indices) = match (sorted, &outputs[..]) {
+        (Sorted::Values, _) => (Some(one(outputs)?), None),
+        (Sorted::Indices, _) => (None, Some(one(outputs)?)),
+        (Sorted::Both, [_, _]) => (Some(one(&outputs[..1])?), Some(one(&outputs[1..])?)),
+        (Sorted::Both, _) => {
+            return Err(Problem::Count { of: "outputs", expected: "2", found: outputs.len() });
+        }
+    };
+    dimension(dim, input.layout)?;
+    Class::Number.check("the input", input.dtype)?;
+    // As many of the first elements as the first output has.
+    let len = input.layout.shape()[dim];
+    let first = values.or(indices).and_then(|array| array.layout.shape().get(dim).copied());
+    let shape = with(input.layout, dim, first.unwrap_or(len).min(len));
+    if let Some(values) = values {
+        values.same("the output", input.dtype, &shape)?;
+    }
+    if let Some(indices) = indices {
+        Class::Index.check("the indices", indices.dtype)?;
+        indices.expect("the indices", &shape)?;
+    }
+    Ok(())
 }
 
 fn matmul(inputs: &[Argument], out: Array<'_>) -> Result<Call, Problem> {

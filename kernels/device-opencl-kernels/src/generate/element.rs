@@ -77,6 +77,16 @@ impl Element {
         }
     }
 
+    /// The size in bytes.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::U8 | Self::Bool => 1,
+            Self::F16 | Self::BF16 | Self::Bits16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::Bits64 => 8,
+        }
+    }
+
     /// What moves the same bits. Types of one size are one, so that they need one program. A `bool` is
     /// written as 0 or 1, and stays what it is.
     pub(crate) fn moved(self) -> Self {

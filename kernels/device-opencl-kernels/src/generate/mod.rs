@@ -13,6 +13,7 @@ mod pooling;
 mod random;
 mod reduce;
 mod rows;
+mod sort;
 mod space;
 
 use device_kernels::{Call, Operator};
@@ -42,6 +43,7 @@ pub(crate) enum Recipe {
     Pack(matmul::Pack),
     Packed(matmul::Packed),
     Rows(rows::Recipe),
+    Sort(sort::Recipe),
     Indexing(indexing::Recipe),
     Random(random::Recipe),
     Convolution(convolution::Recipe),
@@ -61,6 +63,7 @@ impl Recipe {
             Self::Pack(recipe) => recipe.text(),
             Self::Packed(recipe) => recipe.text(),
             Self::Rows(recipe) => recipe.text(),
+            Self::Sort(recipe) => recipe.text(),
             Self::Indexing(recipe) => recipe.text(),
             Self::Random(recipe) => recipe.text(),
             Self::Convolution(recipe) => recipe.text(),
@@ -117,6 +120,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         Operator::Softmax { dim } => rows::plan(call, rows::Function::Softmax, dim, target),
         Operator::LogSoftmax { dim } => rows::plan(call, rows::Function::LogSoftmax, dim, target),
         Operator::ArgReduce { extremum, dim } => rows::plan(call, rows::Function::Arg(extremum), dim, target),
+        Operator::Sort { dim, descending, sorted } => sort::plan(call, dim, descending, sorted, target),
         Operator::Gather { .. }
         | Operator::IndexSelect { .. }
         | Operator::Scatter { .. }

@@ -14,6 +14,8 @@ mod random;
 mod reduce;
 #[path = "../operators/rows.rs"]
 mod rows;
+#[path = "../operators/sort.rs"]
+mod sort;
 #[path = "../operators/support.rs"]
 mod support;
 

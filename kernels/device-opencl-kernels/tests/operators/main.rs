@@ -7,6 +7,7 @@ mod matmul;
 mod random;
 mod reduce;
 mod rows;
+mod sort;
 mod support;
 
 device_registry::autoload!();
