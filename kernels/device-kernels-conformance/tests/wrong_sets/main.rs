@@ -5,6 +5,7 @@
 //! - `DEFECT::caught_by::CHECK` runs a check on the set with the defect. It fails.
 //! - `DEFECT::spares` runs a check of each group that the defect is not about. All pass.
 //! - `every_defect_is_caught`: the table is complete.
+//! - `the_readme_counts_the_defects`: and so is the README.
 
 mod set;
 mod sort;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("{:?}::spares", row.wrong), move || spares(row)));
     }
     trials.push(Trial::test("every_defect_is_caught", every_defect_is_caught));
+    trials.push(Trial::test("the_readme_counts_the_defects", the_readme_counts_the_defects));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -117,4 +119,10 @@ fn every_defect_is_caught() -> Result<(), Failed> {
         None => Ok(()),
         Some(wrong) => Err(format!("no check catches {wrong:?}").into()),
     }
+}
+
+fn the_readme_counts_the_defects() -> Result<(), Failed> {
+    let count = format!("on {} wrong ones", Wrong::ALL.len());
+    let is_there = include_str!("../../README.md").contains(&count);
+    if is_there { Ok(()) } else { Err(format!("the readme lacks `{count}`").into()) }
 }
