@@ -51,11 +51,11 @@ pub enum Operator {
         /// The dimension.
         dim: usize,
     },
-    /// The elements of each row along a dimension in order, for numbers: the smallest first, or the largest if
-    /// `descending`. Of equal elements the first stays first, in either direction.
+    /// The elements of each row along a dimension in order, for numbers: the smallest first, or the largest
+    /// if `descending`. Of equal elements the first stays first, in either direction.
     ///
-    /// The order of floats is IEEE 754's total order, by their bits: NaN with a minus sign, negative infinity,
-    /// negative numbers, -0, 0, positive numbers, infinity, NaN. Each element keeps its bits.
+    /// The order of floats is IEEE 754's total order, by their bits: NaN with a minus sign, negative
+    /// infinity, negative numbers, -0, 0, positive numbers, infinity, NaN. Each element keeps its bits.
     ///
     /// The outputs are what `sorted` says: the elements, of the type of the input; their indices in the
     /// dimension, which are `i32`, `i64` or `u32`; or both, in this order. In the dimension they may have
