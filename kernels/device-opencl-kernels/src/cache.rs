@@ -35,28 +35,20 @@ pub fn compilations() -> u64 {
 /// The programs of each device, by its address. OpenCL never frees a device.
 static DEVICES: Mutex<Vec<(usize, Arc<Programs>)>> = Mutex::new(Vec::new());
 
-/// The programs of one device.
+/// What stays of a device when it is closed: for contexts to come.
 #[derive(Default)]
 pub(crate) struct Programs {
-    state: Mutex<State>,
+    /// A device's binaries are valid in each of its contexts.
+    binaries: Mutex<HashMap<Recipe, Arc<[u8]>>>,
     traits: OnceLock<Traits>,
 }
 
-#[derive(Default)]
-struct State {
-    /// The device as it was opened last, which `kernels` belong to. It keeps its context, so that no other
-    /// one has that address.
-    open: Option<Arc<OpenClDevice>>,
-    kernels: HashMap<Recipe, Arc<KernelCell>, QuickHash>,
-    /// For contexts to come. A device's binaries are valid in each of its contexts.
-    binaries: HashMap<Recipe, Arc<[u8]>>,
-}
-
-impl State {
-    fn reopen(&mut self, open: &Arc<OpenClDevice>) {
-        self.kernels.clear();
-        self.open = Some(Arc::clone(open));
-    }
+/// A device while it is open, and the kernels of its context. The device keeps it until it is closed or
+/// reset, and enqueued commands keep what they need of it.
+pub(crate) struct OpenKernels {
+    pub(crate) device: Arc<OpenClDevice>,
+    pub(crate) programs: Arc<Programs>,
+    kernels: Mutex<HashMap<Recipe, Arc<KernelCell>, QuickHash>>,
 }
 
 /// A kernel, once it is compiled. The lock is held while it is: another thread that needs it waits, and all
@@ -64,12 +56,13 @@ impl State {
 #[derive(Default)]
 struct KernelCell(Mutex<Option<Arc<Kernel>>>);
 
-/// An open device, and its programs.
-pub(crate) fn open(native: NativeDevice<'_>) -> Result<(Arc<OpenClDevice>, Arc<Programs>), BackendError> {
-    let id = handles::device_id(native)?.addr();
-    let programs = of_device(id);
-    let open = programs.open(native)?;
-    Ok((open, programs))
+/// An open device, and its kernels.
+pub(crate) fn open(native: NativeDevice<'_>) -> Result<Arc<OpenKernels>, BackendError> {
+    native.value(|| {
+        let programs = of_device(handles::device_id(native)?.addr());
+        let device = Arc::new(OpenClDevice::from_native(native)?);
+        Ok(OpenKernels { device, programs, kernels: Mutex::default() })
+    })
 }
 
 fn of_device(id: usize) -> Arc<Programs> {
@@ -83,57 +76,39 @@ fn of_device(id: usize) -> Arc<Programs> {
     programs
 }
 
-impl Programs {
-    /// What the device is like, by `find` at the first call. It stays so when the device is opened again.
-    pub(crate) fn traits(&self, find: impl FnOnce() -> Traits) -> Traits {
-        *self.traits.get_or_init(find)
-    }
-
-    /// The device as it is open now.
-    fn open(&self, native: NativeDevice<'_>) -> Result<Arc<OpenClDevice>, BackendError> {
-        let context = handles::context(native)?;
-        let mut state = self.state.lock();
-        if let Some(open) = state.open.as_ref().filter(|open| open.context() == context) {
-            return Ok(Arc::clone(open));
-        }
-        // The device was opened, perhaps again. Enqueued commands keep what they need of the old context.
-        let open = Arc::new(OpenClDevice::from_native(native)?);
-        state.reopen(&open);
-        Ok(open)
-    }
-
-    /// The kernel of a recipe in the context of the open device.
+impl OpenKernels {
+    /// The kernel of a recipe in the context of the device.
     ///
     /// # Errors
     ///
     /// If the driver rejects the text. The next call tries again.
-    pub(crate) fn kernel(
-        &self,
-        device: &Arc<OpenClDevice>,
-        recipe: &Recipe,
-    ) -> Result<Arc<Kernel>, BackendError> {
+    pub(crate) fn kernel(&self, recipe: &Recipe) -> Result<Arc<Kernel>, BackendError> {
         let cell = {
-            let mut state = self.state.lock();
-            if !state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device)) {
-                // A launch was under way while the device was reset, and opened again by another thread.
-                state.reopen(device);
-            }
-            match state.kernels.get(recipe) {
+            let mut kernels = self.kernels.lock();
+            match kernels.get(recipe) {
                 Some(cell) => Arc::clone(cell),
-                None => Arc::clone(state.kernels.entry(recipe.clone()).or_default()),
+                None => Arc::clone(kernels.entry(recipe.clone()).or_default()),
             }
         };
         let mut kernel = cell.0.lock();
         if let Some(kernel) = &*kernel {
             return Ok(Arc::clone(kernel));
         }
-        let binary = self.state.lock().binaries.get(recipe).cloned();
-        let made = match binary.and_then(|binary| Kernel::load(device, &binary).ok()) {
+        let binary = self.programs.binaries.lock().get(recipe).cloned();
+        let made = match binary.and_then(|binary| Kernel::load(&self.device, &binary).ok()) {
             Some(made) => made,
-            None => self.make(device, recipe)?,
+            None => self.programs.make(&self.device, recipe)?,
         };
         Ok(Arc::clone(kernel.insert(Arc::new(made))))
     }
+}
+
+impl Programs {
+    /// What the device is like, by `find` at the first call. It stays so when the device is opened again.
+    pub(crate) fn traits(&self, find: impl FnOnce() -> Traits) -> Traits {
+        *self.traits.get_or_init(find)
+    }
+
     /// Makes the kernel of a recipe: from its binary on disk, or by compiling the text.
     fn make(&self, device: &Arc<OpenClDevice>, recipe: &Recipe) -> Result<Kernel, BackendError> {
         let text = recipe.text();
@@ -148,7 +123,7 @@ impl Programs {
                 Found::Program(binary) => match Kernel::load(device, &binary) {
                     Ok(kernel) => {
                         log::debug!("made a program of opencl from {}", disk.path(key).display());
-                        self.state.lock().binaries.insert(recipe.clone(), binary.into());
+                        self.binaries.lock().insert(recipe.clone(), binary.into());
                         return Ok(kernel);
                     }
                     Err(error) => Some(format!("the driver refuses it: {error}")),
@@ -175,7 +150,7 @@ impl Programs {
         if let Some((disk, key)) = &new.on_disk {
             disk.write(key, &binary);
         }
-        self.state.lock().binaries.insert(new.recipe, binary.into());
+        self.binaries.lock().insert(new.recipe, binary.into());
     }
 }
 

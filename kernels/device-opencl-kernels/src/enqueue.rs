@@ -1,18 +1,17 @@
 //! Plans into commands of a stream's queue.
 
 use std::ptr;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use device_opencl::sys::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_MEM_READ_WRITE, cl_event, cl_int, cl_mem,
 };
-use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, handles};
+use device_opencl::{OpenClError, OpenClFunctions, handles};
 use device_registry::backend::{BackendError, Launch};
 use smallvec::SmallVec;
 
-use crate::cache::Programs;
+use crate::cache::OpenKernels;
 use crate::generate::element::Value;
 use crate::generate::{Place, Plan, Step, Target};
 use crate::program::Arguments;
@@ -92,9 +91,9 @@ pub(crate) unsafe fn enqueue(
     target: Target,
     arrays: &[Array],
     launch: &Launch<'_>,
-    device: &Arc<OpenClDevice>,
-    programs: &Programs,
+    open: &OpenKernels,
 ) -> Result<(), BackendError> {
+    let device = &open.device;
     let (cl, queue) = (device.functions(), handles::command_queue(launch)?);
     let mut scratch = Vec::new();
     for &size in &plan.scratch {
@@ -105,7 +104,7 @@ pub(crate) unsafe fn enqueue(
         scratch.push(Scratch { buffer, cl });
     }
     // All programs first: a text that is rejected leaves nothing enqueued.
-    let kernels = plan.steps.iter().map(|step| programs.kernel(device, &step.recipe));
+    let kernels = plan.steps.iter().map(|step| open.kernel(&step.recipe));
     let kernels: SmallVec<[_; 3]> = kernels.collect::<Result<_, BackendError>>()?;
     let mut new = Vec::new();
     for (step, kernel) in plan.steps.iter().zip(&kernels) {
@@ -143,7 +142,7 @@ pub(crate) unsafe fn enqueue(
         // SAFETY: the queue is that of the launch, as the caller promises. A failure is the stream's.
         let _: Result<(), OpenClError> = unsafe { cl.clFlush(queue) };
         if event.wait(PATIENCE) {
-            programs.keep(*compiled);
+            open.programs.keep(*compiled);
         }
     }
     Ok(())

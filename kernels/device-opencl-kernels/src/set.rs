@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use device_kernels::{Call, Coverage, DType, DTypes, KernelSet};
-use device_opencl::OpenClDevice;
 use device_opencl::sys::{
     CL_DEVICE_EXTENSIONS, CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
 };
@@ -12,7 +11,7 @@ use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
 use smallvec::SmallVec;
 
-use crate::cache::{self, Programs};
+use crate::cache::{self, OpenKernels};
 use crate::enqueue::{self, Array};
 use crate::generate::element::Value;
 use crate::generate::{self, Target, Traits};
@@ -38,8 +37,8 @@ impl KernelSet for OpenClKernels {
     }
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
-        let (device, programs) = cache::open(launch.native_device())?;
-        let traits = traits(&device, &programs);
+        let open = cache::open(launch.native_device())?;
+        let traits = traits(&open);
         let (arrays, wide) = arrays(call, launch)?;
         let mut target = Target { traits, wide };
         let unsupported = || BackendError::unsupported(format_args!("no kernel for {call} in OpenCL C"));
@@ -53,7 +52,7 @@ impl KernelSet for OpenClKernels {
         // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of their
         // layouts only. The launch has handles of device-opencl's kinds, and its backend has promised that
         // they are what `handles` says.
-        unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &device, &programs) }
+        unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &open) }
     }
 }
 
@@ -125,29 +124,26 @@ impl CustomKernel {
     /// `launch` is that of the call. With its arguments, the kernel has the parameters above, accesses
     /// elements of the call's layouts only, and writes to outputs only.
     pub unsafe fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
-        let (device, programs) = cache::open(launch.native_device())?;
+        let open = cache::open(launch.native_device())?;
         let (arrays, wide) = arrays(call, launch)?;
         let large = |index: &i64| index.unsigned_abs() >= WIDE as u64;
         let wide = wide || self.items >= WIDE || self.indices.iter().any(large);
-        let target = Target { traits: traits(&device, &programs), wide };
+        let target = Target { traits: traits(&open), wide };
         let plan = generate::custom::plan(call, &self.text, &self.values, &self.indices, self.items, target);
         // SAFETY: the arrays have been compared with the spans, and the caller promises the rest.
-        unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &device, &programs) }
+        unsafe { enqueue::enqueue(&plan, target, &arrays, launch, &open) }
     }
 }
 
 fn has_doubles(device: Device) -> bool {
-    let traits = device.with_native(|native| {
-        let (device, programs) = cache::open(native)?;
-        Ok(traits(&device, &programs))
-    });
+    let traits = device.with_native(|native| Ok(traits(&*cache::open(native)?)));
     traits.is_ok_and(|traits| traits.doubles)
 }
 
 /// What a device is like. It stays so when the device is opened again.
-fn traits(device: &OpenClDevice, programs: &Programs) -> Traits {
-    let mut traits = programs.traits(|| {
-        let query = |what| device.info(what).unwrap_or_default();
+fn traits(open: &OpenKernels) -> Traits {
+    let mut traits = open.programs.traits(|| {
+        let query = |what| open.device.info(what).unwrap_or_default();
         let extensions = String::from_utf8_lossy(&query(CL_DEVICE_EXTENSIONS)).into_owned();
         let has = |name: &str| extensions.split(['\0', ' ']).any(|extension| extension == name);
         Traits {
