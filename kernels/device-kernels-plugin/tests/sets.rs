@@ -45,7 +45,7 @@ fn installed() -> MutexGuard<'static, ()> {
         let report = Plugins::new().folder(&folder).install().expect("the folder is absolute");
         assert_eq!((report.installed().len(), report.skipped().len()), (2 * SETS.len() + 2, 0), "{report}");
         let report = report.to_string();
-        assert!(report.contains("installed `four` (device-broken 0.1.0 in "), "{report}");
+        assert!(report.contains("installed `four` of `device.kernels` (device-broken 0.1.0 in "), "{report}");
     });
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

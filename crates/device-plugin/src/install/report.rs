@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use device_registry::registry::State;
 use entry_points::message::{shown, shown_path};
 
+use crate::abi;
 use crate::install::manifest::Manifest;
 
 /// What [`Plugins::install`](crate::Plugins::install) installed, what it skipped, and where it searched.
@@ -22,7 +23,8 @@ pub struct InstallReport {
 }
 
 impl InstallReport {
-    /// The manifests whose backends were installed, in the order of their folders and file names. Of several
+    /// The manifests whose backends, or entries of [other groups](crate::group), were installed, in the order
+    /// of their folders and file names. Of several
     /// with one name, only the first is used, and none if a linked backend has the name.
     #[must_use]
     pub fn installed(&self) -> &[Manifest] {
@@ -63,7 +65,11 @@ impl fmt::Display for InstallReport {
         f.write_str(&self.searched())?;
         for (at, manifest) in self.installed.iter().enumerate() {
             let (name, package, version) = (manifest.name(), manifest.package(), manifest.version());
-            write!(f, "\ninstalled `{name}` ({package} {version} in {})", shown_path(manifest.library()))?;
+            write!(f, "\ninstalled `{name}`")?;
+            if manifest.group() != abi::BACKENDS {
+                write!(f, " of `{}`", manifest.group())?;
+            }
+            write!(f, " ({package} {version} in {})", shown_path(manifest.library()))?;
             if let Some(state @ (State::Disabled { .. } | State::Duplicate { .. })) = self.states.get(at) {
                 write!(f, ", which is not used: {state}")?;
             }
