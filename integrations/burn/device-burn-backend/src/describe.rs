@@ -17,7 +17,7 @@ use burn_ir::{
 use burn_std::{BoolStore, IndexingUpdateOp};
 use device_kernels::{
     Argument, ArgumentRef, Binary, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Planned,
-    Pool2d, Reduction, RunError, Scalar, Unary, Update,
+    Pool2d, Reduction, RunError, Scalar, Sorted, Unary, Update,
 };
 use device_registry::Device;
 use smallvec::{SmallVec, smallvec};
@@ -699,6 +699,13 @@ impl Mapping<'_> {
             MinDimWithIndices(reduce) => {
                 self.with_indices(Reduction::Min, Extremum::Min, &reduce.tensor, reduce.dim)
             }
+            Sort(sort) => self.sort(Sorted::Values, &sort.input, sort.dim, sort.descending),
+            ArgSort(sort) => self.sort(Sorted::Indices, &sort.input, sort.dim, sort.descending),
+            SortWithIndices(sort) => self.sort(Sorted::Both, &sort.input, sort.dim, sort.descending),
+            // The largest, as many as the output has.
+            TopK(reduce) => self.sort(Sorted::Values, &reduce.input, reduce.axis, true),
+            ArgTopK(reduce) => self.sort(Sorted::Indices, &reduce.input, reduce.axis, true),
+            TopKWithIndices(top) => self.sort(Sorted::Both, &top.tensor, top.dim, true),
             _ => None,
         }
     }
@@ -706,6 +713,12 @@ impl Mapping<'_> {
     fn arg_reduce(&self, extremum: Extremum, input: &TensorIr, dim: usize) -> Option<Steps> {
         let operator = Operator::ArgReduce { extremum, dim };
         one(self.reduction(operator, Dims::from([dim]), self.input(input)?, self.out(0)?))
+    }
+
+    fn sort(&self, sorted: Sorted, input: &TensorIr, dim: usize, descending: bool) -> Option<Steps> {
+        let outputs: SmallVec<[Operand; 2]> =
+            (0..self.operands.outputs.len()).map(|place| self.out(place)).collect::<Option<_>>()?;
+        one(self.step(Operator::Sort { dim, descending, sorted }, &[self.input(input)?], &outputs))
     }
 
     fn with_indices(

@@ -2,8 +2,8 @@
 //! host. The choice is the process's, so that each one has a process of its own.
 
 use burn::tensor::activation::sigmoid;
-use burn::tensor::module::conv2d;
-use burn::tensor::ops::{ConvOptions, PadMode};
+use burn::tensor::module::{conv2d, interpolate};
+use burn::tensor::ops::{ConvOptions, InterpolateMode, InterpolateOptions, PadMode};
 use burn::tensor::{Device, Tensor};
 use device_burn::{Fallback, KernelUse, OperationCount};
 
@@ -52,9 +52,13 @@ fn child_with_auto() {
     assert_eq!(counts("cpu", "NumericFloat.Add"), [0, 2, 0]);
     assert_eq!(counts("cpu", "NumericFloat.MeanDim"), [0, 2, 0]);
     assert_eq!(counts("cpu", "Module.Conv2d"), [2, 0, 0]);
-    let sort = |device: &Device| Tensor::<1>::from_floats([2.0, 1.0], device).sort(0);
-    assert_eq!(values(sort(&device)), [1.0, 2.0]);
-    assert_eq!(counts("cpu", "NumericFloat.Sort"), [0, 0, 1]);
+    // No kernel set has it.
+    let stretched = |device: &Device| {
+        let options = InterpolateOptions::new(InterpolateMode::Nearest).with_output_size([1, 4]);
+        interpolate(Tensor::<4>::from_floats([[[[2.0, 1.0]]]], device), options)
+    };
+    assert_eq!(values(stretched(&device)), [2.0, 2.0, 1.0, 1.0]);
+    assert_eq!(counts("cpu", "Module.Interpolate"), [0, 0, 1]);
 
     // From 4,096 elements on.
     for (len, by_kernels) in [(4095, [0, 1, 0]), (4096, [1, 1, 0]), (4095, [1, 2, 0])] {
@@ -67,7 +71,7 @@ fn child_with_auto() {
     Fallback::Deny.set();
     program(&device);
     assert_eq!(counts("cpu", "NumericFloat.Add"), [0, 3, 0]);
-    let error = sort(&device).try_into_data().unwrap_err().to_string();
+    let error = stretched(&device).try_into_data().unwrap_err().to_string();
     assert!(error.contains("no kernel of the device does it"), "{error}");
 }
 
