@@ -35,16 +35,26 @@ pub(crate) fn with_bytes(
                 && place.bytes.start < output.bytes.end
         })
     };
-    let shared: SmallVec<[bool; 4]> = places.iter().map(in_place).collect();
-    let apart: SmallVec<[&Place<'_>; 4]> =
-        places.iter().zip(&shared).filter(|(_, shared)| !**shared).map(|(place, _)| place).collect();
+    // Loops and no iterators, whose collecting is a call for each list.
+    let (mut shared, mut apart) = (SmallVec::<[bool; 4]>::new(), SmallVec::<[&Place<'_>; 4]>::new());
+    for place in places {
+        let is_shared = in_place(place);
+        shared.push(is_shared);
+        if !is_shared {
+            apart.push(place);
+        }
+    }
     let with_windows = |reads: &[&[u8]], writes: &mut [&mut [u8]]| {
-        let copies: SmallVec<[Vec<u8>; 4]> =
-            shared.iter().filter(|shared| **shared).map(|_| writes[0].to_vec()).collect();
+        let mut copies = SmallVec::<[Vec<u8>; 4]>::new();
+        for _ in shared.iter().filter(|shared| **shared) {
+            copies.push(writes[0].to_vec());
+        }
         let (mut reads, mut copies) = (reads.iter().copied(), copies.iter().map(Vec::as_slice));
         let mut arrays = shared.iter().map(|shared| if *shared { copies.next() } else { reads.next() });
-        let inputs: SmallVec<[Option<&[u8]>; 4]> =
-            (call.inputs().iter()).map(|input| input.array().and_then(|_| arrays.next().flatten())).collect();
+        let mut inputs = SmallVec::<[Option<&[u8]>; 4]>::new();
+        for input in call.inputs() {
+            inputs.push(input.array().and_then(|_| arrays.next().flatten()));
+        }
         work(&inputs, writes)
     };
     match (&apart[..], outputs) {
