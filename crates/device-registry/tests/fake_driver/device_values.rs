@@ -70,7 +70,7 @@ fn a_kernel_of_the_stream_and_native_code_share_a_value() {
             let (sender, receiver) = std::sync::mpsc::channel();
             let launch = move |launch: &device_registry::backend::Launch<'_>| {
                 let value: Arc<u64> = launch.native_device().value(|| Ok(number))?;
-                sender.send(*value).map_err(|error| BackendError::other(error))
+                sender.send(*value).map_err(BackendError::other)
             };
             let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
             stream.launch(&[&buffer], launch).unwrap();
