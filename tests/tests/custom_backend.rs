@@ -87,7 +87,7 @@ fn backends_in_files_are_used_as_the_readme_says() {
         assert_eq!(printed, format!("tensor([1, 2, 3], device='{device}')\n"));
     }
     let unknown = cargo(&["run", "--", "mygpu", "--plugins", path]).failure();
-    unknown.shows("custom-backend-plugins (3 manifests)");
+    unknown.shows("custom-backend-plugins (5 manifests)");
     cargo(&["run", "--", "myc"]).failure().shows("no backend called `myc` is linked");
 }
 

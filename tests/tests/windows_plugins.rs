@@ -135,7 +135,7 @@ fn backends_in_files_work_on_windows() {
         let manifest = shown(&sound.join(format!("{name}.plugin.json")));
         assert!(page.contains(&format!(" manifest {manifest}: `{name}` ")), "{page}");
     }
-    assert_eq!(page.matches(" exports device_plugin_v0 interface 0.1 entry ").count(), 3, "{page}");
+    assert_eq!(page.matches(" exports device_plugin_v0 interface 0.2 entry ").count(), 3, "{page}");
     assert!(page.contains(" devices 2 here: OpenReg, OpenReg "), "{page}");
 
     what_is_no_sound_library_is_the_error_of_its_backend(&on, &openreg);

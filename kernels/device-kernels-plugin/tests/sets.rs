@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use device_kernels::{Binary, DType, Kernels, Operand, Unary, kernel_sets, run};
+use device_kernels::{Argument, Binary, Call, DType, Kernels, Layout, Operand, Unary, kernel_sets, run};
 use device_plugin::{LoadedDevice, Plugins};
 use device_registry::{Device, device};
 
@@ -137,9 +137,13 @@ fn kernels_of_a_library_are_for_its_own_backend_alone() {
     let _turn = installed();
     let set = kernel_sets().get("cpu__foreign").expect("it is installed");
     assert!(set.file().is_some_and(Path::is_absolute));
-    set.load().unwrap();
-    let error = add(Device::cpu(), 4).unwrap_err();
-    assert!(error.contains("no kernel"), "{error}");
+    let array = Argument::Array(DType::F32, Layout::contiguous([4]).unwrap());
+    let call = Call::new(Binary::Add, &[array, array], &[array]).unwrap();
+    let (foreign, own) = (set.load().unwrap(), kernel_sets().load("four").unwrap());
+    assert!(foreign.coverage(Device::cpu()).iter().any(|coverage| coverage.covers(&call)));
+    assert!(!foreign.supports(Device::cpu(), &call) && own.supports(device("four:0").unwrap(), &call));
+    // The set of `cpu` does it, which is asked after that one.
+    assert_eq!(add(Device::cpu(), 4), Ok(vec![3.5; 4]));
 }
 
 #[test]
