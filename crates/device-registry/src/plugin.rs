@@ -4,9 +4,11 @@
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use entry_points::message::panic_message;
 use entry_points::{LoadFailure, OptionOrigin};
 
 use crate::backend::{
@@ -16,6 +18,7 @@ use crate::backend::{
 };
 use crate::device::Device;
 use crate::registry::Switches;
+use crate::runtime::device_use;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::drop_isolated;
 pub use crate::runtime::validation::report_broken_rule;
@@ -105,7 +108,8 @@ impl PluginDevice {
         self.has_native_handles
     }
 
-    /// Runs a kernel, and returns what it keeps. Without a stream its work is done then.
+    /// Runs a kernel as the core does, and returns what it keeps, also if it panics. Without a stream its work
+    /// is done then.
     pub fn launch(
         &'static self,
         stream: Option<&dyn StreamDriver>,
@@ -113,7 +117,11 @@ impl PluginDevice {
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError>,
     ) -> (Result<(), BackendError>, Vec<Box<dyn Any + Send>>) {
         let launch = Launch::new(self, spans, &*self.driver, stream);
-        let outcome = kernel(&launch);
+        // Native work that a kernel submitted before it panicked may still use the values that it has kept.
+        let outcome = catch_unwind(AssertUnwindSafe(|| device_use::forbid(|| kernel(&launch))));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            Err(BackendError::other(format_args!("the kernel panicked: {}", panic_message(panic))))
+        });
         (outcome, launch.into_kept())
     }
 

@@ -3,6 +3,7 @@
 use device_registry::backend::{BackendError, Launch, Span};
 
 use crate::abi::{self, Object};
+use crate::export::report::guard_quietly;
 use crate::export::{device, stream};
 
 /// Runs a kernel on a device and perhaps a queue of this library, which is null where there is none. What the
@@ -33,7 +34,7 @@ pub unsafe fn launch(
     if stream.is_null() {
         // Its work is done when the kernel returns.
         let (outcome, kept) = device.launch(None, &spans, kernel);
-        drop(kept);
+        guard_quietly("a panic while dropping what a kernel kept", || drop(kept));
         return outcome;
     }
     // SAFETY: the caller promises that the stream is of this library and not destroyed.

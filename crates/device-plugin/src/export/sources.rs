@@ -13,6 +13,8 @@ use std::sync::Arc;
 use device_registry::HostBuffer;
 use parking_lot::Mutex;
 
+use crate::export::report::guard_quietly;
+
 /// The sources of one queue's writes. Each has a number, in the order of submission.
 #[derive(Default)]
 pub(crate) struct Sources(Mutex<Kept>);
@@ -58,8 +60,10 @@ impl Sources {
             kept.released += count;
             kept.sources.drain(..count as usize).collect()
         });
-        // Without the lock: the drop calls the program.
-        drop(done);
+        // Without the lock: the drop calls the program, or is a kernel's own.
+        for used in done {
+            guard_quietly("a panic while dropping what a kernel kept", || drop(used));
+        }
     }
 
     fn with<T>(&self, run: impl FnOnce(&mut Kept) -> T) -> T {

@@ -473,6 +473,57 @@ mod tests {
         Report { fail: Some(fail), ..Report::zeroed() }
     }
 
+    /// What a kernel keeps for its queued work.
+    struct Scratch(Arc<AtomicUsize>);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn what_a_kernel_keeps_stays_until_the_queue_is_done_also_if_it_fails_or_panics() {
+        type End = fn() -> Result<(), BackendError>;
+        let ends: [(End, &str); 3] = [
+            (|| Ok(()), ""),
+            (|| Err(BackendError::other("not today")), "not today"),
+            (|| panic!("on purpose"), "the kernel panicked: on purpose"),
+        ];
+        for (end, message) in ends {
+            let (program, dropped) = (Program::new(), Arc::<AtomicUsize>::default());
+            let scratch = Scratch(Arc::clone(&dropped));
+            // SAFETY: the queue is alive.
+            let outcome = unsafe {
+                launch(program.queue, |stream| {
+                    queue(program.queue).device.launch(Some(stream), &[], |launch| {
+                        launch.keep(scratch);
+                        end()
+                    })
+                })
+            };
+            assert_eq!(outcome.err().map_or(String::new(), |error| error.message().to_owned()), message);
+            assert_eq!((program.query(query), dropped.load(Ordering::SeqCst)), (0, 0), "{message}");
+            program.runs.store(true, Ordering::SeqCst);
+            assert_eq!((program.query(query), dropped.load(Ordering::SeqCst)), (1, 1), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_panic_in_the_drop_of_what_a_kernel_keeps_is_no_failure_of_the_queue() {
+        struct Panics;
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                panic!("on purpose");
+            }
+        }
+        let program = Program::new();
+        program.runs.store(true, Ordering::SeqCst);
+        // SAFETY: the queue is alive.
+        unsafe { &queue(program.queue).sources }.keep(vec![Box::new(Panics)]);
+        assert_eq!(program.query(query), 1);
+    }
+
     #[test]
     fn the_source_of_a_write_is_released_when_the_queue_says_that_it_is_done() {
         for synchronizes in [false, true] {
