@@ -2,10 +2,11 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::path::Path;
 use std::ptr;
 
 use device_registry::backend::{BackendError, Launch, LoadFailure, Options, Span};
-use device_registry::registry::RegisterError;
+use device_registry::registry::{RegisterError, Report};
 use entry_points::EntryPoint;
 
 use crate::abi::{self, Table};
@@ -16,6 +17,7 @@ use crate::load::{self, Library};
 ///
 /// The crate that defines what the group's entries are in C, in a header of its own, registers it. A line in
 /// Cargo.toml is then enough for programs, as for backends. `device-kernels-plugin` does so for kernel sets.
+/// What such a crate needs of the C interface is not public yet: groups are for crates of this repository.
 pub trait FileGroup: Send + Sync {
     /// The name of the group, which manifests have as `group`, such as `device.kernels`.
     fn name(&self) -> &'static str;
@@ -27,6 +29,9 @@ pub trait FileGroup: Send + Sync {
     ///
     /// If the group does not accept it. The report of the installation then has the reason.
     fn install(&self, entry: FileEntry) -> Result<(), RegisterError>;
+
+    /// The report of the group, which has the states of its entries.
+    fn report(&self) -> Report;
 }
 
 /// A [`FileGroup`] as constant data. Its name has underscores where that of the group has dots.
@@ -110,6 +115,12 @@ impl FileEntry {
 pub struct FileLibrary(&'static Library);
 
 impl FileLibrary {
+    /// The library, as an absolute path without links, by which it was opened.
+    #[must_use]
+    pub fn file(&self) -> &'static Path {
+        self.0.file()
+    }
+
     /// The library's own objects of a launch: those that its functions get.
     ///
     /// # Errors

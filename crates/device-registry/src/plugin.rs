@@ -26,6 +26,18 @@ pub use crate::runtime::validation::report_broken_rule;
 /// An option of a backend: its name, its value, and the variable that sets it, if not the program.
 pub type Setting<'a> = (&'a str, &'a str, Option<&'a str>);
 
+/// Registers a descriptor in this copy, so that its devices have names, before anything asks for one: the first
+/// question settles the switches. The environment has no effect on them: the program's switches count.
+///
+/// # Errors
+///
+/// If the name cannot be registered.
+pub fn register(descriptor: &'static BackendDescriptor) -> Result<(), LoadFailure> {
+    // It fails where this was done before, with the same switches.
+    let _ = backends().configure(Switches::default());
+    Ok(backends().register(descriptor)?)
+}
+
 /// Runs the `load` function of a descriptor, with these options. The descriptor is registered in this copy,
 /// so that its devices have names. The environment has no effect on that: its switches are the program's.
 ///
@@ -36,9 +48,7 @@ pub fn load(
     descriptor: &'static BackendDescriptor,
     settings: &[Setting<'_>],
 ) -> Result<Box<dyn Backend>, LoadFailure> {
-    // It fails where another backend of this library was loaded before, with the same switches.
-    let _ = backends().configure(Switches::default());
-    backends().register(descriptor)?;
+    register(descriptor)?;
     let options = settings.iter().map(|&(name, value, variable)| {
         (name, value, variable.map_or(OptionOrigin::Program, |name| OptionOrigin::Variable(name.into())))
     });

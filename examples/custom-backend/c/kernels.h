@@ -53,15 +53,19 @@ static void kernel_copy_argument(struct kernel_array *to, const dk_argument *fro
     }
 }
 
-/* Copies a call that the rows have. */
-static void kernel_copy(struct kernel *kernel, const dk_call *call) {
-    kernel->op = KERNEL_ADD;
-    while (kernel_rows[kernel->op].name.len != call->name.len
-           || memcmp(kernel_rows[kernel->op].name.start, call->name.start, call->name.len) != 0)
-        kernel->op++;
+/* Copies a call. Returns 0 if the rows do not have it, which a program never launches (rule K1). */
+static int kernel_copy(struct kernel *kernel, const dk_call *call) {
+    size_t row = 0;
+    const size_t rows = sizeof kernel_rows / sizeof *kernel_rows;
+    while (row < rows && (kernel_rows[row].name.len != call->name.len
+                          || memcmp(kernel_rows[row].name.start, call->name.start, call->name.len) != 0))
+        row++;
+    if (row == rows || call->input_count > KERNEL_INPUTS) return 0;
+    kernel->op = (enum kernel_operator)row;
     kernel->inputs = call->input_count;
     for (size_t at = 0; at < call->input_count; at++) kernel_copy_argument(&kernel->in[at], &call->inputs[at]);
     kernel_copy_argument(&kernel->out, &call->outputs[0]);
+    return 1;
 }
 
 /* ---- What a driver's kernels do ---- */

@@ -190,18 +190,25 @@ static uint32_t memory_native_handle(void *device, void *memory, dp_str kind, ui
 
 static uint32_t launch(void *set, void *device, void *stream, const dk_call *call, const dp_report *report) {
     struct kernel kernel;
-    (void)set, (void)device, (void)stream, (void)report;
-    kernel_copy(&kernel, call);
+    (void)set, (void)device, (void)stream;
+    if (!kernel_copy(&kernel, call)) return fail(report, DP_UNSUPPORTED, "there is no kernel for this operator");
     pthread_mutex_lock(&lock);
     kernel_compute(&kernel, start_of);
     pthread_mutex_unlock(&lock);
     return DP_OK;
 }
 
+/* Never: each kernel here waits for the one lock, and so for kernels of other streams. */
+static uint32_t is_short(void *set, const dk_call *call) {
+    (void)set, (void)call;
+    return 0;
+}
+
 static const dk_set_api set_api = {
     .struct_size = sizeof set_api,
     .kernels = kernel_list,
     .kernel_count = sizeof kernel_list / sizeof *kernel_list,
+    .is_short = is_short,
     .launch = launch,
 };
 

@@ -351,7 +351,7 @@ static uint32_t fill(void *stream, const dp_span *destination, const void *patte
 static uint32_t launch(void *set, void *device, void *stream, const dk_call *call, const dp_report *report) {
     struct job job = {.kind = COMPUTE};
     (void)set, (void)device;
-    kernel_copy(&job.kernel, call);
+    if (!kernel_copy(&job.kernel, call)) return fail(report, DP_UNSUPPORTED, "there is no kernel for this operator");
     return submit(stream, job, report);
 }
 

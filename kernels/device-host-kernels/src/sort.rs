@@ -85,7 +85,11 @@ pub(crate) fn values<B: Bits>(
 ) -> Result<(), BackendError> {
     let Order { kind, descending, .. } = order;
     let array = Array::<B>::new(input, &order.inside(layout)?);
-    let mut keys = array.to_contiguous()?.into_owned();
+    let elements = array.to_contiguous()?;
+    let mut keys = Vec::new();
+    let bytes = (elements.len() as u64).saturating_mul(size_of::<B>() as u64);
+    keys.try_reserve_exact(elements.len()).map_err(|_| BackendError::out_of_memory(bytes, None))?;
+    keys.extend_from_slice(&elements);
     let (len, count) = (layout.shape()[order.dim], out_layout.shape()[order.dim]);
     let sort = |row: &mut [B]| {
         row.iter_mut().for_each(|bits| *bits = bits.to_key(kind, descending));

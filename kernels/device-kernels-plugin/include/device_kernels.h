@@ -21,7 +21,8 @@
  *
  *  K1. What is supported. The rows of dk_set_api.kernels say which calls the library has kernels for, and `supports` may
  *      exclude some of them. The answer for a call is the same every time, for as long as the process runs. The program
- *      launches only calls that are supported.
+ *      launches only calls that are supported. It does not use a row with a flag that it does not know. An operator
+ *      never gains an option: one with more options has another name.
  *  K2. Where elements are. The element of an array at an index is `offset + index[0] * strides[0] + ...` elements from the
  *      start of its span. Strides count elements. They may be 0, where an input was broadcast, or negative. The span begins at a
  *      multiple of the element's size in its memory.
@@ -31,9 +32,10 @@
  *      what it uses stays (rule D10), but for the call itself, which is valid during `launch`. The program calls `launched` of
  *      the queue after that. Without queues, `launch` returns when the work is done. Different streams may call it at the same
  *      time, then.
- *  K5. Failures. An error of `launch` means that nothing was submitted. A failure of submitted work is one of the queue (rule
- *      D12). It leaves the outputs unspecified.
- *  K6. Devices. `launch` and `supports` use no device but that of the call, and `supports` does not open one.
+ *  K5. Failures. An error of `launch` leaves the outputs unspecified. Work that was submitted before the error ends by
+ *      itself, as all work of the queue does. A failure of submitted work is one of the queue (rule D12).
+ *  K6. Devices. `launch` and `supports` use no device but that of the call, and `supports` does not open one. (A set in
+ *      Rust that a library exports may open it once more, in the library.)
  *  K7. Numbers. How exact a result has to be is what the crate device-kernels-conformance says, whose suite runs on kernels of
  *      libraries too.
  */

@@ -119,6 +119,12 @@ pub(crate) unsafe fn read(call: *const abi::Call) -> Result<(Call, Vec<Span>), B
     }
     let named: Vec<(&str, &[Scalar])> = named.iter().map(|(name, values)| (&**name, &**values)).collect();
     let operator = Operator::from_description(&name, &named).map_err(invalid)?;
+    // One that this side does not know changes what is computed.
+    let known = operator.options();
+    if let Some((unknown, _)) = named.iter().find(|(name, _)| known.iter().all(|option| option.name != *name))
+    {
+        return Err(invalid(format_args!("the operator `{name}` has no option `{unknown}` on this side")));
+    }
     let mut spans = Vec::new();
     // SAFETY: the caller promises that there are as many arguments.
     let inputs = unsafe { arguments(call.inputs, call.input_count, &mut spans) }?;

@@ -62,7 +62,13 @@ impl ExportedEntry for KernelSetInFile {
         });
         let set = entry_points::load_with(self.0, settings)?;
         let exported = Exported { backend: backend_of(self.0.name()), set };
-        let coverage = exported.device(0).map_or_else(Vec::new, |device| exported.set.coverage(device));
+        let device = exported.device(0).ok_or_else(|| {
+            LoadFailure::new(format_args!(
+                "the library has kernels for the backend `{}`, which it does not export",
+                exported.backend
+            ))
+        })?;
+        let coverage = exported.set.coverage(device);
         let rows: Vec<*const Kernel> = coverage.iter().map(|one| ptr::from_ref(row(one))).collect();
         let rows: &'static [*const Kernel] = rows.leak();
         let api: &'static SetApi = Box::leak(Box::new(SetApi {
@@ -104,7 +110,7 @@ fn backend_of(name: &'static str) -> &'static str {
 }
 
 /// A row of the table. It is never freed.
-fn row(coverage: &Coverage) -> &'static Kernel {
+pub(crate) fn row(coverage: &Coverage) -> &'static Kernel {
     let limit = |limit: usize| if limit == usize::MAX { 0 } else { limit };
     let types = coverage.types().iter().fold(0, |types, dtype| types | 1 << abi::number_of(dtype));
     let flag = |is_so: bool, flag: u32| if is_so { flag } else { 0 };

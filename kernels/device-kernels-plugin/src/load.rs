@@ -1,13 +1,14 @@
 //! The side of the program: kernel sets of libraries.
 
-use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use device_kernels::{Call, Coverage, DTypes, KernelSet, kernel_sets};
 use device_plugin::group::{FileEntry, FileGroup, FileLibrary};
 use device_plugin::interface::{Object, Span, call, take};
 use device_registry::Device;
-use device_registry::backend::{BackendError, Launch, LoadFailure, Options};
-use device_registry::registry::RegisterError;
+use device_registry::backend::{Backend, BackendError, Launch, LoadFailure, Options};
+use device_registry::registry::{RegisterError, Report, isolate};
+use entry_points::Entry;
 use smallvec::SmallVec;
 
 use crate::abi::{self, Kernel, SetApi};
@@ -27,13 +28,17 @@ impl FileGroup for KernelsInFiles {
         };
         kernel_sets().install(entry.manifest().installed(load))
     }
+
+    fn report(&self) -> Report {
+        kernel_sets().report()
+    }
 }
 
 /// A kernel set of a library.
 struct LoadedSet {
     library: FileLibrary,
-    /// The library, without links.
-    file: Option<PathBuf>,
+    /// The backend that was asked for first, and whether it is of the library.
+    backend: OnceLock<(Entry<dyn Backend>, bool)>,
     set: Object,
     coverage: Vec<Coverage>,
     supports: Option<abi::Supports>,
@@ -84,29 +89,55 @@ impl LoadedSet {
             let kernel = unsafe { take(api.kernels.add(at).read()) };
             coverage(&kernel.map_err(|error| wrong("dk_kernel", error))?)
         };
+        let rows: Vec<Option<Coverage>> = (0..count).map(row).collect::<Result<_, _>>()?;
+
         Ok(Self {
             library,
-            file: entry.manifest().library().canonicalize().ok(),
+            backend: OnceLock::new(),
             set: loaded.set,
-            coverage: (0..count).map(row).collect::<Result<_, _>>()?,
+            coverage: rows.into_iter().flatten().collect(),
             supports: api.supports,
             is_short: api.is_short,
             launch,
         })
     }
 
-    /// Whether the backend of a device is of the library: another one's objects are others.
+    /// Whether the backend of a device is of the library: another one's objects are others. The answer is
+    /// kept, as the files may be replaced while the library is open.
     fn has(&self, device: Device) -> bool {
-        let file = device.backend().file().and_then(|file| file.canonicalize().ok());
-        file.is_some() && file == self.file
+        let backend = device.backend();
+        let (first, is_its) = *self.backend.get_or_init(|| (backend, self.is_of_library(backend)));
+        if first == backend { is_its } else { self.is_of_library(backend) }
+    }
+
+    fn is_of_library(&self, backend: Entry<dyn Backend>) -> bool {
+        let own = self.library.file();
+        let file = backend.file().and_then(|file| file.canonicalize().ok());
+        let is_its = file.as_deref() == Some(own);
+        if let Some(file) = file.filter(|_| !is_its) {
+            let (name, file, own) = (backend.name(), file.display(), own.display());
+            let _ = isolate(|| {
+                log::warn!("the kernels in {own} are not used for `{name}`, whose backend is in {file}");
+            });
+        }
+        is_its
     }
 }
 
-/// A row of the library.
-fn coverage(kernel: &Kernel) -> Result<Coverage, LoadFailure> {
+/// A row of the library. `None` for one with a flag that this side does not know, as a flag is a limit.
+pub(crate) fn coverage(kernel: &Kernel) -> Result<Option<Coverage>, LoadFailure> {
     // SAFETY: the library's texts are valid forever.
     let name = unsafe { kernel.name.text() };
     let name = name.map_err(|error| LoadFailure::new(format_args!("the name of a kernel: {error}")))?;
+    if kernel.flags & !(abi::CONTIGUOUS | abi::ARRAYS_ONLY) != 0 {
+        let _ = isolate(|| {
+            log::warn!(
+                "the kernel `{name}` of a library is not used: this program does not know its flags {:#x}",
+                kernel.flags
+            );
+        });
+        return Ok(None);
+    }
     let limit = |limit: usize| if limit == 0 { usize::MAX } else { limit };
     let mut coverage = Coverage::of(name.into_owned())
         .max_rank(limit(kernel.max_rank))
@@ -123,7 +154,7 @@ fn coverage(kernel: &Kernel) -> Result<Coverage, LoadFailure> {
     if kernel.flags & abi::ARRAYS_ONLY != 0 {
         coverage = coverage.arrays_only();
     }
-    Ok(coverage)
+    Ok(Some(coverage))
 }
 
 impl KernelSet for LoadedSet {

@@ -42,9 +42,13 @@ fn installed() -> MutexGuard<'static, ()> {
         }
         common::manifest(&folder, "device.kernels", "absent", "no_such_entry", "device-broken", &library);
         common::manifest(&folder, "device.kernels", "cpu__foreign", "four", "device-broken", &library);
+        // Those of `openreg` are linked, and go before it.
+        common::manifest(&folder, "device.kernels", "openreg", "four", "device-broken", &library);
         let report = Plugins::new().folder(&folder).install().expect("the folder is absolute");
-        assert_eq!((report.installed().len(), report.skipped().len()), (2 * SETS.len() + 2, 0), "{report}");
+        assert_eq!((report.installed().len(), report.skipped().len()), (2 * SETS.len() + 3, 0), "{report}");
         let report = report.to_string();
+        let unused = report.lines().find(|line| line.contains("`openreg` of `device.kernels`"));
+        assert!(unused.is_some_and(|line| line.contains(", which is not used: ")), "{report}");
         assert!(report.contains("installed `four` of `device.kernels` (device-broken 0.1.0 in "), "{report}");
     });
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -151,7 +155,8 @@ fn the_report_names_each_set_with_its_file() {
     let _turn = installed();
     let report = kernel_sets().report().to_string();
     for set in SETS {
-        assert!(report.contains(set), "{report}");
+        let mut lines = report.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|words| words.first() == Some(&set) && words.get(1) == Some(&"device-broken"));
+        assert!(line.is_some_and(|words| words.join(" ").ends_with("libbroken.so")), "{set}: {report}");
     }
-    assert!(report.contains("libbroken.so"), "{report}");
 }

@@ -194,7 +194,7 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// If nobody declares an operator of this name, or an option is missing or has other values.
+    /// If no crate declares an operator of this name, or an option is missing or has other values.
     pub fn from_description(name: &str, options: &[(&str, &[Scalar])]) -> Result<Self, DescriptionError> {
         let given = Given { operator: name, options };
         let unary = Unary::ALL.iter().find(|unary| unary.name() == name).map(|unary| Self::Unary(*unary));
@@ -287,6 +287,14 @@ fn windows(pool: Pool2d) -> OperatorOptions {
     ]
 }
 
+/// A place or a size, if the value is one.
+fn place(value: &Scalar) -> Option<usize> {
+    match value {
+        Scalar::Int(value) => usize::try_from(*value).ok(),
+        _ => None,
+    }
+}
+
 /// The options that a description has.
 struct Given<'a> {
     operator: &'a str,
@@ -310,22 +318,31 @@ impl Given<'_> {
     }
 
     fn int(&self, option: &'static str) -> Result<i64, DescriptionError> {
-        Ok(self.one(option, "an integer")?.as_i64())
+        match self.one(option, "an integer")? {
+            Scalar::Int(value) => Ok(value),
+            _ => Err(self.wrong(option, "an integer")),
+        }
     }
 
     fn float(&self, option: &'static str) -> Result<f64, DescriptionError> {
-        Ok(self.one(option, "a number")?.as_f64())
+        match self.one(option, "a number")? {
+            Scalar::Bool(_) => Err(self.wrong(option, "a number")),
+            number => Ok(number.as_f64()),
+        }
     }
 
     fn bool(&self, option: &'static str) -> Result<bool, DescriptionError> {
-        Ok(self.one(option, "a boolean")?.as_bool())
+        match self.one(option, "a boolean")? {
+            Scalar::Bool(value) => Ok(value),
+            _ => Err(self.wrong(option, "a boolean")),
+        }
     }
 
     /// Places or sizes, as many as the caller expects.
     fn places<const N: usize>(&self, option: &'static str) -> Result<[usize; N], DescriptionError> {
         let wrong = || self.wrong(option, "integers that are not negative, as many as the operator has");
         let values = self.values(option).unwrap_or_default().iter();
-        let places: Option<Vec<usize>> = values.map(|value| usize::try_from(value.as_i64()).ok()).collect();
+        let places: Option<Vec<usize>> = values.map(place).collect();
         places.and_then(|places| places.try_into().ok()).ok_or_else(wrong)
     }
 
@@ -336,7 +353,7 @@ impl Given<'_> {
     fn dims(&self) -> Result<Dims, DescriptionError> {
         let wrong = || self.wrong("dims", "dimensions");
         let values = self.values("dims").ok_or_else(wrong)?.iter();
-        values.map(|value| usize::try_from(value.as_i64()).map_err(|_| wrong())).collect()
+        values.map(|value| place(value).ok_or_else(wrong)).collect()
     }
 
     fn update(&self) -> Result<Update, DescriptionError> {
@@ -457,6 +474,14 @@ mod tests {
         assert!(softmax(&[]).is_err());
         assert!(softmax(&[Scalar::Int(-1)]).is_err());
         assert!(softmax(&[Scalar::Int(0), Scalar::Int(1)]).is_err());
+        assert!(softmax(&[Scalar::Float(1.0)]).is_err() && softmax(&[Scalar::Bool(true)]).is_err());
+        let sort = |dim, descending| {
+            Operator::from_description("sort_values", &[("dim", &[dim]), ("descending", &[descending])])
+        };
+        assert!(sort(Scalar::Int(0), Scalar::Bool(true)).is_ok());
+        assert!(sort(Scalar::Int(0), Scalar::Int(1)).is_err());
+        let sum = |dim| Operator::from_description("reduce_sum", &[("dims", &[dim])]);
+        assert!(sum(Scalar::Int(0)).is_ok() && sum(Scalar::Float(f64::NAN)).is_err());
         let error = Operator::from_description("softmx", &[]).unwrap_err().to_string();
         assert!(error.contains("softmx"), "{error}");
     }

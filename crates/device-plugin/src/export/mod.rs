@@ -13,7 +13,7 @@ mod stream;
 use std::sync::OnceLock;
 
 use device_registry::backend::{BackendDescriptor, LoadFailure};
-use device_registry::plugin::Setting;
+use device_registry::plugin::{self, Setting};
 
 use crate::abi::{self, Host, Object, Plugin, Report, Str};
 use crate::export::report::guard;
@@ -122,6 +122,8 @@ pub unsafe fn start(exported: &'static Exported, host: *const Host, report: *con
         guard(report, || {
             host::connect(host)?;
             EXPORTED.get_or_init(|| exported);
+            // Entries of other groups may be loaded before their backend. An error is that of its `load`.
+            exported.descriptors.iter().for_each(|descriptor| drop(plugin::register(descriptor)));
             plugin = std::ptr::from_ref(describe(exported));
             Ok(())
         });

@@ -1,5 +1,6 @@
 //! Where a program's plugins lie, and installing them.
 
+use std::collections::BTreeMap;
 use std::env::consts::DLL_EXTENSION;
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +11,7 @@ use device_registry::backends;
 use device_registry::registry::{Row, State, isolate};
 use entry_points::message::shown_path;
 
-use crate::group::{self, FileEntry};
+use crate::group::{self, FileEntry, FileGroup};
 use crate::install::error::InstallError;
 use crate::install::files::{canonical, open_regular};
 use crate::install::load_checked;
@@ -147,18 +148,16 @@ impl Plugins {
     }
 }
 
-/// The states of backends that were installed.
+/// The states of what was installed.
 fn states(manifests: &[Manifest]) -> Vec<State> {
-    let report = backends().report();
-    let state = |manifest: &Manifest| {
-        let its = |row: &&Row| {
-            row.name == manifest.name()
-                && row.file == Some(manifest.library())
-                && manifest.group() == backends().name()
-        };
+    let mut reports = BTreeMap::new();
+    let mut state = |manifest: &Manifest| {
+        let new = || group::named(manifest.group()).map_or_else(|| backends().report(), FileGroup::report);
+        let report = reports.entry(manifest.group().to_owned()).or_insert_with(new);
+        let its = |row: &&Row| row.name == manifest.name() && row.file == Some(manifest.library());
         report.rows().iter().find(its).map_or(State::Installed, |row| row.state.clone())
     };
-    manifests.iter().map(state).collect()
+    manifests.iter().map(&mut state).collect()
 }
 
 /// Reads the manifests of a folder. Its path is canonical.

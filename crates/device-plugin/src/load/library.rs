@@ -217,7 +217,10 @@ impl Library {
         let load = self.plugin.load_entry.ok_or_else(|| without_function("load_entry"))?;
         let options = settings(options);
         let pointers: Vec<*const abi::OptionSetting> = options.iter().map(std::ptr::from_ref).collect();
-        let table = std::ptr::from_mut(table).cast();
+        let table: *mut T = table;
+        // SAFETY: the first field of a table is its size. The library writes no more than that.
+        unsafe { table.cast::<usize>().write(size_of::<T>()) };
+        let table = table.cast();
         let mut reported = None;
         // SAFETY: the library keeps the rules, the caller promises the type of the table, and the texts, the
         // options, the table and the report are valid during the call.

@@ -37,8 +37,9 @@ impl<'a> NativeDevice<'a> {
     /// type. `make` makes it at the first call, and may call into the device's own interface. Two threads may
     /// both call it then; one of the values is kept, and both calls return that.
     ///
-    /// The device drops it when it is closed, and when it is reset after a loss, before the driver ends the
-    /// device. A kernel whose queued work uses parts of it passes them to
+    /// The device drops its reference when it is closed, and when it is reset after a loss, before the driver
+    /// ends the device. Code that holds another one may drop the value later, so the value keeps what its drop
+    /// needs. A kernel whose queued work uses parts of it passes them to
     /// [`Launch::keep`](crate::backend::Launch::keep).
     ///
     /// ```
