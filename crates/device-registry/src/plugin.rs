@@ -26,8 +26,8 @@ pub use crate::runtime::validation::report_broken_rule;
 /// An option of a backend: its name, its value, and the variable that sets it, if not the program.
 pub type Setting<'a> = (&'a str, &'a str, Option<&'a str>);
 
-/// Registers a descriptor in this copy, so that its devices have names, before anything asks for one: the first
-/// question settles the switches. The environment has no effect on them: the program's switches count.
+/// Registers a descriptor in this copy, so that its devices have names, before anything asks for one: the
+/// first question settles the switches. The environment has no effect on them: the program's switches count.
 ///
 /// # Errors
 ///
@@ -118,8 +118,8 @@ impl PluginDevice {
         self.has_native_handles
     }
 
-    /// Runs a kernel as the core does, and returns what it keeps, also if it panics. Without a stream its work
-    /// is done then.
+    /// Runs a kernel as the core does, and returns what it keeps, also if it panics. Without a stream its
+    /// work is done then.
     pub fn launch(
         &'static self,
         stream: Option<&dyn StreamDriver>,

@@ -38,8 +38,8 @@ impl<'a> NativeDevice<'a> {
     /// both call it then; one of the values is kept, and both calls return that.
     ///
     /// The device drops its reference when it is closed, and when it is reset after a loss, before the driver
-    /// ends the device. Code that holds another one may drop the value later, so the value keeps what its drop
-    /// needs. A kernel whose queued work uses parts of it passes them to
+    /// ends the device. Code that holds another one may drop the value later, so the value keeps what its
+    /// drop needs. A kernel whose queued work uses parts of it passes them to
     /// [`Launch::keep`](crate::backend::Launch::keep).
     ///
     /// ```
