@@ -303,18 +303,7 @@ platforms() {
     DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14,musl,windows-gnu,wasm32,wasi \
         cargo test -p device-registry-tests -- --ignored --skip an_unused_backend_for_hardware \
         --skip a_program_for_ --skip a_program_of_32_bits --skip miri_
-}
-
-step run address-sanitizer 240 'the address and leak sanitizers, if their tools are installed'
-address-sanitizer() {
-    require opencl
-    bash tests/sanitizers.sh address
-}
-
-step run thread-sanitizer 300 'the thread sanitizer, if its tools are installed'
-thread-sanitizer() {
-    require opencl
-    bash tests/sanitizers.sh thread
+    # The steps that follow are workspaces of their own.
     forget target "${TMPDIR:-/tmp}"/device-registry-tests-*
 }
 
@@ -363,6 +352,18 @@ miri() {
     bash tests/install-platforms.sh
     bash tests/sanitizers.sh miri
     cargo test -p device-registry-tests --test platforms -- --ignored miri_
+}
+
+step slow address-sanitizer 240 'the address and leak sanitizers, if their tools are installed'
+address-sanitizer() {
+    require opencl
+    bash tests/sanitizers.sh address
+}
+
+step slow thread-sanitizer 300 'the thread sanitizer, if its tools are installed'
+thread-sanitizer() {
+    require opencl
+    bash tests/sanitizers.sh thread
 }
 
 step slow all-kernels-opencl 900 'all kernels of OpenCL, with all cases'
