@@ -101,7 +101,7 @@ require() {
 step run format 10 'formatting, in all workspaces'
 format() {
     local folder
-    for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn kernels; do
+    for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn integrations/torch kernels; do
         (cd "$folder" && cargo fmt --all --check)
     done
 }
@@ -330,6 +330,33 @@ burn() {
         "$programs/unchanged" --device "$device"
         "$programs/digits" --device "$device" --epochs 1
     done
+}
+
+step run torch 360 'PyTorch on registered devices'
+torch() {
+    local venv plugins status=0
+    install_drivers
+    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils g++ python3 python3-venv
+    mkdir -p target
+    venv=$(mktemp -d "$PWD/target/torch.XXXXXX") plugins=$venv/plugins
+    sh integrations/torch/tests/environment.sh "$venv" || status=$?
+    [ $status -ne 3 ] || return 0
+    [ $status -eq 0 ] || return $status
+    mkdir "$plugins"
+    sh examples/custom-backend/c/build.sh "$plugins"
+    cd integrations/torch
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check .
+    DEVICE_TORCH=openreg expect "tensor([1, 2, 3], device='openreg:0')" \
+        "$venv/bin/python" -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
+    # With kernels, and on the CPU alone; on a driver; and on a backend in C, from its file.
+    DEVICE_TORCH=openreg "$venv/bin/pytest" tests
+    set -- tests/test_tensors.py tests/test_training.py tests/test_runtime.py
+    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' "$venv/bin/pytest" "$@"
+    DEVICE_TORCH=opencl "$venv/bin/pytest" "$@"
+    DEVICE_TORCH=myc DEVICE_TORCH_PLUGINS=$plugins "$venv/bin/pytest" "$@"
+    DEVICE_TORCH=mycqueue DEVICE_TORCH_PLUGINS=$plugins "$venv/bin/pytest" "$@"
+    rm -rf "$venv"
+    forget target build
 }
 
 step slow examples 150 'the example with kernels on real devices, as its README says'

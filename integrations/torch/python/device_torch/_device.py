@@ -1,0 +1,183 @@
+"""The module of the device, such as `torch.openreg`: what PyTorch looks for there, and what users expect."""
+
+import types
+
+import torch
+
+from device_torch._counts import Counts
+
+
+def module(name, library):
+    """The module for a device of that name."""
+    made = types.ModuleType(f"torch.{name}", f"The device `{name}`. `{name}.devices()` lists what it stands for.")
+    device = _Device(name, library)
+    for function in dir(device):
+        if function in _PRIVATE or not function.startswith("_"):
+            setattr(made, function, getattr(device, function))
+    made.Stream, made.Event, made.device = torch.Stream, torch.Event, device.guard
+    return made
+
+
+# Names that PyTorch itself calls.
+_PRIVATE = {"_is_in_bad_fork"}
+
+
+class _Device:
+    def __init__(self, name, library):
+        self._name = name
+        self._library = library
+
+    # What there is.
+
+    def is_available(self):
+        """Whether there is a device."""
+        return self.device_count() > 0
+
+    def is_initialized(self):
+        """Whether the library is there. A device is opened by its first tensor."""
+        return True
+
+    def init(self):
+        """Does nothing: a device is opened by its first tensor."""
+
+    def device_count(self):
+        """The number of devices."""
+        return self._library.device_count()
+
+    def devices(self):
+        """The names of the devices in the registry, in the order of their indices."""
+        return [self._library.device_name(index) for index in range(self.device_count())]
+
+    def get_device_name(self, device=None):
+        """The name of a device in the registry, such as `openreg:1`."""
+        return self._library.device_name(self._index(device))
+
+    def describe(self):
+        """All backends and devices of the registry, in words."""
+        return self._library.describe()
+
+    # The current device and its streams.
+
+    def current_device(self):
+        """The index of the current device."""
+        return torch.accelerator.current_device_index()
+
+    def set_device(self, device):
+        """Makes a device the current one of this thread."""
+        torch.accelerator.set_device_index(self._index(device))
+
+    def guard(self, device):
+        """A context in which the device is the current one."""
+        return torch.accelerator.device_index(self._index(device))
+
+    def synchronize(self, device=None):
+        """Waits for the work of all streams of the device."""
+        torch.accelerator.synchronize(self._index(device))
+
+    def current_stream(self, device=None):
+        """This thread's current stream of the device."""
+        return torch.accelerator.current_stream(self._index(device))
+
+    def set_stream(self, stream):
+        """Makes a stream the current one of this thread."""
+        torch.accelerator.set_stream(stream)
+
+    def stream(self, stream):
+        """A context in which the stream is the current one."""
+        return stream
+
+    # Memory.
+
+    def empty_cache(self):
+        """Gives memory back that devices keep for later."""
+        torch.accelerator.memory.empty_cache()
+
+    def memory_allocated(self, device=None):
+        """The bytes of tensors on the device."""
+        return torch.accelerator.memory.memory_allocated(self._index(device))
+
+    def max_memory_allocated(self, device=None):
+        """The largest value of `memory_allocated` since the last reset."""
+        return torch.accelerator.memory.max_memory_allocated(self._index(device))
+
+    def memory_reserved(self, device=None):
+        """The bytes that the device holds for this process."""
+        return torch.accelerator.memory.memory_reserved(self._index(device))
+
+    def reset_peak_memory_stats(self, device=None):
+        """Resets the largest values to those of now."""
+        torch.accelerator.memory.reset_peak_memory_stats(self._index(device))
+
+    def memory_stats(self, device=None):
+        """All statistics, by name."""
+        return torch.accelerator.memory.memory_stats(self._index(device))
+
+    # Random numbers.
+
+    def initial_seed(self, device=None):
+        """The seed of the device's generator."""
+        return torch.ops.device_torch.initial_seed(self._index(device)) & (2**64 - 1)
+
+    def manual_seed(self, seed, device=None):
+        """Sets the seed of the device's generator."""
+        seed = int(seed) & (2**64 - 1)
+        torch.ops.device_torch.manual_seed(self._index(device), seed - 2**64 if seed >= 2**63 else seed)
+
+    def manual_seed_all(self, seed):
+        """Sets the seed of all devices."""
+        for device in range(self.device_count()):
+            self.manual_seed(seed, device)
+
+    def seed(self, device=None):
+        """Sets a seed that nobody knows, and returns it."""
+        return torch.ops.device_torch.new_seed(self._index(device)) & (2**64 - 1)
+
+    def seed_all(self):
+        """Sets one seed that nobody knows for all devices."""
+        self.manual_seed_all(self.seed())
+
+    def get_rng_state(self, device=None):
+        """The state of the device's generator."""
+        return torch.ops.device_torch.get_rng_state(self._index(device))
+
+    def set_rng_state(self, state, device=None):
+        """Sets the state of the device's generator."""
+        torch.ops.device_torch.set_rng_state(self._index(device), state)
+
+    def get_rng_state_all(self):
+        """The states of all devices."""
+        return [self.get_rng_state(device) for device in range(self.device_count())]
+
+    def set_rng_state_all(self, states):
+        """Sets the states of all devices."""
+        for device, state in enumerate(states):
+            self.set_rng_state(state, device)
+
+    # Autocast.
+
+    def get_amp_supported_dtype(self):
+        """The types that autocast can choose."""
+        return [torch.bfloat16, torch.float16]
+
+    # What kernels and the CPU have computed.
+
+    def counts(self):
+        """What was computed since the last reset, by operator: see `Counts`."""
+        return Counts.of(self._library.counts())
+
+    def reset_counts(self):
+        """Forgets all counts."""
+        self._library.reset_counts()
+
+    def _is_in_bad_fork(self):
+        return self._library.is_forked()
+
+    def _index(self, device):
+        if device is None:
+            return torch.accelerator.current_device_index()
+        if isinstance(device, int):
+            return device
+        device = torch.device(device)
+        if device.type != self._name:
+            raise ValueError(f"expected a device `{self._name}`, got `{device}`")
+        return torch.accelerator.current_device_index() if device.index is None else device.index

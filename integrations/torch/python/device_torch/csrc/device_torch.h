@@ -1,0 +1,128 @@
+// What the shim calls of the library in Rust. `src/abi.rs` has the other side, in the same order.
+//
+// A function that can fail returns a code: 0 for success. `dt_error` is the text of the last failure of the
+// calling thread, until its next call. Any thread may call any function. No function throws.
+
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The codes.
+enum {
+  DT_OK = 0,
+  // There is no kernel: the CPU has to compute. `dt_error` says why.
+  DT_DECLINED = 1,
+  DT_FAILED = 2,
+  DT_OUT_OF_MEMORY = 3,
+  DT_UNSUPPORTED = 4,
+  // The device is lost.
+  DT_LOST = 5,
+};
+
+const char* dt_error(void);
+
+// What the variables chose. Loads and opens nothing. The texts are those of the first call.
+int dt_choose(const char** name, const char** notes);
+
+// Devices, by their index in PyTorch.
+int dt_device_count(void);
+int dt_is_open(int device);
+// The name in the registry, such as `openreg:1`. The text lives as long as the process.
+int dt_device_name(int device, const char** name);
+// All devices and backends in words; the text is the calling thread's, until its next call.
+const char* dt_describe(void);
+int dt_is_forked(void);
+
+// Memory. A pointer stands for memory of the device: the host can neither read nor write there.
+int dt_allocate(int device, size_t len, void** pointer);
+void dt_free(void* pointer);
+// The device whose memory contains the pointer; -1 for all other pointers.
+int dt_device_of(const void* pointer);
+int dt_empty_cache(int device);
+int dt_memory_info(int device, uint64_t* available, uint64_t* total);
+typedef struct {
+  // Bytes that PyTorch has allocated, the most since the last reset, and all that it ever has.
+  uint64_t allocated, peak_allocated, ever_allocated;
+  // The number of allocations, likewise.
+  uint64_t live, peak_live, ever_live;
+  // Bytes that the device uses and holds, and how often it emptied its cache to have room.
+  uint64_t active, reserved, peak_reserved, retries;
+} dt_statistics;
+int dt_memory_statistics(int device, dt_statistics* statistics);
+// Resets the largest values to those of now; those that were ever allocated as well.
+int dt_reset_statistics(int device, int ever);
+
+// Memory of the host that devices copy faster, if they have any.
+int dt_allocate_host(int device, size_t len, void** pointer);
+void dt_free_host(void* pointer);
+int dt_is_host_allocation(const void* pointer);
+
+// Copies, in the current stream of the device.
+int dt_write(void* destination, const void* source, size_t len);
+int dt_read(void* destination, const void* source, size_t len);
+int dt_copy(void* destination, const void* source, size_t len);
+
+// Streams, by their number: 0 is the default stream of the device.
+int64_t dt_current_stream(int device);
+void dt_set_current_stream(int device, int64_t stream);
+int dt_new_stream(int device, int high_priority, int64_t* stream);
+int dt_query_stream(int device, int64_t stream, int* done);
+int dt_synchronize_stream(int device, int64_t stream);
+int dt_synchronize(int device);
+
+// Events. `dt_record` makes one.
+int dt_record(int device, int64_t stream, int timed, void** event);
+int dt_wait_event(const void* event, int device, int64_t stream);
+int dt_query_event(const void* event, int* done);
+int dt_synchronize_event(const void* event);
+int dt_elapsed(const void* start, const void* end, double* milliseconds);
+void dt_destroy_event(void* event);
+
+// Operators. A value is an argument of PyTorch's, or a result.
+enum { DT_NONE = 0, DT_TENSOR, DT_FLOAT, DT_INT, DT_BOOL, DT_INTS, DT_TEXT, DT_TENSORS, DT_OTHER };
+
+typedef struct dt_value {
+  int32_t kind;
+  // Of a tensor: PyTorch's number of the type, its device (-1 for the CPU), and where its first element is.
+  int32_t dtype;
+  int32_t device;
+  // How many sizes and strides, integers, bytes of text, or tensors there are.
+  size_t len;
+  const void* data;
+  const int64_t* sizes;
+  const int64_t* strides;
+  // Of a list, its tensors; those that are absent have the kind DT_NONE.
+  const struct dt_value* values;
+  double number;
+  int64_t integer;
+} dt_value;
+
+typedef struct {
+  const dt_value* arguments;
+  size_t argument_count;
+  // Makes a tensor on a device for a result, or for what is needed meanwhile. Its elements are not set. What
+  // `made` points to lives as long as the call. A negative device is a result that was not asked for.
+  void* context;
+  int (*empty)(void* context, int device, int dtype, const int64_t* sizes, size_t rank, int result, dt_value* made);
+} dt_call;
+
+// The name of the operator with this number, such as `add.out`, and its length; null behind the last.
+const char* dt_operator(size_t number, size_t* len);
+int dt_run(size_t number, const dt_call* call);
+
+// Counts a call that the CPU computed.
+void dt_count_fallback(const char* name, int dtype, uint64_t nanoseconds, uint64_t bytes);
+// All counts, a line for each; the text is the calling thread's, until its next call.
+const char* dt_counts(void);
+void dt_reset_counts(void);
+// What DEVICE_TORCH_FALLBACK says: 0 for the CPU, 1 for a warning with each operator, 2 for an error.
+int dt_fallback_policy(int* policy);
+
+#ifdef __cplusplus
+}
+#endif

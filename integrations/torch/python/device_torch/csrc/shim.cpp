@@ -1,0 +1,1137 @@
+// PyTorch's half of a device: PyTorch's interfaces, as calls of the library in Rust (`device_torch.h`).
+//
+// It knows no backend. It is compiled once for each minor version of PyTorch, as PyTorch's C++ interface changes
+// with each, and includes nothing of Python. `dt_register` registers all of it.
+
+#include "device_torch.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+namespace {
+
+using at::Tensor;
+using c10::Device;
+using c10::DeviceIndex;
+using c10::IValue;
+using c10::Stream;
+using torch::jit::Stack;
+
+constexpr auto kDevice = c10::DeviceType::PrivateUse1;
+
+// --- Errors ---
+
+// Throws what PyTorch has for a failure, with the text of the library.
+void check(int code) {
+  if (code == DT_OK) return;
+  const std::string text = dt_error();
+  switch (code) {
+    case DT_OUT_OF_MEMORY:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+    case DT_UNSUPPORTED:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, text);
+    case DT_LOST:
+      throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, code, text);
+    default:
+      TORCH_CHECK(false, text);
+  }
+}
+
+std::string name_of(DeviceIndex device) {
+  const char* name = nullptr;
+  check(dt_device_name(device, &name));
+  return name;
+}
+
+// --- The current device ---
+
+thread_local DeviceIndex current_device = 0;
+
+void set_current_device(DeviceIndex device) {
+  // Only a change is checked: this is called around each operator.
+  if (device == current_device) return;
+  name_of(device);
+  current_device = device;
+}
+
+// --- Memory ---
+
+struct Memory final : c10::DeviceAllocator {
+  static void release(void* pointer) { dt_free(pointer); }
+
+  at::DataPtr allocate(size_t len) override {
+    void* pointer = nullptr;
+    if (len > 0) check(dt_allocate(current_device, len, &pointer));
+    return {pointer, pointer, &release, Device(kDevice, current_device)};
+  }
+
+  at::DeleterFnPtr raw_deleter() const override { return &release; }
+
+  void copy_data(void* destination, const void* source, size_t len) const override {
+    check(dt_copy(destination, source, len));
+  }
+
+  bool initialized() override { return true; }
+
+  void emptyCache(c10::MempoolId_t) override {
+    for (int device = 0; device < dt_device_count(); ++device) {
+      if (dt_is_open(device)) check(dt_empty_cache(device));
+    }
+  }
+
+  // Queued work owns its memory, whatever PyTorch frees.
+  void recordStream(const at::DataPtr&, Stream) override {}
+
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    dt_statistics found = {};
+    check(dt_memory_statistics(device, &found));
+    const auto set = [](c10::CachingAllocator::StatArray& stat, uint64_t current, uint64_t peak, uint64_t ever) {
+      stat[0].current = static_cast<int64_t>(current);
+      stat[0].peak = static_cast<int64_t>(peak);
+      stat[0].allocated = static_cast<int64_t>(ever);
+      stat[0].freed = static_cast<int64_t>(ever - current);
+    };
+    set(stats.allocated_bytes, found.allocated, found.peak_allocated, found.ever_allocated);
+    set(stats.requested_bytes, found.allocated, found.peak_allocated, found.ever_allocated);
+    set(stats.allocation, found.live, found.peak_live, found.ever_live);
+    set(stats.active_bytes, found.active, found.active, found.active);
+    set(stats.reserved_bytes, found.reserved, found.peak_reserved, found.reserved);
+    stats.num_alloc_retries = static_cast<int64_t>(found.retries);
+    return stats;
+  }
+
+  void resetAccumulatedStats(DeviceIndex device) override { check(dt_reset_statistics(device, 1)); }
+  void resetPeakStats(DeviceIndex device) override { check(dt_reset_statistics(device, 0)); }
+
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device)
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
+      override
+#endif
+  {
+    uint64_t available = 0, total = 0;
+    check(dt_memory_info(device, &available, &total));
+    return {available, total};
+  }
+};
+
+struct PinnedMemory final : at::HostAllocator {
+  static void release(void* pointer) { dt_free_host(pointer); }
+
+  at::DataPtr allocate(size_t len) override {
+    void* pointer = nullptr;
+    if (len > 0) check(dt_allocate_host(current_device, len, &pointer));
+    return {pointer, pointer, &release, Device(c10::DeviceType::CPU)};
+  }
+
+  at::DeleterFnPtr raw_deleter() const override { return &release; }
+
+  void copy_data(void* destination, const void* source, size_t len) const override {
+    default_copy_data(destination, source, len);
+  }
+
+  bool record_event(void*, void*, Stream) override { return true; }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+};
+
+Memory memory;
+PinnedMemory pinned_memory;
+
+// Makes the memory of a storage longer or shorter.
+void resize_bytes(c10::StorageImpl* storage, size_t len) {
+  TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
+  const c10::DeviceGuard guard(storage->device());
+  at::DataPtr resized = memory.allocate(len);
+  const size_t kept = std::min(len, storage->nbytes());
+  if (kept > 0) check(dt_copy(resized.get(), storage->data(), kept));
+  storage->set_data_ptr_noswap(std::move(resized));
+  storage->set_nbytes(len);
+}
+
+void resize_to_hold(const Tensor& self) {
+  const size_t len = at::detail::computeStorageNbytes(
+      self.sizes(), self.strides(), self.dtype().itemsize(), self.storage_offset());
+  c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
+  if (self.numel() > 0 && len > storage->nbytes()) resize_bytes(storage, len);
+}
+
+// --- Streams and events ---
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  static Stream stream(DeviceIndex device, int64_t number) {
+    return Stream(Stream::UNSAFE, Device(kDevice, device), number);
+  }
+  static DeviceIndex index(Device device) { return device.has_index() ? device.index() : current_device; }
+
+  c10::DeviceType type() const override { return kDevice; }
+  DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(dt_device_count()); }
+
+  Device exchangeDevice(Device device) const override {
+    const Device before = getDevice();
+    set_current_device(index(device));
+    return before;
+  }
+  Device getDevice() const override { return Device(kDevice, current_device); }
+  void setDevice(Device device) const override { set_current_device(index(device)); }
+  void uncheckedSetDevice(Device device) const noexcept override { current_device = index(device); }
+
+  Stream getStream(Device device) const override { return stream(index(device), dt_current_stream(index(device))); }
+  Stream getDefaultStream(Device device) const override { return stream(index(device), 0); }
+  Stream getStreamFromGlobalPool(Device device, bool high_priority) const override {
+    int64_t number = 0;
+    check(dt_new_stream(index(device), high_priority, &number));
+    return stream(index(device), number);
+  }
+  // A lower number is a higher priority, as with CUDA.
+  Stream getNewStream(Device device, int priority) const override {
+    return getStreamFromGlobalPool(device, priority < 0);
+  }
+  Stream exchangeStream(Stream chosen) const override {
+    const Stream before = getStream(chosen.device());
+    dt_set_current_stream(chosen.device_index(), chosen.id());
+    return before;
+  }
+  bool queryStream(const Stream& asked) const override {
+    int done = 0;
+    check(dt_query_stream(asked.device_index(), asked.id(), &done));
+    return done != 0;
+  }
+  void synchronizeStream(const Stream& asked) const override {
+    check(dt_synchronize_stream(asked.device_index(), asked.id()));
+  }
+  void synchronizeDevice(const DeviceIndex device) const override { check(dt_synchronize(device)); }
+
+  void record(void** event, const Stream& asked, const DeviceIndex, const c10::EventFlag flag) const override {
+    void* recorded = nullptr;
+    check(dt_record(asked.device_index(), asked.id(), flag == c10::EventFlag::BACKEND_DEFAULT, &recorded));
+    dt_destroy_event(*event);
+    *event = recorded;
+  }
+  void block(void* event, const Stream& asked) const override {
+    if (event != nullptr) check(dt_wait_event(event, asked.device_index(), asked.id()));
+  }
+  bool queryEvent(void* event) const override {
+    int done = 1;
+    if (event != nullptr) check(dt_query_event(event, &done));
+    return done != 0;
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) check(dt_synchronize_event(event));
+  }
+  double elapsedTime(void* start, void* end, const DeviceIndex) const override {
+    TORCH_CHECK(start != nullptr && end != nullptr, "Both events must be recorded before calculating elapsed time.");
+    double milliseconds = 0;
+    check(dt_elapsed(start, end, &milliseconds));
+    return milliseconds;
+  }
+  void destroyEvent(void* event, const DeviceIndex) const noexcept override { dt_destroy_event(event); }
+
+  // Queued work owns its memory.
+  void recordDataPtrOnStream(const at::DataPtr&, const Stream&) const override {}
+};
+
+// --- Random numbers ---
+
+// It contains a generator of the CPU, which a fallback gives to the CPU's kernels: those refuse others.
+struct Generator final : c10::GeneratorImpl {
+  explicit Generator(DeviceIndex device, uint64_t seed = c10::detail::getNonDeterministicRandom())
+      : GeneratorImpl(Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+        cpu(at::detail::createCPUGenerator(seed)) {}
+
+  void set_current_seed(uint64_t seed) override { cpu.set_current_seed(seed); }
+  void set_offset(uint64_t offset) override { cpu.set_offset(offset); }
+  uint64_t get_offset() const override { return cpu.get_offset(); }
+  uint64_t current_seed() const override { return cpu.current_seed(); }
+  uint64_t seed() override { return cpu.seed(); }
+  void set_state(const c10::TensorImpl& state) override { cpu.unsafeGetGeneratorImpl()->set_state(state); }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return cpu.unsafeGetGeneratorImpl()->get_state(); }
+  Generator* clone_impl() const override {
+    auto* copy = new Generator(device().index());
+    copy->cpu = cpu.clone();
+    return copy;
+  }
+
+  at::Generator cpu;
+};
+
+const at::Generator& default_generator(DeviceIndex device) {
+  static std::mutex mutex;
+  static std::map<DeviceIndex, at::Generator> generators;
+  if (device < 0) device = current_device;
+  name_of(device);
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto found = generators.find(device);
+  if (found == generators.end()) {
+    found = generators.emplace(device, at::make_generator<Generator>(device, c10::default_rng_seed_val)).first;
+  }
+  return found->second;
+}
+
+// --- Hooks ---
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return dt_device_count() > 0; }
+  bool hasPrimaryContext(DeviceIndex device) const override { return dt_is_open(device) != 0; }
+  DeviceIndex deviceCount() const override { return static_cast<DeviceIndex>(dt_device_count()); }
+  void setCurrentDevice(DeviceIndex device) const override { set_current_device(device); }
+  DeviceIndex getCurrentDevice() const override { return current_device; }
+  DeviceIndex exchangeDevice(DeviceIndex device) const override {
+    const DeviceIndex before = current_device;
+    set_current_device(device);
+    return before;
+  }
+  DeviceIndex maybeExchangeDevice(DeviceIndex device) const override {
+    return device < 0 ? current_device : exchangeDevice(device);
+  }
+  Device getDeviceFromPtr(void* data) const override {
+    const int device = dt_device_of(data);
+    TORCH_CHECK(device >= 0, "The pointer is not one of a registered device");
+    return Device(kDevice, static_cast<DeviceIndex>(device));
+  }
+  bool isPinnedPtr(const void* data) const override { return dt_is_host_allocation(data) != 0; }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory; }
+  const at::Generator& getDefaultGenerator(DeviceIndex device) const override { return default_generator(device); }
+  at::Generator getNewGenerator(DeviceIndex device) const override {
+    if (device < 0) device = current_device;
+    return at::make_generator<Generator>(device, c10::default_rng_seed_val);
+  }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t len) const override {
+    resize_bytes(storage.unsafeGetStorageImpl(), len);
+  }
+};
+
+// --- Bytes ---
+
+bool is_ours(const Tensor& tensor) { return tensor.defined() && tensor.device().type() == kDevice; }
+
+// The bytes between the first and the last element, counted from the first element of the tensor.
+size_t span_of(const Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.dtype().itemsize(), 0);
+}
+
+Tensor host_empty(c10::IntArrayRef size, caffe2::TypeMeta dtype) {
+  return at::detail::empty_cpu(size, at::TensorOptions().device(c10::kCPU).dtype(dtype));
+}
+
+// A tensor of the CPU with the same sizes and strides, whose elements are within `len` bytes.
+Tensor host_span(const Tensor& like, size_t len) {
+  const auto itemsize = like.dtype().itemsize();
+  const auto count = static_cast<int64_t>((len + itemsize - 1) / itemsize);
+  return host_empty({count}, like.dtype()).as_strided(like.sizes(), like.strides());
+}
+
+// --- The CPU in the place of a kernel ---
+
+int fallback_policy() {
+  static const int policy = [] {
+    int chosen = 0;
+    check(dt_fallback_policy(&chosen));
+    return chosen;
+  }();
+  return policy;
+}
+
+// Whether the CPU may compute for a device. `why` is what the library said of its kernels.
+void check_fallback(const std::string& operator_name, Device device, const std::string& why) {
+  const int policy = fallback_policy();
+  if (policy == 0) return;
+  const auto reason = why.empty() ? std::string("it is not one of the operators with kernels") : why;
+  const auto what = operator_name + " has no kernel on `" + name_of(device.index()) + "`: " + reason;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      policy == 1, what, "; DEVICE_TORCH_FALLBACK=deny forbids the CPU, which would compute it otherwise");
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (warned.insert(operator_name).second) TORCH_WARN(what, "; the CPU computes it");
+}
+
+// Tensors of devices as tensors of the CPU, for one call. Those that share a storage share it there as well, so
+// that elements overlap as they do on the device.
+class Mirror {
+ public:
+  // Must be called for all tensors before the first `of`.
+  void add(const Tensor& tensor, bool is_read, bool is_written) {
+    if (tensor.numel() == 0) return;
+    auto& area = areas_[tensor.storage().unsafeGetStorageImpl()];
+    const auto start = static_cast<size_t>(tensor.storage_offset()) * tensor.dtype().itemsize();
+    const auto end = start + span_of(tensor);
+    TORCH_CHECK(
+        end <= tensor.storage().nbytes(), "The storage of a tensor has ", tensor.storage().nbytes(),
+        " bytes, and its elements end at ", end);
+    // What is written and has no gaps need not be read, if nothing else is there.
+    const bool whole = is_written && !is_read && tensor.is_non_overlapping_and_dense();
+    area.is_read = area.is_read || !whole || area.end != 0;
+    area.start = area.end == 0 ? start : std::min(area.start, start);
+    area.end = std::max(area.end, end);
+  }
+
+  Tensor of(const Tensor& tensor) {
+    const auto options = at::TensorOptions().device(c10::kCPU).dtype(tensor.dtype());
+    if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
+    auto& area = areas_.at(tensor.storage().unsafeGetStorageImpl());
+    // Elements of all types lie at multiples of their size from there.
+    const auto begin = area.start - area.start % 16;
+    if (!area.host.defined()) {
+      const auto len = static_cast<int64_t>(area.end - begin);
+      area.host = host_empty({len}, caffe2::TypeMeta::Make<uint8_t>());
+      if (area.is_read) {
+        const auto* data = static_cast<const char*>(tensor.storage().data()) + area.start;
+        auto* to = static_cast<char*>(area.host.mutable_data_ptr()) + (area.start - begin);
+        check(dt_read(to, data, area.end - area.start));
+        bytes_ += area.end - area.start;
+      }
+    }
+    const auto offset = static_cast<size_t>(tensor.storage_offset()) - begin / tensor.dtype().itemsize();
+    auto view = at::detail::make_tensor<at::TensorImpl>(
+        c10::Storage(area.host.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+    auto* impl = view.unsafeGetTensorImpl();
+    impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+    impl->set_storage_offset(static_cast<int64_t>(offset));
+    if (tensor.is_conj()) view._set_conj(true);
+    if (tensor.is_neg()) view._set_neg(true);
+    return view;
+  }
+
+  // Writes what the CPU has computed back to `tensor`, whose mirror was `view`.
+  void write_back(const Tensor& view, const Tensor& tensor) {
+    if (view.sizes() != tensor.sizes()) {
+      // It was an output of another shape, and the CPU has made it the right one.
+      tensor.resize_(view.sizes());
+    }
+    if (tensor.numel() == 0) return;
+    const auto found = areas_.find(tensor.storage().unsafeGetStorageImpl());
+    const bool is_there = found != areas_.end() && found->second.host.defined() &&
+        view.storage().unsafeGetStorageImpl() == found->second.host.storage().unsafeGetStorageImpl();
+    if (!is_there || view.strides() != tensor.strides()) {
+      at::_copy_from(view, tensor);
+      return;
+    }
+    const auto len = span_of(tensor);
+    check(dt_write(tensor.mutable_data_ptr(), view.const_data_ptr(), len));
+    bytes_ += len;
+  }
+
+  // A result on the device.
+  Tensor to_device(const Tensor& result, Device device) {
+    const auto options = result.options().device(device);
+    if (!result.is_non_overlapping_and_dense()) return to_device(result.contiguous(), device);
+    const auto there = at::empty_strided(result.sizes(), result.strides(), options);
+    const auto len = result.nbytes();
+    if (len > 0) check(dt_write(there.mutable_data_ptr(), result.const_data_ptr(), len));
+    bytes_ += len;
+    return there;
+  }
+
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Area {
+    size_t start = 0, end = 0;
+    bool is_read = false;
+    Tensor host;
+  };
+  std::map<c10::StorageImpl*, Area> areas_;
+  uint64_t bytes_ = 0;
+};
+
+// Calls a function for each tensor of an argument, and replaces it by what that returns.
+template <typename Function>
+void replace_tensors(IValue& value, Function&& replace) {
+  if (value.isTensor()) {
+    const Tensor tensor = value.toTensor();
+    if (tensor.defined()) value = replace(tensor);
+  } else if (value.isTensorList()) {
+    c10::List<Tensor> list;
+    for (const IValue& item : value.toListRef()) {
+      const Tensor& tensor = item.toTensor();
+      list.push_back(tensor.defined() ? replace(tensor) : tensor);
+    }
+    value = list;
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<Tensor>> list;
+    for (const IValue& item : value.toListRef()) {
+      const auto tensor = item.isNone() ? Tensor() : item.toTensor();
+      list.push_back(tensor.defined() ? std::optional<Tensor>(replace(tensor)) : std::nullopt);
+    }
+    value = list;
+  }
+}
+
+bool is_generator(const c10::Argument& argument) {
+  const auto& type = argument.type();
+  if (type->kind() == c10::TypeKind::GeneratorType) return true;
+  return type->kind() == c10::TypeKind::OptionalType &&
+      type->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
+// The device of a call: that of its first tensor, else the one that it names.
+Device device_of_call(const std::vector<IValue>& arguments) {
+  std::optional<Device> found;
+  for (const auto& argument : arguments) {
+    IValue copy = argument;
+    replace_tensors(copy, [&](const Tensor& tensor) {
+      if (is_ours(tensor)) {
+        TORCH_CHECK(
+            !found.has_value() || *found == tensor.device(),
+            "Expected all tensors to be on the same device, but found at least two devices, ",
+            *found, " and ", tensor.device(), "!");
+        found = tensor.device();
+      }
+      return tensor;
+    });
+  }
+  if (found.has_value()) return *found;
+  for (const auto& argument : arguments) {
+    if (argument.isDevice() && argument.toDevice().type() == kDevice) {
+      return Device(kDevice, Guard::index(argument.toDevice()));
+    }
+  }
+  return Device(kDevice, current_device);
+}
+
+// Computes an operator on the CPU. `why` is what the library said of its kernels.
+void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::string& why) {
+  const auto begun = std::chrono::steady_clock::now();
+  const auto& schema = op.schema();
+  const auto name = schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
+  const auto count = schema.arguments().size();
+  const auto originals = torch::jit::last(*stack, count).vec();
+  const auto device = device_of_call(originals);
+  check_fallback(name, device, why);
+
+  Mirror mirror;
+  int dtype = -1;
+  for (size_t at = 0; at < count; ++at) {
+    const auto& argument = schema.arguments()[at];
+    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    IValue copy = originals[at];
+    replace_tensors(copy, [&](const Tensor& tensor) {
+      if (dtype < 0) dtype = static_cast<int>(tensor.scalar_type());
+      if (is_ours(tensor)) {
+        mirror.add(tensor, !argument.is_out(), is_written);
+      } else {
+        // Numbers, and lists of lengths or indices, may be on the CPU.
+        TORCH_CHECK(
+            tensor.dim() == 0 || !at::isFloatingType(tensor.scalar_type()) || tensor.device().type() != c10::kCPU,
+            "Expected all tensors to be on the same device, but found at least two devices, ", device, " and cpu! (",
+            name, ")");
+      }
+      return tensor;
+    });
+  }
+
+  std::vector<IValue> arguments = originals;
+  for (size_t at = 0; at < count; ++at) {
+    auto& argument = arguments[at];
+    replace_tensors(argument, [&](const Tensor& tensor) { return is_ours(tensor) ? mirror.of(tensor) : tensor; });
+    if (argument.isDevice() && argument.toDevice().type() == kDevice) {
+      argument = Device(c10::kCPU);
+    } else if (is_generator(schema.arguments()[at])) {
+      const auto generator = argument.isNone() ? default_generator(device.index()) : argument.toGenerator();
+      if (generator.device().type() == kDevice) {
+        argument = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu;
+      }
+    }
+  }
+
+  torch::jit::drop(*stack, count);
+  for (const auto& argument : arguments) stack->push_back(argument);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  auto returns = torch::jit::pop(*stack, schema.returns().size());
+
+  for (size_t at = 0; at < count; ++at) {
+    const auto* alias = schema.arguments()[at].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    std::vector<Tensor> written;
+    IValue copy = arguments[at];
+    replace_tensors(copy, [&](const Tensor& tensor) { return written.emplace_back(tensor); });
+    size_t next = 0;
+    copy = originals[at];
+    replace_tensors(copy, [&](const Tensor& tensor) {
+      if (is_ours(tensor)) mirror.write_back(written[next], tensor);
+      ++next;
+      return tensor;
+    });
+  }
+
+  for (size_t at = 0; at < returns.size(); ++at) {
+    const auto* alias = schema.returns()[at].alias_info();
+    if (alias != nullptr && alias->isWrite()) {
+      // It is the argument with the same name.
+      for (size_t from = 0; from < count; ++from) {
+        const auto* other = schema.arguments()[from].alias_info();
+        if (other != nullptr && *other == *alias) returns[at] = originals[from];
+      }
+    } else {
+      TORCH_CHECK(alias == nullptr, name, " returns a view, which the CPU cannot make of memory of a device");
+      replace_tensors(returns[at], [&](const Tensor& tensor) {
+        if (dtype < 0) dtype = static_cast<int>(tensor.scalar_type());
+        return tensor.device().is_cpu() ? mirror.to_device(tensor, device) : tensor;
+      });
+    }
+    stack->push_back(std::move(returns[at]));
+  }
+  const auto took = std::chrono::steady_clock::now() - begun;
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
+  dt_count_fallback(name.c_str(), dtype, static_cast<uint64_t>(nanoseconds), mirror.bytes());
+}
+
+void fallback(const c10::OperatorHandle& op, Stack* stack) { compute_on_cpu(op, stack, ""); }
+
+// --- Kernels ---
+
+// The arguments of an operator, as the library takes them. What they point to lives as long as this.
+class Arguments {
+ public:
+  explicit Arguments(c10::ArrayRef<IValue> values) {
+    values_.reserve(values.size());
+    for (const auto& value : values) values_.push_back(of(value));
+  }
+
+  static dt_value of_tensor(const Tensor& tensor) {
+    dt_value value = {};
+    if (!tensor.defined()) return value;
+    if (tensor.is_cpu() && tensor.dim() == 0) return of_number(tensor);
+    if (tensor.layout() != c10::kStrided || tensor.is_conj() || tensor.is_neg()) {
+      value.kind = DT_OTHER;
+      return value;
+    }
+    value.kind = DT_TENSOR;
+    value.dtype = static_cast<int32_t>(tensor.scalar_type());
+    value.device = is_ours(tensor) ? tensor.device().index() : -1;
+    value.len = static_cast<size_t>(tensor.dim());
+    value.data = tensor.numel() == 0 ? nullptr : tensor.const_data_ptr();
+    value.sizes = tensor.sizes().data();
+    value.strides = tensor.strides().data();
+    return value;
+  }
+
+  const std::vector<dt_value>& values() const { return values_; }
+
+ private:
+  // An element of the CPU is a number.
+  static dt_value of_number(const Tensor& tensor) {
+    return of_scalar(tensor.item());
+  }
+
+  static dt_value of_scalar(const at::Scalar& scalar) {
+    dt_value value = {};
+    if (scalar.isBoolean()) {
+      value.kind = DT_BOOL;
+      value.integer = scalar.toBool();
+    } else if (scalar.isIntegral(false)) {
+      value.kind = DT_INT;
+      value.integer = scalar.toLong();
+    } else if (scalar.isFloatingPoint()) {
+      value.kind = DT_FLOAT;
+      value.number = scalar.toDouble();
+    } else {
+      value.kind = DT_OTHER;
+    }
+    return value;
+  }
+
+  dt_value of_ints(std::vector<int64_t> ints) {
+    dt_value value = {};
+    value.kind = DT_INTS;
+    value.len = ints.size();
+    value.sizes = ints_.emplace_back(std::move(ints)).data();
+    return value;
+  }
+
+  dt_value of(const IValue& argument) {
+    dt_value value = {};
+    if (argument.isNone()) return value;
+    if (argument.isTensor()) return of_tensor(argument.toTensor());
+    if (argument.isBool() || argument.isInt() || argument.isDouble()) return of_scalar(argument.toScalar());
+    if (argument.isIntList()) return of_ints(argument.toIntVector());
+    if (argument.isBoolList()) {
+      const auto list = argument.toBoolList();
+      return of_ints(std::vector<int64_t>(list.begin(), list.end()));
+    }
+    if (argument.isString()) {
+      value.kind = DT_TEXT;
+      value.data = argument.toStringRef().data();
+      value.len = argument.toStringRef().size();
+      return value;
+    }
+    if (argument.isTensorList() || argument.isOptionalTensorList()) {
+      auto& list = lists_.emplace_back();
+      for (const IValue& item : argument.toListRef()) {
+        list.push_back(item.isNone() ? dt_value{} : of_tensor(item.toTensor()));
+      }
+      value.kind = DT_TENSORS;
+      value.values = list.data();
+      value.len = list.size();
+      return value;
+    }
+    value.kind = DT_OTHER;
+    return value;
+  }
+
+  std::vector<dt_value> values_;
+  std::deque<std::vector<int64_t>> ints_;
+  std::deque<std::vector<dt_value>> lists_;
+};
+
+// The tensors that the library asks for during a call.
+struct Made {
+  std::vector<Tensor> results;
+  std::deque<Tensor> all;
+  std::exception_ptr failure;
+
+  static int empty(
+      void* context, int device, int dtype, const int64_t* sizes, size_t rank, int is_result, dt_value* made) {
+    auto* self = static_cast<Made*>(context);
+    try {
+      if (device < 0) {
+        // A result that was not asked for.
+        self->results.emplace_back();
+        return DT_OK;
+      }
+      const auto options =
+          at::TensorOptions().device(Device(kDevice, static_cast<DeviceIndex>(device))).dtype(
+              static_cast<at::ScalarType>(dtype));
+      const auto& tensor = self->all.emplace_back(at::empty(c10::IntArrayRef(sizes, rank), options));
+      if (is_result) self->results.push_back(tensor);
+      *made = Arguments::of_tensor(tensor);
+      return DT_OK;
+    } catch (...) {
+      self->failure = std::current_exception();
+      return DT_FAILED;
+    }
+  }
+};
+
+// An operator that the library has kernels for. What it declines, the CPU computes.
+class Kernel final : public c10::OperatorKernel {
+ public:
+  explicit Kernel(size_t number) : number_(number) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    const auto& schema = op.schema();
+    const auto count = schema.arguments().size();
+    const auto declined = run(number_, torch::jit::last(*stack, count), stack, schema);
+    if (declined.has_value()) in_its_place(op, stack, *declined);
+  }
+
+  // Runs an operator, and replaces its arguments on the stack by its results. The reason, if it was declined.
+  static std::optional<std::string> run(
+      size_t number, c10::ArrayRef<IValue> values, Stack* stack, const c10::FunctionSchema& schema) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const Arguments arguments(values);
+    Made made;
+    const dt_call call = {arguments.values().data(), arguments.values().size(), &made, &Made::empty};
+    const int code = dt_run(number, &call);
+    if (made.failure) std::rethrow_exception(made.failure);
+    if (code == DT_DECLINED) return dt_error();
+    check(code);
+    std::vector<IValue> results(made.results.begin(), made.results.end());
+    if (results.empty()) {
+      // It has written to arguments, which it returns.
+      for (const auto& result : schema.returns()) {
+        for (size_t at = 0; at < schema.arguments().size(); ++at) {
+          const auto* alias = schema.arguments()[at].alias_info();
+          if (alias != nullptr && result.alias_info() != nullptr && *alias == *result.alias_info()) {
+            results.push_back(values[at]);
+          }
+        }
+      }
+    }
+    torch::jit::drop(*stack, schema.arguments().size());
+    for (auto& result : results) stack->push_back(std::move(result));
+    return std::nullopt;
+  }
+
+ private:
+  // The CPU has other operators for these two.
+  static void in_its_place(const c10::OperatorHandle& op, Stack* stack, const std::string& why) {
+    auto& dispatcher = c10::Dispatcher::singleton();
+    if (op.schema().name() == "aten::convolution_overrideable") {
+      compute_on_cpu(dispatcher.findSchemaOrThrow("aten::convolution", ""), stack, why);
+    } else if (op.schema().name() == "aten::convolution_backward_overrideable") {
+      // It has the sizes of the bias, behind the weights.
+      const auto at = stack->end() - static_cast<int64_t>(op.schema().arguments().size());
+      const auto weight = at[2].toTensor();
+      const bool transposed = at[6].toBool();
+      const auto channels = transposed ? weight.size(1) * at[8].toInt() : weight.size(0);
+      stack->insert(at + 3, IValue(std::vector<int64_t>{channels}));
+      compute_on_cpu(dispatcher.findSchemaOrThrow("aten::convolution_backward", ""), stack, why);
+    } else {
+      compute_on_cpu(op, stack, why);
+    }
+  }
+
+  size_t number_;
+};
+
+// --- Copies ---
+
+size_t copy_number = 0;
+
+// Copies elements of one shape between tensors without lazy bits.
+void copy_elements(const Tensor& source, const Tensor& destination) {
+  const bool same_bytes = source.dtype() == destination.dtype() && source.strides() == destination.strides() &&
+      source.is_non_overlapping_and_dense();
+  const auto len = source.nbytes();
+  if (is_ours(source) && is_ours(destination)) {
+    if (same_bytes) {
+      check(dt_copy(destination.mutable_data_ptr(), source.const_data_ptr(), len));
+    } else if (source.device() == destination.device()) {
+      static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_copy_from", "");
+      Stack stack = {source, destination, false};
+      const auto why = Kernel::run(copy_number, c10::ArrayRef<IValue>(stack).vec(), &stack, op.schema());
+      if (!why.has_value()) return;
+      check_fallback("aten::_copy_from", source.device(), *why);
+      const auto begun = std::chrono::steady_clock::now();
+      Mirror mirror;
+      mirror.add(source, true, false);
+      mirror.add(destination, false, true);
+      const auto there = mirror.of(destination);
+      there.copy_(mirror.of(source));
+      mirror.write_back(there, destination);
+      const auto took = std::chrono::steady_clock::now() - begun;
+      dt_count_fallback(
+          "aten::_copy_from", static_cast<int>(source.scalar_type()),
+          std::chrono::duration_cast<std::chrono::nanoseconds>(took).count(), mirror.bytes());
+    } else {
+      // As they are, and then into the layout and type of the destination.
+      const auto dense = source.is_non_overlapping_and_dense() ? source : source.contiguous();
+      const auto there = at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(destination.device()));
+      check(dt_copy(there.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes()));
+      copy_elements(there, destination);
+    }
+  } else if (is_ours(destination)) {
+    TORCH_CHECK(source.is_cpu(), "Cannot copy from ", source.device(), " to ", destination.device());
+    if (same_bytes) {
+      check(dt_write(destination.mutable_data_ptr(), source.const_data_ptr(), len));
+    } else if (destination.is_non_overlapping_and_dense()) {
+      const auto here = at::empty_strided(destination.sizes(), destination.strides(), destination.options().device(c10::kCPU));
+      here.copy_(source);
+      check(dt_write(destination.mutable_data_ptr(), here.const_data_ptr(), here.nbytes()));
+    } else {
+      const auto here = source.to(destination.scalar_type()).contiguous();
+      const auto there = at::empty(here.sizes(), destination.options());
+      check(dt_write(there.mutable_data_ptr(), here.const_data_ptr(), here.nbytes()));
+      copy_elements(there, destination);
+    }
+  } else {
+    TORCH_CHECK(destination.is_cpu(), "Cannot copy from ", source.device(), " to ", destination.device());
+    if (same_bytes) {
+      check(dt_read(destination.mutable_data_ptr(), source.const_data_ptr(), len));
+    } else {
+      // With few elements in a large range, the device collects them first.
+      const auto span = span_of(source);
+      const auto near = span > 4 * len ? source.contiguous() : source;
+      const auto near_len = span_of(near);
+      const auto here = host_span(near, near_len);
+      check(dt_read(here.mutable_data_ptr(), near.const_data_ptr(), near_len));
+      destination.copy_(here);
+    }
+  }
+}
+
+Tensor copy_from(const Tensor& self, const Tensor& destination, bool) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  if (destination.numel() == 0) return destination;
+  if (self.is_same(destination)) return destination;
+  auto source = self.expand(destination.sizes());
+  // Conjugates and negatives are copied as they lie, and computed afterwards.
+  const bool conjugate = source.is_conj() != destination.is_conj();
+  const bool negate = source.is_neg() != destination.is_neg();
+  auto to = destination;
+  if (source.is_conj()) source = source.conj();
+  if (source.is_neg()) source = at::_neg_view(source);
+  if (to.is_conj()) to = to.conj();
+  if (to.is_neg()) to = at::_neg_view(to);
+  if ((conjugate || negate) && source.is_cpu()) {
+    if (conjugate) source = source.conj().resolve_conj();
+    if (negate) source = source.neg();
+    copy_elements(source, to);
+  } else {
+    copy_elements(source, to);
+    if (conjugate) to.copy_(at::conj_physical(to));
+    if (negate) to.neg_();
+  }
+  return destination;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& destination) {
+  destination.resize_(self.sizes());
+  return copy_from(self, destination, false);
+}
+
+// --- Operators that are of the tensor, and compute nothing ---
+
+Tensor empty(
+    c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "Only strided tensors are supported on ", kDevice);
+  const c10::DeviceGuard guard(Device(kDevice, Guard::index(device.value_or(Device(kDevice)))));
+  return at::detail::empty_generic(
+      size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype), memory_format);
+}
+
+Tensor empty_strided(
+    c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout, std::optional<Device> device, std::optional<bool> pin_memory) {
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "Only strided tensors are supported on ", kDevice);
+  const c10::DeviceGuard guard(Device(kDevice, Guard::index(device.value_or(Device(kDevice)))));
+  return at::detail::empty_strided_generic(
+      size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype));
+}
+
+// A tensor of zeros without memory, of which automatic derivation makes many.
+Tensor efficient_zero_tensor(
+    c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+    std::optional<Device> device, std::optional<bool>) {
+  at::native::ZeroTensorAllocator none(Device(kDevice, Guard::index(device.value_or(Device(kDevice)))));
+  const auto keys = c10::DispatchKeySet({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor});
+  return at::detail::empty_generic(size, &none, keys, c10::dtype_or_default(dtype), std::nullopt);
+}
+
+const Tensor& resize_(const Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
+  auto* impl = self.unsafeGetTensorImpl();
+  if (self.sizes() != size) {
+    impl->set_sizes_contiguous(size);
+    resize_to_hold(self);
+  }
+  if (memory_format.has_value() && *memory_format != at::MemoryFormat::Preserve) {
+    impl->empty_tensor_restride(*memory_format);
+  }
+  return self;
+}
+
+Tensor& set_source_storage_offset(
+    Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size, c10::IntArrayRef stride) {
+  at::native::checkSetStorage(self, std::move(source), offset, size, stride);
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  if (stride.data() != nullptr) {
+    impl->set_sizes_and_strides(size, stride);
+  } else {
+    impl->set_sizes_contiguous(size);
+  }
+  resize_to_hold(self);
+  return self;
+}
+
+Tensor& set_source_storage(Tensor& self, at::Storage source) {
+  const auto count = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
+  return set_source_storage_offset(self, std::move(source), 0, {count}, {});
+}
+
+Tensor& set_source_tensor(Tensor& self, const Tensor& source) {
+  if (self.is_same(source)) return self;
+  return set_source_storage_offset(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+}
+
+Tensor& set_to_nothing(Tensor& self) {
+  const c10::DeviceGuard guard(self.device());
+  c10::Storage storage(c10::Storage::use_byte_size_t(), 0, memory.allocate(0), &memory, true);
+  return set_source_storage_offset(self, std::move(storage), 0, {0}, {});
+}
+
+at::Scalar local_scalar_dense(const Tensor& self) {
+  const auto here = host_empty({}, self.dtype());
+  check(dt_read(here.mutable_data_ptr(), self.const_data_ptr(), self.dtype().itemsize()));
+  return here.item();
+}
+
+void record_stream(Tensor&, Stream) {}
+
+// --- Cells of recurrent networks, which PyTorch calls fused on each device that is not the CPU ---
+
+Tensor with_bias(const Tensor& gates, const std::optional<Tensor>& bias) {
+  return bias.has_value() && bias->defined() ? gates + *bias : gates;
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(
+    const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx, const std::optional<Tensor>& input_bias,
+    const std::optional<Tensor>& hidden_bias) {
+  const auto gates = (with_bias(input_gates, input_bias) + with_bias(hidden_gates, hidden_bias)).chunk(4, 1);
+  const auto cy = gates[1].sigmoid() * cx + gates[0].sigmoid() * gates[2].tanh();
+  return {gates[3].sigmoid() * cy.tanh(), cy, at::empty({0}, cx.options())};
+}
+
+std::tuple<Tensor, Tensor> gru_cell(
+    const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx, const std::optional<Tensor>& input_bias,
+    const std::optional<Tensor>& hidden_bias) {
+  const auto input = with_bias(input_gates, input_bias).chunk(3, 1);
+  const auto hidden = with_bias(hidden_gates, hidden_bias).chunk(3, 1);
+  const auto reset = (input[0] + hidden[0]).sigmoid();
+  const auto update = (input[1] + hidden[1]).sigmoid();
+  const auto candidate = (input[2] + reset * hidden[2]).tanh();
+  return {candidate + update * (hx - candidate), at::empty({0}, hx.options())};
+}
+
+// --- What Python needs beside it ---
+
+int64_t initial_seed(int64_t device) {
+  return static_cast<int64_t>(default_generator(static_cast<DeviceIndex>(device)).current_seed());
+}
+
+void manual_seed(int64_t device, int64_t seed) {
+  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(static_cast<uint64_t>(seed));
+}
+
+int64_t new_seed(int64_t device) {
+  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return static_cast<int64_t>(generator.seed());
+}
+
+Tensor get_rng_state(int64_t device) {
+  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_rng_state(int64_t device, const Tensor& state) {
+  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+// --- Registration ---
+
+void register_kernels(torch::Library& m) {
+  size_t len = 0;
+  for (size_t number = 0; const char* text = dt_operator(number, &len); ++number) {
+    const std::string name(text, len);
+    if (name == "_copy_from") {
+      copy_number = number;
+    } else {
+      m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(number)));
+    }
+  }
+}
+
+void register_operators(torch::Library& m) {
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
+  m.impl("resize_", TORCH_FN(resize_));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_source_storage_offset));
+  m.impl("set_.source_Storage", TORCH_FN(set_source_storage));
+  m.impl("set_.source_Tensor", TORCH_FN(set_source_tensor));
+  m.impl("set_", TORCH_FN(set_to_nothing));
+  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
+  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  m.impl("view", TORCH_FN(at::native::view));
+  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  m.impl("unfold", TORCH_FN(at::native::unfold));
+  m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+}
+
+// Its logarithms are wrong in half the precision.
+Tensor binary_cross_entropy_of_autocast(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
+  TORCH_CHECK(
+      false, "binary_cross_entropy is not safe in autocast: use binary_cross_entropy_with_logits, or the module "
+      "BCEWithLogitsLoss, on what goes into the sigmoid");
+}
+
+void register_autocast(torch::Library& m) {
+  using namespace at;
+#define DT_LOWER(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
+#define DT_FP32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
+#define DT_FP32_SET_OPT_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define DT_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
+  AT_FORALL_LOWER_PRECISION_FP(DT_LOWER)
+  AT_FORALL_FP32(DT_FP32)
+  AT_FORALL_FP32_SET_OPT_DTYPE(DT_FP32_SET_OPT_DTYPE)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
+  AT_FORALL_PROMOTE(DT_PROMOTE)
+  m.impl("binary_cross_entropy", TORCH_FN(binary_cross_entropy_of_autocast));
+}
+
+void register_all() {
+  using c10::DispatchKey;
+  static Guard guard;
+  static Hooks hooks;
+  static std::deque<torch::Library> libraries;
+  const auto library = [](const char* name, DispatchKey key) -> torch::Library& {
+    return libraries.emplace_back(torch::Library::IMPL, name, key, __FILE__, __LINE__);
+  };
+
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(kDevice)].store(&guard);
+  c10::SetAllocator(kDevice, &memory);
+  at::setHostAllocator(kDevice, &pinned_memory);
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+
+  library("_", DispatchKey::PrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  auto& aten = library("aten", DispatchKey::PrivateUse1);
+  register_operators(aten);
+  register_kernels(aten);
+  register_autocast(library("aten", DispatchKey::AutocastPrivateUse1));
+
+  auto& autograd = library("aten", DispatchKey::AutogradPrivateUse1);
+  autograd.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
+  autograd.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+
+  // Else a conjugate is copied by `clone`, which copies it, without end.
+  library("aten", DispatchKey::Conjugate).impl("_copy_from", torch::CppFunction::makeFallthrough());
+  library("aten", DispatchKey::Negative).impl("_copy_from", torch::CppFunction::makeFallthrough());
+
+  auto& own = libraries.emplace_back(torch::Library::DEF, "device_torch", std::nullopt, __FILE__, __LINE__);
+  own.def("initial_seed(int device) -> int", TORCH_FN(initial_seed));
+  own.def("manual_seed(int device, int seed) -> ()", TORCH_FN(manual_seed));
+  own.def("new_seed(int device) -> int", TORCH_FN(new_seed));
+  own.def("get_rng_state(int device) -> Tensor", TORCH_FN(get_rng_state));
+  own.def("set_rng_state(int device, Tensor state) -> ()", TORCH_FN(set_rng_state));
+}
+
+} // namespace
+
+// Registers the device. Returns null, or why it could not: an exception of a static initializer would end the
+// process.
+extern "C" __attribute__((visibility("default"))) const char* dt_register() {
+  static std::string failure;
+  try {
+    register_all();
+    return nullptr;
+  } catch (const std::exception& error) {
+    failure = error.what();
+    return failure.c_str();
+  }
+}

@@ -1,0 +1,25 @@
+//! PyTorch on any registered device: what the shim in C++ calls.
+//!
+//! `shim.cpp`, in `python/device_torch/csrc`, registers PyTorch's half of a device, its allocator, guard, hooks
+//! and operators, and knows no backend. It calls the functions of `device_torch.h` beside it, which [`abi`]
+//! exports.
+
+#![deny(unsafe_code)]
+
+device_registry::autoload!();
+
+// The border to C++.
+#[allow(unsafe_code)]
+mod abi;
+// Addresses, which the system reserves.
+#[allow(unsafe_code)]
+mod addresses;
+mod choice;
+mod copies;
+mod counts;
+mod devices;
+mod failure;
+mod host_memory;
+mod memory;
+mod operators;
+mod streams;

@@ -1,0 +1,370 @@
+//! A call of an operator: its arguments, and how it is run.
+
+use device_kernels::{DType, Layout, Operand, Operator, Scalar, run};
+use device_registry::Buffer;
+use smallvec::SmallVec;
+
+use crate::failure::Failure;
+use crate::memory;
+use crate::streams;
+
+/// An argument.
+#[derive(Clone, Copy)]
+pub(crate) enum Value<'a> {
+    None,
+    Tensor(Tensor<'a>),
+    Number(Scalar),
+    Ints(&'a [i64]),
+    Text(&'a str),
+    /// A list of tensors, some of which may be absent.
+    Tensors(&'a [Option<Tensor<'a>>]),
+    /// One that no operator here has, such as a complex number.
+    Other,
+}
+
+/// A tensor, as PyTorch describes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tensor<'a> {
+    /// PyTorch's number of its type.
+    pub(crate) dtype: i32,
+    /// The index of its device; negative for a tensor of the CPU.
+    pub(crate) device: i32,
+    /// The address of its first element.
+    pub(crate) data: usize,
+    pub(crate) sizes: &'a [i64],
+    pub(crate) strides: &'a [i64],
+}
+
+/// Makes a tensor on a device: the index, PyTorch's number of the type, sizes. It is a result if the last
+/// argument says so, and else lives as long as the call. With a negative index, there is no tensor.
+pub(crate) type Empty<'a> = &'a dyn Fn(i32, i32, &[i64], bool) -> Result<Option<Tensor<'a>>, Failure>;
+
+/// An operator's arguments.
+pub(crate) struct Call<'a> {
+    pub(crate) values: SmallVec<[Value<'a>; 8]>,
+    pub(crate) empty: Empty<'a>,
+}
+
+/// A tensor whose elements kernels know.
+#[derive(Clone, Debug)]
+pub(crate) struct Array {
+    pub(crate) device: usize,
+    pub(crate) dtype: DType,
+    pub(crate) layout: Layout,
+    buffer: Buffer,
+}
+
+/// What an operator works on.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    Array(Array),
+    Scalar(Scalar),
+}
+
+/// The types that PyTorch and kernels both have, by PyTorch's numbers: `c10/core/ScalarType.h`.
+const TYPES: [(i32, DType); 9] = [
+    (0, DType::U8),
+    (3, DType::I32),
+    (4, DType::I64),
+    (5, DType::F16),
+    (6, DType::F32),
+    (7, DType::F64),
+    (11, DType::Bool),
+    (15, DType::BF16),
+    (28, DType::U32),
+];
+
+fn dtype_of(number: i32) -> Result<DType, Failure> {
+    let found = TYPES.iter().find(|(other, _)| *other == number);
+    found.map(|(_, dtype)| *dtype).ok_or_else(|| Failure::declined("no kernel has its type"))
+}
+
+fn number_of(dtype: DType) -> Result<i32, Failure> {
+    let found = TYPES.iter().find(|(_, other)| *other == dtype);
+    found.map(|(number, _)| *number).ok_or_else(|| Failure::declined("PyTorch has no such type"))
+}
+
+fn declined<T>(why: &str) -> Result<T, Failure> {
+    Err(Failure::declined(why))
+}
+
+impl Array {
+    pub(crate) fn of(tensor: Tensor<'_>) -> Result<Self, Failure> {
+        let Ok(device) = usize::try_from(tensor.device) else { return declined("a tensor is on the CPU") };
+        let dtype = dtype_of(tensor.dtype)?;
+        let shape: Shape = tensor.sizes.iter().map(|&size| size as usize).collect();
+        let strides: SmallVec<[isize; 8]> = tensor.strides.iter().map(|&stride| stride as isize).collect();
+        let (buffer, offset) = if shape.contains(&0) {
+            (memory::empty(device)?, 0)
+        } else {
+            let place = memory::find(tensor.data)?;
+            if !place.offset.is_multiple_of(dtype.size()) {
+                return declined("its first element is between two elements of its memory");
+            }
+            (place.buffer, place.offset / dtype.size())
+        };
+        let layout = Layout::strided(&shape, &strides, offset).map_err(Failure::declined)?;
+        Ok(Self { device, dtype, layout, buffer })
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// The same elements in another layout.
+    pub(crate) fn with_layout(&self, layout: Layout) -> Self {
+        Self { layout, ..self.clone() }
+    }
+
+    /// The same elements with another shape.
+    pub(crate) fn reshaped(&self, shape: impl AsRef<[usize]>) -> Result<Self, Failure> {
+        Ok(self.with_layout(self.layout.reshape(shape).map_err(Failure::declined)?))
+    }
+
+    /// A dimension as PyTorch gives it, which counts from the end where it is negative.
+    pub(crate) fn dim(&self, dim: i64) -> Result<usize, Failure> {
+        let rank = self.rank() as i64;
+        let from_start = if dim < 0 { dim + rank } else { dim };
+        if (0..rank).contains(&from_start) {
+            Ok(from_start as usize)
+        } else {
+            declined("it is of no dimension")
+        }
+    }
+
+    fn operand(&self) -> Operand<'_> {
+        Operand::with_layout(&self.buffer, self.dtype, self.layout)
+    }
+}
+
+/// The type in which several operators after one another compute, so that halves are rounded once.
+pub(crate) fn wide(dtype: DType) -> DType {
+    if dtype.is_float() && dtype.size() == 2 { DType::F32 } else { dtype }
+}
+
+impl From<Array> for Input {
+    fn from(array: Array) -> Self {
+        Self::Array(array)
+    }
+}
+
+impl From<&Array> for Input {
+    fn from(array: &Array) -> Self {
+        Self::Array(array.clone())
+    }
+}
+
+impl From<Scalar> for Input {
+    fn from(scalar: Scalar) -> Self {
+        Self::Scalar(scalar)
+    }
+}
+
+impl From<f64> for Input {
+    fn from(number: f64) -> Self {
+        Self::Scalar(Scalar::Float(number))
+    }
+}
+
+impl Input {
+    fn operand(&self) -> Operand<'_> {
+        match self {
+            Self::Array(array) => array.operand(),
+            Self::Scalar(scalar) => Operand::from(*scalar),
+        }
+    }
+
+    pub(crate) fn array(&self) -> Option<&Array> {
+        match self {
+            Self::Array(array) => Some(array),
+            Self::Scalar(_) => None,
+        }
+    }
+}
+
+/// The shape that all can be broadcast to.
+pub(crate) fn broadcast<'a>(shapes: impl Iterator<Item = &'a [usize]>) -> Result<Shape, Failure> {
+    let mut all = Shape::new();
+    for shape in shapes {
+        while all.len() < shape.len() {
+            all.insert(0, 1);
+        }
+        let front = all.len() - shape.len();
+        for (known, &size) in all[front..].iter_mut().zip(shape) {
+            if *known == 1 {
+                *known = size;
+            } else if size != 1 && size != *known {
+                return declined("its shapes cannot be broadcast");
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The sizes of an array.
+pub(crate) type Shape = SmallVec<[usize; 8]>;
+
+impl<'a> Call<'a> {
+    pub(crate) fn value(&self, place: usize) -> Value<'a> {
+        self.values.get(place).copied().unwrap_or(Value::None)
+    }
+
+    /// A tensor on a device.
+    pub(crate) fn array(&self, place: usize) -> Result<Array, Failure> {
+        match self.value(place) {
+            Value::Tensor(tensor) => Array::of(tensor),
+            _ => declined("an argument is no tensor of a device"),
+        }
+    }
+
+    /// A tensor on a device, if there is one.
+    pub(crate) fn optional(&self, place: usize) -> Result<Option<Array>, Failure> {
+        match self.value(place) {
+            Value::None => Ok(None),
+            _ => self.array(place).map(Some),
+        }
+    }
+
+    /// A tensor on a device, or a number.
+    pub(crate) fn input(&self, place: usize) -> Result<Input, Failure> {
+        match self.value(place) {
+            Value::Number(number) => Ok(Input::Scalar(number)),
+            _ => self.array(place).map(Input::Array),
+        }
+    }
+
+    /// The last argument but `before`, which is for a result.
+    pub(crate) fn out(&self, before: usize) -> Result<Array, Failure> {
+        self.array(self.values.len().wrapping_sub(1 + before))
+    }
+
+    pub(crate) fn is_none(&self, place: usize) -> bool {
+        matches!(self.value(place), Value::None)
+    }
+
+    pub(crate) fn scalar(&self, place: usize) -> Result<Scalar, Failure> {
+        match self.value(place) {
+            Value::Number(number) => Ok(number),
+            _ => declined("an argument is no number"),
+        }
+    }
+
+    /// Whether an argument is a number with this value.
+    pub(crate) fn is(&self, place: usize, value: f64) -> bool {
+        self.scalar(place).is_ok_and(|number| number.as_f64() == value)
+    }
+
+    pub(crate) fn int(&self, place: usize) -> Result<i64, Failure> {
+        self.scalar(place).map(Scalar::as_i64)
+    }
+
+    pub(crate) fn bool(&self, place: usize) -> Result<bool, Failure> {
+        self.scalar(place).map(Scalar::as_bool)
+    }
+
+    pub(crate) fn ints(&self, place: usize) -> Result<&'a [i64], Failure> {
+        match self.value(place) {
+            Value::Ints(ints) => Ok(ints),
+            Value::None => Ok(&[]),
+            _ => declined("an argument is no list of integers"),
+        }
+    }
+
+    pub(crate) fn text(&self, place: usize) -> Option<&'a str> {
+        match self.value(place) {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A new tensor, which is a result of the call.
+    pub(crate) fn result(&self, like: &Array, dtype: DType, shape: &[usize]) -> Result<Array, Failure> {
+        self.make(like, dtype, shape, true)
+    }
+
+    /// A new tensor that is needed during the call.
+    pub(crate) fn scratch(&self, like: &Array, dtype: DType, shape: &[usize]) -> Result<Array, Failure> {
+        self.make(like, dtype, shape, false)
+    }
+
+    fn make(&self, like: &Array, dtype: DType, shape: &[usize], result: bool) -> Result<Array, Failure> {
+        let sizes: SmallVec<[i64; 8]> = shape.iter().map(|&size| size as i64).collect();
+        match (self.empty)(like.device as i32, number_of(dtype)?, &sizes, result)? {
+            Some(tensor) => Array::of(tensor),
+            None => Err(Failure::new("a tensor was not made")),
+        }
+    }
+
+    /// A result that the caller has not asked for.
+    pub(crate) fn no_result(&self) -> Result<(), Failure> {
+        (self.empty)(-1, 0, &[], true).map(|_| ())
+    }
+
+    /// The input with elements of a type. A number stays as it is, as kernels convert it.
+    pub(crate) fn converted(&self, input: Input, dtype: DType) -> Result<Input, Failure> {
+        match input {
+            Input::Array(array) if array.dtype != dtype => {
+                let converted = self.scratch(&array, dtype, array.shape())?;
+                self.run(Operator::Copy, &[array.into()], &[&converted])?;
+                Ok(converted.into())
+            }
+            input => Ok(input),
+        }
+    }
+
+    /// A tensor that lies as its shape says: itself, or a copy.
+    pub(crate) fn contiguous(&self, array: Array) -> Result<Array, Failure> {
+        if array.layout.is_contiguous() {
+            return Ok(array);
+        }
+        let copy = self.scratch(&array, array.dtype, array.shape())?;
+        self.run(Operator::Copy, &[array.into()], &[&copy])?;
+        Ok(copy)
+    }
+
+    /// Enqueues an operator whose inputs are of a wider type than its output, or of the same.
+    pub(crate) fn run_narrowing(
+        &self,
+        operator: impl Into<Operator>,
+        inputs: &[Input],
+        output: &Array,
+    ) -> Result<(), Failure> {
+        let wide = inputs.iter().find_map(Input::array).map_or(output.dtype, |array| array.dtype);
+        if wide == output.dtype {
+            return self.run(operator, inputs, &[output]);
+        }
+        let computed = self.scratch(output, wide, output.shape())?;
+        self.run(operator, inputs, &[&computed])?;
+        self.run(Operator::Copy, &[computed.into()], &[output])
+    }
+
+    /// Enqueues an operator in the current stream of its device.
+    pub(crate) fn run(
+        &self,
+        operator: impl Into<Operator>,
+        inputs: &[Input],
+        outputs: &[&Array],
+    ) -> Result<(), Failure> {
+        let Some(device) = outputs.first().map(|output| output.device) else { return declined("no output") };
+        let arrays = inputs.iter().filter_map(Input::array).chain(outputs.iter().copied());
+        if arrays.into_iter().any(|array| array.device != device) {
+            // The CPU finds the same, and says which.
+            return declined("its tensors are on several devices");
+        }
+        let operator = operator.into();
+        if operator.is_elementwise() && operator != Operator::Copy {
+            // An output that has another shape becomes the right one on the CPU.
+            let shapes = inputs.iter().filter_map(Input::array).map(Array::shape);
+            if *broadcast(shapes)? != *outputs[0].shape() {
+                return declined("its output has another shape");
+            }
+        }
+        let inputs: SmallVec<[Operand<'_>; 3]> = inputs.iter().map(Input::operand).collect();
+        let outputs: SmallVec<[Operand<'_>; 2]> = outputs.iter().map(|output| output.operand()).collect();
+        Ok(run(streams::current(device)?, operator, &inputs, &outputs)?)
+    }
+}

@@ -1,0 +1,429 @@
+//! Operators on elements.
+
+use device_kernels::Operator::{self, Clamp, Copy, Where};
+use device_kernels::{Binary, Compare, DType, Scalar, Unary};
+
+use crate::failure::Failure;
+use crate::operators::Row;
+use crate::operators::call::{Array, Call, Input, broadcast, wide};
+
+pub(super) const TABLE: &[Row] = &[
+    // Of one input.
+    ("neg.out", |call| unary(call, Unary::Neg)),
+    ("abs", |call| to_result(call, Unary::Abs)),
+    ("abs.out", |call| unary(call, Unary::Abs)),
+    ("sign.out", |call| unary(call, Unary::Sign)),
+    ("sgn.out", |call| unary(call, Unary::Sign)),
+    ("reciprocal.out", |call| unary(call, Unary::Recip)),
+    ("sqrt.out", |call| unary(call, Unary::Sqrt)),
+    ("exp.out", |call| unary(call, Unary::Exp)),
+    ("log.out", |call| unary(call, Unary::Log)),
+    ("log1p.out", |call| unary(call, Unary::Log1p)),
+    ("sin.out", |call| unary(call, Unary::Sin)),
+    ("cos.out", |call| unary(call, Unary::Cos)),
+    ("tan.out", |call| unary(call, Unary::Tan)),
+    ("asin.out", |call| unary(call, Unary::Asin)),
+    ("acos.out", |call| unary(call, Unary::Acos)),
+    ("atan.out", |call| unary(call, Unary::Atan)),
+    ("sinh.out", |call| unary(call, Unary::Sinh)),
+    ("cosh.out", |call| unary(call, Unary::Cosh)),
+    ("tanh.out", |call| unary(call, Unary::Tanh)),
+    ("asinh.out", |call| unary(call, Unary::Asinh)),
+    ("acosh.out", |call| unary(call, Unary::Acosh)),
+    ("atanh.out", |call| unary(call, Unary::Atanh)),
+    ("erf.out", |call| unary(call, Unary::Erf)),
+    ("floor.out", |call| unary(call, Unary::Floor)),
+    ("ceil.out", |call| unary(call, Unary::Ceil)),
+    ("round.out", |call| unary(call, Unary::Round)),
+    ("trunc.out", |call| unary(call, Unary::Trunc)),
+    ("sigmoid.out", |call| unary(call, Unary::Sigmoid)),
+    ("bitwise_not.out", |call| unary(call, Unary::Not)),
+    ("logical_not", |call| bools_to_result(call, Unary::Not)),
+    ("logical_not.out", |call| of_bools(call, Unary::Not)),
+    ("gelu.out", gelu),
+    ("relu", |call| to_result(call, Unary::Relu)),
+    ("relu_", in_place_relu),
+    ("isnan", |call| predicate(call, Unary::IsNan)),
+    ("isinf", |call| predicate(call, Unary::IsInf)),
+    ("silu.out", silu),
+    ("rsqrt.out", rsqrt),
+    ("leaky_relu.out", leaky_relu),
+    // Of two.
+    ("add.out", |call| scaled(call, Binary::Add)),
+    ("sub.out", |call| scaled(call, Binary::Sub)),
+    ("mul.out", |call| binary(call, Binary::Mul)),
+    ("div.out", divide),
+    ("remainder.Tensor_out", |call| floats_of(call, Binary::Rem)),
+    ("pow.Tensor_Tensor_out", |call| floats_of(call, Binary::Pow)),
+    ("pow.Tensor_Scalar_out", |call| floats_of(call, Binary::Pow)),
+    ("pow.Scalar_out", |call| floats_of(call, Binary::Pow)),
+    ("maximum.out", |call| binary(call, Binary::Max)),
+    ("minimum.out", |call| binary(call, Binary::Min)),
+    ("atan2.out", |call| floats_of(call, Binary::Atan2)),
+    ("bitwise_and.Tensor_out", |call| binary(call, Binary::And)),
+    ("bitwise_or.Tensor_out", |call| binary(call, Binary::Or)),
+    ("bitwise_xor.Tensor_out", |call| binary(call, Binary::Xor)),
+    ("logical_and", |call| bools_to_result(call, Binary::And)),
+    ("logical_or", |call| bools_to_result(call, Binary::Or)),
+    ("logical_xor", |call| bools_to_result(call, Binary::Xor)),
+    ("logical_and.out", |call| of_bools(call, Binary::And)),
+    ("logical_or.out", |call| of_bools(call, Binary::Or)),
+    ("logical_xor.out", |call| of_bools(call, Binary::Xor)),
+    ("eq.Tensor_out", |call| compare(call, Compare::Eq)),
+    ("eq.Scalar_out", |call| compare(call, Compare::Eq)),
+    ("ne.Tensor_out", |call| compare(call, Compare::Ne)),
+    ("ne.Scalar_out", |call| compare(call, Compare::Ne)),
+    ("lt.Tensor_out", |call| compare(call, Compare::Lt)),
+    ("lt.Scalar_out", |call| compare(call, Compare::Lt)),
+    ("le.Tensor_out", |call| compare(call, Compare::Le)),
+    ("le.Scalar_out", |call| compare(call, Compare::Le)),
+    ("gt.Tensor_out", |call| compare(call, Compare::Gt)),
+    ("gt.Scalar_out", |call| compare(call, Compare::Gt)),
+    ("ge.Tensor_out", |call| compare(call, Compare::Ge)),
+    ("ge.Scalar_out", |call| compare(call, Compare::Ge)),
+    // Of three.
+    ("where.self", where_result),
+    ("where.self_out", where_out),
+    ("clamp.out", clamp),
+    ("clamp_min.out", |call| bound(call, Binary::Max)),
+    ("clamp_max.out", |call| bound(call, Binary::Min)),
+    ("addcmul.out", |call| add_product(call, Binary::Mul)),
+    ("addcdiv.out", |call| add_product(call, Binary::Div)),
+    ("lerp.Scalar_out", lerp),
+    ("lerp.Tensor_out", lerp),
+    ("masked_fill_.Scalar", masked_fill),
+    ("masked_fill_.Tensor", masked_fill),
+    // Gradients.
+    ("threshold_backward.grad_input", relu_grad),
+    ("sigmoid_backward.grad_input", |call| of_output(call, Binary::SigmoidGrad)),
+    ("tanh_backward.grad_input", tanh_grad),
+    // Copies and fills.
+    ("fill_.Scalar", fill),
+    ("fill_.Tensor", fill),
+    ("zero_", zero),
+    ("_copy_from", copy),
+];
+
+/// Declines unless PyTorch computes in the type of the output: then all arrays that have dimensions are of it,
+/// or become of it without a loss.
+fn arithmetic(inputs: &[Input], out: &Array, integers_too: bool) -> Result<(), Failure> {
+    let scalar_is_float = inputs.iter().any(|input| matches!(input, Input::Scalar(Scalar::Float(_))));
+    let arrays = || inputs.iter().filter_map(Input::array);
+    let any_float = scalar_is_float || arrays().any(|array| array.dtype.is_float());
+    if out.dtype.is_float() && !any_float && !integers_too {
+        return Err(Failure::declined("integers are computed as integers, and then converted"));
+    }
+    if scalar_is_float && !out.dtype.is_float() {
+        return Err(Failure::declined("a float is converted to an integer"));
+    }
+    let narrows = |array: &Array| {
+        array.dtype != out.dtype
+            && (array.rank() > 0 || out.rank() == 0)
+            && (array.dtype.is_float() && (!out.dtype.is_float() || array.dtype.size() >= out.dtype.size())
+                || out.dtype == DType::Bool
+                || array.dtype.is_integer()
+                    && out.dtype.is_integer()
+                    && array.dtype.size() > out.dtype.size())
+    };
+    if arrays().any(narrows) {
+        return Err(Failure::declined("the output's type is narrower than the arithmetic"));
+    }
+    Ok(())
+}
+
+/// Inputs as the type of the output.
+fn common<const N: usize>(
+    call: &Call<'_>,
+    inputs: [Input; N],
+    out: &Array,
+    integers_too: bool,
+) -> Result<[Input; N], Failure> {
+    arithmetic(&inputs, out, integers_too)?;
+    let mut failure = None;
+    let converted = inputs.map(|input| {
+        call.converted(input, out.dtype).unwrap_or_else(|error| {
+            failure.get_or_insert(error);
+            Input::from(0.0)
+        })
+    });
+    failure.map_or(Ok(converted), Err)
+}
+
+fn unary(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
+    let out = call.out(0)?;
+    let input = common(call, [call.input(0)?], &out, true)?;
+    call.run(unary, &input, &[&out])
+}
+
+fn to_result(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
+    let input = call.array(0)?;
+    let out = call.result(&input, input.dtype, input.shape())?;
+    call.run(unary, &[input.into()], &[&out])
+}
+
+fn in_place_relu(call: &Call<'_>) -> Result<(), Failure> {
+    let input = call.array(0)?;
+    call.run(Unary::Relu, &[(&input).into()], &[&input])
+}
+
+fn predicate(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
+    let input = call.array(0)?;
+    let out = call.result(&input, DType::Bool, input.shape())?;
+    call.run(unary, &[input.into()], &[&out])
+}
+
+/// The arrays in front of the output; of another type than booleans, they would be converted first.
+fn bools(call: &Call<'_>, operator: Operator) -> Result<Vec<Array>, Failure> {
+    let count = if matches!(operator, Operator::Unary(_)) { 1 } else { 2 };
+    let arrays = (0..count).map(|place| call.array(place)).collect::<Result<Vec<_>, _>>()?;
+    if arrays.iter().any(|array| array.dtype != DType::Bool) {
+        return Err(Failure::declined("no kernel converts to a boolean first"));
+    }
+    Ok(arrays)
+}
+
+fn of_bools(call: &Call<'_>, operator: impl Into<Operator>) -> Result<(), Failure> {
+    let (operator, out) = (operator.into(), call.out(0)?);
+    let inputs: Vec<Input> = bools(call, operator)?.into_iter().map(Input::from).collect();
+    call.run(operator, &inputs, &[&out])
+}
+
+fn bools_to_result(call: &Call<'_>, operator: impl Into<Operator>) -> Result<(), Failure> {
+    let operator = operator.into();
+    let arrays = bools(call, operator)?;
+    let out = call.result(&arrays[0], DType::Bool, &broadcast(arrays.iter().map(Array::shape))?)?;
+    let inputs: Vec<Input> = arrays.into_iter().map(Input::from).collect();
+    call.run(operator, &inputs, &[&out])
+}
+
+fn gelu(call: &Call<'_>) -> Result<(), Failure> {
+    match call.text(1) {
+        Some("none") | None => unary(call, Unary::Gelu),
+        _ => Err(Failure::declined("no kernel approximates it")),
+    }
+}
+
+fn silu(call: &Call<'_>) -> Result<(), Failure> {
+    let (input, out) = (call.array(0)?, call.out(0)?);
+    let dtype = wide(input.dtype);
+    let gate = call.scratch(&out, dtype, input.shape())?;
+    let input = call.converted(input.into(), dtype)?;
+    call.run(Unary::Sigmoid, &[input.clone()], &[&gate])?;
+    call.run_narrowing(Binary::Mul, &[input, gate.into()], &out)
+}
+
+fn rsqrt(call: &Call<'_>) -> Result<(), Failure> {
+    let out = call.out(0)?;
+    let dtype = wide(out.dtype);
+    let [input] = common(call, [call.input(0)?], &out, true)?;
+    let root = call.scratch(&out, dtype, out.shape())?;
+    call.run(Unary::Sqrt, &[call.converted(input, dtype)?], &[&root])?;
+    call.run_narrowing(Unary::Recip, &[root.into()], &out)
+}
+
+/// `max(a, 0) + slope * min(a, 0)`
+fn leaky_relu(call: &Call<'_>) -> Result<(), Failure> {
+    let (input, slope, out) = (call.array(0)?, call.scalar(1)?, call.out(0)?);
+    let (dtype, shape) = (wide(input.dtype), input.shape().to_vec());
+    let (below, above) = (call.scratch(&out, dtype, &shape)?, call.scratch(&out, dtype, &shape)?);
+    let input = call.converted(input.into(), dtype)?;
+    call.run(Binary::Min, &[input.clone(), 0.0.into()], &[&below])?;
+    call.run(Binary::Mul, &[(&below).into(), slope.into()], &[&below])?;
+    call.run(Binary::Max, &[input, 0.0.into()], &[&above])?;
+    call.run_narrowing(Binary::Add, &[above.into(), below.into()], &out)
+}
+
+fn binary(call: &Call<'_>, binary: Binary) -> Result<(), Failure> {
+    let out = call.out(0)?;
+    let inputs = common(call, [call.input(0)?, call.input(1)?], &out, false)?;
+    call.run(binary, &inputs, &[&out])
+}
+
+/// For floats alone: of integers, PyTorch has rules of its own for zero and for negative numbers.
+fn floats_of(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
+    if !call.out(0)?.dtype.is_float() {
+        return Err(Failure::declined("PyTorch has rules of its own for integers"));
+    }
+    binary(call, binary_of)
+}
+
+fn divide(call: &Call<'_>) -> Result<(), Failure> {
+    let out = call.out(0)?;
+    let inputs = common(call, [call.input(0)?, call.input(1)?], &out, true)?;
+    call.run(Binary::Div, &inputs, &[&out])
+}
+
+/// `a + alpha * b`
+fn scaled(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
+    if call.is(2, 1.0) {
+        return binary(call, binary_of);
+    }
+    let (alpha, out) = (call.scalar(2)?, call.out(0)?);
+    let dtype = wide(out.dtype);
+    let [a, b] = common(call, [call.input(0)?, call.input(1)?], &out, false)?;
+    let [a, b] = [call.converted(a, dtype)?, call.converted(b, dtype)?];
+    let scaled = match &b {
+        Input::Array(array) => {
+            let scaled = call.scratch(&out, dtype, array.shape())?;
+            call.run(Binary::Mul, &[b.clone(), alpha.into()], &[&scaled])?;
+            scaled.into()
+        }
+        Input::Scalar(Scalar::Int(number)) => Input::Scalar(Scalar::Int(number.wrapping_mul(alpha.as_i64()))),
+        Input::Scalar(number) => (number.as_f64() * alpha.as_f64()).into(),
+    };
+    call.run_narrowing(binary_of, &[a, scaled], &out)
+}
+
+fn compare(call: &Call<'_>, compare: Compare) -> Result<(), Failure> {
+    let (a, b, out) = (call.input(0)?, call.input(1)?, call.out(0)?);
+    // A number of another kind than the array's would have to convert the array.
+    let fits = match (&a, &b) {
+        (Input::Array(a), Input::Array(b)) => a.dtype == b.dtype,
+        (Input::Array(a), Input::Scalar(b)) | (Input::Scalar(b), Input::Array(a)) => match b {
+            Scalar::Float(_) => a.dtype.is_float(),
+            Scalar::Int(_) => a.dtype != DType::Bool,
+            Scalar::Bool(_) => true,
+        },
+        _ => false,
+    };
+    if !fits {
+        return Err(Failure::declined("what is compared has several types"));
+    }
+    call.run(compare, &[a, b], &[&out])
+}
+
+fn where_result(call: &Call<'_>) -> Result<(), Failure> {
+    let (condition, a, b) = (call.array(0)?, call.input(1)?, call.input(2)?);
+    let dtype = match (&a, &b) {
+        (Input::Array(a), Input::Array(b)) if a.dtype == b.dtype => a.dtype,
+        (Input::Array(a), Input::Scalar(scalar)) | (Input::Scalar(scalar), Input::Array(a))
+            if a.dtype.is_float() || (a.dtype.is_integer() && matches!(scalar, Scalar::Int(_))) =>
+        {
+            a.dtype
+        }
+        _ => return Err(Failure::declined("it has several types")),
+    };
+    let arrays = [Some(&condition), a.array(), b.array()];
+    let shape = broadcast(arrays.into_iter().flatten().map(Array::shape))?;
+    let out = call.result(&condition, dtype, &shape)?;
+    call.run(Where, &[condition.into(), a, b], &[&out])
+}
+
+fn where_out(call: &Call<'_>) -> Result<(), Failure> {
+    let (condition, out) = (call.array(0)?, call.out(0)?);
+    let [a, b] = common(call, [call.input(1)?, call.input(2)?], &out, false)?;
+    call.run(Where, &[condition.into(), a, b], &[&out])
+}
+
+fn clamp(call: &Call<'_>) -> Result<(), Failure> {
+    let (out, input) = (call.out(0)?, call.input(0)?);
+    match (call.is_none(1), call.is_none(2)) {
+        (false, false) => {
+            let inputs = common(call, [input, call.input(1)?, call.input(2)?], &out, false)?;
+            call.run(Clamp, &inputs, &[&out])
+        }
+        (false, true) => {
+            let inputs = common(call, [input, call.input(1)?], &out, false)?;
+            call.run(Binary::Max, &inputs, &[&out])
+        }
+        (true, false) => {
+            let inputs = common(call, [input, call.input(2)?], &out, false)?;
+            call.run(Binary::Min, &inputs, &[&out])
+        }
+        (true, true) => Err(Failure::declined("it has no limit")),
+    }
+}
+
+fn bound(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
+    binary(call, binary_of)
+}
+
+/// `a + value * (b * c)`, or `/` for the last.
+fn add_product(call: &Call<'_>, product_of: Binary) -> Result<(), Failure> {
+    let (value, out) = (call.scalar(3)?, call.out(0)?);
+    let dtype = wide(out.dtype);
+    let [a, b, c] = common(call, [call.input(0)?, call.input(1)?, call.input(2)?], &out, false)?;
+    let [a, b, c] = [call.converted(a, dtype)?, call.converted(b, dtype)?, call.converted(c, dtype)?];
+    let shape = broadcast([&b, &c].into_iter().filter_map(|input| input.array()).map(Array::shape))?;
+    let product = call.scratch(&out, dtype, &shape)?;
+    call.run(product_of, &[b, c], &[&product])?;
+    if value.as_f64() != 1.0 {
+        call.run(Binary::Mul, &[(&product).into(), value.into()], &[&product])?;
+    }
+    call.run_narrowing(Binary::Add, &[a, product.into()], &out)
+}
+
+/// `a + weight * (b - a)`
+fn lerp(call: &Call<'_>) -> Result<(), Failure> {
+    let out = call.out(0)?;
+    let dtype = wide(out.dtype);
+    let [a, b, weight] = common(call, [call.input(0)?, call.input(1)?, call.input(2)?], &out, false)?;
+    let [a, b, weight] =
+        [call.converted(a, dtype)?, call.converted(b, dtype)?, call.converted(weight, dtype)?];
+    let arrays = [&a, &b, &weight].into_iter().filter_map(|input| input.array());
+    let way = call.scratch(&out, dtype, &broadcast(arrays.map(Array::shape))?)?;
+    let direct =
+        call.scratch(&out, dtype, &broadcast([&a, &b].iter().filter_map(|i| i.array()).map(Array::shape))?)?;
+    call.run(Binary::Sub, &[b, a.clone()], &[&direct])?;
+    call.run(Binary::Mul, &[direct.into(), weight], &[&way])?;
+    call.run_narrowing(Binary::Add, &[a, way.into()], &out)
+}
+
+fn masked_fill(call: &Call<'_>) -> Result<(), Failure> {
+    let (array, mask, value) = (call.array(0)?, call.array(1)?, call.input(2)?);
+    let value = match value {
+        Input::Scalar(Scalar::Float(_)) if !array.dtype.is_float() => {
+            return Err(Failure::declined("a float is converted to an integer"));
+        }
+        value => call.converted(value, array.dtype)?,
+    };
+    call.run(Where, &[mask.into(), value, (&array).into()], &[&array])
+}
+
+fn relu_grad(call: &Call<'_>) -> Result<(), Failure> {
+    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    if !call.is(2, 0.0) {
+        return Err(Failure::declined("no kernel has another threshold than 0"));
+    }
+    call.run(Binary::ReluGrad, &[output.into(), grad.into()], &[&out])
+}
+
+/// A gradient of the output's and the output.
+fn of_output(call: &Call<'_>, binary: Binary) -> Result<(), Failure> {
+    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    call.run(binary, &[output.into(), grad.into()], &[&out])
+}
+
+/// `grad * (1 - output * output)`
+fn tanh_grad(call: &Call<'_>) -> Result<(), Failure> {
+    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    let dtype = wide(out.dtype);
+    let slope = call.scratch(&out, dtype, output.shape())?;
+    let output = call.converted(output.into(), dtype)?;
+    call.run(Binary::Mul, &[output.clone(), output], &[&slope])?;
+    call.run(Binary::Sub, &[1.0.into(), (&slope).into()], &[&slope])?;
+    call.run_narrowing(Binary::Mul, &[call.converted(grad.into(), dtype)?, slope.into()], &out)
+}
+
+fn fill(call: &Call<'_>) -> Result<(), Failure> {
+    let (array, value) = (call.array(0)?, call.input(1)?);
+    if matches!(value, Input::Scalar(Scalar::Float(_))) && !array.dtype.is_float() {
+        return Err(Failure::declined("a float is converted to an integer"));
+    }
+    call.run(Copy, &[value], &[&array])
+}
+
+fn zero(call: &Call<'_>) -> Result<(), Failure> {
+    let array = call.array(0)?;
+    call.run(Copy, &[Scalar::Int(0).into()], &[&array])
+}
+
+/// Between layouts and types, within a device. From floats to integers, PyTorch converts as C does, which
+/// differs where a number is out of range.
+fn copy(call: &Call<'_>) -> Result<(), Failure> {
+    let (source, destination) = (call.array(0)?, call.array(1)?);
+    if source.dtype.is_float() && destination.dtype.is_integer() && source.dtype.size() > 2 {
+        return Err(Failure::declined("a float is converted to an integer"));
+    }
+    call.run(Operator::Copy, &[source.into()], &[&destination])
+}

@@ -1,0 +1,73 @@
+//! PyTorch's operators as those of `device-kernels`.
+//!
+//! A structured operator of PyTorch's, with all of its forms, ends in one whose name has `out`, with a tensor
+//! of the right shape for the result. So most names below are of that form. What no kernel has is declined:
+//! then the CPU computes it.
+
+mod call;
+mod elementwise;
+mod images;
+mod indices;
+mod losses;
+mod matrices;
+mod reductions;
+
+pub(crate) use call::{Call, Tensor, Value};
+
+use crate::failure::Failure;
+
+/// Computes an operator, or declines.
+pub(crate) type Compute = fn(&Call<'_>) -> Result<(), Failure>;
+
+/// A name of PyTorch's, with its overload, and what computes it.
+pub(crate) type Row = (&'static str, Compute);
+
+/// All operators that have kernels.
+pub(crate) static TABLE: &[Row] = &concat::<COUNT>(&[
+    elementwise::TABLE,
+    images::TABLE,
+    indices::TABLE,
+    losses::TABLE,
+    matrices::TABLE,
+    reductions::TABLE,
+]);
+
+const COUNT: usize = elementwise::TABLE.len()
+    + images::TABLE.len()
+    + indices::TABLE.len()
+    + losses::TABLE.len()
+    + matrices::TABLE.len()
+    + reductions::TABLE.len();
+
+const fn concat<const N: usize>(tables: &[&[Row]]) -> [Row; N] {
+    let mut all: [Row; N] = [("", nothing); N];
+    let (mut table, mut at) = (0, 0);
+    while table < tables.len() {
+        let mut row = 0;
+        while row < tables[table].len() {
+            all[at] = tables[table][row];
+            at += 1;
+            row += 1;
+        }
+        table += 1;
+    }
+    all
+}
+
+fn nothing(_: &Call<'_>) -> Result<(), Failure> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::TABLE;
+
+    #[test]
+    fn no_name_is_there_twice() {
+        let names: BTreeSet<_> = TABLE.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), TABLE.len());
+        assert!(!names.contains(&""));
+    }
+}

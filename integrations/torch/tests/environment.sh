@@ -1,0 +1,16 @@
+#!/bin/sh
+# Makes a Python environment with PyTorch and what the tests need: sh environment.sh FOLDER
+#
+# Ends with the status 3, and says so, where Python's package registry cannot be reached.
+set -eu
+here=$(dirname "$0")
+python3 -m venv "$1"
+install() { "$folder/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$@"; }
+folder=$1
+if ! install expecttest filelock fsspec jinja2 networkx numpy pytest 'setuptools>=77' sympy typing_extensions; then
+    echo "skipped: Python's package registry cannot be reached"
+    exit 3
+fi
+# PyTorch without what its wheel for CUDA asks for, 2 GB of NVIDIA's libraries: its other requirements are there.
+install --no-deps "torch==$(cat "$here/torch-version")"
+"$folder/bin/python" "$here/stub_nvidia.py"

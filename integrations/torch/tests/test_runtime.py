@@ -1,0 +1,134 @@
+"""Devices, streams, events, memory and random numbers."""
+
+import threading
+
+import pytest
+import torch
+
+
+def test_the_accelerator_is_this_device(device, module):
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator().type == device
+    assert torch.accelerator.device_count() == module.device_count() == len(module.devices())
+    assert module.get_device_name(0) == module.devices()[0]
+    assert module.devices()[0].split(":")[0] in module.describe()
+
+
+def test_the_current_device_is_the_threads(two_devices, module):
+    first, second = two_devices
+    seen = []
+    with module.device(1):
+        assert module.current_device() == 1
+        assert torch.zeros(1, device=torch.device(first).type).device == torch.device(second)
+        thread = threading.Thread(target=lambda: seen.append(module.current_device()))
+        thread.start()
+        thread.join()
+    assert (module.current_device(), seen) == (0, [0])
+    with pytest.raises(RuntimeError, match="asked for"):
+        module.set_device(99)
+
+
+def test_streams_and_events_order_their_work(device, module):
+    stream, default = torch.Stream(device), module.current_stream()
+    tensor = torch.ones(1000, device=device)
+    with stream:
+        assert module.current_stream() == stream
+        tensor += 1
+        done = stream.record_event()
+    default.wait_event(done)
+    tensor *= 3
+    assert tensor.sum().item() == 6000
+    done.synchronize()
+    assert done.query() and stream.query()
+    module.synchronize()
+    assert module.current_stream() == default and stream != default
+    high = torch.Stream(device, priority=-1)
+    assert high.stream_id != stream.stream_id
+    tensor.record_stream(stream)
+
+
+def test_events_measure_time(device, module):
+    stream = module.current_stream()
+    start, end = torch.Event(device, enable_timing=True), torch.Event(device, enable_timing=True)
+    try:
+        start.record(stream)
+        torch.randn(64, 64, device=device) @ torch.randn(64, 64, device=device)
+        end.record(stream)
+        end.synchronize()
+        assert 0 <= start.elapsed_time(end) < 60_000
+    except NotImplementedError as error:
+        # A device without a clock says so.
+        assert "time" in str(error)
+
+
+def test_memory_is_counted_and_given_back(device, module):
+    torch.accelerator.memory.empty_cache()
+    before = module.memory_allocated()
+    module.reset_peak_memory_stats()
+    tensor = torch.empty(1 << 20, dtype=torch.uint8, device=device)
+    assert module.memory_allocated() == before + (1 << 20)
+    view = tensor[100:200]
+    del tensor
+    assert module.memory_allocated() == before + (1 << 20)
+    del view
+    assert module.memory_allocated() == before
+    assert module.max_memory_allocated() >= before + (1 << 20)
+    module.reset_peak_memory_stats()
+    assert module.max_memory_allocated() == before
+    assert module.memory_reserved() >= 0
+    assert module.memory_stats()["allocated_bytes.all.current"] == before
+    module.empty_cache()
+
+
+def test_pinned_memory_is_known_and_copied(device):
+    pinned = torch.arange(1000.0).pin_memory()
+    assert pinned.is_pinned() and pinned[5:].is_pinned() and not torch.ones(1).is_pinned()
+    there = pinned.to(device, non_blocking=True)
+    assert torch.equal(there.cpu(), pinned)
+    back = torch.empty(1000, pin_memory=True)
+    back.copy_(there, non_blocking=True)
+    torch.accelerator.synchronize()
+    assert torch.equal(back, pinned)
+
+
+def test_random_numbers_repeat(device, module):
+    torch.manual_seed(11)
+    first = [torch.randn(8, device=device), torch.rand(8, device=device), torch.randperm(8, device=device)]
+    torch.manual_seed(11)
+    again = [torch.randn(8, device=device), torch.rand(8, device=device), torch.randperm(8, device=device)]
+    for a, b in zip(first, again):
+        assert torch.equal(a.cpu(), b.cpu())
+    state = module.get_rng_state()
+    a = torch.rand(4, device=device)
+    module.set_rng_state(state)
+    assert torch.equal(a.cpu(), torch.rand(4, device=device).cpu())
+    assert module.initial_seed() == 11
+    own = torch.Generator(device).manual_seed(3)
+    a = torch.rand(4, device=device, generator=own)
+    own.manual_seed(3)
+    assert torch.equal(a.cpu(), torch.rand(4, device=device, generator=own).cpu())
+    with torch.random.fork_rng(devices=[0], device_type=device):
+        torch.rand(3, device=device)
+    assert torch.equal(torch.bernoulli(torch.full((4,), 1.0, device=device)).cpu(), torch.ones(4))
+
+
+def test_threads_use_the_device_at_once(device):
+    failures = []
+
+    def work(seed):
+        try:
+            stream = torch.Stream(device)
+            with stream:
+                base = torch.full((100,), float(seed), device=device)
+                for _ in range(50):
+                    base = (base + 1).clone()[torch.arange(100)]
+                assert base.cpu().tolist() == [seed + 50.0] * 100
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

@@ -1,0 +1,137 @@
+"""Networks, which give what the CPU gives."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def train(network, inputs, targets, where, steps=8, optimizer=torch.optim.SGD, loss=nn.functional.mse_loss, **options):
+    torch.manual_seed(3)
+    network = network().to(where)
+    inputs, targets = inputs.to(where), targets.to(where)
+    optimizer = optimizer(network.parameters(), lr=0.05, **options)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        result = network(inputs)
+        value = loss(result[0] if isinstance(result, tuple) else result, targets)
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    return losses
+
+
+def assert_same(device, *arguments, **options):
+    with warnings.catch_warnings():
+        # No warning that the CPU does not give.
+        warnings.simplefilter("error")
+        there = train(*arguments, where=device, **options)
+    here = train(*arguments, where="cpu", **options)
+    assert here[-1] != here[0]
+    assert there == pytest.approx(here, rel=2e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
+def test_a_multilayer_perceptron(device, optimizer):
+    def network():
+        return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+
+    assert_same(device, network, torch.randn(20, 6), torch.randn(20, 3), optimizer=optimizer)
+
+
+def test_momentum_and_decay(device):
+    options = {"momentum": 0.9, "weight_decay": 0.01, "nesterov": True}
+    assert_same(device, lambda: nn.Linear(6, 3), torch.randn(20, 6), torch.randn(20, 3), **options)
+
+
+def test_a_classifier_of_images(device):
+    def network():
+        return nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(4, 6, 3, stride=2, groups=2), nn.GELU(), nn.AvgPool2d(1), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+            nn.Linear(24, 5),
+        )  # fmt: skip
+
+    targets = torch.randint(5, (6,))
+    assert_same(device, network, torch.randn(6, 2, 12, 12), targets, loss=nn.functional.cross_entropy)
+
+
+def test_convolutions_in_one_dimension_and_transposed(device):
+    def network():
+        return nn.Sequential(nn.Conv1d(2, 4, 3), nn.SiLU(), nn.ConvTranspose1d(4, 2, 3))
+
+    assert_same(device, network, torch.randn(4, 2, 9), torch.randn(4, 2, 9))
+
+
+def test_a_transformer(device):
+    def network():
+        return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+    assert_same(device, network, torch.randn(3, 5, 8), torch.randn(3, 5, 8), steps=4)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_networks(device, cell):
+    assert_same(device, lambda: cell(4, 6, 2, batch_first=True), torch.randn(3, 5, 4), torch.randn(3, 5, 6), steps=4)
+
+
+def test_embeddings(device):
+    def network():
+        return nn.Sequential(nn.Embedding(10, 6), nn.Flatten(), nn.Linear(24, 4))
+
+    inputs, targets = torch.randint(10, (8, 4)), torch.randint(4, (8,))
+    assert_same(device, network, inputs, targets, loss=nn.functional.cross_entropy)
+
+
+def test_dropout_repeats_with_its_seed(device):
+    layer = nn.Dropout(0.4)
+    torch.manual_seed(5)
+    first = layer(torch.ones(1000, device=device))
+    torch.manual_seed(5)
+    assert torch.equal(first.cpu(), layer(torch.ones(1000, device=device)).cpu())
+    assert 450 < (first != 0).sum().item() < 750
+
+
+def test_autocast_computes_products_in_half_the_precision(device):
+    layer = nn.Linear(4, 3).to(device)
+    inputs = torch.randn(2, 4, device=device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        result = layer(inputs)
+        assert result.dtype == torch.bfloat16
+        assert result.softmax(-1).dtype == torch.float32
+    result.float().sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
+    assert torch.allclose(result.float(), layer(inputs), rtol=0.05, atol=0.05)
+
+
+def test_second_derivatives_and_functional_gradients(device):
+    def cube(x):
+        return (x**3).sum()
+
+    x = torch.tensor([1.0, 2.0], device=device)
+    assert torch.func.grad(cube)(x).tolist() == [3, 12]
+    assert torch.func.hessian(cube)(x).cpu().diagonal().tolist() == [6, 12]
+    assert torch.func.vmap(lambda row: row.sum())(torch.ones(3, 2, device=device)).tolist() == [2, 2, 2]
+
+
+def test_a_compiled_function(device):
+    compiled = torch.compile(lambda x: (x.sin() + 1).relu().sum(), backend="aot_eager")
+    x = torch.randn(5, requires_grad=True)
+    there = x.detach().to(device).requires_grad_()
+    compiled(there).backward()
+    (x.sin() + 1).relu().sum().backward()
+    assert torch.allclose(there.grad.cpu(), x.grad)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_with_pinned_memory(device, workers):
+    data = TensorDataset(torch.arange(12.0).reshape(6, 2))
+    loader = DataLoader(data, batch_size=4, pin_memory=True, num_workers=workers, multiprocessing_context=(
+        "fork" if workers else None))
+    batches = [batch[0] for batch in loader]
+    assert all(batch.is_pinned() for batch in batches)
+    there = torch.cat([batch.to(device, non_blocking=True) for batch in batches])
+    assert torch.equal(there.cpu(), torch.arange(12.0).reshape(6, 2))
