@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a Python environment with PyTorch and what the tests need: sh environment.sh FOLDER
+# Makes a Python environment with PyTorch and what the tests need: sh environment.sh FOLDER [VERSION]
 #
 # Ends with the status 3, and says so, where Python's package registry cannot be reached.
 set -eu
@@ -12,5 +12,5 @@ if ! install expecttest filelock fsspec jinja2 networkx numpy pytest 'setuptools
     exit 3
 fi
 # PyTorch without what its wheel for CUDA asks for, 2 GB of NVIDIA's libraries: its other requirements are there.
-install --no-deps "torch==$(cat "$here/torch-version")"
+install --no-deps "torch==${2:-$(cat "$here/torch-version")}"
 "$folder/bin/python" "$here/stub_nvidia.py"

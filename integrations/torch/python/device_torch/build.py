@@ -53,6 +53,8 @@ def build_shim(torch, into):
     version = re.search(r"__version__ = '(\d+\.\d+)", (torch / "version.py").read_text())
     if version is None:
         raise BuildError(f"{torch / 'version.py'} says no version")
+    if not (into / "libdevice_torch.so").exists():
+        raise BuildError(f"there is no libdevice_torch.so in {into}: `pip install` of the checkout builds it")
     shim = into / f"shim-{version[1]}.so"
     source = pathlib.Path(__file__).parent / "csrc" / "shim.cpp"
     _run(

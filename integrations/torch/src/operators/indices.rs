@@ -15,6 +15,7 @@ pub(super) const TABLE: &[Row] = &[
     ("scatter_add.out", |call| scatter(call, Update::Add)),
     ("index_add.out", index_add),
     ("index.Tensor_out", index),
+    ("cat.out", concatenate),
 ];
 
 fn gather(call: &Call<'_>) -> Result<(), Failure> {
@@ -114,4 +115,31 @@ fn index(call: &Call<'_>) -> Result<(), Failure> {
     call.run(Binary::Add, &[(&index).into(), size.into()], &[&from_start])?;
     call.run(Operator::Where, &[negative.into(), (&from_start).into(), index.into()], &[&from_start])?;
     call.run(Operator::IndexSelect { dim }, &[array.into(), from_start.into()], &[&out])
+}
+
+/// Arrays behind one another.
+fn concatenate(call: &Call<'_>) -> Result<(), Failure> {
+    let out = call.out(0)?;
+    let Value::Tensors(list) = call.value(0) else { return Err(Failure::declined("it has no list")) };
+    let dim = out.dim(call.int(1)?)?;
+    let mut from = 0;
+    let mut parts = Vec::with_capacity(list.len());
+    for tensor in list {
+        let array = Array::of(tensor.ok_or_else(|| Failure::declined("one is absent"))?)?;
+        // PyTorch passes over an array of no elements in one dimension, whatever the others are.
+        if array.shape() == [0] {
+            continue;
+        }
+        let len = *array.shape().get(dim).ok_or_else(|| Failure::declined("one has fewer dimensions"))?;
+        let part = out.layout.slice(dim, from, len, 1).map_err(Failure::declined)?;
+        if part.shape() != array.shape() || array.dtype != out.dtype {
+            return Err(Failure::declined("their shapes or types differ"));
+        }
+        from += len;
+        parts.push((array, out.with_layout(part)));
+    }
+    if from != out.shape()[dim] {
+        return Err(Failure::declined("its output has another shape"));
+    }
+    parts.into_iter().try_for_each(|(array, part)| call.run(Operator::Copy, &[array.into()], &[&part]))
 }

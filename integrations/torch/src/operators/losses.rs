@@ -1,12 +1,17 @@
 //! Losses, by the operators of elements and dimensions.
 
-use device_kernels::{Binary, Dims, Operator, Reduction};
+use device_kernels::{Binary, Compare, DType, Dims, Operator, Reduction, Scalar, Unary, Update};
 
 use crate::failure::Failure;
 use crate::operators::Row;
 use crate::operators::call::{Array, Call, wide};
 
-pub(super) const TABLE: &[Row] = &[("mse_loss", mse), ("mse_loss_backward", mse_grad)];
+pub(super) const TABLE: &[Row] = &[
+    ("mse_loss", mse),
+    ("mse_loss_backward", mse_grad),
+    ("nll_loss_forward", nll),
+    ("nll_loss_backward", nll_grad),
+];
 
 /// PyTorch's numbers for what a loss does over its elements.
 const NONE: i64 = 0;
@@ -48,4 +53,78 @@ fn mse_grad(call: &Call<'_>) -> Result<(), Failure> {
     let out = call.result(&a, a.dtype, a.shape())?;
     let grad = call.converted(grad.into(), difference.dtype)?;
     call.run_narrowing(Binary::Mul, &[difference.into(), grad], &out)
+}
+
+/// What the negative log likelihood is of: a row of numbers for each target.
+struct Likelihood {
+    rows: Array,
+    /// The class of each row; 0 where it is ignored.
+    classes: Array,
+    /// 1 where the class counts, and 0 where it is ignored.
+    counts: Array,
+}
+
+impl Likelihood {
+    /// Of the arguments from `place` on: rows, targets, weights, reduction and the class that is ignored.
+    fn of(call: &Call<'_>, place: usize) -> Result<Self, Failure> {
+        let (rows, targets) = (call.array(place)?, call.array(place + 1)?);
+        let [count, _] = *rows.shape() else { return Err(Failure::declined("it is not of rows")) };
+        if !call.is_none(place + 2)
+            || !matches!(rows.dtype, DType::F32 | DType::F64)
+            || targets.shape() != [count]
+        {
+            return Err(Failure::declined("no kernel has weights of classes, or its type"));
+        }
+        let ignored = call.scalar(place + 4)?;
+        let targets = targets.reshaped([count, 1])?;
+        let counted = call.scratch(&rows, DType::Bool, &[count, 1])?;
+        call.run(Compare::Ne, &[(&targets).into(), ignored.into()], &[&counted])?;
+        let classes = call.scratch(&rows, targets.dtype, &[count, 1])?;
+        call.run(Operator::Where, &[(&counted).into(), targets.into(), Scalar::Int(0).into()], &[&classes])?;
+        let counts = call.scratch(&rows, rows.dtype, &[count, 1])?;
+        call.run(Operator::Copy, &[counted.into()], &[&counts])?;
+        Ok(Self { rows, classes, counts })
+    }
+}
+
+/// The results are the loss, and by what a mean is divided.
+fn nll(call: &Call<'_>) -> Result<(), Failure> {
+    let Likelihood { rows, classes, counts } = Likelihood::of(call, 0)?;
+    let (kind, count) = (call.int(3)?, rows.shape()[0]);
+    let losses = match kind {
+        NONE => call.result(&rows, rows.dtype, &[count])?.reshaped([count, 1])?,
+        _ => call.scratch(&rows, rows.dtype, &[count, 1])?,
+    };
+    call.run(Operator::Gather { dim: 1 }, &[(&rows).into(), classes.into()], &[&losses])?;
+    call.run(Binary::Mul, &[(&losses).into(), (&counts).into()], &[&losses])?;
+    call.run(Unary::Neg, &[(&losses).into()], &[&losses])?;
+    let sum = Operator::Reduce { reduction: Reduction::Sum, dims: Dims::all(2) };
+    if kind == NONE {
+        let total = call.result(&rows, rows.dtype, &[])?;
+        return call.run(Operator::Copy, &[Scalar::Int(0).into()], &[&total]);
+    }
+    let loss = call.result(&rows, rows.dtype, &[])?.reshaped([1, 1])?;
+    let total = call.result(&rows, rows.dtype, &[])?.reshaped([1, 1])?;
+    call.run(sum, &[losses.into()], &[&loss])?;
+    call.run(sum, &[counts.into()], &[&total])?;
+    if kind == MEAN {
+        call.run(Binary::Div, &[(&loss).into(), total.into()], &[&loss])?;
+    }
+    Ok(())
+}
+
+fn nll_grad(call: &Call<'_>) -> Result<(), Failure> {
+    let Likelihood { rows, classes, counts } = Likelihood::of(call, 1)?;
+    let (grad, kind, total) = (call.array(0)?, call.int(4)?, call.array(6)?);
+    let count = rows.shape()[0];
+    let grad = if kind == NONE { grad.reshaped([count, 1])? } else { grad.reshaped([1, 1])? };
+    call.run(Unary::Neg, &[(&counts).into()], &[&counts])?;
+    call.run(Binary::Mul, &[(&counts).into(), grad.into()], &[&counts])?;
+    if kind == MEAN {
+        call.run(Binary::Div, &[(&counts).into(), total.reshaped([1, 1])?.into()], &[&counts])?;
+    }
+    let out = call.result(&rows, rows.dtype, rows.shape())?;
+    call.run(Operator::Copy, &[Scalar::Int(0).into()], &[&out])?;
+    let operator = Operator::Scatter { dim: 1, update: Update::Replace };
+    call.run(operator, &[classes.into(), counts.into()], &[&out])
 }

@@ -10,6 +10,7 @@ mod images;
 mod indices;
 mod losses;
 mod matrices;
+mod norms;
 mod reductions;
 
 pub(crate) use call::{Call, Tensor, Value};
@@ -29,6 +30,7 @@ pub(crate) static TABLE: &[Row] = &concat::<COUNT>(&[
     indices::TABLE,
     losses::TABLE,
     matrices::TABLE,
+    norms::TABLE,
     reductions::TABLE,
 ]);
 
@@ -37,6 +39,7 @@ const COUNT: usize = elementwise::TABLE.len()
     + indices::TABLE.len()
     + losses::TABLE.len()
     + matrices::TABLE.len()
+    + norms::TABLE.len()
     + reductions::TABLE.len();
 
 const fn concat<const N: usize>(tables: &[&[Row]]) -> [Row; N] {
