@@ -332,29 +332,37 @@ burn() {
     done
 }
 
-step run torch 360 'PyTorch on registered devices'
-torch() {
-    local venv plugins status=0
+# Makes an environment with PyTorch and the package, and goes to it; `false` where Python's registry is out of reach.
+in_torch() {
+    local status=0
     install_drivers
     [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils g++ python3 python3-venv
     mkdir -p target
-    venv=$(mktemp -d "$PWD/target/torch.XXXXXX") plugins=$venv/plugins
+    venv=$(mktemp -d "$PWD/target/torch.XXXXXX")
     sh integrations/torch/tests/environment.sh "$venv" || status=$?
-    [ $status -ne 3 ] || return 0
-    [ $status -eq 0 ] || return $status
-    mkdir "$plugins"
-    sh examples/custom-backend/c/build.sh "$plugins"
+    [ $status -ne 3 ] || return 1
+    [ $status -eq 0 ] || exit $status
+    export PATH=$venv/bin:$PATH
     cd integrations/torch
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check .
+    python -m pip install --quiet --disable-pip-version-check .
+}
+
+step run torch 360 'PyTorch on registered devices'
+torch() {
+    local venv
+    in_torch || return 0
+    mkdir "$venv/plugins"
+    sh ../../examples/custom-backend/c/build.sh "$venv/plugins"
     DEVICE_TORCH=openreg expect "tensor([1, 2, 3], device='openreg:0')" \
-        "$venv/bin/python" -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
-    # With kernels, and on the CPU alone; on a driver; and on a backend in C, from its file.
-    DEVICE_TORCH=openreg "$venv/bin/pytest" tests
+        python -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
+    # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files.
+    DEVICE_TORCH=openreg pytest
     set -- tests/test_tensors.py tests/test_training.py tests/test_runtime.py
-    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' "$venv/bin/pytest" "$@"
-    DEVICE_TORCH=opencl "$venv/bin/pytest" "$@"
-    DEVICE_TORCH=myc DEVICE_TORCH_PLUGINS=$plugins "$venv/bin/pytest" "$@"
-    DEVICE_TORCH=mycqueue DEVICE_TORCH_PLUGINS=$plugins "$venv/bin/pytest" "$@"
+    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' pytest "$@"
+    DEVICE_TORCH=opencl pytest "$@"
+    export DEVICE_TORCH_PLUGINS=$venv/plugins
+    DEVICE_TORCH=myc pytest "$@"
+    DEVICE_TORCH=mycqueue pytest "$@"
     rm -rf "$venv"
     forget target build
 }
@@ -399,6 +407,14 @@ all-kernels-opencl() {
     in_kernels
     DEVICE_CONFORMANCE_REQUIRE=opencl DEVICE_CONFORMANCE_TIME_LIMIT=120 \
         cargo test --locked -p device-opencl-kernels --test conformance
+}
+
+step slow torch-operators 600 'PyTorch: its own database of operators'
+torch-operators() {
+    local venv
+    in_torch || return 0
+    DEVICE_TORCH=openreg python tests/opinfo.py --list tests/opinfo-failures.txt
+    rm -rf "$venv"
 }
 
 step slow burn-examples 900 'burn: the programs as their READMEs say, its other door and its engine for wgpu'
