@@ -354,11 +354,14 @@ in_torch() {
 
 step run torch 360 'PyTorch on registered devices'
 torch() {
-    local venv
+    local venv name
     in_torch
     [ -n "$venv" ] || return 0
     mkdir "$venv/plugins"
     sh ../../examples/custom-backend/c/build.sh "$venv/plugins"
+    (cd ../../examples/custom-backend && cargo build -q --locked -p device-mycpu-file)
+    install -m 755 ../../examples/custom-backend/target/debug/libdevice_mycpu_file.so "$venv/plugins"
+    install -m 644 ../../examples/custom-backend/device-mycpu-file/mycpu_file.plugin.json "$venv/plugins"
     DEVICE_TORCH=openreg expect "tensor([1, 2, 3], device='openreg:0')" \
         python -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
     # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files.
@@ -366,11 +369,20 @@ torch() {
     set -- tests/test_tensors.py tests/test_training.py tests/test_runtime.py
     DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' pytest "$@"
     DEVICE_TORCH=opencl pytest "$@"
+    for name in openreg opencl; do
+        DEVICE_TORCH=$name DEVICE_TORCH_FALLBACK=deny python examples/digits.py "$name" --epochs 1 --compare
+    done
+    # As docs/torch.md says.
     export DEVICE_TORCH_PLUGINS=$venv/plugins
+    for name in myc mycpu_file; do
+        DEVICE_TORCH=$name expect "tensor([0., 0.], device='$name:0')" \
+            python -c "import torch; print(torch.zeros(2, device='$name'))"
+        DEVICE_TORCH=$name python examples/digits.py "$name" --epochs 1 --compare
+    done
     DEVICE_TORCH=myc pytest "$@"
     DEVICE_TORCH=mycqueue pytest "$@"
     rm -rf "$venv"
-    forget target build
+    forget target build ../../examples/custom-backend/target
 }
 
 step slow examples 150 'the example with kernels on real devices, as its README says'

@@ -6,18 +6,20 @@ use crate::failure::Failure;
 use crate::memory::{self, Place};
 use crate::streams;
 
-/// Up to this many bytes are copied into the queue, so that the caller need not wait for the device.
+/// Up to this many bytes are copied into a queue that is busy, so that the caller need not wait for it.
 const SMALL: usize = 1 << 16;
 
 /// Copies bytes of the host to a device.
 pub(crate) fn write(destination: usize, source: &[u8]) -> Result<(), Failure> {
     let Place { device, buffer, offset } = memory::find(destination)?;
     let stream = streams::current(device)?;
-    if source.len() <= SMALL {
-        return Ok(stream.write(&buffer, offset, source)?);
-    }
     // The caller may change the bytes as soon as this returns.
-    stream.synchronize()?;
+    if !stream.query()? {
+        if source.len() <= SMALL {
+            return Ok(stream.write(&buffer, offset, source)?);
+        }
+        stream.synchronize()?;
+    }
     Ok(buffer.write(offset, source)?)
 }
 

@@ -1,8 +1,8 @@
 //! PyTorch on any registered device: what the shim in C++ calls.
 //!
-//! `shim.cpp`, in `python/device_torch/csrc`, registers PyTorch's half of a device, its allocator, guard, hooks
-//! and operators, and knows no backend. It calls the functions of `device_torch.h` beside it, which [`abi`]
-//! exports.
+//! `shim.cpp`, in `python/device_torch/csrc`, registers PyTorch's half of a device, its allocator, guard,
+//! hooks and operators, and knows no backend. It calls the functions of `device_torch.h` beside it, which
+//! [`abi`] exports.
 
 #![deny(unsafe_code)]
 

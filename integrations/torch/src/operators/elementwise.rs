@@ -104,8 +104,8 @@ pub(super) const TABLE: &[Row] = &[
     ("_copy_from", copy),
 ];
 
-/// Declines unless PyTorch computes in the type of the output: then all arrays that have dimensions are of it,
-/// or become of it without a loss.
+/// Declines unless PyTorch computes in the type of the output: then all arrays that have dimensions are of
+/// it, or become of it without a loss.
 fn arithmetic(inputs: &[Input], out: &Array, integers_too: bool) -> Result<(), Failure> {
     let scalar_is_float = inputs.iter().any(|input| matches!(input, Input::Scalar(Scalar::Float(_))));
     let arrays = || inputs.iter().filter_map(Input::array);

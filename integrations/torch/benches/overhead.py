@@ -1,0 +1,72 @@
+"""What a call costs on a device beside the CPU: as microseconds, and as times the CPU's. All in one process, in turn.
+
+    DEVICE_TORCH=openreg python benches/overhead.py
+    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' python benches/overhead.py
+"""
+
+import time
+
+import torch
+from torch import nn
+
+NAME = torch._C._get_privateuse1_backend_name()
+SYNCHRONIZE = torch.accelerator.synchronize
+ROUNDS = 15
+
+
+def on(device):
+    """What is timed: a name, how often it is called for one measurement, and a call."""
+    one, row = torch.ones(1, device=device), torch.ones(1024, device=device)
+    large, other = torch.ones(1 << 20, device=device), torch.ones(1 << 20, device=device)
+    result = torch.empty(1 << 20, device=device)
+    square = torch.ones(256, 256, device=device)
+    host = torch.ones(1024)
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)).to(device)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+    inputs, targets = torch.randn(64, 20).to(device), torch.randn(64, 4).to(device)
+
+    def step():
+        optimizer.zero_grad()
+        nn.functional.mse_loss(network(inputs), targets).backward()
+        optimizer.step()
+
+    return [
+        ("empty", 300, lambda: torch.empty(1024, device=device)),
+        ("view", 300, lambda: row.view(32, 32)),
+        ("add, 1 element", 300, lambda: one + one),
+        ("relu, 1,024", 300, lambda: row.relu()),
+        ("sum, 1,024", 300, lambda: row.sum()),
+        ("cumsum, 1,024: no kernel", 300, lambda: row.cumsum(0)),
+        ("add, 1,048,576", 8, lambda: large + other),
+        ("add into memory that is there", 8, lambda: torch.add(large, other, out=result)),
+        ("sum, 1,048,576", 8, lambda: large.sum()),
+        ("matmul, 256 x 256", 8, lambda: square @ square),
+        ("item", 300, lambda: one.item()),
+        ("to the device, 4 KiB", 300, lambda: host.to(device)),
+        ("to the CPU, 4 KiB", 300, lambda: row.cpu()),
+        ("step of a perceptron", 20, step),
+    ]
+
+
+def measure(call, count):
+    SYNCHRONIZE()
+    begun = time.perf_counter()
+    for _ in range(count):
+        call()
+    SYNCHRONIZE()
+    return (time.perf_counter() - begun) / count * 1e6
+
+
+def main():
+    torch.set_num_threads(1)
+    here, there = on("cpu"), on(NAME)
+    print(f"{'µs, the least of ' + str(ROUNDS):32} {'CPU':>10} {NAME:>10} {'times':>7} {'more':>8}")
+    for (name, count, a), (_, _, b) in zip(here, there):
+        pairs = [(measure(a, count), measure(b, count)) for _ in range(ROUNDS)]
+        cpu, device = (min(side) for side in zip(*pairs))
+        print(f"{name:32} {cpu:10.2f} {device:10.2f} {device / cpu:7.2f} {device - cpu:8.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
