@@ -15,7 +15,7 @@ pub use crate::verdict::{Standing, Verdict};
 pub struct Rules(Settings);
 
 impl Rules {
-    /// Reads `PREFIX_AUTOLOAD`, `PREFIX_DISABLE` and `PREFIX_SELECT` through `read`.
+    /// Reads `PREFIX_AUTOLOAD`, `_INSTALLED`, `_DISABLE` and `_SELECT` through `read`.
     pub fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
         Self(Settings::from_env(prefix, read))
     }

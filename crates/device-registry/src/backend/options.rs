@@ -89,7 +89,7 @@ impl LaunchOptions {
     }
 
     /// Says that the kernel takes no longer than some tens of microseconds, waits for nothing, and takes no
-    /// lock that the calling thread holds.  Where a driver has no queues, a stream whose work is all done
+    /// lock that the calling thread holds. Where a driver has no queues, a stream whose work is all done
     /// then runs it at once, on the calling thread: handing it to another thread would take longer. For the
     /// program nothing else changes. A failure is the stream's, as that of any kernel.
     #[must_use]

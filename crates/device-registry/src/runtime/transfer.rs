@@ -145,7 +145,7 @@ fn finish(stream: &dyn StreamDriver) -> Result<(), BackendError> {
 
 /// Does the work of a blocking call in a queue of the driver's, which leaves the call to the core; the error
 /// `unsupported` if it has no queues. The work waits for its own end, and leaves in the `Option` what the
-/// queue may use if it fails.  It runs within one call of the driver, so that a close of the device waits for
+/// queue may use if it fails. It runs within one call of the driver, so that a close of the device waits for
 /// it.
 #[cold]
 fn by_stream(

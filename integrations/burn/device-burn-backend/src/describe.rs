@@ -1,7 +1,7 @@
 //! What burn's operations are here: a view, calls of kernels, or work for the CPU.
 //!
-//! This file and `compose.rs` alone name operations. A release of burn with new ones changes nothing else:
-//! what is not named here runs on burn's CPU engine.
+//! Operations that have kernels are named here and in `compose.rs`, and those that `direct.rs` calls there. A
+//! release of burn with new ones needs no change: what no file names runs on burn's CPU engine.
 
 use std::borrow::Cow;
 use std::ops::Deref;

@@ -70,7 +70,8 @@ struct State<M> {
     retries: u64,
     /// The most bytes that are kept.
     limit: u64,
-    /// The device holds the peak of what was in use, and that halved this many times more: 3 for an eighth.
+    /// How often the peak of what was in use is halved, for what the device holds beyond it: 3 for an eighth
+    /// more than the peak.
     spare: u32,
     closed: bool,
 }

@@ -77,7 +77,8 @@ impl Sizes {
         }
     }
 
-    /// The device holds the peak of what was in use, and that halved this many times more: 3 for an eighth.
+    /// How often the peak of what was in use is halved, for what the device holds beyond it: 3 for an eighth
+    /// more than the peak.
     pub(super) fn spare(&self) -> u32 {
         match self.reuse {
             // Sizes that come in turns stay, as `MOST_OF_HOST` bounds what is kept.

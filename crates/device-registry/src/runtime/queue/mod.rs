@@ -2,10 +2,10 @@
 //!
 //! A stream has one of two kinds of queue. If the driver has no queues, a thread does one piece of work after
 //! the other, by blocking calls to the driver. While all work is done, the thread that enqueues a short piece
-//! does it at once. If the driver has queues, the caller's thread submits work to
-//! one of them. The stream's thread then does only what the driver has no way for: host calls, waits for
-//! events of other backends or of a stream that has not submitted them yet, and copies that the device cannot
-//! make. Work behind those goes through the thread too, until the thread has finished all of it.
+//! does it at once. If the driver has queues, the caller's thread submits work to one of them. The stream's
+//! thread then does only what the driver has no way for: host calls, waits for events of other backends or of
+//! a stream that has not submitted them yet, and copies that the device cannot make. Work behind those goes
+//! through the thread too, until the thread has finished all of it.
 //!
 //! After a failure the queue skips work until the failure is reported: see [`Failure`].
 
