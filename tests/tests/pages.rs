@@ -1,5 +1,5 @@
-//! What the pages of this repository say that can be checked: links, paths, the crates of the first page,
-//! macros.
+//! What the pages of this repository say that can be checked: links, paths, the names that decisions find in
+//! files, the crates of the first page, macros.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -130,7 +130,8 @@ fn long_lines<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<usize> {
     for (number, line) in lines {
         let text = line.trim_start_matches([' ', '/', '!']);
         is_code ^= text.starts_with("```");
-        let is_fixed = is_code || text.starts_with(['|', '#', '[', '<']) || text.starts_with("```");
+        let is_fixed = is_code || text.starts_with(['|', '#', '<']) || text.starts_with("```");
+        let is_fixed = is_fixed || is_link_definition(text);
         if is_fixed || line.chars().count() <= WIDTH {
             continue;
         }
@@ -148,6 +149,12 @@ fn long_lines<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<usize> {
     long
 }
 
+/// `[text]: target`, with which a link that is named elsewhere leads somewhere.
+fn is_link_definition(text: &str) -> bool {
+    let definition = text.strip_prefix('[').and_then(|text| text.split_once("]: "));
+    definition.is_some_and(|(_, target)| !target.trim().contains(' '))
+}
+
 /// Those of a page, or of the comments of a source file.
 fn long_prose(path: &Path, text: &str) -> Vec<String> {
     let is_source = path.extension().is_some_and(|of| of == "rs");
@@ -156,6 +163,98 @@ fn long_prose(path: &Path, text: &str) -> Vec<String> {
     let long = long_lines(lines.map(|(index, line)| (index + 1, line)));
     let shown = |number| format!("{}:{number}: more than {WIDTH} characters", path.display());
     long.into_iter().map(shown).collect()
+}
+
+/// The heading of a decision's section that names files, and what is in them.
+const WHERE: &str = "Where in the code";
+
+/// What is wrong in that section of a page. A file is found from the root, beside the file or in the folder
+/// before it, or in one of the folders around that. A name in backticks stands for something in a file if the
+/// file and a colon are before it in its clause, or the word `in` and the file behind it; each of its words
+/// has to be there. Clauses end with a semicolon.
+fn wrong_places(page: &Path, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let (mut heading, mut is_heading, mut is_in_section) = (String::new(), false, false);
+    let mut is_there = false;
+    let (mut last, mut colon, mut is_in, mut waiting) = (None::<PathBuf>, false, false, Vec::new());
+    for event in parse(text) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => (is_heading, heading) = (true, String::new()),
+            Event::End(TagEnd::Heading(_)) => {
+                (is_heading, is_in_section) = (false, heading == WHERE);
+                is_there |= is_in_section;
+            }
+            Event::Text(text) if is_heading => heading.push_str(&text),
+            Event::Start(Tag::Item) => (colon, waiting) = (false, Vec::new()),
+            Event::Text(text) if is_in_section => {
+                if text.contains(';') {
+                    (colon, waiting) = (false, Vec::new());
+                }
+                colon |= text.starts_with(':') || text.starts_with(" beside it:");
+                is_in = text.trim() == "in";
+                if !is_in && !matches!(text.trim(), "," | "and" | ", and") {
+                    waiting.clear();
+                }
+            }
+            Event::Code(code) if is_in_section && is_file(&code) => {
+                match find_place(last.as_deref(), &code) {
+                    None => wrong.push(format!("{}: `{code}` does not exist", page.display())),
+                    Some(place) => {
+                        let names = waiting.drain(..).filter(|_| is_in);
+                        let missing = names.filter(|name: &String| !has_name(&place, name));
+                        wrong.extend(
+                            missing.map(|name| format!("{}: `{name}` is not in `{code}`", page.display())),
+                        );
+                        last = Some(place);
+                    }
+                }
+                colon = false;
+            }
+            Event::Code(name) if is_in_section && is_name(&name) => match &last {
+                Some(place) if colon => {
+                    if !has_name(place, &name) {
+                        let place = place.strip_prefix(workspace()).unwrap_or(place).display();
+                        wrong.push(format!("{}: `{name}` is not in `{place}`", page.display()));
+                    }
+                }
+                _ => waiting.push(name.into_string()),
+            },
+            _ => {}
+        }
+    }
+    if !is_there {
+        wrong.push(format!("{}: there is no section `{WHERE}`", page.display()));
+    }
+    wrong
+}
+
+/// Whether code in a page is the path of a file or of a folder.
+fn is_file(code: &str) -> bool {
+    let is_path = code.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    is_path && !code.starts_with('/') && (code.contains('/') || Path::new(code).extension().is_some())
+}
+
+/// Whether code in a page is the name of something in a file, such as `Device::close` or `autoload!`.
+fn is_name(code: &str) -> bool {
+    code.chars().all(|c| c.is_ascii_alphanumeric() || "_:!".contains(c))
+}
+
+/// The file or folder that a page means behind another one, or at its beginning.
+fn find_place(before: Option<&Path>, path: &str) -> Option<PathBuf> {
+    let around = before.into_iter().flat_map(Path::ancestors).take_while(|folder| *folder != workspace());
+    around.chain([workspace()]).map(|folder| folder.join(path)).find(|place| place.exists())
+}
+
+/// Whether each word of a name is in a file, or in one of a folder.
+fn has_name(place: &Path, name: &str) -> bool {
+    if place.is_dir() {
+        let files = fs::read_dir(place).expect("it is a folder").map(|entry| entry.expect("it can be read"));
+        return files.into_iter().any(|entry| has_name(&entry.path(), name));
+    }
+    let text = fs::read_to_string(place).unwrap_or_default();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let has = |word: &str| text.split(|c| !is_word(c)).any(|other| other == word);
+    name.split(|c| !is_word(c)).filter(|word| !word.is_empty()).all(has)
 }
 
 #[track_caller]
@@ -182,6 +281,45 @@ fn macros_in_pages_have_their_path() {
 }
 
 #[test]
+fn decisions_name_what_is_in_their_files() {
+    let decisions = workspace().join("docs/decisions");
+    let pages = pages().into_iter().filter(|(page, _)| page.starts_with(&decisions));
+    let pages: Vec<_> = pages.filter(|(page, _)| !page.ends_with("README.md")).collect();
+    assert!(pages.len() > 30, "{} pages", pages.len());
+    let wrong: Vec<_> = pages.iter().flat_map(|(page, text)| wrong_places(page, text)).collect();
+    expect_none(&wrong);
+}
+
+#[test]
+fn a_name_that_is_not_in_its_file_is_found() {
+    let page = workspace().join("docs/decisions/a.md");
+    let wrong = |section: &str| wrong_places(&page, &format!("# A\n`None`\n## {WHERE}\n\n{section}"));
+    assert_eq!(
+        wrong("- `tests/src/tree.rs`: `files`, `walk`; `lib.rs`: `Hardware`; `tree.rs` beside it: `walk`"),
+        [""; 0]
+    );
+    assert_eq!(
+        wrong("- `files` and `walk` in `tests/src/tree.rs`, `Project` in `project.rs`, by `Any::thing`"),
+        [""; 0]
+    );
+    for section in [
+        "- `tests/src/tree.rs`: `filess`",
+        "- `tests/src/tree.rs`: `files`, `Walk`",
+        "- `tests/src/tree.rs`: which makes\n  `files::none`",
+        "- `tests/src/tree.rs`: `files`; `lib.rs`: `walk`",
+        "- `tests/src/tree.rs`: `files`; `lib.rs` beside it: `walk`",
+        "- `tests/src`: `no_such_function_there`",
+        "- `walk` in `tests/src/lib.rs`",
+        "- `Project`, `walk` in `tests/src/lib.rs`",
+        "- `tests/src/none.rs`",
+        "- `tests/src/tree.rs`\n- `none.rs`",
+    ] {
+        assert_eq!(wrong(section).len(), 1, "{section}: {:?}", wrong(section));
+    }
+    assert_eq!(wrong_places(&page, "# A\n`None`").len(), 1);
+}
+
+#[test]
 fn prose_ends_where_code_does() {
     let files = [files("md"), files("rs")].concat();
     let wrong: Vec<_> = files.iter().flat_map(|(path, text)| long_prose(path, text)).collect();
@@ -191,8 +329,11 @@ fn prose_ends_where_code_does() {
 #[test]
 fn a_long_line_is_found_if_it_could_be_broken() {
     let (words, word) = ("some words ".repeat(12), "x".repeat(120));
-    let page = format!("{words}\n| {words} |\n```\n{words}\n```\n- {word}\n- `{words}` b\n- {words}\n");
-    assert_eq!(long_lines((1..).zip(page.lines())), [1, 8]);
+    let page = format!(
+        "{words}\n| {words} |\n```\n{words}\n```\n- {word}\n- `{words}` b\n- {words}\n\
+        [link]: {word}\n[link]({word}) {words}\n[link] {words}\n[link]: a {words}\n"
+    );
+    assert_eq!(long_lines((1..).zip(page.lines())), [1, 8, 11, 12]);
     let source = format!("//! {words}\nlet x = \"{words}\";\n    /// {words}\n// {word}\n");
     assert_eq!(long_prose(Path::new("a.rs"), &source).len(), 2);
 }

@@ -12,9 +12,9 @@ use crate::{Call, Coverage};
 /// The operators of one backend.
 ///
 /// A set says what it can do before it is asked to, as [data](Self::coverage): a call that
-/// [`supports`](Self::supports) accepts is launched, with its arguments checked. [`Launch::spans`] has the buffers in the order of [`Call::arrays`].
-/// Each span begins where the buffer of its array begins, at a multiple of an element's size in its memory.
-/// Layouts count from there.
+/// [`supports`](Self::supports) accepts is launched, with its arguments checked. [`Launch::spans`] has the
+/// buffers in the order of [`Call::arrays`]. Each span begins where the buffer of its array begins, at a
+/// multiple of an element's size in its memory. Layouts count from there.
 ///
 /// Arrays of one call may be in one memory. An output shares elements with no other array, unless the
 /// operator is [element-wise](crate::Operator::is_elementwise) and the input has the same layout.
