@@ -261,22 +261,27 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
 
 #[cfg(test)]
 mod tests {
+    use device_registry::backend::samples;
+
     use super::*;
 
+    #[track_caller]
+    fn expect_the_same_behind_the_interface(properties: &DeviceProperties) {
+        let pci = properties.pci.map(|pci| pci.to_string());
+        let described = crate::export::backend::describe(properties, pci.as_deref());
+        // SAFETY: the properties and what they point to live until the end of the function.
+        assert_eq!(unsafe { read(&raw const described) }.unwrap(), *properties);
+    }
+
     #[test]
-    fn every_kind_of_memory_reuse_passes_the_interface() {
-        for reuse in [
-            MemoryReuse::Never,
-            MemoryReuse::Exact,
-            MemoryReuse::Rounded,
-            MemoryReuse::Large { from: 0 },
-            MemoryReuse::Large { from: usize::MAX },
-            MemoryReuse::Divided { alignment: 512 },
-        ] {
-            let properties = DeviceProperties::new("a device").with_memory_reuse(reuse);
-            let described = crate::export::backend::describe(&properties, None);
-            // SAFETY: the properties and what they point to live until the end of the loop.
-            assert_eq!(unsafe { read(&raw const described) }.unwrap(), properties);
+    fn every_property_passes_the_interface() {
+        expect_the_same_behind_the_interface(&DeviceProperties::new("a device"));
+        expect_the_same_behind_the_interface(&samples::filled_properties());
+        for kind in samples::device_kinds() {
+            expect_the_same_behind_the_interface(&DeviceProperties::new("a device").with_kind(kind));
+        }
+        for reuse in samples::memory_reuses() {
+            expect_the_same_behind_the_interface(&DeviceProperties::new("a device").with_memory_reuse(reuse));
         }
     }
 }

@@ -134,3 +134,23 @@ fn no_message(status: Status) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use device_registry::backend::samples;
+
+    use super::*;
+    use crate::export::report::guard;
+
+    #[test]
+    fn every_kind_of_error_passes_the_interface() {
+        for kind in samples::error_kinds() {
+            let error = BackendError::new(kind, "why").with_source(std::io::Error::other("the cause"));
+            // SAFETY: the report is valid during the call.
+            let run = |report| unsafe { guard(report, || Err(error.clone())) };
+            let found = call("a call", run).unwrap_err();
+            assert_eq!((found.kind(), found.message()), (kind, "why"));
+            assert_eq!(std::error::Error::source(&found).unwrap().to_string(), "the cause");
+        }
+    }
+}

@@ -55,6 +55,8 @@ mod properties;
 mod range_lock;
 mod read_threads;
 pub(crate) mod registration;
+#[doc(hidden)]
+pub mod samples;
 mod span;
 mod stream_driver;
 mod stream_order;
