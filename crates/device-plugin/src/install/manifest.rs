@@ -257,6 +257,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::abi::BACKENDS;
+    use crate::install::examine::manifests;
     use crate::install::testing::manifest;
 
     const FILE: &str = if cfg!(windows) { r"C:\app\acme.plugin.json" } else { "/app/acme.plugin.json" };
@@ -312,6 +314,21 @@ mod tests {
         assert_eq!(sound(json!({"library": "../lib/x.so"})).library(), folder.join("../lib/x.so"));
         let absolute = if cfg!(windows) { r"C:\lib\x.dll" } else { "/lib/x.so" };
         assert_eq!(sound(json!({"library": absolute})).library(), Path::new(absolute));
+    }
+
+    #[test]
+    fn the_manifests_of_the_templates_are_valid_and_of_this_version() {
+        let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/custom-backend");
+        let files = ["c", "device-mycpu-file"].map(|folder| manifests(&templates.join(folder)).unwrap());
+        assert_eq!(files.each_ref().map(Vec::len), [4, 1]);
+        for file in files.iter().flatten() {
+            let text = std::fs::read(file).unwrap();
+            let fields: Value = serde_json::from_slice(&text).unwrap();
+            assert_eq!(fields["abi"], json!({"major": MAJOR, "minor": MINOR}), "{}", file.display());
+            // No linked crate takes kernels from files here.
+            let is_backend = fields["group"] == BACKENDS;
+            assert_eq!(Manifest::parse(&text, file).unwrap().is_some(), is_backend, "{}", file.display());
+        }
     }
 
     #[cfg(windows)]
