@@ -96,6 +96,10 @@ mod tests {
         }
         let all: usize = groups().map(|(_, checks)| checks.len()).sum();
         assert!(readme.contains(&format!("the {all} checks")), "there are {all} checks");
+        let samples = readme.lines().filter(|line| line.starts_with("cpu ") || line.starts_with("openreg:"));
+        let sums =
+            samples.map(|line| line.split_whitespace().filter_map(|word| word.parse::<usize>().ok()).sum());
+        assert_eq!(sums.collect::<Vec<usize>>(), [all; 3], "each device of the sample has all checks");
     }
 
     #[test]
