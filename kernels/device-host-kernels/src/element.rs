@@ -211,3 +211,27 @@ macro_rules! with_element {
     };
 }
 pub(crate) use with_element;
+
+#[cfg(test)]
+mod tests {
+    use device_kernels::DType;
+    use device_registry::backend::BackendError;
+
+    #[test]
+    fn every_type_has_elements_of_its_size() {
+        for dtype in DType::ALL {
+            let size: Result<_, BackendError> = with_element!(dtype, E => Ok(size_of::<E>()));
+            assert_eq!(size.unwrap(), dtype.size(), "{dtype}");
+            let number: Result<(), BackendError> = with_element!(numbers dtype, E => {
+                let _: Option<E> = None;
+                Ok(())
+            });
+            assert_eq!(number.is_ok(), dtype != DType::Bool, "{dtype}");
+            let float: Result<(), BackendError> = with_element!(floats dtype, E => {
+                let _: Option<E> = None;
+                Ok(())
+            });
+            assert_eq!(float.is_ok(), dtype.is_float(), "{dtype}");
+        }
+    }
+}

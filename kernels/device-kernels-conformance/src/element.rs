@@ -291,6 +291,30 @@ mod tests {
     }
 
     #[test]
+    fn every_type_has_the_numbers_that_fit_into_its_size() {
+        for dtype in DType::ALL {
+            let bits = 8 * dtype.size() as i32;
+            let ends = if dtype.is_float() {
+                let (significand, smallest, largest) = format(dtype);
+                // The sign and the exponent, and the significand without its hidden bit.
+                assert_eq!(significand + (largest + 1).ilog2() as i32 + 1, bits, "{dtype}");
+                assert_eq!(smallest, 1 - largest, "{dtype}");
+                [-super::largest(dtype), super::largest(dtype)].map(Value::Float)
+            } else {
+                let (low, high) = range(dtype);
+                let count = if dtype == DType::Bool { 2 } else { 1 << bits };
+                assert_eq!(high - low + 1, count, "{dtype}");
+                [low, high].map(Value::Int)
+            };
+            for end in ends {
+                let mut bytes = [0; 8];
+                write(dtype, end, &mut bytes);
+                assert_eq!(read(dtype, &bytes), end, "{dtype}");
+            }
+        }
+    }
+
+    #[test]
     fn every_number_of_16_bits_survives_a_round_trip() {
         for dtype in [DType::F16, DType::BF16] {
             for bits in 0..=u16::MAX {

@@ -149,3 +149,38 @@ impl fmt::Display for DTypes {
         f.write_str(&names.join(", "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::iter::successors;
+
+    use super::*;
+
+    /// The type behind another one in [`DType::ALL`]. It does not compile without a new one.
+    fn next(dtype: DType) -> Option<DType> {
+        match dtype {
+            DType::F32 => Some(DType::F16),
+            DType::F16 => Some(DType::BF16),
+            DType::BF16 => Some(DType::F64),
+            DType::F64 => Some(DType::I32),
+            DType::I32 => Some(DType::I64),
+            DType::I64 => Some(DType::U8),
+            DType::U8 => Some(DType::U32),
+            DType::U32 => Some(DType::Bool),
+            DType::Bool => None,
+        }
+    }
+
+    #[test]
+    fn all_types_are_listed() {
+        assert_eq!(successors(Some(DType::F32), |dtype| next(*dtype)).collect::<Vec<_>>(), DType::ALL);
+    }
+
+    #[test]
+    fn a_type_is_of_one_kind() {
+        for dtype in DType::ALL {
+            let kinds = [dtype.is_float(), dtype.is_integer(), dtype == DType::Bool];
+            assert_eq!(kinds.into_iter().filter(|is| *is).count(), 1, "{dtype}");
+        }
+    }
+}

@@ -90,6 +90,16 @@ mod tests {
     }
 
     #[test]
+    fn cases_are_drawn_for_every_type() {
+        let all =
+            |is: fn(DType) -> bool| DType::ALL.into_iter().filter(|dtype| is(*dtype)).collect::<Vec<_>>();
+        assert_eq!(all(DType::is_float), FLOATS);
+        assert_eq!(all(DType::is_integer), INTEGERS);
+        assert_eq!(all(DType::is_index), INDICES);
+        assert_eq!(all(|dtype| dtype != DType::Bool), NUMBERS);
+    }
+
+    #[test]
     fn names_are_unique_and_have_a_group() {
         let mut names = BTreeSet::new();
         for check in checks() {

@@ -195,6 +195,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_type_has_an_element_of_its_size() {
+        for dtype in DType::ALL {
+            let found = element(dtype).unwrap_or_else(|| panic!("{dtype} has no element"));
+            assert_eq!(found.size(), dtype.size(), "{dtype}");
+            assert_eq!(found.number().is_float(), dtype.is_float(), "{dtype}");
+            let same = DType::ALL.iter().filter(|other| element(**other) == Some(found));
+            assert_eq!(same.collect::<Vec<_>>(), [&dtype]);
+        }
+    }
+
+    #[test]
     fn scalars_are_rounded_once() {
         // Between 1 and the next `f16`, or `bf16`, and a little nearer to one of them than `f32` can say.
         for (element, half) in [(Element::F16, 1.0 / 2048.0), (Element::BF16, 1.0 / 256.0)] {
