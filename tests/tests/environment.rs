@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
+use device_registry::registry::Switches;
+
 /// The stdout of `probe` with these variables.
 fn probe<V: AsRef<OsStr>>(variables: &[(&str, V)], arguments: &[&str]) -> String {
     let (stdout, _) = probe_both(variables, arguments);
@@ -12,8 +14,8 @@ fn probe<V: AsRef<OsStr>>(variables: &[(&str, V)], arguments: &[&str]) -> String
 fn probe_both<V: AsRef<OsStr>>(variables: &[(&str, V)], arguments: &[&str]) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
     command.args(arguments);
-    for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
-        command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
+    for variable in Switches::variables("DEVICE_BACKEND") {
+        command.env_remove(variable);
     }
     for (name, value) in variables {
         command.env(format!("DEVICE_BACKEND_{name}"), value);

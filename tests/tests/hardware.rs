@@ -7,6 +7,7 @@
 use std::process::Command;
 
 use device_conformance::device_or_skip;
+use device_registry::registry::Switches;
 use device_registry_tests::{Outcome, run};
 
 // For `device_or_skip`: this program has them all as well.
@@ -17,8 +18,8 @@ const HARDWARE: [(&str, &str); 3] = [("cuda", "libcuda"), ("opencl", "libOpenCL"
 
 fn all_backends() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_all-backends"));
-    for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
-        command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
+    for variable in Switches::variables("DEVICE_BACKEND") {
+        command.env_remove(variable);
     }
     command
 }

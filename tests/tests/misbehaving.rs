@@ -2,15 +2,14 @@
 
 use std::process::Command;
 
+use device_registry::registry::Switches;
+
 fn probe(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_probe"))
-        .args(arguments)
-        .env_remove("DEVICE_BACKEND_AUTOLOAD")
-        .env_remove("DEVICE_BACKEND_DISABLE")
-        .env_remove("DEVICE_BACKEND_SELECT")
-        .env_remove("DEVICE_BACKEND_OPTIONS")
-        .output()
-        .expect("the probe starts");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
+    for variable in Switches::variables("DEVICE_BACKEND") {
+        command.env_remove(variable);
+    }
+    let output = command.args(arguments).output().expect("the probe starts");
     let stdout = String::from_utf8(output.stdout).expect("the probe prints UTF-8");
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
     stdout

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use device_registry::registry::Switches;
 use device_registry_tests::{Outcome, Project, artifacts, run};
 
 const MAIN: &str = include_str!("../../examples/quickstart/src/main.rs");
@@ -26,8 +27,8 @@ fn program(project: &Project) -> Command {
     assert!(build.status.success(), "{build:?}");
     let program = artifacts().join("debug").join(project.folder().file_name().expect("a project has a name"));
     let mut command = Command::new(program);
-    for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
-        command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
+    for variable in Switches::variables("DEVICE_BACKEND") {
+        command.env_remove(variable);
     }
     command
 }

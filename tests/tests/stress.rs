@@ -3,18 +3,16 @@
 use std::process::{Command, Output};
 
 use device_registry::is_available;
+use device_registry::registry::Switches;
 
 device_registry::autoload!();
 
 fn stress(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stress"))
-        .args(arguments)
-        .env_remove("DEVICE_BACKEND_AUTOLOAD")
-        .env_remove("DEVICE_BACKEND_DISABLE")
-        .env_remove("DEVICE_BACKEND_SELECT")
-        .env_remove("DEVICE_BACKEND_OPTIONS")
-        .output()
-        .expect("the program starts")
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stress"));
+    for variable in Switches::variables("DEVICE_BACKEND") {
+        command.env_remove(variable);
+    }
+    command.args(arguments).output().expect("the program starts")
 }
 
 /// The number before a word in the program's last line.

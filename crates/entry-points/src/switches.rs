@@ -53,6 +53,23 @@ impl Default for Switches {
     }
 }
 
+impl Switches {
+    /// All variables that a group with this prefix reads, those above and `…_OPTIONS`: for a program that
+    /// starts another one without them, as tests do.
+    ///
+    /// ```
+    /// let variables = entry_points::Switches::variables("CODEC_DECODER");
+    /// assert!(variables.contains(&"CODEC_DECODER_DISABLE".to_owned()));
+    ///
+    /// let mut command = std::process::Command::new("decode");
+    /// variables.iter().for_each(|variable| { command.env_remove(variable); });
+    /// ```
+    #[must_use]
+    pub fn variables(prefix: &str) -> [String; 5] {
+        VARIABLES.map(|end| format!("{prefix}_{}", end.to_ascii_uppercase()))
+    }
+}
+
 /// The switches in force, with their words for messages.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -218,7 +235,10 @@ fn patterns(list: String) -> Vec<Pattern> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+    use crate::assignments::Assignments;
     use crate::failure::LoadFailure;
 
     fn load() -> Result<Box<u8>, LoadFailure> {
@@ -280,6 +300,20 @@ mod tests {
             assert_eq!(misspelt(name), [""; 0], "{name}");
         }
         assert_eq!(misspelt("img_filter_select").len(), usize::from(!cfg!(windows)));
+    }
+
+    #[test]
+    fn every_variable_that_is_read_is_in_the_list() {
+        let read = RefCell::new(Vec::new());
+        let none = |name: &str| {
+            read.borrow_mut().push(name.to_owned());
+            None
+        };
+        Settings::from_env("X", none);
+        Assignments::from_env("X", none);
+        let mut read = read.into_inner();
+        read.sort_unstable();
+        assert_eq!(read, Switches::variables("X"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use codec::{DecodeError, decode};
+use device_registry::registry::Switches;
 use device_registry::{Device, DeviceError, DeviceGuard, device};
 
 // Links the decoder, and the backend from the dev-dependencies.
@@ -51,8 +52,8 @@ fn child_with(variable: Option<(&str, &str)>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "child"]);
     for prefix in ["DEVICE_BACKEND", "CODEC_DEVICE_BACKEND"] {
-        for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
-            command.env_remove(format!("{prefix}_{suffix}"));
+        for variable in Switches::variables(prefix) {
+            command.env_remove(variable);
         }
     }
     let output = command.envs(variable).output().unwrap();

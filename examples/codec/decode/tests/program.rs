@@ -4,13 +4,15 @@
 
 use std::process::{Command, Output};
 
+use device_registry::registry::Switches;
+
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sample.png");
 
 fn decode(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_decode"));
     for prefix in ["DEVICE_BACKEND", "CODEC_DEVICE_BACKEND"] {
-        for suffix in ["AUTOLOAD", "INSTALLED", "DISABLE", "SELECT", "OPTIONS"] {
-            command.env_remove(format!("{prefix}_{suffix}"));
+        for variable in Switches::variables(prefix) {
+            command.env_remove(variable);
         }
     }
     let Output { status, stdout, stderr } =

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use codec::decode;
 use device_registry::device;
+use device_registry::registry::Switches;
 
 // Leaves codec-openreg out.
 device_registry::autoload!(only device_openreg);
@@ -28,8 +29,8 @@ fn child() {
 fn child_with(variable: Option<(&str, &str)>) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "child"]);
-    for suffix in ["AUTOLOAD", "INSTALLED", "DISABLE", "SELECT", "OPTIONS"] {
-        command.env_remove(format!("CODEC_DEVICE_BACKEND_{suffix}"));
+    for variable in Switches::variables("CODEC_DEVICE_BACKEND") {
+        command.env_remove(variable);
     }
     let output = command.envs(variable).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();

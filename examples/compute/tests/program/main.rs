@@ -9,6 +9,8 @@ mod usage;
 
 use std::process::{Command, Output};
 
+use device_registry::registry::Switches;
+
 // So that the tests see which devices there are.
 device_registry::autoload!();
 
@@ -48,8 +50,8 @@ fn compute(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_compute"));
     for prefix in ["DEVICE_BACKEND", "COMPUTE_KERNELS"] {
-        for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS"] {
-            command.env_remove(format!("{prefix}_{suffix}"));
+        for variable in Switches::variables(prefix) {
+            command.env_remove(variable);
         }
     }
     let Output { status, stdout, stderr } =
