@@ -17,6 +17,8 @@ use tempfile::TempDir;
 /// How the backends are built, as their README says.
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/custom-backend/c/build.sh");
 
+const README: &str = include_str!("../../../examples/custom-backend/c/README.md");
+
 /// The suite's table for the second of two equal devices: passed, failed, expected to fail, unsupported,
 /// skipped. The unsupported checks need pinned host memory, and on `myc` fault injection. On `mycqueue` they
 /// need to know how much memory is free, and one needs a queue of the core's.
@@ -145,5 +147,20 @@ fn run_child(folder: &Path) -> ExitCode {
         eprintln!("error: expected {OUTCOMES:?}, found {rows:?} ({})", output.status);
         return ExitCode::FAILURE;
     }
+    let missing: Vec<_> = OUTCOMES.iter().flat_map(|row| missing_in_readme(row)).collect();
+    if !missing.is_empty() {
+        eprintln!("error: examples/custom-backend/c/README.md has no {missing:?}");
+        return ExitCode::FAILURE;
+    }
     ExitCode::SUCCESS
+}
+
+/// What the README should say of a row of [`OUTCOMES`], and does not.
+fn missing_in_readme(row: &str) -> Vec<String> {
+    let (name, numbers) = row.split_once(":1 ").expect("it is of the second device");
+    let numbers: Vec<u32> =
+        numbers.split(' ').map(|number| number.parse().expect("it is a number")).collect();
+    let (passed, unsupported, all) = (numbers[0], numbers[3], numbers.iter().sum::<u32>());
+    let expected = [format!("| `{name}` | {passed} | {unsupported} | "), format!("of the {all} checks")];
+    expected.into_iter().filter(|text| !README.contains(text)).collect()
 }
