@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use device_plugin_tests::Manifest;
+use device_registry::registry::Switches;
 use device_registry::{Device, DeviceError, ErrorChain};
 
 /// Compiles C sources of this folder to a library, with these further arguments.
@@ -103,8 +104,8 @@ pub(crate) fn works(device: Device) {
 pub(crate) fn probe(variables: &[(&str, &str)], arguments: &[&str]) -> String {
     let mut command = Command::new(built().join("examples/plugin_probe"));
     command.args(arguments);
-    for suffix in ["AUTOLOAD", "DISABLE", "SELECT", "OPTIONS", "INSTALLED"] {
-        command.env_remove(format!("DEVICE_BACKEND_{suffix}"));
+    for variable in Switches::variables("DEVICE_BACKEND") {
+        command.env_remove(variable);
     }
     for (suffix, value) in variables {
         command.env(format!("DEVICE_BACKEND_{suffix}"), value);
