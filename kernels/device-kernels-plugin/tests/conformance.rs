@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::{env, fs};
 
-use device_kernels_conformance::Suite;
+use device_kernels_conformance::{Suite, checks};
 use device_plugin::Plugins;
 
 mod common;
@@ -65,6 +65,11 @@ fn main() -> ExitCode {
         if !counts.first().is_some_and(|counts| counts.starts_with(TEMPLATES)) {
             wrong.push(format!("expected {TEMPLATES:?} of {name}, found {counts:?}"));
         }
+    }
+    let passed = TEMPLATES.split(' ').next().unwrap_or_default();
+    let told = format!("{passed} of {} checks", checks().len());
+    if !include_str!("../../../examples/custom-backend/c/README.md").contains(&told) {
+        wrong.push(format!("examples/custom-backend/c/README.md does not say `{told}`"));
     }
     let failed = outcomes.iter().chain([&linked]).any(|(success, _)| !success);
     wrong.iter().for_each(|wrong| eprintln!("error: {wrong}"));
