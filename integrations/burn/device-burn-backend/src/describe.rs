@@ -1072,6 +1072,27 @@ mod tests {
     }
 
     #[test]
+    fn every_dtype_of_kernels_is_one_of_burn() {
+        let floats = [DType::F64, DType::F32, DType::F16, DType::BF16];
+        let signed = [DType::I64, DType::I32, DType::I16, DType::I8];
+        let unsigned = [DType::U64, DType::U32, DType::U16, DType::U8];
+        let all = [floats, signed, unsigned].concat().into_iter().chain([DType::Bool(BoolStore::Native)]);
+        let mut found = Vec::new();
+        for (dtype, of_kernels) in all.filter_map(|dtype| Some((dtype, dtype_of(dtype)?))) {
+            assert_eq!(
+                (dtype.size(), dtype.is_float()),
+                (of_kernels.size(), of_kernels.is_float()),
+                "{dtype:?}"
+            );
+            found.push(of_kernels);
+        }
+        let mut expected = device_kernels::DType::ALL;
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn a_view_has_the_strides_of_its_bytes() {
         let matrix = layout(&[2, 3]);
         let transposed = View::SwapDims(0, 1).layout(&matrix, &[3, 2].into()).unwrap();
