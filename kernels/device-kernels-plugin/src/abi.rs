@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use device_kernels::DType;
-use device_plugin::interface::{Object, Report, Span, Status, Str, Table};
+use device_plugin::interface::{Object, Report, Span, Status, Str};
 
 /// The group of the entries.
 pub(crate) const GROUP: &str = "device.kernels";
@@ -121,22 +121,4 @@ pub(crate) struct Kernels {
     pub(crate) api: *const SetApi,
 }
 
-macro_rules! tables {
-    ($($name:ident)*) => {$(
-        impl $name {
-            /// A table of zeros, which has the size.
-            pub(crate) const fn zeroed() -> Self {
-                // SAFETY: its fields are integers, pointers and nullable pointers of functions, of which
-                // zeros are values.
-                let zeros: Self = unsafe { std::mem::zeroed() };
-                Self { struct_size: size_of::<Self>(), ..zeros }
-            }
-        }
-
-        // SAFETY: it is `repr(C)` and begins with `struct_size`. The other fields are integers, pointers and
-        // nullable pointers of functions, of which zeros are values.
-        unsafe impl Table for $name {}
-    )*};
-}
-
-tables! { Call Kernel SetApi Kernels }
+device_plugin::__tables! { Call Kernel SetApi Kernels }

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use device_kernels::{Argument, Call, DType, Layout, MAX_RANK, Operator, Scalar};
-use device_plugin::interface::{Span, Str, take};
+use device_plugin::interface::{Span, Str, Table, take};
 use device_registry::backend::BackendError;
 use smallvec::SmallVec;
 
@@ -86,7 +86,7 @@ pub(crate) fn with<R>(call: &Call, spans: &[Span], run: impl FnOnce(&abi::Call) 
         input_count: inputs.len(),
         outputs: outputs.as_ptr(),
         output_count: outputs.len(),
-        ..abi::Call::zeroed()
+        ..abi::Call::ZEROED
     })
 }
 

@@ -3,7 +3,9 @@
 use std::ptr;
 
 use device_kernels::{Coverage, KernelSet, KernelSetDescriptor};
-use device_plugin::interface::{ExportedEntry, Object, Report, Status, Str, guard, launch as launched, put};
+use device_plugin::interface::{
+    ExportedEntry, Object, Report, Status, Str, Table, guard, launch as launched, put,
+};
 use device_registry::Device;
 use device_registry::backend::{BackendError, LoadFailure};
 use device_registry::plugin::{self, Setting};
@@ -77,14 +79,14 @@ impl ExportedEntry for KernelSetInFile {
             supports: Some(supports),
             is_short: Some(is_short),
             launch: Some(launch),
-            ..SetApi::zeroed()
+            ..SetApi::ZEROED
         }));
         let loaded = abi::Kernels {
             major: abi::MAJOR,
             minor: abi::MINOR,
             set: ptr::from_mut(Box::leak(Box::new(exported))).cast(),
             api,
-            ..abi::Kernels::zeroed()
+            ..abi::Kernels::ZEROED
         };
         // SAFETY: the caller promises that it is the place for a table of this group.
         unsafe { put(table.cast::<abi::Kernels>(), loaded) }
@@ -122,7 +124,7 @@ pub(crate) fn row(coverage: &Coverage) -> &'static Kernel {
         dtypes: types,
         flags: flag(coverage.limits().contiguous, abi::CONTIGUOUS)
             | flag(coverage.limits().arrays_only, abi::ARRAYS_ONLY),
-        ..Kernel::zeroed()
+        ..Kernel::ZEROED
     }))
 }
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use device_kernels::{Call, Coverage, DTypes, KernelSet, kernel_sets};
 use device_plugin::group::{FileEntry, FileGroup, FileLibrary};
-use device_plugin::interface::{Object, Span, call, take};
+use device_plugin::interface::{Object, Span, Table, call, take};
 use device_registry::Device;
 use device_registry::backend::{Backend, BackendError, Launch, LoadFailure, Options};
 use device_registry::registry::{RegisterError, Report, isolate};
@@ -56,7 +56,7 @@ const MOST_KERNELS: usize = 4096;
 
 impl LoadedSet {
     fn load(entry: &FileEntry, options: &Options) -> Result<Self, LoadFailure> {
-        let mut loaded = abi::Kernels::zeroed();
+        let mut loaded = abi::Kernels::ZEROED;
         // SAFETY: the header declares this type for the group.
         let library = unsafe { entry.load(options, &mut loaded) }?;
         let (major, minor) = (abi::MAJOR, abi::MINOR);

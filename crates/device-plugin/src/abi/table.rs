@@ -8,7 +8,31 @@ use std::ptr;
 /// # Safety
 ///
 /// The type is `repr(C)`, its first field is `struct_size: usize`, and all of its bits may be zero.
-pub unsafe trait Table: Copy {}
+pub unsafe trait Table: Copy {
+    /// Zeros, but for its size.
+    const ZEROED: Self = {
+        let mut table = std::mem::MaybeUninit::<Self>::zeroed();
+        // SAFETY: the implementer promises that the first field is the size, and that zeros are values of the
+        // others.
+        unsafe {
+            table.as_mut_ptr().cast::<usize>().write(size_of::<Self>());
+            table.assume_init()
+        }
+    };
+}
+
+// Not public API. For structs of C headers.
+/// Implements [`Table`] for structs that are `repr(C)` and begin with `struct_size`, and whose other fields are
+/// integers, pointers, nullable pointers of functions, and structs of these.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tables {
+    ($($name:ident)*) => {$(
+        // SAFETY: it is `repr(C)` and begins with `struct_size`. Zeros are values of the other fields: of
+        // integers, pointers and nullable pointers of functions.
+        unsafe impl $crate::interface::Table for $name {}
+    )*};
+}
 
 /// Why a table of the other side cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +135,12 @@ mod tests {
         // SAFETY: the table has the size that it states.
         let taken = unsafe { take(ptr::from_ref(&shorter).cast::<MemoryInfo>()) }.unwrap();
         assert_eq!((taken.total, taken.free), (5, 0));
+    }
+
+    #[test]
+    fn a_table_of_zeros_has_its_size() {
+        let MemoryInfo { struct_size, total, free } = MemoryInfo::ZEROED;
+        assert_eq!((struct_size, total, free), (size_of::<MemoryInfo>(), 0, 0));
     }
 
     #[test]

@@ -5,7 +5,6 @@
 use std::ffi::c_void;
 
 use crate::abi::Status;
-use crate::abi::table::Table;
 
 /// An object that only one side understands.
 pub type Object = *mut c_void;
@@ -476,25 +475,7 @@ abi! {
     }
 }
 
-macro_rules! tables {
-    ($($name:ident)*) => {$(
-        impl $name {
-            /// A table of zeros, which has the size.
-            pub(crate) const fn zeroed() -> Self {
-                // SAFETY: its fields are integers, pointers and nullable pointers of functions, of which
-                // zeros are values.
-                let zeros: Self = unsafe { std::mem::zeroed() };
-                Self { struct_size: size_of::<Self>(), ..zeros }
-            }
-        }
-
-        // SAFETY: it is `repr(C)` and begins with `struct_size`. The other fields are integers, pointers and
-        // nullable pointers of functions, of which zeros are values.
-        unsafe impl Table for $name {}
-    )*};
-}
-
-tables! {
+crate::__tables! {
     Failure Report Properties MemoryInfo AllocateOptions StreamOptions EventOptions Fault OptionSpec
     OptionSetting Entry BackendApi DeviceApi StreamApi EventApi Backend Plugin Host
 }

@@ -9,7 +9,7 @@ use device_registry::plugin::{self, PluginDevice};
 use device_registry::{BackendErrorKind, DeviceKind};
 
 use crate::abi::{
-    self, BackendApi, Loss, Object, OptionSetting, Properties, Receive, Report, Status, Str, TooLong,
+    self, BackendApi, Loss, Object, OptionSetting, Properties, Receive, Report, Status, Str, Table, TooLong,
 };
 use crate::export::device::DEVICE_API;
 use crate::export::event::EVENT_API;
@@ -22,7 +22,7 @@ static BACKEND_API: BackendApi = BackendApi {
     presence: Some(presence),
     properties: Some(properties),
     open: Some(open),
-    ..BackendApi::zeroed()
+    ..BackendApi::ZEROED
 };
 
 /// A backend that was loaded. It is never dropped.
@@ -134,7 +134,7 @@ unsafe fn write_backend(place: *mut abi::Backend, backend: Object) -> Result<(),
         device_api: &DEVICE_API,
         stream_api: &STREAM_API,
         event_api: &EVENT_API,
-        ..abi::Backend::zeroed()
+        ..abi::Backend::ZEROED
     };
     // SAFETY: the caller promises that the place is valid.
     unsafe { abi::put(place, loaded) }
@@ -234,7 +234,7 @@ pub(crate) fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Prop
         memory_reuse,
         memory_reuse_alignment,
         memory_reuse_from,
-        ..Properties::zeroed()
+        ..Properties::ZEROED
     }
 }
 

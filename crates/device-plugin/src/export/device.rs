@@ -9,7 +9,7 @@ use device_registry::backend::{
 };
 use device_registry::plugin::{self, PluginDevice, PluginMemory};
 
-use crate::abi::{self, DeviceApi, HostBytes, Object, Report, Status, Str};
+use crate::abi::{self, DeviceApi, HostBytes, Object, Report, Status, Str, Table};
 use crate::export::bytes;
 use crate::export::report::{guard, guard_quietly};
 use crate::export::stream;
@@ -32,7 +32,7 @@ pub(crate) static DEVICE_API: DeviceApi = DeviceApi {
     clear_faults: Some(clear_faults),
     native_handle: Some(native_handle),
     memory_native_handle: Some(memory_native_handle),
-    ..DeviceApi::zeroed()
+    ..DeviceApi::ZEROED
 };
 
 /// # Safety
@@ -94,7 +94,7 @@ unsafe extern "C" fn memory_info(
         guard(report, || {
             let known = driver(device).memory_info()?;
             let (total, free) = (known.total.unwrap_or(abi::UNKNOWN), known.free.unwrap_or(abi::UNKNOWN));
-            abi::put(info, abi::MemoryInfo { total, free, ..abi::MemoryInfo::zeroed() })
+            abi::put(info, abi::MemoryInfo { total, free, ..abi::MemoryInfo::ZEROED })
                 .map_err(|error| BackendError::invalid(format_args!("the place for the memory {error}")))
         })
     }

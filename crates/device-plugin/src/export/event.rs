@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device_registry::backend::EventDriver;
 
-use crate::abi::{EventApi, Object, Report, Status};
+use crate::abi::{EventApi, Object, Report, Status, Table};
 use crate::export::report::{guard, guard_quietly};
 use crate::export::sources::Sources;
 
@@ -14,7 +14,7 @@ pub(crate) static EVENT_API: EventApi = EventApi {
     is_over: Some(is_over),
     synchronize: Some(synchronize),
     elapsed_since: Some(elapsed_since),
-    ..EventApi::zeroed()
+    ..EventApi::ZEROED
 };
 
 /// An event, as the program has it.

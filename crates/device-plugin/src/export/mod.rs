@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use device_registry::backend::{BackendDescriptor, LoadFailure};
 use device_registry::plugin::{self, Setting};
 
-use crate::abi::{self, Host, Object, Plugin, Report, Str};
+use crate::abi::{self, Host, Object, Plugin, Report, Str, Table};
 use crate::export::report::guard;
 
 /// Exports backends from a shared library.
@@ -160,7 +160,7 @@ fn describe(exported: &'static Exported) -> &'static Plugin {
         entry_count: entries.len(),
         load: Some(backend::load),
         load_entry: (!exported.entries.is_empty()).then_some(backend::load_entry),
-        ..Plugin::zeroed()
+        ..Plugin::ZEROED
     }))
 }
 
@@ -178,7 +178,7 @@ fn entry(exported: &Exported, described: &Described) -> &'static abi::Entry {
         Box::leak(Box::new(abi::OptionSpec {
             name: Str::of(name),
             description: Str::of(description),
-            ..abi::OptionSpec::zeroed()
+            ..abi::OptionSpec::ZEROED
         }))
     });
     let options: &'static [&'static abi::OptionSpec] = options.collect::<Vec<_>>().leak();
@@ -189,6 +189,6 @@ fn entry(exported: &Exported, described: &Described) -> &'static abi::Entry {
         version: Str::of(described.version.unwrap_or(exported.version)),
         options: options.as_ptr().cast(),
         option_count: options.len(),
-        ..abi::Entry::zeroed()
+        ..abi::Entry::ZEROED
     }))
 }

@@ -3,7 +3,7 @@
 use device_registry::backend::{BackendError, BackendErrorKind};
 use device_registry::registry::{Panicked, isolate};
 
-use crate::abi::{self, Failure, Report, Status, Str};
+use crate::abi::{self, Failure, Report, Status, Str, Table};
 use crate::chain;
 
 /// Runs a call. An error or a panic in it is reported, and is the status.
@@ -80,7 +80,7 @@ pub(crate) fn with_failure(error: &BackendError, call: impl FnOnce(&Failure)) {
         cause_count: causes.len(),
         asked,
         free,
-        ..Failure::zeroed()
+        ..Failure::ZEROED
     });
 }
 

@@ -10,7 +10,7 @@ use device_registry::backend::{BackendError, EventOptions, StreamDriver};
 use device_registry::plugin::{self, PluginDevice, ReadEnd};
 use device_registry::registry::isolate;
 
-use crate::abi::{self, Done, Failure, HostBytes, Object, Report, Status, Str, StreamApi, Watch};
+use crate::abi::{self, Done, Failure, HostBytes, Object, Report, Status, Str, StreamApi, Table, Watch};
 use crate::export::bytes;
 use crate::export::device::{invalid_options, pattern, span, write_handle};
 use crate::export::event;
@@ -31,7 +31,7 @@ pub(crate) static STREAM_API: StreamApi = StreamApi {
     query: Some(query),
     synchronize: Some(synchronize),
     native_handle: Some(native_handle),
-    ..StreamApi::zeroed()
+    ..StreamApi::ZEROED
 };
 
 /// A queue, as the program has it.
@@ -453,7 +453,7 @@ mod tests {
         }
 
         fn record(&self) -> Object {
-            let (options, mut event) = (abi::EventOptions::zeroed(), ptr::null_mut());
+            let (options, mut event) = (abi::EventOptions::ZEROED, ptr::null_mut());
             // SAFETY: the queue is alive, and the place is valid.
             let status = unsafe { record(self.queue, &options, &mut event, &report()) };
             assert_eq!(status, abi::OK);
@@ -470,7 +470,7 @@ mod tests {
 
     fn report() -> Report {
         unsafe extern "C" fn fail(_context: Object, _failure: *const Failure) {}
-        Report { fail: Some(fail), ..Report::zeroed() }
+        Report { fail: Some(fail), ..Report::ZEROED }
     }
 
     /// What a kernel keeps for its queued work.

@@ -11,7 +11,7 @@ use device_registry::backend::{
 };
 use parking_lot::Mutex;
 
-use crate::abi::{self, Failure, Loss, Object, Properties, Str};
+use crate::abi::{self, Failure, Loss, Object, Properties, Str, Table};
 use crate::load::device::LoadedDriver;
 use crate::load::library::{Library, Setting};
 use crate::load::report::{self, call, error, made};
@@ -59,7 +59,7 @@ impl LoadedBackend {
         name: &str,
         options: &[Setting<'_>],
     ) -> Result<Self, LoadFailure> {
-        let mut loaded = abi::Backend::zeroed();
+        let mut loaded = abi::Backend::ZEROED;
         let mut reported = None;
         match library.load(name, options, &mut loaded, &mut reported)? {
             abi::OK => {

@@ -13,7 +13,7 @@ use device_registry::backend::{
 };
 use parking_lot::Mutex;
 
-use crate::abi::{self, HostBytes, Object, Str};
+use crate::abi::{self, HostBytes, Object, Str, Table};
 use crate::load::backend::Claim;
 use crate::load::bytes;
 use crate::load::library::Library;
@@ -144,8 +144,7 @@ impl DeviceDriver for LoadedDriver {
 
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         let memory_info = function!(self.memory_info, "memory information");
-        let mut info =
-            abi::MemoryInfo { total: abi::UNKNOWN, free: abi::UNKNOWN, ..abi::MemoryInfo::zeroed() };
+        let mut info = abi::MemoryInfo { total: abi::UNKNOWN, free: abi::UNKNOWN, ..abi::MemoryInfo::ZEROED };
         // SAFETY: the device is open, and the place and the report are valid during the call.
         call("memory info", |report| unsafe { memory_info(self.object, &mut info, report) })?;
         let mut known = MemoryInfo::unknown();
@@ -157,7 +156,7 @@ impl DeviceDriver for LoadedDriver {
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
         let allocate = function!(self.allocate, "allocating");
-        let options = abi::AllocateOptions { len: options.len, ..abi::AllocateOptions::zeroed() };
+        let options = abi::AllocateOptions { len: options.len, ..abi::AllocateOptions::ZEROED };
         let mut object = std::ptr::null_mut();
         // SAFETY: the device is open, and the options, the place and the report are valid during the call.
         call("allocate", |report| unsafe { allocate(self.object, &options, &mut object, report) })?;
@@ -211,7 +210,7 @@ impl DeviceDriver for LoadedDriver {
             Priority::High => 1,
             _ => 0,
         };
-        let options = abi::StreamOptions { priority, ..abi::StreamOptions::zeroed() };
+        let options = abi::StreamOptions { priority, ..abi::StreamOptions::ZEROED };
         let mut stream = std::ptr::null_mut();
         // SAFETY: the device is open, and the options, the place and the report are valid during the call.
         call("streams of its own", |report| unsafe {
@@ -267,7 +266,7 @@ impl FaultInjector for LoadedDriver {
             Fault::Stall { nth } => (abi::STALL, nth, 0),
             _ => return Err(BackendError::unsupported("injecting this fault into a device of a plugin")),
         };
-        let fault = abi::Fault { kind, nth, nanoseconds, ..abi::Fault::zeroed() };
+        let fault = abi::Fault { kind, nth, nanoseconds, ..abi::Fault::ZEROED };
         // SAFETY: the device is open, and the fault and the report are valid during the call.
         call("injecting this fault", |report| unsafe { inject(self.object, &fault, report) })
     }
@@ -383,15 +382,15 @@ mod tests {
         Box::leak(Box::new(Tables {
             library: None,
             object: ptr::null_mut(),
-            backend: BackendApi::zeroed(),
-            device: DeviceApi { copy: Some(copy), copy_from_peer: Some(copy), ..DeviceApi::zeroed() },
+            backend: BackendApi::ZEROED,
+            device: DeviceApi { copy: Some(copy), copy_from_peer: Some(copy), ..DeviceApi::ZEROED },
             stream: StreamApi {
                 copy: Some(copy),
                 copy_from_peer: Some(copy),
                 wait: Some(wait),
-                ..StreamApi::zeroed()
+                ..StreamApi::ZEROED
             },
-            event: EventApi { elapsed_since: Some(elapsed), ..EventApi::zeroed() },
+            event: EventApi { elapsed_since: Some(elapsed), ..EventApi::ZEROED },
         }))
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use device_registry::registry::isolate;
 
-use crate::abi::{self, Host, Object, Str};
+use crate::abi::{self, Host, Object, Str, Table};
 
 /// A table for the library in a file. It is valid forever.
 pub(crate) fn table(file: &Path) -> *const Host {
@@ -19,7 +19,7 @@ pub(crate) fn table(file: &Path) -> *const Host {
         log_level: log::max_level() as u32,
         log: Some(log),
         panicked: Some(panicked),
-        ..Host::zeroed()
+        ..Host::ZEROED
     }))
 }
 

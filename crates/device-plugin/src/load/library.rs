@@ -239,7 +239,7 @@ fn settings(options: &[Setting<'_>]) -> Vec<abi::OptionSetting> {
         name: Str::of(name),
         value: Str::of(value),
         variable: Str::of(variable),
-        ..abi::OptionSetting::zeroed()
+        ..abi::OptionSetting::ZEROED
     };
     options.iter().map(setting).collect()
 }

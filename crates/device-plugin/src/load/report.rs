@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use device_registry::BackendErrorKind;
 use device_registry::backend::{BackendError, LoadFailure};
 
-use crate::abi::{self, Failure, Object, Report, Status};
+use crate::abi::{self, Failure, Object, Report, Status, Table};
 use crate::chain;
 
 /// A chain of errors is dropped recursively, so that a chain without an end would overflow the stack.
@@ -48,7 +48,7 @@ pub(crate) fn made(object: Object, place: &str) -> Result<Object, BackendError> 
 #[inline]
 pub(crate) fn status(reported: &mut Option<Reported>, run: impl FnOnce(*const Report) -> Status) -> Status {
     let context = std::ptr::from_mut(reported).cast();
-    run(&Report { context, fail: Some(receive), ..Report::zeroed() })
+    run(&Report { context, fail: Some(receive), ..Report::ZEROED })
 }
 
 unsafe extern "C" fn receive(context: Object, failure: *const Failure) {

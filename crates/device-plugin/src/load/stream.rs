@@ -8,7 +8,7 @@ use device_registry::backend::{
     BackendError, Completion, EventDriver, EventOptions, FillPattern, Span, StreamDriver,
 };
 
-use crate::abi::{self, Object, Str};
+use crate::abi::{self, Object, Str, Table};
 use crate::load::bytes;
 use crate::load::device::span;
 use crate::load::event::LoadedEvent;
@@ -117,7 +117,7 @@ impl StreamDriver for LoadedStream {
 
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         let record = function!(self.record, "events");
-        let options = abi::EventOptions { timed: options.timed.into(), ..abi::EventOptions::zeroed() };
+        let options = abi::EventOptions { timed: options.timed.into(), ..abi::EventOptions::ZEROED };
         let mut event = std::ptr::null_mut();
         // SAFETY: the stream is alive, and the options, the place and the report are valid during the call.
         call("record", |report| unsafe { record(self.object, &options, &mut event, report) })?;

@@ -52,8 +52,8 @@ impl Tables {
                 object: loaded.backend,
                 backend: table(loaded.backend_api, "dp_backend_api")?,
                 device: table(loaded.device_api, "dp_device_api")?,
-                stream: optional(loaded.stream_api, StreamApi::zeroed(), "dp_stream_api")?,
-                event: optional(loaded.event_api, EventApi::zeroed(), "dp_event_api")?,
+                stream: optional(loaded.stream_api, StreamApi::ZEROED, "dp_stream_api")?,
+                event: optional(loaded.event_api, EventApi::ZEROED, "dp_event_api")?,
             }
         };
         let Self { backend, device, stream, event, .. } = &tables;
