@@ -16,8 +16,60 @@ use crate::load::{self, Library};
 /// A group whose entries [`Plugins::install`](crate::Plugins::install) finds in files, besides backends.
 ///
 /// The crate that defines what the group's entries are in C, in a header of its own, registers it. A line in
-/// Cargo.toml is then enough for programs, as for backends. `device-kernels-plugin` does so for kernel sets.
-/// What such a crate needs of the C interface is not public yet: groups are for crates of this repository.
+/// Cargo.toml is then enough for programs, as for backends. `device-kernels-plugin` does so for kernel sets,
+/// and any crate may for what it defines: [`interface`](crate::interface) has what it needs of the C
+/// interface.
+///
+/// ```
+/// use device_plugin::group::{FILE_GROUPS, FileEntry, FileGroup, FileGroupDescriptor};
+/// use device_plugin::interface::Table;
+/// use device_registry::registry::{RegisterError, Report};
+/// # use device_registry::backend::LoadFailure;
+///
+/// # #[repr(C)]
+/// # #[derive(Clone, Copy)]
+/// # struct FilterTable { struct_size: usize, run: Option<unsafe extern "C" fn()> }
+/// # // SAFETY: it is `repr(C)` and begins with `struct_size`, and any bits are a value of the other field.
+/// # unsafe impl Table for FilterTable {}
+/// # pub trait Filter: Send + Sync {}
+/// # struct InFile { table: FilterTable, library: device_plugin::group::FileLibrary }
+/// # impl Filter for InFile {}
+/// # entry_points::group! {
+/// #     /// Filters.
+/// #     pub static FILTERS: [entry_points::EntryPoint<dyn Filter>];
+/// #     /// Their group.
+/// #     pub fn filters() -> Group<dyn Filter> { entry_points::Group::new("acme.filters") }
+/// # }
+/// struct FiltersInFiles;
+///
+/// impl FileGroup for FiltersInFiles {
+///     fn name(&self) -> &'static str {
+///         "acme.filters"
+///     }
+///
+///     fn install(&self, entry: FileEntry) -> Result<(), RegisterError> {
+///         let loaded = entry.clone();
+///         filters().install(entry.manifest().installed(move |options| {
+///             let mut table = FilterTable::ZEROED;
+///             // SAFETY: the header of this group declares this type for the table.
+///             let library = unsafe { loaded.load(options, &mut table) }?;
+///             Ok(Box::new(InFile { table, library }) as Box<dyn Filter>)
+///         }))
+///     }
+///
+///     fn report(&self) -> Report {
+///         filters().report()
+///     }
+/// }
+///
+/// entry_points::entry_points! {
+///     /// Filters in files.
+///     #[distributed_slice(FILE_GROUPS)]
+///     pub static FILTERS_IN_FILES: FileGroupDescriptor =
+///         FileGroupDescriptor::new("acme_filters", || Ok(Box::new(FiltersInFiles)));
+/// }
+/// # fn main() {}
+/// ```
 pub trait FileGroup: Send + Sync {
     /// The name of the group, which manifests have as `group`, such as `device.kernels`.
     fn name(&self) -> &'static str;

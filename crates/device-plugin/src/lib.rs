@@ -9,6 +9,7 @@ mod export;
 pub mod group;
 #[cfg(feature = "load")]
 mod install;
+pub mod interface;
 #[cfg(feature = "load")]
 mod load;
 // Not public API. The command `device-plugin` is a call of it.
@@ -20,17 +21,6 @@ pub mod tool;
 pub use crate::install::{InstallError, InstallReport, Manifest, Plugins, Skipped};
 #[cfg(feature = "load")]
 pub use crate::load::LoadedDevice;
-
-// Not public API. For the crates of this repository that define a group of files.
-#[doc(hidden)]
-pub mod interface {
-    pub use crate::abi::{Object, Report, Span, Status, Str, Table, TableError, put, take};
-    pub use crate::export::ExportedEntry;
-    pub use crate::export::launch::launch;
-    pub use crate::export::report::guard;
-    #[cfg(feature = "load")]
-    pub use crate::load::call;
-}
 
 // Not public API. Used by `export!`.
 #[doc(hidden)]

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::ptr;
 
-/// A struct that begins with `struct_size`, and in which zeros are valid.
+/// A struct of a C header that may grow at its end: it begins with its size.
 ///
 /// # Safety
 ///
-/// The type is `repr(C)`, its first field is `struct_size: usize`, and all of its bits may be zero.
+/// The type is `repr(C)`, and its first field is `struct_size: usize`. Any bits are values of the others:
+/// they are integers, pointers, nullable pointers of functions, and structs of these.
 pub unsafe trait Table: Copy {
     /// Zeros, but for its size.
     const ZEROED: Self = {
@@ -22,8 +23,8 @@ pub unsafe trait Table: Copy {
 }
 
 // Not public API. For structs of C headers.
-/// Implements [`Table`] for structs that are `repr(C)` and begin with `struct_size`, and whose other fields are
-/// integers, pointers, nullable pointers of functions, and structs of these.
+/// Implements [`Table`] for structs that are `repr(C)` and begin with `struct_size`, and whose other fields
+/// are integers, pointers, nullable pointers of functions, and structs of these.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tables {
@@ -34,10 +35,12 @@ macro_rules! __tables {
     )*};
 }
 
-/// Why a table of the other side cannot be read.
+/// Why a table of the other side cannot be read, in words that follow its name: *is null*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
+    /// There is none.
     Null,
+    /// Its `struct_size`, which no table can have.
     Size(usize),
 }
 

@@ -25,6 +25,7 @@ macro_rules! abi {
         })?
     ) => {
         $(#[$meta])*
+        #[doc = concat!("\n`", $c_name, "` of `device_plugin.h`.")]
         #[repr(C)]
         #[derive(Clone, Copy, Debug)]
         pub struct $name {

@@ -47,6 +47,8 @@ use crate::export::report::guard;
 ///
 /// A library that is built with `panic = "abort"` is a compile error, as a panic of the backend would end the
 /// program.
+///
+/// Entries of [other groups](crate::interface), such as kernel sets, come behind a semicolon.
 #[macro_export]
 macro_rules! export {
     ($($descriptor:path),+ $(; $($entry:expr),+)? $(,)?) => {
@@ -85,17 +87,32 @@ pub struct Exported {
     pub version: &'static str,
 }
 
-// Not public API. An entry of another group than backends, behind the semicolon of `export!`.
-#[doc(hidden)]
+/// An entry of another group than backends, which a library exports: behind the semicolon of
+/// [`export!`](crate::export).
 pub trait ExportedEntry: Sync {
+    /// The group, such as `acme.filters`.
     fn group(&self) -> &'static str;
-    fn name(&self) -> &'static str;
-    fn package(&self) -> Option<&'static str>;
-    fn version(&self) -> Option<&'static str>;
-    /// Their names and descriptions.
-    fn options(&self) -> Vec<(&'static str, &'static str)>;
 
-    /// Loads it with these options, and fills the table.
+    /// The name of the entry in this library.
+    fn name(&self) -> &'static str;
+
+    /// The package that it comes from, if not the library's.
+    fn package(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The version of the package, if not the library's.
+    fn version(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The names of its options, with their descriptions.
+    fn options(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    /// Loads it with these options, and fills the table by [`put`](crate::interface::put). It may be called
+    /// again after an error.
     ///
     /// # Errors
     ///
@@ -103,7 +120,8 @@ pub trait ExportedEntry: Sync {
     ///
     /// # Safety
     ///
-    /// The table is the place that the program passes to `load_entry`.
+    /// The table is the place that the program passes to `dp_plugin.load_entry`: of the type that the header
+    /// of the group declares, with its size in `struct_size`.
     unsafe fn load(&self, options: &[Setting<'_>], table: Object) -> Result<(), LoadFailure>;
 }
 

@@ -1,0 +1,29 @@
+//! The table of the group `tests.fillers`, in place of the header that a group has.
+
+use device_plugin::interface::{Object, Report, Span, Status, Table};
+
+/// The name of the group.
+pub(crate) const FILLER_GROUP: &str = "tests.fillers";
+
+/// What `load_entry` fills.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct FillerTable {
+    pub(crate) struct_size: usize,
+    /// What the function gets.
+    pub(crate) filler: Object,
+    /// Fills a span on the device and the queue of a launch.
+    pub(crate) fill: Option<Fill>,
+}
+
+pub(crate) type Fill = unsafe extern "C" fn(
+    filler: Object,
+    device: Object,
+    stream: Object,
+    span: *const Span,
+    report: *const Report,
+) -> Status;
+
+// SAFETY: it is `repr(C)` and begins with `struct_size`. The other fields are a pointer and a nullable
+// pointer of a function.
+unsafe impl Table for FillerTable {}
