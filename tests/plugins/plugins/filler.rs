@@ -1,5 +1,7 @@
 //! The backend `openreg`, and two entries of a group that only the tests have. It uses the public API alone.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use device_openreg::OpenRegMemory;
 use device_plugin::interface::{
     ExportedEntry, Object, Report, Setting, Span, Status, Table, guard, launch, put,
@@ -35,10 +37,20 @@ impl ExportedEntry for Entry {
         let byte: u8 =
             byte.parse().map_err(|error| LoadFailure::new("`byte` is wrong").with_source(error))?;
         let filler = Box::into_raw(Box::new(byte)).cast();
-        let filled = FillerTable { filler, fill: Some(fill), ..FillerTable::ZEROED };
+        let filled = FillerTable { filler, fill: Some(fill), dropped: Some(dropped), ..FillerTable::ZEROED };
         // SAFETY: the caller promises that it is the place for a table of this group.
         unsafe { put(table.cast(), filled) }
             .map_err(|error| LoadFailure::new(format_args!("the place for the filler {error}")))
+    }
+}
+
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+struct Kept;
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -55,10 +67,15 @@ unsafe extern "C" fn fill(
         guard(report, || {
             let byte = *filler.cast::<u8>();
             launch(device, stream, &[*span], |launch| {
+                launch.native_device().value(|| Ok(Kept))?;
                 let span = launch.spans()[0].as_ref().ok_or_else(|| BackendError::invalid("no bytes"))?;
                 span.memory_as::<OpenRegMemory>()?.bytes()?.write(span.range())?.fill(byte);
                 Ok(())
             })
         })
     }
+}
+
+unsafe extern "C" fn dropped(_filler: Object) -> usize {
+    DROPPED.load(Ordering::Relaxed)
 }

@@ -10,10 +10,12 @@ pub(crate) const FILLER_GROUP: &str = "tests.fillers";
 #[derive(Clone, Copy)]
 pub(crate) struct FillerTable {
     pub(crate) struct_size: usize,
-    /// What the function gets.
+    /// What both functions get.
     pub(crate) filler: Object,
-    /// Fills a span on the device and the queue of a launch.
+    /// Fills a span on the device and the queue of a launch. Keeps a value with the device.
     pub(crate) fill: Option<Fill>,
+    /// How many of these values were dropped.
+    pub(crate) dropped: Option<Dropped>,
 }
 
 pub(crate) type Fill = unsafe extern "C" fn(
@@ -23,7 +25,8 @@ pub(crate) type Fill = unsafe extern "C" fn(
     span: *const Span,
     report: *const Report,
 ) -> Status;
+pub(crate) type Dropped = unsafe extern "C" fn(filler: Object) -> usize;
 
-// SAFETY: it is `repr(C)` and begins with `struct_size`. The other fields are a pointer and a nullable
-// pointer of a function.
+// SAFETY: it is `repr(C)` and begins with `struct_size`. The other fields are a pointer and nullable pointers
+// of functions.
 unsafe impl Table for FillerTable {}

@@ -11,7 +11,7 @@ use device_plugin::Plugins;
 use device_plugin::group::{FILE_GROUPS, FileEntry, FileGroup, FileGroupDescriptor, FileLibrary};
 use device_plugin::interface::{Table, call};
 use device_plugin_tests::library;
-use device_registry::backend::{BackendError, Launch, LoadFailure, Options};
+use device_registry::backend::{BackendError, Fault, Launch, LoadFailure, Options};
 use device_registry::registry::{RegisterError, Report};
 use device_registry::{Buffer, Device, ErrorChain, device};
 
@@ -24,6 +24,9 @@ use filler_table::{FILLER_GROUP, FillerTable};
 pub trait Filler: Send + Sync {
     /// Fills the first span of a launch.
     fn fill(&self, launch: &Launch<'_>) -> Result<(), BackendError>;
+
+    /// How many values that it has kept with devices were dropped.
+    fn dropped(&self) -> usize;
 }
 
 entry_points::group! {
@@ -72,9 +75,9 @@ struct InFile {
     table: FillerTable,
 }
 
-// SAFETY: the function may be called on any thread, at the same time.
+// SAFETY: both functions may be called on any thread, at the same time.
 unsafe impl Send for InFile {}
-// SAFETY: the function may be called on any thread, at the same time.
+// SAFETY: both functions may be called on any thread, at the same time.
 unsafe impl Sync for InFile {}
 
 impl Filler for InFile {
@@ -86,6 +89,12 @@ impl Filler for InFile {
             // SAFETY: the objects are of this library and alive during the launch.
             unsafe { fill(self.table.filler, objects.device(), objects.stream(), &span, report) }
         })
+    }
+
+    fn dropped(&self) -> usize {
+        let dropped = self.table.dropped.expect("the library has it");
+        // SAFETY: the filler is of this library.
+        unsafe { dropped(self.table.filler) }
     }
 }
 
@@ -138,4 +147,24 @@ fn an_entry_of_a_group_of_another_crate_runs_on_the_device_of_its_library() {
     let error = fillers().load("broken").err().expect("it does not load");
     let error = ErrorChain::new(&error).to_string();
     assert!(error.contains("there is no filler"), "{error}");
+}
+
+#[test]
+fn what_a_kernel_of_a_library_keeps_with_a_device_ends_with_the_device() {
+    install();
+    let openreg = device("openreg:0").unwrap();
+    let fill = || assert_eq!(filled(openreg), Ok(vec![7; 16]));
+    let dropped = || fillers().load("filler").unwrap().dropped();
+    fill();
+    fill();
+    assert_eq!(dropped(), 0);
+    openreg.close().unwrap();
+    assert_eq!(dropped(), 1);
+    fill();
+    openreg.faults().unwrap().inject(Fault::LoseDevice { nth: 1 }).unwrap();
+    openreg.allocate(16).unwrap_err();
+    assert_eq!(dropped(), 1);
+    openreg.reset().unwrap();
+    assert_eq!(dropped(), 2);
+    fill();
 }
