@@ -216,6 +216,13 @@ impl LaunchObjects<'_> {
         self.device.object()
     }
 
+    /// What the library itself calls the backend of the device. A library may have several backends, whose
+    /// objects differ.
+    #[must_use]
+    pub fn backend(&self) -> &str {
+        self.device.entry()
+    }
+
     /// The queue, or null if the backend has no queues.
     #[must_use]
     pub fn stream(&self) -> *mut c_void {

@@ -5,7 +5,8 @@
  * arrays. Frameworks in Rust call them by the crate `device-kernels`, which defines the operators; a program finds them
  * through the crate `device-kernels-plugin`. The library lists an entry of the group "device.kernels" in dp_plugin, with the
  * name of its backend, and a manifest of its own beside it. dp_plugin.load_entry fills a dk_kernels. A second set for the same
- * backend has a name that continues after two underscores, as "acme__convolutions", and is asked before the first.
+ * backend has a name that continues after two underscores, as "acme__convolutions", and is asked before the first. A set gets
+ * objects of the backend of its name only, also where a manifest gives another name.
  *
  * All rules of device_plugin.h hold: of tables, errors, strings, threads, unwinding and drivers. `struct_size` begins the
  * structs that may grow.

@@ -12,7 +12,7 @@ use device_registry::plugin::{self, Setting};
 use device_registry::registry::{OptionOrigin, isolate};
 
 use crate::abi::{self, Kernel, SetApi};
-use crate::call;
+use crate::{backend_of, call};
 
 /// A kernel set that a library exports, beside its backends:
 ///
@@ -104,11 +104,6 @@ impl Exported {
     fn device(&self, ordinal: usize) -> Option<Device> {
         plugin::device(self.backend, ordinal)
     }
-}
-
-/// The backend of a set, as [`device_kernels::kernel_sets`] says.
-fn backend_of(name: &'static str) -> &'static str {
-    name.split_once("__").map_or(name, |(backend, _)| backend)
 }
 
 /// A row of the table. It is never freed.

@@ -19,6 +19,11 @@ device_kernels::entry_points! {
         device_plugin::group::FileGroupDescriptor::new("device_kernels", || Ok(Box::new(load::KernelsInFiles)));
 }
 
+/// The backend of a set, as [`device_kernels::kernel_sets`] says.
+fn backend_of(set: &str) -> &str {
+    set.split_once("__").map_or(set, |(backend, _)| backend)
+}
+
 #[cfg(all(test, feature = "load"))]
 mod tests {
     use device_kernels::{Coverage, DType};

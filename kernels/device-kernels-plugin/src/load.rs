@@ -12,6 +12,7 @@ use entry_points::Entry;
 use smallvec::SmallVec;
 
 use crate::abi::{self, Kernel, SetApi};
+use crate::backend_of;
 
 /// Kernel sets in files.
 pub(crate) struct KernelsInFiles;
@@ -37,6 +38,8 @@ impl FileGroup for KernelsInFiles {
 /// A kernel set of a library.
 struct LoadedSet {
     library: FileLibrary,
+    /// What the library calls the set.
+    entry: String,
     /// The backend that was asked for first, and whether it is of the library.
     backend: OnceLock<(Entry<dyn Backend>, bool)>,
     set: Object,
@@ -93,6 +96,7 @@ impl LoadedSet {
 
         Ok(Self {
             library,
+            entry: entry.manifest().entry().to_owned(),
             backend: OnceLock::new(),
             set: loaded.set,
             coverage: rows.into_iter().flatten().collect(),
@@ -108,6 +112,20 @@ impl LoadedSet {
         let backend = device.backend();
         let (first, is_its) = *self.backend.get_or_init(|| (backend, self.is_of_library(backend)));
         if first == backend { is_its } else { self.is_of_library(backend) }
+    }
+
+    /// The error for a manifest that gives kernels to another backend of the same library, whose objects they
+    /// would misread.
+    #[cold]
+    fn misled(&self, device: Device, backend: &str) -> BackendError {
+        BackendError::invalid(format_args!(
+            "the kernels `{}` of the library {} are for its backend `{}`, and `{device}` is a device of its backend \
+             `{backend}`: set `name` in the manifest of the kernels to the name that the program has for the backend \
+             of the kernels",
+            self.entry,
+            self.library.file().display(),
+            backend_of(&self.entry)
+        ))
     }
 
     fn is_of_library(&self, backend: Entry<dyn Backend>) -> bool {
@@ -182,6 +200,9 @@ impl KernelSet for LoadedSet {
 
     fn launch(&self, of: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         let objects = self.library.launched(launch)?;
+        if objects.backend() != backend_of(&self.entry) {
+            return Err(self.misled(launch.device(), objects.backend()));
+        }
         let mut spans = SmallVec::<[Span; 4]>::new();
         for span in launch.spans() {
             let span = span.as_ref().ok_or_else(|| BackendError::invalid("an array of the call is empty"))?;

@@ -38,14 +38,23 @@ fn installed() -> MutexGuard<'static, ()> {
         let library = common::compile("broken", &folder);
         for set in SETS {
             common::manifest(&folder, "device.backends", set, "myc", "device-myc", &library);
-            common::manifest(&folder, "device.kernels", set, set, "device-broken", &library);
+            common::manifest(
+                &folder,
+                "device.kernels",
+                set,
+                &format!("myc__{set}"),
+                "device-broken",
+                &library,
+            );
         }
         common::manifest(&folder, "device.kernels", "absent", "no_such_entry", "device-broken", &library);
-        common::manifest(&folder, "device.kernels", "cpu__foreign", "four", "device-broken", &library);
+        common::manifest(&folder, "device.kernels", "cpu__foreign", "myc__four", "device-broken", &library);
+        common::manifest(&folder, "device.backends", "misled", "other", "device-myc", &library);
+        common::manifest(&folder, "device.kernels", "misled", "myc__four", "device-broken", &library);
         // Those of `openreg` are linked, and go before it.
-        common::manifest(&folder, "device.kernels", "openreg", "four", "device-broken", &library);
+        common::manifest(&folder, "device.kernels", "openreg", "myc__four", "device-broken", &library);
         let report = Plugins::new().folder(&folder).install().expect("the folder is absolute");
-        assert_eq!((report.installed().len(), report.skipped().len()), (2 * SETS.len() + 3, 0), "{report}");
+        assert_eq!((report.installed().len(), report.skipped().len()), (2 * SETS.len() + 5, 0), "{report}");
         let report = report.to_string();
         let unused = report.lines().find(|line| line.contains("`openreg` of `device.kernels`"));
         assert!(unused.is_some_and(|line| line.contains(", which is not used: ")), "{report}");
@@ -99,7 +108,7 @@ fn a_set_that_does_not_load_is_an_error_that_says_why() {
         assert!(error.contains(&format!("kernel set `{set}` (device-broken 0.1.0 in ")), "{error}");
     }
     let error = chain(&kernel_sets().load("absent").err().expect("there is no such entry"));
-    assert!(error.contains("offers `refuses`, `later`"), "{error}");
+    assert!(error.contains("offers `myc__refuses`, `myc__later`"), "{error}");
 }
 
 #[test]
@@ -148,6 +157,20 @@ fn kernels_of_a_library_are_for_its_own_backend_alone() {
     assert!(!foreign.supports(Device::cpu(), &call) && own.supports(device("four:0").unwrap(), &call));
     // The set of `cpu` does it, which is asked after that one.
     assert_eq!(add(Device::cpu(), 4), Ok(vec![3.5; 4]));
+}
+
+#[test]
+fn kernels_for_another_backend_of_their_library_are_an_error() {
+    let _turn = installed();
+    let misled = device("misled:0").unwrap();
+    let error = add(misled, 4).unwrap_err();
+    let parts = [
+        "the kernels `myc__four` of the library ",
+        "libbroken.so are for its backend `myc`, and `misled:0` is a device of its backend `other`: set `name` in \
+         the manifest of the kernels to the name",
+    ];
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    misled.close().unwrap();
 }
 
 #[test]

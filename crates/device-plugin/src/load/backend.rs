@@ -64,7 +64,7 @@ impl LoadedBackend {
         match library.load(name, options, &mut loaded, &mut reported)? {
             abi::OK => {
                 // SAFETY: the library has loaded the backend, and its tables are valid forever.
-                let tables = unsafe { Tables::read(library, &loaded) }?;
+                let tables = unsafe { Tables::read(library, name, &loaded) }?;
                 Ok(Self {
                     tables: Box::leak(Box::new(tables)),
                     open: Arc::default(),

@@ -58,6 +58,11 @@ impl LoadedDevice {
         self.tables.library.is_some_and(|own| ptr::eq(own, library))
     }
 
+    /// What its library calls its backend.
+    pub(crate) fn entry(&self) -> &str {
+        &self.tables.entry
+    }
+
     /// A span of the device's memory, as the interface has it.
     pub(crate) fn span(&self, of: &Span) -> Result<abi::Span, BackendError> {
         span(self.tables, of)
@@ -381,6 +386,7 @@ mod tests {
         }
         Box::leak(Box::new(Tables {
             library: None,
+            entry: String::new(),
             object: ptr::null_mut(),
             backend: BackendApi::ZEROED,
             device: DeviceApi { copy: Some(copy), copy_from_peer: Some(copy), ..DeviceApi::ZEROED },

@@ -10,6 +10,8 @@ use crate::load::library::Library;
 pub(crate) struct Tables {
     /// Which library they are of. Tests have tables of none.
     pub(crate) library: Option<&'static Library>,
+    /// What the library calls the backend.
+    pub(crate) entry: String,
     pub(crate) object: Object,
     pub(crate) backend: BackendApi,
     pub(crate) device: DeviceApi,
@@ -44,11 +46,16 @@ impl Tables {
     /// # Safety
     ///
     /// The tables are valid, as far as their sizes say.
-    pub(crate) unsafe fn read(library: &'static Library, loaded: &abi::Backend) -> Result<Self, LoadFailure> {
+    pub(crate) unsafe fn read(
+        library: &'static Library,
+        entry: &str,
+        loaded: &abi::Backend,
+    ) -> Result<Self, LoadFailure> {
         // SAFETY: the caller promises that the tables are valid.
         let tables = unsafe {
             Self {
                 library: Some(library),
+                entry: entry.to_owned(),
                 object: loaded.backend,
                 backend: table(loaded.backend_api, "dp_backend_api")?,
                 device: table(loaded.device_api, "dp_device_api")?,

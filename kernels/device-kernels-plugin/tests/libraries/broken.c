@@ -1,4 +1,4 @@
-/* `myc` with a kernel set that is wrong in one way: the name of the entry. */
+/* `myc` with kernel sets that are wrong in one way each: the name of the entry, after `myc__`. `other` is `myc` again. */
 #include <stdlib.h>
 
 #define device_plugin_v0 myc_v0
@@ -21,7 +21,8 @@ static const dk_kernel *const one_null[] = {NULL};
 static const dk_set_api sound = {sizeof(dk_set_api), kernel_list, 3, NULL, NULL, launch};
 
 static int is(dp_str text, const char *other) {
-    return text.len == strlen(other) && memcmp(text.start, other, text.len) == 0;
+    const size_t before = strlen("myc__");
+    return text.len == before + strlen(other) && memcmp(text.start + before, other, text.len - before) == 0;
 }
 
 static uint32_t load_broken(dp_str group, dp_str name, const dp_option *const *options, size_t option_count, void *table,
@@ -44,13 +45,20 @@ static uint32_t load_broken(dp_str group, dp_str name, const dp_option *const *o
 }
 
 #define ENTRY(text)                                                                                                 \
-    {sizeof(dp_entry), TEXT("device.kernels"), TEXT(text), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 0, 0}
+    {sizeof(dp_entry), TEXT("device.kernels"), TEXT("myc__" text), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 0, 0}
 static const dp_entry broken[] = {
     ENTRY("refuses"), ENTRY("later"), ENTRY("without_table"), ENTRY("without_launch"), ENTRY("without_rows"),
     ENTRY("null_row"), ENTRY("fails"), ENTRY("four"),
-    {sizeof(dp_entry), TEXT("device.kernels"), TEXT("next"), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 99, 0},
+    {sizeof(dp_entry), TEXT("device.kernels"), TEXT("myc__next"), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 99, 0},
 };
-static const dp_entry *const list[] = {&entry, &broken[0], &broken[1], &broken[2], &broken[3],
+static const dp_entry other = {
+    .struct_size = sizeof(dp_entry),
+    .group = TEXT("device.backends"),
+    .name = TEXT("other"),
+    .package = TEXT("device-myc"),
+    .version = TEXT("0.1.0"),
+};
+static const dp_entry *const list[] = {&entry, &other, &broken[0], &broken[1], &broken[2], &broken[3],
                                        &broken[4], &broken[5], &broken[6], &broken[7], &broken[8]};
 
 static const dp_plugin broken_plugin = {
