@@ -362,6 +362,88 @@ fn a_difference_between_manifest_and_library_has_the_command_that_mends_it() {
     );
 }
 
+/// Copies `myc`, which has kernels too, into a folder, with the manifests of the template.
+fn copy_with_kernels(folder: &Path) -> PathBuf {
+    let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/custom-backend/c");
+    assert!(Command::new("sh").arg(templates.join("build.sh")).arg(folder).status().unwrap().success());
+    for of_another in ["libmycqueue.so", "mycqueue.plugin.json", "mycqueue_kernels.plugin.json"] {
+        fs::remove_file(folder.join(of_another)).unwrap();
+    }
+    folder.join("libmyc.so")
+}
+
+#[test]
+fn manifests_of_kernels_are_compared_as_those_of_backends_are() {
+    let (_kept, folder) = folder();
+    let library = copy_with_kernels(&folder);
+    let kernels = folder.join("myc_kernels.plugin.json");
+    let sound = fs::read_to_string(&kernels).unwrap();
+    // By its manifests and by its folder, it is the same.
+    let (code, text) = check(&library);
+    assert!(code == 0 && text.ends_with("\nno problems found\n") && !text.contains("note: "), "{text}");
+    assert_contains(
+        &text,
+        &["myc_kernels.plugin.json: `myc` of device.kernels\n", "myc.plugin.json: `myc`\n"],
+    );
+    assert_eq!((check(&kernels).1, check(&folder).1), (text.clone(), text));
+
+    let name = r#""name": "myc""#;
+    let digest = format!(r#""sha256": "{}", {name}"#, "0".repeat(64));
+    let (path, library_path) = (kernels.display(), library.display());
+    let command =
+        format!("\n  help: device-plugin manifest --group device.kernels {library_path} > {path}\n");
+    let with_digest = command.replace("device.kernels /", "device.kernels --sha256 /");
+    for (from, to, problem, help) in [
+        ("0.1.0", "0.0.9", "the `version` in `PATH` is `0.0.9`; the library has `0.1.0`", &*command),
+        ("device-myc", "my_c", "the `package` in `PATH` is `my_c`; the library has `device-myc`", &command),
+        (r#""minor": 2"#, r#""minor": 1"#, "the `abi` in `PATH` is `0.1`; the library has `0.2`", &command),
+        (name, &digest, "the `sha256` in `PATH` is 0000", &with_digest),
+        (
+            name,
+            r#""name": "cym""#,
+            "the `name` in `PATH` is `cym`; the library offers `myc`",
+            " --name cym /",
+        ),
+        (name, r#""name": "Myc""#, "programs skip the manifest `PATH`: `name` is `\"Myc\"`", ""),
+        (
+            "device.kernels",
+            "device.kernel",
+            "the `group` in `PATH` is `device.kernel`; the library offers entries of `device.backends`, \
+             `device.kernels`",
+            "",
+        ),
+    ] {
+        assert!(sound.contains(from), "{from}");
+        fs::write(&kernels, sound.replace(from, to)).unwrap();
+        for file in [&library, &kernels, &folder] {
+            let text = problems(file, 1);
+            let problem = format!("\nproblem: {}", problem.replace("PATH", &path.to_string()));
+            assert_contains(&text, &[&problem, help]);
+        }
+    }
+    fs::remove_file(&kernels).unwrap();
+    let (code, text) = check(&library);
+    let note = "\nnote: no manifest in the folder of the library names its entry `myc` of `device.kernels`";
+    assert!(code == 0, "{text}");
+    assert_contains(&text, &[note, &command]);
+}
+
+#[test]
+fn two_manifests_of_kernels_with_one_name_are_a_problem() {
+    let (_kept, folder) = folder();
+    let library = copy_with_kernels(&folder);
+    let kernels = fs::read_to_string(folder.join("myc_kernels.plugin.json")).unwrap();
+    let second = folder.join("second.plugin.json");
+    fs::write(&second, &kernels).unwrap();
+    let expected = "second.plugin.json` and `";
+    assert_contains(&problems(&library, 1), &[expected, "myc_kernels.plugin.json` are both called `myc`"]);
+    fs::copy(&library, folder.join("libother.so")).unwrap();
+    fs::write(&second, kernels.replace("libmyc.so", "libother.so")).unwrap();
+    // The other library has no manifest for its backend.
+    let text = problems(&folder, 2);
+    assert_contains(&text, &["second.plugin.json` have one name, `myc`: a program uses the first"]);
+}
+
 #[test]
 fn two_manifests_with_one_name_are_a_problem() {
     let (_kept, folder) = folder();

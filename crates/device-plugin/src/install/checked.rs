@@ -88,7 +88,7 @@ mod tests {
 
     fn manifest_of(folder: &Folder, changes: Value) -> Manifest {
         let file = folder.path.join("acme.plugin.json");
-        Manifest::parse(manifest(changes).as_bytes(), &file).unwrap().unwrap()
+        Manifest::parse(manifest(changes).as_bytes(), &file, None).unwrap().unwrap()
     }
 
     fn check(manifest: &Manifest) -> Result<PathBuf, String> {

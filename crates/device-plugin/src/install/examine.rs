@@ -59,14 +59,19 @@ pub(crate) fn is_manifest(file: &Path) -> bool {
     file.file_name().is_some_and(plugins::is_manifest)
 }
 
-/// Reads a manifest as [`Plugins`](crate::Plugins) does. It is `None` if it is for another group.
+/// Reads a manifest as [`Plugins`](crate::Plugins) does in a program that has the group `another` too. It is
+/// `None` if it is for any other group.
 ///
 /// # Errors
 ///
 /// The reason why `Plugins` skips it.
-pub(crate) fn read_manifest(file: &Path, any_owner: bool) -> Result<Option<Manifest>, String> {
+pub(crate) fn read_manifest(
+    file: &Path,
+    any_owner: bool,
+    another: Option<&str>,
+) -> Result<Option<Manifest>, String> {
     // As if it were a link: the caller's path may contain some.
-    plugins::read_manifest(file, true, &mut trust(any_owner))
+    plugins::read_manifest(file, true, another, &mut trust(any_owner))
 }
 
 fn trust(any_owner: bool) -> Trust {

@@ -115,8 +115,8 @@ impl Manifest {
     }
 
     /// Parses the text of the manifest `file`. It is `None` if it is for a group that no linked crate takes
-    /// from files: several frameworks may have their plugins in one folder.
-    pub(crate) fn parse(text: &[u8], file: &Path) -> Result<Option<Self>, String> {
+    /// from files, and that is not `another`: several frameworks may have their plugins in one folder.
+    pub(crate) fn parse(text: &[u8], file: &Path, another: Option<&str>) -> Result<Option<Self>, String> {
         if text.starts_with(b"\xff\xfe") {
             return Err(
                 "it is UTF-16, as `>` writes in Windows PowerShell; expected JSON in UTF-8: write it by \
@@ -135,7 +135,7 @@ impl Manifest {
         let ours = backends().name();
         let groups = || std::iter::once(ours).chain(group::names());
         let group = fields.text("group", &format!("a text such as `{ours}`"), |_| true)?;
-        if !groups().any(|known| known == group) {
+        if another != Some(group) && !groups().any(|known| known == group) {
             return match nearest(group, groups()) {
                 Some(near) => Err(format!("`group` is `{}`; expected `{near}`", shown(group))),
                 None => Ok(None),
@@ -264,7 +264,7 @@ mod tests {
     const FILE: &str = if cfg!(windows) { r"C:\app\acme.plugin.json" } else { "/app/acme.plugin.json" };
 
     fn parse(text: impl AsRef<[u8]>) -> Result<Option<Manifest>, String> {
-        Manifest::parse(text.as_ref(), Path::new(FILE))
+        Manifest::parse(text.as_ref(), Path::new(FILE), None)
     }
 
     fn sound(changes: Value) -> Manifest {

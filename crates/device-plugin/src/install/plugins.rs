@@ -176,7 +176,7 @@ fn read_folder(folder: &Path, trust: &mut Trust, report: &mut InstallReport) {
     }
     for (name, is_link) in names {
         let file = folder.join(name);
-        match read_manifest(&file, is_link, trust) {
+        match read_manifest(&file, is_link, None, trust) {
             Ok(Some(manifest)) => report.installed.push(manifest),
             Ok(None) => {}
             Err(reason) => report.skip(shown_path(&file), reason),
@@ -221,6 +221,7 @@ pub(super) fn is_manifest(name: &OsStr) -> bool {
 pub(super) fn read_manifest(
     file: &Path,
     is_link: bool,
+    another: Option<&str>,
     trust: &mut Trust,
 ) -> Result<Option<Manifest>, String> {
     // The library lies beside the manifest itself, and not beside a link to it.
@@ -231,7 +232,7 @@ pub(super) fn read_manifest(
     };
     let (mut opened, metadata) = open_regular(real).map_err(|error| error.to_string())?;
     trust.check_file(real, &metadata).map_err(|error| error.to_string())?;
-    Manifest::parse(&manifest::read(&mut opened, &metadata)?, real)
+    Manifest::parse(&manifest::read(&mut opened, &metadata)?, real, another)
 }
 
 /// Passes what happened on to the group, whose reports and errors show it, and to the log.

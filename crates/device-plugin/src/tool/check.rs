@@ -65,11 +65,11 @@ fn check_folder(folder: &Path, opening: Opening, done: &mut HashSet<PathBuf>) ->
 
 /// Looks for manifests of several libraries that have one name. Those of one library are on its page.
 fn check_names(files: &[PathBuf], mut page: Page) -> Option<Page> {
-    let read = |file: &PathBuf| read_manifest(file, true).ok().flatten();
-    let manifests: Vec<Manifest> = files.iter().filter_map(read).collect();
+    let manifests: Vec<Manifest> = files.iter().filter_map(|file| read(file).ok().flatten()).collect();
     let mut found = false;
     for (at, manifest) in manifests.iter().enumerate() {
-        let first = manifests[..at].iter().find(|first| first.name() == manifest.name());
+        let names = |of: &Manifest| (of.group() == manifest.group(), of.name() == manifest.name());
+        let first = manifests[..at].iter().find(|first| names(first) == (true, true));
         if let Some(first) = first.filter(|first| first.library() != manifest.library()) {
             let [first, second] = [first, manifest].map(|manifest| shown_path(manifest.file()));
             let name = manifest.name();
@@ -83,10 +83,23 @@ fn check_names(files: &[PathBuf], mut page: Page) -> Option<Page> {
     found.then_some(page)
 }
 
+/// Reads a manifest for any group whose entries this interface has: whose library is one for programs with
+/// this crate.
+fn read(file: &Path) -> Result<Option<Manifest>, String> {
+    // What is wrong with its owner is found with the library.
+    let known = read_manifest(file, true, None)?;
+    let says = if known.is_none() { compare::says(file) } else { None };
+    match says {
+        Some((group, library)) if examine(&library, true).is_ok_and(|file| file.kind.is_ok()) => {
+            read_manifest(file, true, Some(&group))
+        }
+        _ => Ok(known),
+    }
+}
+
 /// Checks the library of a manifest, unless that is done. The page of a library has its other manifests too.
 fn check_manifest(file: &Path, opening: Opening, done: &mut HashSet<PathBuf>) -> Option<Page> {
-    // What is wrong with its owner is found with the library.
-    match read_manifest(file, true) {
+    match read(file) {
         Ok(Some(manifest)) => {
             let library = canonical(manifest.library()).unwrap_or_else(|_| manifest.library().into());
             done.insert(library).then(|| check_library(manifest.library(), Some(&manifest), opening))
@@ -144,7 +157,7 @@ fn check_library(library: &Path, manifest: Option<&Manifest>, opening: Opening) 
     // With a library that others can change, a manifest in the same folder has the same problem.
     let opening = Opening { any_owner: opening.any_owner || file.trust.is_err(), ..opening };
     let given = manifest.map(Manifest::file);
-    let found = compare::manifests_of(&file.path, given, opening, &mut page);
+    let found = compare::manifests_of(&file, given, opening, &mut page);
     show_link(&file, manifest, &mut page);
     compare::compare(&found, &seen, &file, &mut page);
     page

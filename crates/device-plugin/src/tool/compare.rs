@@ -1,5 +1,6 @@
 //! The manifests of a library, compared with what the library itself offers.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,18 +20,22 @@ use crate::tool::process::{Entry, Seen};
 
 /// The manifests that name a library: those in its folder, and one that the user names.
 pub(super) fn manifests_of(
-    library: &Path,
+    examined: &Examined,
     given: Option<&Path>,
     opening: Opening,
     page: &mut Page,
 ) -> Vec<Manifest> {
+    let library = &*examined.path;
     let folder = library.parent().unwrap_or(library);
     let mut files = manifests(folder).unwrap_or_default();
     let given = given.and_then(|given| canonical(given).ok());
     files.extend(given.clone().filter(|given| !files.contains(given)));
     let mut found = Vec::new();
     for file in files {
-        let refused = match read_manifest(&file, opening.any_owner) {
+        // A library of this interface may have entries of any group.
+        let its = |(group, path): (String, PathBuf)| is(&path, library).then_some(group);
+        let group = says(&file).filter(|_| examined.kind.is_ok()).and_then(its);
+        let refused = match read_manifest(&file, opening.any_owner, group.as_deref()) {
             Ok(Some(manifest)) => {
                 if is(manifest.library(), library) {
                     found.push(manifest);
@@ -44,7 +49,7 @@ pub(super) fn manifests_of(
         if claims(&file, library) {
             page.shared_problem(skipped(&file, &refused));
             // What else is wrong with it.
-            found.extend(read_manifest(&file, true).ok().flatten());
+            found.extend(read_manifest(&file, true, group.as_deref()).ok().flatten());
         }
     }
     found
@@ -62,26 +67,44 @@ fn is(path: &Path, library: &Path) -> bool {
 
 /// Whether a manifest that programs skip names a library, or cannot be read at all.
 fn claims(manifest: &Path, library: &Path) -> bool {
-    let Some(json) = fs::read(manifest).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok())
-    else {
-        return true;
-    };
-    let folder = manifest.parent().unwrap_or(manifest);
-    json["library"].as_str().is_some_and(|path| is(&folder.join(path), library))
+    json(manifest).is_none_or(|json| library_of(manifest, &json).is_some_and(|path| is(&path, library)))
+}
+
+/// The group and the library of a manifest that may be for any group.
+pub(super) fn says(manifest: &Path) -> Option<(String, PathBuf)> {
+    let json = json(manifest)?;
+    Some((json["group"].as_str()?.to_owned(), library_of(manifest, &json)?))
+}
+
+fn json(manifest: &Path) -> Option<Value> {
+    // Reading a pipe would wait for its writer.
+    let text = manifest.is_file().then(|| fs::read(manifest).ok())??;
+    serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text)).ok()
+}
+
+fn library_of(manifest: &Path, json: &Value) -> Option<PathBuf> {
+    // It lies beside the manifest itself, and not beside a link to it.
+    let manifest = canonical(manifest).ok()?;
+    Some(manifest.parent()?.join(json["library"].as_str()?))
 }
 
 /// Finds what is wrong with the manifests of a library.
 pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &mut Page) {
     for (at, manifest) in found.iter().enumerate() {
-        let name = manifest.name();
-        page.fact("manifest", format_args!("{}: `{name}`", shown_path(manifest.file())));
-        if let Err(error) = may_be_called(name) {
+        let (group, name) = (manifest.group(), manifest.name());
+        let of = if group == abi::BACKENDS { String::new() } else { format!(" of {}", shown(group)) };
+        page.fact("manifest", format_args!("{}: `{name}`{of}", shown_path(manifest.file())));
+        if group == abi::BACKENDS
+            && let Err(error) = may_be_called(name)
+        {
             page.problem(
                 skipped(manifest.file(), &error.to_string()),
                 "give it another `name`, and `entry` as the name in its library",
             );
         }
-        if let Some(first) = found[..at].iter().find(|earlier| earlier.name() == name) {
+        if let Some(first) =
+            found[..at].iter().find(|earlier| (earlier.group(), earlier.name()) == (group, name))
+        {
             let (file, first) = (shown_path(manifest.file()), shown_path(first.file()));
             page.problem(
                 format!("`{file}` and `{first}` are both called `{name}`, and a program uses one of them"),
@@ -92,34 +115,46 @@ pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &m
     if seen.interface.is_none() {
         return compare_digests(found, file, page);
     }
-    let backends: Vec<&LibraryEntry> = offered(&seen.entries).collect();
+    let of_group = |group: &str| -> Vec<&LibraryEntry> {
+        seen.entries.iter().map(|entry| &entry.says).filter(|entry| entry.group == group).collect()
+    };
+    let groups: BTreeSet<_> =
+        seen.entries.iter().map(|entry| format!("`{}`", shown(&entry.says.group))).collect();
+    let groups = Vec::from_iter(groups).join(", ");
     for manifest in found {
         let shown_manifest = shown_path(manifest.file());
-        let Some(entry) = backends.iter().find(|entry| entry.name == manifest.entry()) else {
-            let names: Vec<_> = backends.iter().map(|entry| format!("`{}`", shown(&entry.name))).collect();
-            let field = if manifest.entry() == manifest.name() { "name" } else { "entry" };
+        let (group, entries) = (manifest.group(), of_group(manifest.group()));
+        let command = |name, entry| {
+            command(&file.path, manifest.file(), group, name, entry, manifest.sha256().is_some())
+        };
+        let Some(entry) = entries.iter().find(|entry| entry.name == manifest.entry()) else {
+            let names: Vec<_> = entries.iter().map(|entry| format!("`{}`", shown(&entry.name))).collect();
+            let (field, says, offers) = match &names[..] {
+                [] if group == abi::BACKENDS => ("name", manifest.name(), "no backend".to_owned()),
+                [] => ("group", group, format!("entries of {groups}")),
+                _ if manifest.entry() == manifest.name() => ("name", manifest.name(), names.join(", ")),
+                _ => ("entry", manifest.entry(), names.join(", ")),
+            };
             let text = format!(
-                "the `{field}` in `{shown_manifest}` is `{}`; the library offers {}",
-                manifest.entry(),
-                if names.is_empty() { "no backend".to_owned() } else { names.join(", ") }
+                "the `{field}` in `{shown_manifest}` is `{}`; the library offers {offers}",
+                shown(says)
             );
             // Which of several is meant is not known.
-            let entry = (backends.len() > 1).then_some("ENTRY");
-            let name = Some(manifest.name());
-            let help = command(&file.path, manifest.file(), name, entry, manifest.sha256().is_some());
-            page.problem(text, help);
+            let entry = (entries.len() > 1).then_some("ENTRY");
+            page.problem(text, command(Some(manifest.name()), entry));
             continue;
         };
-        let several = (backends.len() > 1).then_some(&*entry.name);
+        let several = (entries.len() > 1).then_some(&*entry.name);
         let renamed = (manifest.name() != entry.name).then_some(manifest.name());
-        let help = command(&file.path, manifest.file(), renamed, several, manifest.sha256().is_some());
+        let help = command(renamed, several);
         for difference in differences(manifest, entry, seen.interface, file) {
             page.problem(difference, &*help);
         }
     }
-    for entry in &backends {
-        if found.iter().all(|manifest| manifest.entry() != entry.name) {
-            without_manifest(entry, backends.len(), found.is_empty(), file, page);
+    for entry in seen.entries.iter().map(|entry| &entry.says) {
+        if found.iter().all(|manifest| (manifest.group(), manifest.entry()) != (&entry.group, &entry.name)) {
+            let is_alone = found.iter().all(|manifest| manifest.group() != entry.group);
+            without_manifest(entry, of_group(&entry.group).len(), is_alone, file, page);
         }
     }
 }
@@ -135,13 +170,22 @@ pub(super) fn offered(entries: &[Entry]) -> impl Iterator<Item = &LibraryEntry> 
     entries.iter().map(|entry| &entry.says).filter(|entry| entry.group == abi::BACKENDS)
 }
 
-/// No program finds a backend without a manifest. Of several in a library, some may be left out on purpose.
-fn without_manifest(entry: &LibraryEntry, count: usize, is_problem: bool, file: &Examined, page: &mut Page) {
-    let manifest: PathBuf = file.path.with_file_name(format!("{}.plugin.json", entry.name));
+/// No program finds an entry without a manifest. Of several backends in a library, some may be left out on
+/// purpose, and so may entries of other groups.
+fn without_manifest(entry: &LibraryEntry, count: usize, is_alone: bool, file: &Examined, page: &mut Page) {
+    let (group, name) = (shown(&entry.group), shown(&entry.name));
+    let (level, what, manifest) = match &*entry.group {
+        abi::BACKENDS if is_alone => (Level::Problem, format!("backend `{name}`"), name),
+        abi::BACKENDS => (Level::Note, format!("backend `{name}`"), name),
+        other => {
+            let kind = shown(other.rsplit('.').next().unwrap_or(other));
+            (Level::Note, format!("entry `{name}` of `{group}`"), format!("{name}_{kind}"))
+        }
+    };
+    let manifest = file.path.with_file_name(format!("{manifest}.plugin.json"));
     let several = (count > 1).then_some(&*entry.name);
-    let help = command(&file.path, &manifest, None, several, false);
-    let text = format!("no manifest in the folder of the library names its backend `{}`", shown(&entry.name));
-    page.find(if is_problem { Level::Problem } else { Level::Note }, text, help);
+    let help = command(&file.path, &manifest, &entry.group, None, several, false);
+    page.find(level, format!("no manifest in the folder of the library names its {what}"), help);
 }
 
 /// Only the digests can be compared if the library did not open.

@@ -52,7 +52,7 @@ fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
     })?;
     let digest = arguments.sha256.then(|| show_digest(&file.sha256));
     let text = write(entry, name, library, interface, digest.as_deref());
-    match install::Manifest::parse(text.as_bytes(), &file.path) {
+    match install::Manifest::parse(text.as_bytes(), &file.path, Some(group)) {
         Ok(_) => Ok(text),
         Err(reason) => Err(problem(format!("`{}` cannot have a manifest: {reason}", shown_path(&file.path)))),
     }
@@ -123,6 +123,7 @@ fn write(
 pub(super) fn command(
     library: &Path,
     manifest: &Path,
+    group: &str,
     name: Option<&str>,
     entry: Option<&str>,
     sha256: bool,
@@ -131,10 +132,11 @@ pub(super) fn command(
         Some(value) => format!(" --{option} {value}"),
         None => String::new(),
     };
+    let group = option("group", Some(group).filter(|group| *group != abi::BACKENDS));
     let (name, entry) = (option("name", name), option("entry", entry));
     let sha256 = if sha256 { " --sha256" } else { "" };
     let (library, manifest) = (quoted(library), quoted(manifest));
-    format!("device-plugin manifest{name}{entry}{sha256} {library} > {manifest}")
+    format!("device-plugin manifest{group}{name}{entry}{sha256} {library} > {manifest}")
 }
 
 /// A path as a word of a shell.
