@@ -1,5 +1,6 @@
 //! Other groups whose entries may be in files, such as kernel sets.
 
+use std::error::Error;
 use std::ffi::c_void;
 use std::fmt;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::ptr;
 
 use device_registry::backend::{BackendError, Launch, LoadFailure, Options, Span};
 use device_registry::registry::{RegisterError, Report};
-use entry_points::EntryPoint;
+use entry_points::{EntryPoint, LoadError};
 
 use crate::abi::{self, Table};
 use crate::install::{Manifest, open_checked};
@@ -86,7 +87,8 @@ pub trait FileGroup: Send + Sync {
     fn report(&self) -> Report;
 }
 
-/// A [`FileGroup`] as constant data. Its name has underscores where that of the group has dots.
+/// A [`FileGroup`] as constant data. Its name has underscores where that of the group has dots: if the group
+/// does not load, the reports of [`Plugins::install`](crate::Plugins::install) say so for its manifests.
 pub type FileGroupDescriptor = EntryPoint<dyn FileGroup>;
 
 entry_points::group! {
@@ -116,6 +118,18 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// The group with a name.
 pub(crate) fn named(name: &str) -> Option<&'static dyn FileGroup> {
     usable().find(|group| group.name() == name)
+}
+
+/// Why a group is not among those, if it is linked and on: it does not load.
+pub(crate) fn failure_of(name: &str) -> Option<String> {
+    let entry = file_groups().get(&name.replace('.', "_"))?;
+    match entry.load() {
+        Ok(_) | Err(LoadError::Disabled { .. }) => None,
+        Err(error) => {
+            let chain = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
+            Some(chain.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+        }
+    }
 }
 
 /// An entry of a [`FileGroup`] in a file, whose manifest was read.

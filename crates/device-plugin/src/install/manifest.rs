@@ -136,6 +136,9 @@ impl Manifest {
         let groups = || std::iter::once(ours).chain(group::names());
         let group = fields.text("group", &format!("a text such as `{ours}`"), |_| true)?;
         if another != Some(group) && !groups().any(|known| known == group) {
+            if let Some(failure) = group::failure_of(group) {
+                return Err(format!("its group does not load: {failure}"));
+            }
             return match nearest(group, groups()) {
                 Some(near) => Err(format!("`group` is `{}`; expected `{near}`", shown(group))),
                 None => Ok(None),
