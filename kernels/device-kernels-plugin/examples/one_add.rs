@@ -1,5 +1,5 @@
-//! Additions of one element on a device, perhaps of a file: `one_add DEVICE ADDITIONS [FOLDER]`, to count
-//! instructions.
+//! Additions of one element on a device, such as `cpu`, `opencl:0` or one of a file:
+//! `one_add DEVICE ADDITIONS [FOLDER]`, to count instructions.
 
 use std::error::Error;
 
@@ -21,12 +21,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     a.write(0, &1.0_f32.to_ne_bytes())?;
     b.write(0, &2.0_f32.to_ne_bytes())?;
     for _ in 0..additions {
+        // As a framework does it: the operands are described anew for each operation.
         let array = |buffer| Operand::new(buffer, DType::F32, [1]);
         run(&stream, Binary::Add, &[array(&a)?, array(&b)?], &[array(&out)?])?;
     }
-    let mut sum = [0; 4];
     stream.synchronize()?;
+    let mut sum = [0; 4];
     out.read(0, &mut sum)?;
-    println!("{} additions on {device} gave {}", additions, f32::from_ne_bytes(sum));
+    println!("{additions} additions on {device}: {}", f32::from_ne_bytes(sum));
     Ok(())
 }
