@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use device_kernels::{Operator, Unary};
+use device_kernels::{Argument, Operator, Unary};
 
 use crate::describe::{self, Step};
 use crate::operation::{Operands, OperationName};
@@ -27,7 +27,7 @@ const VARIABLE: &str = "DEVICE_BURN_KERNELS";
 #[repr(u8)]
 pub enum KernelUse {
     /// Where they are faster than burn's CPU engine, by operator and size: convolutions and their gradients,
-    /// maximum poolings and large sigmoids.
+    /// maximum poolings, sorts but of a few elements, and large sigmoids.
     #[default]
     Auto = 1,
     /// Wherever there is one.
@@ -67,8 +67,8 @@ impl KernelUse {
     }
 }
 
-/// The number of elements of the output from which on kernels are faster than burn's CPU engine, or `None` if
-/// the engine always is: the table.
+/// The number of elements of the first input from which on kernels are faster than burn's CPU engine, or
+/// `None` if the engine always is: the table.
 fn kernels_are_faster_from(operator: Operator) -> Option<usize> {
     match operator {
         Operator::Conv2d(_)
@@ -76,6 +76,7 @@ fn kernels_are_faster_from(operator: Operator) -> Option<usize> {
         | Operator::Conv2dWeightGrad(_)
         | Operator::MaxPool2d(_) => Some(0),
         Operator::Unary(Unary::Sigmoid) => Some(4096),
+        Operator::Sort { .. } => Some(256),
         _ => None,
     }
 }
@@ -84,7 +85,7 @@ fn kernels_are_faster_from(operator: Operator) -> Option<usize> {
 pub(crate) fn kernels_are_faster(steps: &[Step]) -> bool {
     let [step] = steps else { return false };
     let call = step.planned.call();
-    let elements = call.outputs().first().map_or(0, |(_, layout)| layout.len());
+    let elements = call.inputs().first().and_then(Argument::array).map_or(0, |(_, layout)| layout.len());
     kernels_are_faster_from(call.operator()).is_some_and(|from| elements >= from)
 }
 

@@ -67,6 +67,13 @@ fn child_with_auto() {
         assert_eq!(counts("cpu", "Activation.Sigmoid"), by_kernels);
     }
 
+    // From 256 elements on, though the largest are few.
+    for (len, by_kernels) in [(255, [0, 1, 0]), (256, [1, 1, 0])] {
+        let largest = Tensor::<1>::from_floats(vec![1.0; len].as_slice(), &device).topk(2, 0);
+        assert_eq!(values(largest), [1.0; 2]);
+        assert_eq!(counts("cpu", "NumericFloat.TopK"), by_kernels);
+    }
+
     // What has a kernel is no fallback, though the engine does it.
     Fallback::Deny.set();
     program(&device);
