@@ -67,6 +67,10 @@ impl Memory for OpenRegMemory {
     fn native_handle(&self, kind: &str) -> Option<u64> {
         (kind == ADDRESS).then(|| self.address().addr() as u64)
     }
+
+    fn mapped(&self) -> Result<Option<&HostMemory>, BackendError> {
+        self.bytes().map(Some)
+    }
 }
 
 impl OpenRegMemory {

@@ -151,6 +151,20 @@ fn two_hundred_thousand_allocations_live_at_once_and_each_has_bytes_of_its_own()
 }
 
 #[test]
+fn memory_is_mapped_and_yet_not_the_hosts() {
+    let device = device("openreg:0").unwrap();
+    let buffer = device.allocate(8).unwrap();
+    buffer.write(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    let part = buffer.slice(2..6).unwrap().span().unwrap();
+    part.on_host().unwrap_err();
+    let (memory, range) = part.mapped().unwrap().unwrap();
+    memory.write(range).unwrap().copy_from_slice(&[9; 4]);
+    let mut bytes = [0; 8];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 2, 9, 9, 9, 9, 7, 8]);
+}
+
+#[test]
 fn windows_are_counted_and_nest() {
     let buffer = device("openreg:0").unwrap().allocate(8).unwrap();
     with(&buffer, |memory| {

@@ -14,10 +14,11 @@ use device_registry::{Event, device_list};
 use smallvec::SmallVec;
 
 use crate::choice::choice;
+use crate::copies::Mapped;
 use crate::counts;
 use crate::devices;
 use crate::failure::{Code, Failure, last, set_last};
-use crate::operators::{Call, TABLE, Tensor, Value};
+use crate::operators::{Call, TABLE, Tensor, Value, check_kernels};
 use crate::{copies, host_memory, memory, streams};
 
 /// Runs a function for C++: a failure becomes a code, and a panic too.
@@ -256,6 +257,44 @@ extern "C" fn dt_copy(destination: *mut c_void, source: *const c_void, len: usiz
     guard(|| copies::copy(destination.addr(), source.addr(), len))
 }
 
+/// `dt_range` of the header.
+#[repr(C)]
+struct Range {
+    pointer: *mut c_void,
+    len: usize,
+    is_written: c_int,
+    host: *mut u8,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_with_mapped(
+    ranges: *mut Range,
+    count: usize,
+    context: *mut c_void,
+    compute: extern "C" fn(*mut c_void),
+    mapped: *mut c_int,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller has `count` ranges there, which nothing else uses meanwhile.
+        let ranges = unsafe { slice::from_raw_parts_mut(ranges, count) };
+        let described: SmallVec<[Mapped; 4]> = ranges
+            .iter()
+            .map(|range| Mapped {
+                address: range.pointer.addr(),
+                len: range.len,
+                is_written: range.is_written != 0,
+            })
+            .collect();
+        let is_mapped = copies::with_mapped(&described, |pointers| {
+            ranges.iter_mut().zip(pointers).for_each(|(range, pointer)| range.host = *pointer);
+            compute(context);
+        })?;
+        // SAFETY: the caller's place.
+        unsafe { put(mapped, is_mapped.into()) };
+        Ok(())
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn dt_current_stream(device: c_int) -> i64 {
     streams::current_number(index(device)) as i64
@@ -428,7 +467,9 @@ impl RawValue {
             INTS => Value::Ints(unsafe { elements(self.sizes, self.len) }),
             // SAFETY: see above.
             TEXT => {
-                str::from_utf8(unsafe { elements(self.data, self.len) }).map_or(Value::Other, Value::Text)
+                // SAFETY: see above.
+                let text = unsafe { elements(self.data, self.len) };
+                str::from_utf8(text).map_or(Value::Other, Value::Text)
             }
             TENSORS => {
                 let (list, rest) = lists.split_at(self.len);
@@ -466,6 +507,7 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
         let mut lists: &[Option<Tensor<'_>>] = &tensors;
         // SAFETY: as above.
         let values: SmallVec<_> = arguments.iter().map(|value| unsafe { value.value(&mut lists) }).collect();
+        check_kernels(&values)?;
         let dtype = values.iter().find_map(|value| match value {
             Value::Tensor(tensor) => Some(tensor.dtype),
             _ => None,

@@ -1,7 +1,9 @@
 //! Copies and fills, in the current streams of their devices.
 
+use device_registry::backend::{HostMemory, Span, open_all_windows};
 use device_registry::{Buffer, Stream};
 
+use crate::devices;
 use crate::failure::Failure;
 use crate::memory::{self, Place};
 use crate::streams;
@@ -44,4 +46,46 @@ pub(crate) fn copy(destination: usize, source: usize, len: usize) -> Result<(), 
     stream.wait_event(&other.record()?)?;
     copy(stream, &from.buffer)?;
     Ok(other.wait_event(&stream.record()?)?)
+}
+
+/// Bytes for the CPU to compute with.
+pub(crate) struct Mapped {
+    pub(crate) address: usize,
+    pub(crate) len: usize,
+    pub(crate) is_written: bool,
+}
+
+/// Waits for the current stream, and calls `compute` with where each range is on the host. `false`, without a
+/// call, if the host reaches one of them by copies alone.
+pub(crate) fn with_mapped(ranges: &[Mapped], compute: impl FnOnce(&[*mut u8])) -> Result<bool, Failure> {
+    let mut spans: Vec<Span> = Vec::with_capacity(ranges.len());
+    let mut device = None;
+    for range in ranges {
+        let place = memory::find(range.address)?;
+        let end = place.offset.saturating_add(range.len);
+        let Some(span) = place.buffer.slice(place.offset..end)?.span() else { return Ok(false) };
+        device = Some(place.device);
+        spans.push(span);
+    }
+    let Some(device) = device else { return Ok(false) };
+    let in_device = |error| Failure::of_device(devices::all()[device], error);
+    let mut mapped: Vec<(&HostMemory, std::ops::Range<usize>)> = Vec::with_capacity(spans.len());
+    for span in &spans {
+        let Some(bytes) = span.mapped().map_err(in_device)? else { return Ok(false) };
+        mapped.push(bytes);
+    }
+    streams::current(device)?.synchronize()?;
+    let of_kind = |is_written: bool| {
+        let chosen = ranges.iter().zip(&mapped).filter(move |(range, _)| range.is_written == is_written);
+        chosen.map(|(_, bytes)| bytes.clone())
+    };
+    let (reads, mut writes) = open_all_windows(of_kind(false), of_kind(true)).map_err(in_device)?;
+    let (mut reads, mut writes) = (reads.iter(), writes.iter_mut());
+    let pointers = ranges.iter().map(|range| match range.is_written {
+        true => writes.next().map_or(std::ptr::null_mut(), |window| window.as_mut_ptr()),
+        false => reads.next().map_or(std::ptr::null_mut(), |window| window.as_ptr().cast_mut()),
+    });
+    let pointers: Vec<*mut u8> = pointers.collect();
+    compute(&pointers);
+    Ok(true)
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use device_kernels::RunError;
 use device_registry::backend::BackendError;
-use device_registry::{BackendErrorKind, DeviceError, ErrorChain};
+use device_registry::{BackendErrorKind, Device, DeviceError, ErrorChain};
 
 use crate::counts::{Policy, policy};
 
@@ -32,6 +32,12 @@ pub(crate) enum Code {
 impl Failure {
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self { code: Code::Failed, message: message.to_string() }
+    }
+
+    /// A backend's error about a device.
+    pub(crate) fn of_device(device: Device, error: BackendError) -> Self {
+        let failure = Self::of_backend(error);
+        Self { message: format!("`{device}`: {}", failure.message), ..failure }
     }
 
     /// An error that is of no device.

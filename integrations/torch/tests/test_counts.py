@@ -34,6 +34,26 @@ def test_deny_says_why_the_kernels_declined(program):
     assert "aten::pow.Tensor_Scalar_out" in printed and "rules of its own for integers" in printed
 
 
+def test_a_device_without_kernels_says_so(program):
+    text = "import torch; torch.ones(2, device='openreg')"
+    variables = {"DEVICE_TORCH": "openreg", "DEVICE_TORCH_FALLBACK": "deny", "DEVICE_KERNELS_DISABLE": "*"}
+    printed = program(text, fails=True, **variables)
+    assert "aten::fill_.Scalar has no kernel on `openreg:0`: its backend has no kernels" in printed
+
+
+def test_no_operator_is_listed_twice(program):
+    text = """
+        import ctypes, device_torch, pathlib
+        library = ctypes.CDLL(str(pathlib.Path(device_torch.__file__).parent / "libdevice_torch.so"))
+        library.dt_operator.restype = ctypes.c_void_p
+        names, length = [], ctypes.c_size_t()
+        while text := library.dt_operator(ctypes.c_size_t(len(names)), ctypes.byref(length)):
+            names.append(ctypes.string_at(text, length.value).decode())
+        print(len(names) > 100 and len(names) == len(set(names)))
+    """
+    assert program(text, DEVICE_TORCH="openreg") == "True\n"
+
+
 def test_a_network_trains_with_no_fallback(program):
     text = """
         import torch

@@ -289,4 +289,19 @@ pub trait Memory: Any + Send + Sync {
     fn on_host(&self) -> Option<&HostMemory> {
         None
     }
+
+    /// The memory of the host that the bytes are in, for code of the host that computes in the device's place
+    /// while the device is idle. `None` if the host can reach the bytes by copies alone. The default is
+    /// [`on_host`](Self::on_host).
+    ///
+    /// A device with memory of its own has it where that memory is mapped, such as a simulated one, or one
+    /// that shares its memory with the host. Its kernels do not run on the host for that. Frameworks reach it
+    /// by [`Span::mapped`].
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be accessed now: the device is lost or closed.
+    fn mapped(&self) -> Result<Option<&HostMemory>, BackendError> {
+        Ok(self.on_host())
+    }
 }

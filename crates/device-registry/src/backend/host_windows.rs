@@ -35,6 +35,27 @@ pub fn open_windows<'a, const R: usize, const W: usize>(
     Ok((wanted.reads.map(Window::new), writes))
 }
 
+/// Opens all windows of one operation, as [`open_windows`] does, where their number is known only when it
+/// runs.
+///
+/// # Errors
+///
+/// Returns the errors of [`open_windows`].
+pub fn open_all_windows<'a>(
+    reads: impl IntoIterator<Item = (&'a HostMemory, Range<usize>)>,
+    writes: impl IntoIterator<Item = (&'a HostMemory, Range<usize>)>,
+) -> Result<(Vec<Window<'a>>, Vec<WindowMut<'a>>), BackendError> {
+    let read = reads.into_iter().map(|(memory, range)| Request::new(memory, range, false));
+    let mut wanted: Vec<_> = read.collect();
+    let reads = wanted.len();
+    wanted.extend(writes.into_iter().map(|(memory, range)| Request::new(memory, range, true)));
+    lock_all(&mut wanted)?;
+    let writes = wanted.split_off(reads);
+    let writes = writes.into_iter().map(|request| WindowMut(Window::new(request)));
+    let writes = writes.collect();
+    Ok((wanted.into_iter().map(Window::new).collect(), writes))
+}
+
 /// The requests of one operation, side by side.
 #[repr(C)]
 struct Wanted<'a, const R: usize, const W: usize> {
@@ -235,6 +256,18 @@ mod tests {
         assert_eq!(memory.window_count(), 3);
         drop(windows);
         assert_eq!(memory.window_count(), 0);
+    }
+
+    #[test]
+    fn any_number_of_windows_opens_at_once_or_none() {
+        let (a, b) = (HostMemory::zeroed(8).unwrap(), HostMemory::zeroed(8).unwrap());
+        let (reads, mut writes) = open_all_windows([(&a, 0..2), (&b, 0..4)], [(&b, 4..8)]).unwrap();
+        assert_eq!((reads.len(), a.window_count(), b.window_count()), (2, 1, 2));
+        writes[0].fill(7);
+        drop((reads, writes));
+        assert_eq!(*b.read(3..5).unwrap(), [0, 7]);
+        open_all_windows([(&a, 0..8)], [(&a, 7..8)]).unwrap_err();
+        assert_eq!((a.window_count(), b.window_count()), (0, 0));
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub use crate::backend::fill_pattern::FillPattern;
 pub use crate::backend::host_buffer::HostBuffer;
 pub use crate::backend::host_memory::HostMemory;
 pub(crate) use crate::backend::host_windows::is_any_window_open;
-pub use crate::backend::host_windows::{Window, WindowMut, open_windows};
+pub use crate::backend::host_windows::{Window, WindowMut, open_all_windows, open_windows};
 pub use crate::backend::identity::{DeviceUuid, IdentityError, PciAddress};
 pub use crate::backend::launch::Launch;
 pub use crate::backend::loss_reporter::LossReporter;

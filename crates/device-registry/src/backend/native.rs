@@ -283,8 +283,10 @@ mod tests {
         let expected = "the memory of `numbered_elsewhere:0` is not the host's: copy its bytes, by `Buffer::read` or \
                         `Stream::read`";
         assert_eq!(error.message(), expected);
+        assert!(span.mapped().unwrap().is_none());
         PANICS.set(true);
         assert_eq!(span.on_host().unwrap_err().message(), "the backend panicked: on purpose");
+        assert_eq!(span.mapped().unwrap_err().message(), "the backend panicked: on purpose");
     }
 
     #[test]

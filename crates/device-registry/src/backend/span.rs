@@ -232,6 +232,25 @@ impl Span {
         }
     }
 
+    /// The bytes where they are, for code of the host that computes in the device's place: the memory and the
+    /// range for [`open_windows`](crate::backend::open_windows). `None` if the host reaches them by copies
+    /// alone.
+    ///
+    /// It is wider than [`on_host`](Self::on_host): the memory may be the device's own and be mapped. So all
+    /// work of the device on the bytes must be done first, by
+    /// [`Stream::synchronize`](crate::Stream::synchronize), and no new work may use them while windows are
+    /// open. Work that does so all the same waits for the windows.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost or closed, or the backend panics.
+    pub fn mapped(&self) -> Result<Option<(&HostMemory, Range<usize>)>, BackendError> {
+        match isolate(|| self.memory().mapped()) {
+            Ok(memory) => Ok(memory?.map(|memory| (memory, self.range()))),
+            Err(panic) => Err(BackendError::other(format_args!("the backend panicked: {}", panic.message()))),
+        }
+    }
+
     /// The range of the bytes in the memory.
     #[must_use]
     pub fn range(&self) -> Range<usize> {

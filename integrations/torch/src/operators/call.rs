@@ -88,12 +88,21 @@ fn declined<T>(why: &str) -> Result<T, Failure> {
     Err(Failure::declined(why))
 }
 
+/// Whether the elements lie one after the other.
+fn is_contiguous(tensor: &Tensor<'_>) -> bool {
+    let mut next = 1;
+    tensor.sizes.iter().zip(tensor.strides).rev().all(|(&size, &stride)| {
+        let fits = size == 1 || stride == next;
+        next *= size;
+        fits
+    })
+}
+
 impl Array {
     pub(crate) fn of(tensor: Tensor<'_>) -> Result<Self, Failure> {
         let Ok(device) = usize::try_from(tensor.device) else { return declined("a tensor is on the CPU") };
         let dtype = dtype_of(tensor.dtype)?;
         let shape: Shape = tensor.sizes.iter().map(|&size| size as usize).collect();
-        let strides: SmallVec<[isize; 8]> = tensor.strides.iter().map(|&stride| stride as isize).collect();
         let (buffer, offset) = if shape.contains(&0) {
             (memory::empty(device)?, 0)
         } else {
@@ -103,7 +112,14 @@ impl Array {
             }
             (place.buffer, place.offset / dtype.size())
         };
-        let layout = Layout::strided(&shape, &strides, offset).map_err(Failure::declined)?;
+        let layout = if offset == 0 && is_contiguous(&tensor) {
+            Layout::contiguous(&shape)
+        } else {
+            let strides: SmallVec<[isize; 8]> =
+                tensor.strides.iter().map(|&stride| stride as isize).collect();
+            Layout::strided(&shape, &strides, offset)
+        };
+        let layout = layout.map_err(Failure::declined)?;
         Ok(Self { device, dtype, layout, buffer })
     }
 

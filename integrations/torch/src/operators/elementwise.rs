@@ -208,7 +208,7 @@ fn silu(call: &Call<'_>) -> Result<(), Failure> {
     let dtype = wide(input.dtype);
     let gate = call.scratch(&out, dtype, input.shape())?;
     let input = call.converted(input.into(), dtype)?;
-    call.run(Unary::Sigmoid, &[input.clone()], &[&gate])?;
+    call.run(Unary::Sigmoid, std::slice::from_ref(&input), &[&gate])?;
     call.run_narrowing(Binary::Mul, &[input, gate.into()], &out)
 }
 

@@ -15,6 +15,11 @@ mod reductions;
 
 pub(crate) use call::{Call, Tensor, Value};
 
+use std::sync::OnceLock;
+
+use device_kernels::Kernels;
+
+use crate::devices;
 use crate::failure::Failure;
 
 /// Computes an operator, or declines.
@@ -61,16 +66,20 @@ fn nothing(_: &Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::TABLE;
-
-    #[test]
-    fn no_name_is_there_twice() {
-        let names: BTreeSet<_> = TABLE.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), TABLE.len());
-        assert!(!names.contains(&""));
-    }
+/// Declines at once where the device has no kernels at all.
+pub(crate) fn check_kernels(values: &[Value<'_>]) -> Result<(), Failure> {
+    static HAS_KERNELS: [OnceLock<bool>; devices::MOST] = [const { OnceLock::new() }; devices::MOST];
+    let device = values.iter().find_map(|value| match value {
+        Value::Tensor(tensor) => usize::try_from(tensor.device).ok(),
+        _ => None,
+    });
+    let known = device.and_then(|device| Some((device, HAS_KERNELS.get(device)?)));
+    let Some((device, has_kernels)) = known else { return Ok(()) };
+    // A set that does not load is a reason of its own, which a call then gets.
+    let look = || {
+        devices::all()
+            .get(device)
+            .is_none_or(|&device| Kernels::of(device).map_or(true, |k| !k.sets().is_empty()))
+    };
+    if *has_kernels.get_or_init(look) { Ok(()) } else { Err(Failure::declined("its backend has no kernels")) }
 }

@@ -67,6 +67,18 @@ int dt_write(void* destination, const void* source, size_t len);
 int dt_read(void* destination, const void* source, size_t len);
 int dt_copy(void* destination, const void* source, size_t len);
 
+// Bytes of a device where they are, for the CPU to compute with in the place of the idle device.
+typedef struct {
+  void* pointer;
+  size_t len;
+  int is_written;
+  // Where the bytes are, while `compute` runs.
+  void* host;
+} dt_range;
+// Waits for the current stream, and calls `compute` with the bytes at hand. Sets `*mapped` to 0, and calls nothing,
+// if the host reaches one of the ranges by copies alone.
+int dt_with_mapped(dt_range* ranges, size_t count, void* context, void (*compute)(void* context), int* mapped);
+
 // Streams, by their number: 0 is the default stream of the device.
 int64_t dt_current_stream(int device);
 void dt_set_current_stream(int device, int64_t stream);

@@ -23,10 +23,12 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
 #include <chrono>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -375,10 +377,10 @@ void check_fallback(const std::string& operator_name, Device device, const std::
 }
 
 // Tensors of devices as tensors of the CPU, for one call. Those that share a storage share it there as well, so
-// that elements overlap as they do on the device.
+// that elements overlap as they do on the device. Where the host reaches the bytes, nothing is copied.
 class Mirror {
  public:
-  // Must be called for all tensors before the first `of`.
+  // Must be called for all tensors before `run`.
   void add(const Tensor& tensor, bool is_read, bool is_written) {
     if (tensor.numel() == 0) return;
     auto& area = areas_[tensor.storage().unsafeGetStorageImpl()];
@@ -390,32 +392,38 @@ class Mirror {
     // What is written and has no gaps need not be read, if nothing else is there.
     const bool whole = is_written && !is_read && tensor.is_non_overlapping_and_dense();
     area.is_read = area.is_read || !whole || area.end != 0;
+    area.is_written = area.is_written || is_written;
     area.start = area.end == 0 ? start : std::min(area.start, start);
     area.end = std::max(area.end, end);
+  }
+
+  // Calls a function that computes with `of` each tensor.
+  template <typename Function>
+  void run(Function&& compute) {
+    if (!areas_.empty() && run_mapped(compute)) return;
+    for (auto& [storage, area] : areas_) {
+      const auto len = area.end - area.begin();
+      auto bytes = c10::GetCPUAllocator()->allocate(len);
+      if (area.is_read) {
+        auto* to = static_cast<char*>(bytes.get()) + (area.start - area.begin());
+        check(dt_read(to, static_cast<const char*>(storage->data()) + area.start, area.end - area.start));
+        bytes_ += area.end - area.start;
+      }
+      area.set_host(std::move(bytes));
+    }
+    compute();
   }
 
   Tensor of(const Tensor& tensor) {
     const auto options = at::TensorOptions().device(c10::kCPU).dtype(tensor.dtype());
     if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
-    auto& area = areas_.at(tensor.storage().unsafeGetStorageImpl());
-    // Elements of all types lie at multiples of their size from there.
-    const auto begin = area.start - area.start % 16;
-    if (!area.host.defined()) {
-      const auto len = static_cast<int64_t>(area.end - begin);
-      area.host = host_empty({len}, caffe2::TypeMeta::Make<uint8_t>());
-      if (area.is_read) {
-        const auto* data = static_cast<const char*>(tensor.storage().data()) + area.start;
-        auto* to = static_cast<char*>(area.host.mutable_data_ptr()) + (area.start - begin);
-        check(dt_read(to, data, area.end - area.start));
-        bytes_ += area.end - area.start;
-      }
-    }
-    const auto offset = static_cast<size_t>(tensor.storage_offset()) - begin / tensor.dtype().itemsize();
+    const auto& area = areas_.at(tensor.storage().unsafeGetStorageImpl());
     auto view = at::detail::make_tensor<at::TensorImpl>(
-        c10::Storage(area.host.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+        c10::Storage(area.host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
     auto* impl = view.unsafeGetTensorImpl();
     impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
-    impl->set_storage_offset(static_cast<int64_t>(offset));
+    const auto before = area.begin() / tensor.dtype().itemsize();
+    impl->set_storage_offset(tensor.storage_offset() - static_cast<int64_t>(before));
     if (tensor.is_conj()) view._set_conj(true);
     if (tensor.is_neg()) view._set_neg(true);
     return view;
@@ -429,15 +437,14 @@ class Mirror {
     }
     if (tensor.numel() == 0) return;
     const auto found = areas_.find(tensor.storage().unsafeGetStorageImpl());
-    const bool is_there = found != areas_.end() && found->second.host.defined() &&
-        view.storage().unsafeGetStorageImpl() == found->second.host.storage().unsafeGetStorageImpl();
+    const bool is_there = found != areas_.end() && view.storage().data() == found->second.data;
     if (!is_there || view.strides() != tensor.strides()) {
       at::_copy_from(view, tensor);
-      return;
+    } else if (!is_mapped_) {
+      const auto len = span_of(tensor);
+      check(dt_write(tensor.mutable_data_ptr(), view.const_data_ptr(), len));
+      bytes_ += len;
     }
-    const auto len = span_of(tensor);
-    check(dt_write(tensor.mutable_data_ptr(), view.const_data_ptr(), len));
-    bytes_ += len;
   }
 
   // A result on the device.
@@ -454,12 +461,59 @@ class Mirror {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  // The part of a storage that the tensors of the call have.
   struct Area {
     size_t start = 0, end = 0;
-    bool is_read = false;
-    Tensor host;
+    bool is_read = false, is_written = false;
+    c10::Storage host;
+    const void* data = nullptr;
+
+    // Elements of all types lie at multiples of their size from there.
+    size_t begin() const { return start - start % 16; }
+
+    // The CPU may make it longer, and has then other bytes.
+    void set_host(at::DataPtr bytes) {
+      data = bytes.get();
+      host = c10::Storage(
+          c10::Storage::use_byte_size_t(), end - begin(), std::move(bytes), c10::GetCPUAllocator(), true);
+    }
   };
+
+  template <typename Function>
+  bool run_mapped(Function& compute) {
+    std::vector<dt_range> ranges;
+    for (const auto& [storage, area] : areas_) {
+      auto* start = static_cast<char*>(storage->mutable_data()) + area.start;
+      ranges.push_back({start, area.end - area.start, area.is_written, nullptr});
+    }
+    struct Context {
+      Mirror& mirror;
+      Function& compute;
+      std::vector<dt_range>& ranges;
+      std::exception_ptr failure;
+    } context = {*this, compute, ranges, nullptr};
+    int mapped = 0;
+    const auto call = [](void* pointer) {
+      auto& [mirror, compute, ranges, failure] = *static_cast<Context*>(pointer);
+      try {
+        size_t next = 0;
+        for (auto& [storage, area] : mirror.areas_) {
+          auto* bytes = static_cast<char*>(ranges[next++].host) - (area.start - area.begin());
+          area.set_host(at::DataPtr(bytes, Device(c10::kCPU)));
+        }
+        mirror.is_mapped_ = true;
+        compute();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    };
+    check(dt_with_mapped(ranges.data(), ranges.size(), &context, call, &mapped));
+    if (context.failure) std::rethrow_exception(context.failure);
+    return mapped != 0;
+  }
+
   std::map<c10::StorageImpl*, Area> areas_;
+  bool is_mapped_ = false;
   uint64_t bytes_ = 0;
 };
 
@@ -550,23 +604,25 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
   }
 
   std::vector<IValue> arguments = originals;
-  for (size_t at = 0; at < count; ++at) {
-    auto& argument = arguments[at];
-    replace_tensors(argument, [&](const Tensor& tensor) { return is_ours(tensor) ? mirror.of(tensor) : tensor; });
-    if (argument.isDevice() && argument.toDevice().type() == kDevice) {
-      argument = Device(c10::kCPU);
-    } else if (is_generator(schema.arguments()[at])) {
-      const auto generator = argument.isNone() ? default_generator(device.index()) : argument.toGenerator();
-      if (generator.device().type() == kDevice) {
-        argument = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu;
+  std::vector<IValue> returns;
+  torch::jit::drop(*stack, count);
+  mirror.run([&] {
+    for (size_t at = 0; at < count; ++at) {
+      auto& argument = arguments[at];
+      replace_tensors(argument, [&](const Tensor& tensor) { return is_ours(tensor) ? mirror.of(tensor) : tensor; });
+      if (argument.isDevice() && argument.toDevice().type() == kDevice) {
+        argument = Device(c10::kCPU);
+      } else if (is_generator(schema.arguments()[at])) {
+        const auto generator = argument.isNone() ? default_generator(device.index()) : argument.toGenerator();
+        if (generator.device().type() == kDevice) {
+          argument = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu;
+        }
       }
     }
-  }
-
-  torch::jit::drop(*stack, count);
-  for (const auto& argument : arguments) stack->push_back(argument);
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
-  auto returns = torch::jit::pop(*stack, schema.returns().size());
+    for (const auto& argument : arguments) stack->push_back(argument);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    returns = torch::jit::pop(*stack, schema.returns().size());
+  });
 
   for (size_t at = 0; at < count; ++at) {
     const auto* alias = schema.arguments()[at].alias_info();
@@ -635,7 +691,7 @@ class Arguments {
     return value;
   }
 
-  const std::vector<dt_value>& values() const { return values_; }
+  c10::ArrayRef<dt_value> values() const { return values_; }
 
  private:
   // An element of the CPU is a number.
@@ -698,15 +754,15 @@ class Arguments {
     return value;
   }
 
-  std::vector<dt_value> values_;
-  std::deque<std::vector<int64_t>> ints_;
-  std::deque<std::vector<dt_value>> lists_;
+  c10::SmallVector<dt_value, 8> values_;
+  std::list<std::vector<int64_t>> ints_;
+  std::list<std::vector<dt_value>> lists_;
 };
 
 // The tensors that the library asks for during a call.
 struct Made {
-  std::vector<Tensor> results;
-  std::deque<Tensor> all;
+  c10::SmallVector<Tensor, 2> results;
+  std::list<Tensor> all;
   std::exception_ptr failure;
 
   static int empty(
@@ -755,7 +811,7 @@ class Kernel final : public c10::OperatorKernel {
     if (made.failure) std::rethrow_exception(made.failure);
     if (code == DT_DECLINED) return dt_error();
     check(code);
-    std::vector<IValue> results(made.results.begin(), made.results.end());
+    c10::SmallVector<IValue, 2> results(made.results.begin(), made.results.end());
     if (results.empty()) {
       // It has written to arguments, which it returns.
       for (const auto& result : schema.returns()) {
@@ -816,8 +872,11 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
       Mirror mirror;
       mirror.add(source, true, false);
       mirror.add(destination, false, true);
-      const auto there = mirror.of(destination);
-      there.copy_(mirror.of(source));
+      Tensor there;
+      mirror.run([&] {
+        there = mirror.of(destination);
+        there.copy_(mirror.of(source));
+      });
       mirror.write_back(there, destination);
       const auto took = std::chrono::steady_clock::now() - begun;
       dt_count_fallback(
