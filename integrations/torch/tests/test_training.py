@@ -59,6 +59,22 @@ def test_a_classifier_of_images(device):
     assert_same(device, network, torch.randn(6, 2, 12, 12), targets, loss=nn.functional.cross_entropy)
 
 
+def test_statistics_of_batches_are_kept_and_used(device):
+    def outcome(where):
+        torch.manual_seed(3)
+        network = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)).to(where)
+        inputs = torch.randn(4, 2, 6, 6).to(where).requires_grad_()
+        for _ in range(3):
+            network(inputs)
+        network.eval()
+        network(inputs).square().sum().backward()
+        norm = network[1]
+        return [norm.running_mean, norm.running_var, norm.weight.grad, norm.bias.grad, inputs.grad]
+
+    for there, here in zip(outcome(device), outcome("cpu")):
+        torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)
+
+
 def test_convolutions_in_one_dimension_and_transposed(device):
     def network():
         return nn.Sequential(nn.Conv1d(2, 4, 3), nn.SiLU(), nn.ConvTranspose1d(4, 2, 3))

@@ -50,9 +50,10 @@ def installed():
 
 def build_shim(torch, into):
     """Builds the shim for the PyTorch in a folder, and returns its path."""
-    version = re.search(r"__version__ = '(\d+\.\d+)", (torch / "version.py").read_text())
+    about = torch / "version.py"
+    version = re.search(r"__version__ = '(\d+\.\d+)", about.read_text()) if about.exists() else None
     if version is None:
-        raise BuildError(f"{torch / 'version.py'} says no version")
+        raise BuildError(f"{torch} is no PyTorch: its version.py says no version")
     if not (into / "libdevice_torch.so").exists():
         raise BuildError(f"there is no libdevice_torch.so in {into}: `pip install` of the checkout builds it")
     shim = into / f"shim-{version[1]}.so"

@@ -6,8 +6,12 @@ use crate::failure::Failure;
 use crate::operators::Row;
 use crate::operators::call::{Array, Call, Input};
 
-pub(super) const TABLE: &[Row] =
-    &[("native_layer_norm", layer_norm), ("native_layer_norm_backward", layer_norm_grad)];
+pub(super) const TABLE: &[Row] = &[
+    ("native_layer_norm", layer_norm),
+    ("native_layer_norm_backward", layer_norm_grad),
+    ("native_batch_norm", batch_norm),
+    ("native_batch_norm_backward", batch_norm_grad),
+];
 
 /// How many rows an array has, and how many elements a row has over which it is normalized.
 fn rows(array: &Array, normalized: &[i64]) -> Result<[usize; 2], Failure> {
@@ -124,6 +128,176 @@ fn layer_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
                 call.run(sum, &[(&product).into()], &[&out])?;
             }
             None => call.run(sum, &[(&grad).into()], &[&out])?,
+        }
+    }
+    Ok(())
+}
+
+/// An array whose second dimension is of channels, each of which is normalized.
+struct Channels {
+    input: Array,
+    /// The other dimensions.
+    dims: Dims,
+    /// The shape of one number for each channel.
+    shape: Vec<usize>,
+    /// How many elements a channel has.
+    len: usize,
+}
+
+impl Channels {
+    fn of(input: Array) -> Result<Self, Failure> {
+        let rank = input.rank();
+        if rank < 2 || input.layout.len() == 0 || !matches!(input.dtype, DType::F32 | DType::F64) {
+            return Err(Failure::declined("no kernel normalizes its shape or type"));
+        }
+        let mut shape = vec![1; rank];
+        shape[1] = input.shape()[1];
+        let len = input.layout.len() / shape[1];
+        let dims = (0..rank).filter(|&dim| dim != 1).collect();
+        Ok(Self { input, dims, shape, len })
+    }
+
+    /// One number for each channel, in one dimension as PyTorch has it.
+    fn number(&self, array: Array) -> Result<Array, Failure> {
+        if array.dtype != self.input.dtype {
+            return Err(Failure::declined("it has several types"));
+        }
+        array.reshaped(&self.shape)
+    }
+
+    fn scratch(&self, call: &Call<'_>) -> Result<Array, Failure> {
+        call.scratch(&self.input, self.input.dtype, &self.shape)
+    }
+
+    fn result(&self, call: &Call<'_>) -> Result<Array, Failure> {
+        call.result(&self.input, self.input.dtype, &self.shape[1..2])?.reshaped(&self.shape)
+    }
+
+    fn like_input(&self, call: &Call<'_>) -> Result<Array, Failure> {
+        call.scratch(&self.input, self.input.dtype, self.input.shape())
+    }
+
+    fn reduce(
+        &self,
+        call: &Call<'_>,
+        reduction: Reduction,
+        array: &Array,
+        out: &Array,
+    ) -> Result<(), Failure> {
+        call.run(Operator::Reduce { reduction, dims: self.dims }, &[array.into()], &[out])
+    }
+
+    /// `1 / sqrt(variance + epsilon)`
+    fn scale(&self, call: &Call<'_>, variance: &Array, epsilon: f64, out: &Array) -> Result<(), Failure> {
+        call.run(Binary::Add, &[variance.into(), epsilon.into()], &[out])?;
+        call.run(Unary::Sqrt, &[out.into()], &[out])?;
+        call.run(Unary::Recip, &[out.into()], &[out])
+    }
+
+    /// `running + momentum * (now - running)`, in place.
+    fn follow(&self, call: &Call<'_>, running: &Array, now: &Array, momentum: f64) -> Result<(), Failure> {
+        let step = self.scratch(call)?;
+        call.run(Binary::Sub, &[now.into(), running.into()], &[&step])?;
+        call.run(Binary::Mul, &[(&step).into(), momentum.into()], &[&step])?;
+        call.run(Binary::Add, &[running.into(), step.into()], &[running])
+    }
+}
+
+/// The results are the normalized array, the mean of each channel, and one divided by its deviation; the last
+/// two are empty where the running ones are used.
+fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
+    let channels = Channels::of(call.array(0)?)?;
+    let number = |place| call.optional(place)?.map(|array| channels.number(array)).transpose();
+    let (weight, bias, running_mean, running_variance) = (number(1)?, number(2)?, number(3)?, number(4)?);
+    let (training, momentum, epsilon) = (call.bool(5)?, call.scalar(6)?.as_f64(), call.scalar(7)?.as_f64());
+    let input = &channels.input;
+    let out = call.result(input, input.dtype, input.shape())?;
+    let (mean, scale);
+    if training {
+        (mean, scale) = (channels.result(call)?, channels.result(call)?);
+        channels.reduce(call, Reduction::Mean, input, &mean)?;
+        call.run(Binary::Sub, &[input.into(), (&mean).into()], &[&out])?;
+        let (square, variance) = (channels.like_input(call)?, channels.scratch(call)?);
+        call.run(Binary::Mul, &[(&out).into(), (&out).into()], &[&square])?;
+        channels.reduce(call, Reduction::Mean, &square, &variance)?;
+        channels.scale(call, &variance, epsilon, &scale)?;
+        if let Some(running) = running_mean {
+            channels.follow(call, &running, &mean, momentum)?;
+        }
+        if let Some(running) = running_variance {
+            // PyTorch keeps the estimate for all elements that there could be.
+            let unbiased = channels.len as f64 / (channels.len as f64 - 1.0);
+            call.run(Binary::Mul, &[(&variance).into(), unbiased.into()], &[&variance])?;
+            channels.follow(call, &running, &variance, momentum)?;
+        }
+    } else {
+        let (Some(running_mean), Some(running_variance)) = (running_mean, running_variance) else {
+            return Err(Failure::declined("the CPU says what is wrong"));
+        };
+        (mean, scale) = (running_mean, channels.scratch(call)?);
+        channels.scale(call, &running_variance, epsilon, &scale)?;
+        call.run(Binary::Sub, &[input.into(), (&mean).into()], &[&out])?;
+        call.result(input, input.dtype, &[0])?;
+        call.result(input, input.dtype, &[0])?;
+    }
+    call.run(Binary::Mul, &[(&out).into(), scale.into()], &[&out])?;
+    for (operator, array) in [(Binary::Mul, weight), (Binary::Add, bias)] {
+        if let Some(array) = array {
+            call.run(operator, &[(&out).into(), array.into()], &[&out])?;
+        }
+    }
+    Ok(())
+}
+
+/// The gradients of input, weight and bias, as many as the mask asks for. With the normalized elements `x`,
+/// that of the input is `weight * scale * (grad - mean(grad) - x * mean(grad * x))`, and without the two means
+/// where the running numbers were used.
+fn batch_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
+    let channels = Channels::of(call.array(1)?)?;
+    let number = |place| call.optional(place)?.map(|array| channels.number(array)).transpose();
+    let (grad, input) = (call.array(0)?, &channels.input);
+    let (training, epsilon) = (call.bool(7)?, call.scalar(8)?.as_f64());
+    let &[of_input, of_weight, of_bias] = call.ints(9)? else {
+        return Err(Failure::declined("its mask has not three parts"));
+    };
+    let wrong = || Failure::declined("the CPU says what is wrong");
+    let (mean, scale) = if training {
+        (number(5)?.ok_or_else(wrong)?, number(6)?.ok_or_else(wrong)?)
+    } else {
+        let scale = channels.scratch(call)?;
+        channels.scale(call, &number(4)?.ok_or_else(wrong)?, epsilon, &scale)?;
+        (number(3)?.ok_or_else(wrong)?, scale)
+    };
+    let weight = number(2)?;
+
+    let (normalized, product) = (channels.like_input(call)?, channels.like_input(call)?);
+    call.run(Binary::Sub, &[input.into(), mean.into()], &[&normalized])?;
+    call.run(Binary::Mul, &[(&normalized).into(), (&scale).into()], &[&normalized])?;
+    call.run(Binary::Mul, &[(&grad).into(), (&normalized).into()], &[&product])?;
+    if of_input != 0 {
+        let out = call.result(input, input.dtype, input.shape())?;
+        if training {
+            let (of_grad, of_product) = (channels.scratch(call)?, channels.scratch(call)?);
+            channels.reduce(call, Reduction::Mean, &grad, &of_grad)?;
+            channels.reduce(call, Reduction::Mean, &product, &of_product)?;
+            call.run(Binary::Mul, &[(&normalized).into(), of_product.into()], &[&normalized])?;
+            call.run(Binary::Sub, &[(&grad).into(), (&normalized).into()], &[&out])?;
+            call.run(Binary::Sub, &[(&out).into(), of_grad.into()], &[&out])?;
+        } else {
+            call.run(Operator::Copy, &[(&grad).into()], &[&out])?;
+        }
+        for factor in [Some(scale), weight].into_iter().flatten() {
+            call.run(Binary::Mul, &[(&out).into(), factor.into()], &[&out])?;
+        }
+    } else {
+        call.no_result()?;
+    }
+    for (asked, array) in [(of_weight, &product), (of_bias, &grad)] {
+        if asked == 0 {
+            call.no_result()?;
+        } else {
+            let out = channels.result(call)?;
+            channels.reduce(call, Reduction::Sum, array, &out)?;
         }
     }
     Ok(())
