@@ -330,7 +330,12 @@ mod tests {
             assert_eq!(fields["abi"], json!({"major": MAJOR, "minor": MINOR}), "{}", file.display());
             // No linked crate takes kernels from files here.
             let is_backend = fields["group"] == BACKENDS;
-            assert_eq!(Manifest::parse(&text, file).unwrap().is_some(), is_backend, "{}", file.display());
+            assert_eq!(
+                Manifest::parse(&text, file, None).unwrap().is_some(),
+                is_backend,
+                "{}",
+                file.display()
+            );
         }
     }
 
