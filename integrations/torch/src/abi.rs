@@ -415,6 +415,7 @@ struct RawCall {
     argument_count: usize,
     context: *mut c_void,
     empty: extern "C" fn(*mut c_void, c_int, c_int, *const i64, usize, c_int, *mut RawValue) -> c_int,
+    seed: extern "C" fn(*mut c_void, *mut u64) -> c_int,
 }
 
 const NONE: i32 = 0;
@@ -534,7 +535,15 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
                 _ => Err(Failure::new("a tensor could not be made")),
             }
         };
-        compute(&Call { values, empty: &empty })?;
+        let seed = || {
+            let mut drawn = 0;
+            match (call.seed)(call.context, &raw mut drawn) {
+                0 => Ok(drawn),
+                // The shim has the exception.
+                _ => Err(Failure::new("a seed could not be drawn")),
+            }
+        };
+        compute(&Call { values, empty: &empty, seed: &seed })?;
         let nanoseconds = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         counts::add_native(number, dtype.unwrap_or(-1), nanoseconds);
         Ok(())

@@ -2,9 +2,9 @@
 
     DEVICE_TORCH=openreg python tests/opinfo.py [--list FILE] [NAME...]
 
-A row is an operator with a type. Each row runs with the samples that PyTorch has for it. Rows that fail are
-compared with a list that has the reason for each: a row that fails and is not in it makes the status 1, and so
-does a row that is in it and passes.
+A row is an operator with a type. Each row runs with the samples that PyTorch has for it. Of random numbers, types
+and shapes are compared, as a device draws its own. Rows that fail are compared with a list that has the reason for
+each: a row that fails and is not in it makes the status 1, and so does a row that is in it and passes.
 """
 
 import argparse
@@ -30,6 +30,21 @@ WITHOUT_VALUES = {
 }  # fmt: skip
 
 
+class Seeds:
+    """Counts the calls of `torch.manual_seed`: PyTorch's samples of random numbers set one, and the state back."""
+
+    count = 0
+    set = torch.manual_seed
+
+
+def counting(seed):
+    Seeds.count += 1
+    return Seeds.set(seed)
+
+
+torch.manual_seed = counting
+
+
 def to_device(value):
     """The value with tensors on the device, which are leaves of gradients where they were."""
 
@@ -53,11 +68,13 @@ def tensors(value):
 
 
 def run(op, arguments, with_gradients):
-    """The results, or the exception, and the gradients."""
+    """The results and the gradients, and whether random numbers were drawn."""
     torch.manual_seed(1)
+    before, seeds = torch.get_rng_state(), Seeds.count
     flat = [leaf for leaf in tensors(arguments) if leaf.requires_grad]
     result = op(*arguments[0], **arguments[1])
     results = tensors(result)
+    is_random = Seeds.count > seeds or not torch.equal(before, torch.get_rng_state())
     gradients = []
     if with_gradients and flat:
         used = [leaf for leaf in results if leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())]
@@ -65,7 +82,7 @@ def run(op, arguments, with_gradients):
             torch.manual_seed(2)
             weights = [torch.ones_like(leaf) for leaf in used]
             gradients = torch.autograd.grad(used, flat, weights, allow_unused=True)
-    return results, [gradient for gradient in gradients if gradient is not None]
+    return results, [gradient for gradient in gradients if gradient is not None], is_random
 
 
 def compare(here, there):
@@ -98,9 +115,8 @@ def check(op, dtype):
         except Exception:  # noqa: BLE001 # Where the CPU fails, there is nothing to compare.
             continue
         there = run(op, moved, gradients)
-        if op.name in WITHOUT_VALUES:
-            here, there = ([torch.zeros_like(leaf) for leaf in side[0]] for side in (here, there))
-            here, there = (here, []), (there, [])
+        if op.name in WITHOUT_VALUES or here[2]:
+            here, there = ([[torch.zeros_like(leaf) for leaf in side[0]], []] for side in (here, there))
         compare(here[0], there[0])
         compare(here[1], there[1])
         count += 1

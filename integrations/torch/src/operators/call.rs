@@ -1,6 +1,6 @@
 //! A call of an operator: its arguments, and how it is run.
 
-use device_kernels::{DType, Layout, Operand, Operator, Scalar, run};
+use device_kernels::{Argument, ArgumentRef, DType, Layout, Operand, Operator, Planned, Scalar, run};
 use device_registry::Buffer;
 use smallvec::SmallVec;
 
@@ -43,6 +43,8 @@ pub(crate) type Empty<'a> = &'a dyn Fn(i32, i32, &[i64], bool) -> Result<Option<
 pub(crate) struct Call<'a> {
     pub(crate) values: SmallVec<[Value<'a>; 8]>,
     pub(crate) empty: Empty<'a>,
+    /// Draws a seed from the generator of the call.
+    pub(crate) seed: &'a dyn Fn() -> Result<u64, Failure>,
 }
 
 /// A tensor whose elements kernels know.
@@ -340,6 +342,19 @@ impl<'a> Call<'a> {
         let copy = self.scratch(&array, array.dtype, array.shape())?;
         self.run(Operator::Copy, &[array.into()], &[&copy])?;
         Ok(copy)
+    }
+
+    /// A seed from the generator of the call, or from that of the device.
+    pub(crate) fn seed(&self) -> Result<u64, Failure> {
+        (self.seed)()
+    }
+
+    /// Declines unless a kernel has an operator without inputs for this output.
+    pub(crate) fn check_supported(&self, operator: Operator, out: &Array) -> Result<(), Failure> {
+        let output = Argument::Array(out.dtype, out.layout);
+        let device = streams::current(out.device)?.device();
+        Planned::of(device, operator, &[], &[ArgumentRef::from(&output)])?;
+        Ok(())
     }
 
     /// Enqueues an operator whose inputs are of a wider type than its output, or of the same.

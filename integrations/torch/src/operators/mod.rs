@@ -11,6 +11,7 @@ mod indices;
 mod losses;
 mod matrices;
 mod norms;
+mod random;
 mod reductions;
 
 pub(crate) use call::{Call, Tensor, Value};
@@ -36,6 +37,7 @@ pub(crate) static TABLE: &[Row] = &concat::<COUNT>(&[
     losses::TABLE,
     matrices::TABLE,
     norms::TABLE,
+    random::TABLE,
     reductions::TABLE,
 ]);
 
@@ -45,6 +47,7 @@ const COUNT: usize = elementwise::TABLE.len()
     + losses::TABLE.len()
     + matrices::TABLE.len()
     + norms::TABLE.len()
+    + random::TABLE.len()
     + reductions::TABLE.len();
 
 const fn concat<const N: usize>(tables: &[&[Row]]) -> [Row; N] {

@@ -203,8 +203,8 @@ impl Channels {
     }
 }
 
-/// The results are the normalized array, the mean of each channel, and one divided by its deviation; the last
-/// two are empty where the running ones are used.
+/// The results are the normalized array, the mean of each channel, and one divided by its deviation; the
+/// last two are empty where the running ones are used.
 fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
     let channels = Channels::of(call.array(0)?)?;
     let number = |place| call.optional(place)?.map(|array| channels.number(array)).transpose();
@@ -250,8 +250,8 @@ fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// The gradients of input, weight and bias, as many as the mask asks for. With the normalized elements `x`,
-/// that of the input is `weight * scale * (grad - mean(grad) - x * mean(grad * x))`, and without the two means
-/// where the running numbers were used.
+/// that of the input is `weight * scale * (grad - mean(grad) - x * mean(grad * x))`, and without the two
+/// means where the running numbers were used.
 fn batch_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
     let channels = Channels::of(call.array(1)?)?;
     let number = |place| call.optional(place)?.map(|array| channels.number(array)).transpose();

@@ -121,6 +121,8 @@ typedef struct {
   // `made` points to lives as long as the call. A negative device is a result that was not asked for.
   void* context;
   int (*empty)(void* context, int device, int dtype, const int64_t* sizes, size_t rank, int result, dt_value* made);
+  // Draws a seed from the generator of the call, or from that of the device. Returns a code.
+  int (*seed)(void* context, uint64_t* drawn);
 } dt_call;
 
 // The name of the operator with this number, such as `add.out`, and its length; null behind the last.

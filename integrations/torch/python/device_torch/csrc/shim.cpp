@@ -759,8 +759,9 @@ class Arguments {
   std::list<std::vector<dt_value>> lists_;
 };
 
-// The tensors that the library asks for during a call.
+// What the library asks for during a call.
 struct Made {
+  c10::ArrayRef<IValue> arguments;
   c10::SmallVector<Tensor, 2> results;
   std::list<Tensor> all;
   std::exception_ptr failure;
@@ -780,6 +781,26 @@ struct Made {
       const auto& tensor = self->all.emplace_back(at::empty(c10::IntArrayRef(sizes, rank), options));
       if (is_result) self->results.push_back(tensor);
       *made = Arguments::of_tensor(tensor);
+      return DT_OK;
+    } catch (...) {
+      self->failure = std::current_exception();
+      return DT_FAILED;
+    }
+  }
+
+  static int seed(void* context, uint64_t* drawn) {
+    auto* self = static_cast<Made*>(context);
+    try {
+      at::Generator generator = default_generator(self->arguments[0].toTensor().device().index());
+      for (const auto& argument : self->arguments) {
+        if (argument.isGenerator()) generator = argument.toGenerator();
+      }
+      TORCH_CHECK(
+          generator.device().type() == kDevice, "Expected a generator of the device, but found one of ",
+          generator.device());
+      auto& cpu = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu;
+      const std::lock_guard<std::mutex> lock(cpu.mutex());
+      *drawn = at::check_generator<at::CPUGeneratorImpl>(cpu)->random64();
       return DT_OK;
     } catch (...) {
       self->failure = std::current_exception();
@@ -806,7 +827,8 @@ class Kernel final : public c10::OperatorKernel {
     const at::AutoDispatchBelowADInplaceOrView guard;
     const Arguments arguments(values);
     Made made;
-    const dt_call call = {arguments.values().data(), arguments.values().size(), &made, &Made::empty};
+    made.arguments = values;
+    const dt_call call = {arguments.values().data(), arguments.values().size(), &made, &Made::empty, &Made::seed};
     const int code = dt_run(number, &call);
     if (made.failure) std::rethrow_exception(made.failure);
     if (code == DT_DECLINED) return dt_error();
