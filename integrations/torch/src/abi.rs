@@ -445,10 +445,13 @@ impl RawValue {
     ///
     /// What the value points to lives and stays as it is for `'a`.
     unsafe fn tensor<'a>(&self) -> Option<Tensor<'a>> {
+        if self.kind != TENSOR {
+            return None;
+        }
         // SAFETY: see above.
         let (sizes, strides) = unsafe { (elements(self.sizes, self.len), elements(self.strides, self.len)) };
         let (dtype, device, data) = (self.dtype, self.device, self.data.addr());
-        (self.kind == TENSOR).then_some(Tensor { dtype, device, data, sizes, strides })
+        Some(Tensor { dtype, device, data, sizes, strides })
     }
 
     /// The value, whose lists of tensors are in `lists`, one after the other.

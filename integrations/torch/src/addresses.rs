@@ -1,7 +1,7 @@
 //! Addresses without memory: each device has a range of them, where the host can neither read nor write.
 
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use crate::devices;
 use crate::failure::Failure;
@@ -27,8 +27,6 @@ impl Addresses {
             return Ok(addresses);
         }
         let reserved = Self::reserve(devices::all().len().max(1))?;
-        // SAFETY: the function touches an atomic alone.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         Ok(ADDRESSES.get_or_init(|| reserved))
     }
 
@@ -65,6 +63,15 @@ impl Addresses {
         let device = address.checked_sub(self.start)? / self.for_device;
         (device < self.devices).then_some(device)
     }
+}
+
+/// Lets a child of a fork know what it is. To be called before a device is used.
+pub(crate) fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the function touches an atomic alone.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
 }
 
 extern "C" fn in_child() {

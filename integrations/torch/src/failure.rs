@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::fmt;
+use std::sync::Once;
 
 use device_kernels::RunError;
 use device_registry::backend::BackendError;
@@ -74,6 +75,15 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Device { error, .. } => error.into(),
+            RunError::Load(error) => {
+                // Else nobody would know why all is slow.
+                static WARNED: Once = Once::new();
+                let message = ErrorChain::new(&error).to_string();
+                WARNED.call_once(|| {
+                    eprintln!("device_torch: {message}; the CPU computes in the place of its kernels")
+                });
+                Self::declined(message)
+            }
             other => Self::declined(ErrorChain::new(&other)),
         }
     }

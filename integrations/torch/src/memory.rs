@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use device_registry::{Buffer, Device};
 use parking_lot::Mutex;
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, watch_forks};
 use crate::devices::{self, check_fork};
 use crate::failure::{Code, Failure};
 use crate::streams;
@@ -207,5 +207,6 @@ pub(crate) fn empty(device: usize) -> Result<Buffer, Failure> {
 /// The device with an index, for calls that a fork must not make.
 pub(crate) fn registered(device: usize) -> Result<Device, Failure> {
     check_fork()?;
+    watch_forks();
     devices::get(i32::try_from(device).unwrap_or(-1))
 }

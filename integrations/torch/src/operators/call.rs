@@ -143,6 +143,11 @@ impl Array {
         Ok(self.with_layout(self.layout.reshape(shape).map_err(Failure::declined)?))
     }
 
+    /// Whether the two have a byte of memory in common, or could have one.
+    pub(crate) fn shares_memory(&self, other: &Self) -> bool {
+        self.buffer.shares_memory(&other.buffer)
+    }
+
     /// A dimension as PyTorch gives it, which counts from the end where it is negative.
     pub(crate) fn dim(&self, dim: i64) -> Result<usize, Failure> {
         let rank = self.rank() as i64;

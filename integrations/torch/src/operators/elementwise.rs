@@ -6,6 +6,7 @@ use device_kernels::{Binary, Compare, DType, Scalar, Unary};
 use crate::failure::Failure;
 use crate::operators::Row;
 use crate::operators::call::{Array, Call, Input, broadcast, wide};
+use crate::operators::promotion::{fits, promoted};
 
 pub(super) const TABLE: &[Row] = &[
     // Of one input.
@@ -14,29 +15,29 @@ pub(super) const TABLE: &[Row] = &[
     ("abs.out", |call| unary(call, Unary::Abs)),
     ("sign.out", |call| unary(call, Unary::Sign)),
     ("sgn.out", |call| unary(call, Unary::Sign)),
-    ("reciprocal.out", |call| unary(call, Unary::Recip)),
-    ("sqrt.out", |call| unary(call, Unary::Sqrt)),
-    ("exp.out", |call| unary(call, Unary::Exp)),
-    ("log.out", |call| unary(call, Unary::Log)),
-    ("log1p.out", |call| unary(call, Unary::Log1p)),
-    ("sin.out", |call| unary(call, Unary::Sin)),
-    ("cos.out", |call| unary(call, Unary::Cos)),
-    ("tan.out", |call| unary(call, Unary::Tan)),
-    ("asin.out", |call| unary(call, Unary::Asin)),
-    ("acos.out", |call| unary(call, Unary::Acos)),
-    ("atan.out", |call| unary(call, Unary::Atan)),
-    ("sinh.out", |call| unary(call, Unary::Sinh)),
-    ("cosh.out", |call| unary(call, Unary::Cosh)),
-    ("tanh.out", |call| unary(call, Unary::Tanh)),
-    ("asinh.out", |call| unary(call, Unary::Asinh)),
-    ("acosh.out", |call| unary(call, Unary::Acosh)),
-    ("atanh.out", |call| unary(call, Unary::Atanh)),
-    ("erf.out", |call| unary(call, Unary::Erf)),
+    ("reciprocal.out", |call| float_unary(call, Unary::Recip)),
+    ("sqrt.out", |call| float_unary(call, Unary::Sqrt)),
+    ("exp.out", |call| float_unary(call, Unary::Exp)),
+    ("log.out", |call| float_unary(call, Unary::Log)),
+    ("log1p.out", |call| float_unary(call, Unary::Log1p)),
+    ("sin.out", |call| float_unary(call, Unary::Sin)),
+    ("cos.out", |call| float_unary(call, Unary::Cos)),
+    ("tan.out", |call| float_unary(call, Unary::Tan)),
+    ("asin.out", |call| float_unary(call, Unary::Asin)),
+    ("acos.out", |call| float_unary(call, Unary::Acos)),
+    ("atan.out", |call| float_unary(call, Unary::Atan)),
+    ("sinh.out", |call| float_unary(call, Unary::Sinh)),
+    ("cosh.out", |call| float_unary(call, Unary::Cosh)),
+    ("tanh.out", |call| float_unary(call, Unary::Tanh)),
+    ("asinh.out", |call| float_unary(call, Unary::Asinh)),
+    ("acosh.out", |call| float_unary(call, Unary::Acosh)),
+    ("atanh.out", |call| float_unary(call, Unary::Atanh)),
+    ("erf.out", |call| float_unary(call, Unary::Erf)),
     ("floor.out", |call| unary(call, Unary::Floor)),
     ("ceil.out", |call| unary(call, Unary::Ceil)),
     ("round.out", |call| unary(call, Unary::Round)),
     ("trunc.out", |call| unary(call, Unary::Trunc)),
-    ("sigmoid.out", |call| unary(call, Unary::Sigmoid)),
+    ("sigmoid.out", |call| float_unary(call, Unary::Sigmoid)),
     ("bitwise_not.out", |call| unary(call, Unary::Not)),
     ("logical_not", |call| bools_to_result(call, Unary::Not)),
     ("logical_not.out", |call| of_bools(call, Unary::Not)),
@@ -104,29 +105,21 @@ pub(super) const TABLE: &[Row] = &[
     ("_copy_from", copy),
 ];
 
-/// Declines unless PyTorch computes in the type of the output: then all arrays that have dimensions are of
-/// it, or become of it without a loss.
-fn arithmetic(inputs: &[Input], out: &Array, integers_too: bool) -> Result<(), Failure> {
-    let scalar_is_float = inputs.iter().any(|input| matches!(input, Input::Scalar(Scalar::Float(_))));
-    let arrays = || inputs.iter().filter_map(Input::array);
-    let any_float = scalar_is_float || arrays().any(|array| array.dtype.is_float());
-    if out.dtype.is_float() && !any_float && !integers_too {
-        return Err(Failure::declined("integers are computed as integers, and then converted"));
+/// Declines unless PyTorch computes in the type of the output, which has all numbers. With `to_float`,
+/// integers and booleans become the default float.
+fn arithmetic(inputs: &[Input], out: &Array, to_float: bool) -> Result<(), Failure> {
+    let computed = promoted(inputs);
+    let becomes_float =
+        to_float && out.dtype == DType::F32 && computed.is_some_and(|dtype| !dtype.is_float());
+    if computed != Some(out.dtype) && !becomes_float {
+        return Err(Failure::declined("the type of its output is not that of its arithmetic"));
     }
-    if scalar_is_float && !out.dtype.is_float() {
-        return Err(Failure::declined("a float is converted to an integer"));
-    }
-    let narrows = |array: &Array| {
-        array.dtype != out.dtype
-            && (array.rank() > 0 || out.rank() == 0)
-            && (array.dtype.is_float() && (!out.dtype.is_float() || array.dtype.size() >= out.dtype.size())
-                || out.dtype == DType::Bool
-                || array.dtype.is_integer()
-                    && out.dtype.is_integer()
-                    && array.dtype.size() > out.dtype.size())
-    };
-    if arrays().any(narrows) {
-        return Err(Failure::declined("the output's type is narrower than the arithmetic"));
+    let mut numbers = inputs.iter().filter_map(|input| match input {
+        Input::Scalar(number) => Some(*number),
+        Input::Array(_) => None,
+    });
+    if numbers.any(|number| !fits(number, wide(out.dtype))) {
+        return Err(Failure::declined("a number is not one of its type"));
     }
     Ok(())
 }
@@ -136,9 +129,9 @@ fn common<const N: usize>(
     call: &Call<'_>,
     inputs: [Input; N],
     out: &Array,
-    integers_too: bool,
+    to_float: bool,
 ) -> Result<[Input; N], Failure> {
-    arithmetic(&inputs, out, integers_too)?;
+    arithmetic(&inputs, out, to_float)?;
     let mut failure = None;
     let converted = inputs.map(|input| {
         call.converted(input, out.dtype).unwrap_or_else(|error| {
@@ -149,10 +142,31 @@ fn common<const N: usize>(
     failure.map_or(Ok(converted), Err)
 }
 
+/// Computes with the inputs as the type of the output. Numbers beside halves are of 32 bits, as in PyTorch.
+fn compute<const N: usize>(
+    call: &Call<'_>,
+    operator: impl Into<Operator>,
+    inputs: [Input; N],
+    out: &Array,
+    to_float: bool,
+) -> Result<(), Failure> {
+    let mut inputs = common(call, inputs, out, to_float)?;
+    let dtype = wide(out.dtype);
+    if dtype != out.dtype && inputs.iter().any(|input| input.array().is_none()) {
+        for input in &mut inputs {
+            *input = call.converted(input.clone(), dtype)?;
+        }
+    }
+    call.run_narrowing(operator, &inputs, out)
+}
+
 fn unary(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
-    let out = call.out(0)?;
-    let input = common(call, [call.input(0)?], &out, true)?;
-    call.run(unary, &input, &[&out])
+    compute(call, unary, [call.input(0)?], &call.out(0)?, false)
+}
+
+/// For integers too, which become floats.
+fn float_unary(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
+    compute(call, unary, [call.input(0)?], &call.out(0)?, true)
 }
 
 fn to_result(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
@@ -234,9 +248,7 @@ fn leaky_relu(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn binary(call: &Call<'_>, binary: Binary) -> Result<(), Failure> {
-    let out = call.out(0)?;
-    let inputs = common(call, [call.input(0)?, call.input(1)?], &out, false)?;
-    call.run(binary, &inputs, &[&out])
+    compute(call, binary, [call.input(0)?, call.input(1)?], &call.out(0)?, false)
 }
 
 /// For floats alone: of integers, PyTorch has rules of its own for zero and for negative numbers.
@@ -249,8 +261,10 @@ fn floats_of(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
 
 fn divide(call: &Call<'_>) -> Result<(), Failure> {
     let out = call.out(0)?;
-    let inputs = common(call, [call.input(0)?, call.input(1)?], &out, true)?;
-    call.run(Binary::Div, &inputs, &[&out])
+    if !out.dtype.is_float() {
+        return Err(Failure::declined("a quotient is a float"));
+    }
+    compute(call, Binary::Div, [call.input(0)?, call.input(1)?], &out, true)
 }
 
 /// `a + alpha * b`
@@ -279,11 +293,10 @@ fn compare(call: &Call<'_>, compare: Compare) -> Result<(), Failure> {
     // A number of another kind than the array's would have to convert the array.
     let fits = match (&a, &b) {
         (Input::Array(a), Input::Array(b)) => a.dtype == b.dtype,
-        (Input::Array(a), Input::Scalar(b)) | (Input::Scalar(b), Input::Array(a)) => match b {
-            Scalar::Float(_) => a.dtype.is_float(),
-            Scalar::Int(_) => a.dtype != DType::Bool,
-            Scalar::Bool(_) => true,
-        },
+        // A number may be an element of the CPU, whose type counts beside an array without dimensions.
+        (Input::Array(a), Input::Scalar(b)) | (Input::Scalar(b), Input::Array(a)) => {
+            a.rank() > 0 && a.dtype != DType::F16 && a.dtype != DType::BF16 && fits(*b, a.dtype)
+        }
         _ => false,
     };
     if !fits {
@@ -297,7 +310,7 @@ fn where_result(call: &Call<'_>) -> Result<(), Failure> {
     let dtype = match (&a, &b) {
         (Input::Array(a), Input::Array(b)) if a.dtype == b.dtype => a.dtype,
         (Input::Array(a), Input::Scalar(scalar)) | (Input::Scalar(scalar), Input::Array(a))
-            if a.dtype.is_float() || (a.dtype.is_integer() && matches!(scalar, Scalar::Int(_))) =>
+            if a.rank() > 0 && fits(*scalar, a.dtype) =>
         {
             a.dtype
         }
@@ -318,18 +331,9 @@ fn where_out(call: &Call<'_>) -> Result<(), Failure> {
 fn clamp(call: &Call<'_>) -> Result<(), Failure> {
     let (out, input) = (call.out(0)?, call.input(0)?);
     match (call.is_none(1), call.is_none(2)) {
-        (false, false) => {
-            let inputs = common(call, [input, call.input(1)?, call.input(2)?], &out, false)?;
-            call.run(Clamp, &inputs, &[&out])
-        }
-        (false, true) => {
-            let inputs = common(call, [input, call.input(1)?], &out, false)?;
-            call.run(Binary::Max, &inputs, &[&out])
-        }
-        (true, false) => {
-            let inputs = common(call, [input, call.input(2)?], &out, false)?;
-            call.run(Binary::Min, &inputs, &[&out])
-        }
+        (false, false) => compute(call, Clamp, [input, call.input(1)?, call.input(2)?], &out, false),
+        (false, true) => compute(call, Binary::Max, [input, call.input(1)?], &out, false),
+        (true, false) => compute(call, Binary::Min, [input, call.input(2)?], &out, false),
         (true, true) => Err(Failure::declined("it has no limit")),
     }
 }
@@ -353,30 +357,40 @@ fn add_product(call: &Call<'_>, product_of: Binary) -> Result<(), Failure> {
     call.run_narrowing(Binary::Add, &[a, product.into()], &out)
 }
 
-/// `a + weight * (b - a)`
+/// `a + weight * (b - a)` for a weight below a half, and else `b - (1 - weight) * (b - a)`, which is exact
+/// for 1.
 fn lerp(call: &Call<'_>) -> Result<(), Failure> {
-    let out = call.out(0)?;
-    let dtype = wide(out.dtype);
-    let [a, b, weight] = common(call, [call.input(0)?, call.input(1)?, call.input(2)?], &out, false)?;
-    let [a, b, weight] =
-        [call.converted(a, dtype)?, call.converted(b, dtype)?, call.converted(weight, dtype)?];
-    let arrays = [&a, &b, &weight].into_iter().filter_map(|input| input.array());
-    let way = call.scratch(&out, dtype, &broadcast(arrays.map(Array::shape))?)?;
-    let direct =
-        call.scratch(&out, dtype, &broadcast([&a, &b].iter().filter_map(|i| i.array()).map(Array::shape))?)?;
-    call.run(Binary::Sub, &[b, a.clone()], &[&direct])?;
-    call.run(Binary::Mul, &[direct.into(), weight], &[&way])?;
-    call.run_narrowing(Binary::Add, &[a, way.into()], &out)
+    let (out, weight) = (call.out(0)?, call.input(2)?);
+    let Input::Scalar(weight) = weight else {
+        return Err(Failure::declined("no kernel has a weight for each element"));
+    };
+    let (dtype, weight) = (wide(out.dtype), weight.as_f64());
+    let [a, b] = common(call, [call.input(0)?, call.input(1)?], &out, false)?;
+    let [a, b] = [call.converted(a, dtype)?, call.converted(b, dtype)?];
+    let way = call.scratch(&out, dtype, out.shape())?;
+    call.run(Binary::Sub, &[b.clone(), a.clone()], &[&way])?;
+    let (from, part, operator) =
+        if weight.abs() < 0.5 { (a, weight, Binary::Add) } else { (b, 1.0 - weight, Binary::Sub) };
+    call.run(Binary::Mul, &[(&way).into(), part.into()], &[&way])?;
+    call.run_narrowing(operator, &[from, way.into()], &out)
+}
+
+/// The value for a fill: a number of the array's type, or an array without dimensions.
+fn value_of(call: &Call<'_>, place: usize, array: &Array) -> Result<Input, Failure> {
+    match call.input(place)? {
+        Input::Scalar(number) if !fits(number, array.dtype) => {
+            Err(Failure::declined("the number is not one of its type"))
+        }
+        Input::Array(value) if value.rank() > 0 || value.dtype != array.dtype => {
+            Err(Failure::declined("the value has dimensions, or is of another type"))
+        }
+        value => Ok(value),
+    }
 }
 
 fn masked_fill(call: &Call<'_>) -> Result<(), Failure> {
-    let (array, mask, value) = (call.array(0)?, call.array(1)?, call.input(2)?);
-    let value = match value {
-        Input::Scalar(Scalar::Float(_)) if !array.dtype.is_float() => {
-            return Err(Failure::declined("a float is converted to an integer"));
-        }
-        value => call.converted(value, array.dtype)?,
-    };
+    let (array, mask) = (call.array(0)?, call.array(1)?);
+    let value = value_of(call, 2, &array)?;
     call.run(Where, &[mask.into(), value, (&array).into()], &[&array])
 }
 
@@ -406,10 +420,15 @@ fn tanh_grad(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn fill(call: &Call<'_>) -> Result<(), Failure> {
-    let (array, value) = (call.array(0)?, call.input(1)?);
-    if matches!(value, Input::Scalar(Scalar::Float(_))) && !array.dtype.is_float() {
-        return Err(Failure::declined("a float is converted to an integer"));
-    }
+    let array = call.array(0)?;
+    // All numbers but zero are true.
+    let value = match (array.dtype, call.input(1)?) {
+        (DType::Bool, Input::Scalar(number)) => Scalar::Bool(number.as_bool()).into(),
+        (dtype, Input::Scalar(Scalar::Bool(number))) if dtype.is_float() => {
+            f64::from(u8::from(number)).into()
+        }
+        _ => value_of(call, 1, &array)?,
+    };
     call.run(Copy, &[value], &[&array])
 }
 
@@ -422,7 +441,7 @@ fn zero(call: &Call<'_>) -> Result<(), Failure> {
 /// differs where a number is out of range.
 fn copy(call: &Call<'_>) -> Result<(), Failure> {
     let (source, destination) = (call.array(0)?, call.array(1)?);
-    if source.dtype.is_float() && destination.dtype.is_integer() && source.dtype.size() > 2 {
+    if source.dtype.is_float() && destination.dtype.is_integer() {
         return Err(Failure::declined("a float is converted to an integer"));
     }
     call.run(Operator::Copy, &[source.into()], &[&destination])

@@ -63,8 +63,12 @@ fn embedding_grad(call: &Call<'_>) -> Result<(), Failure> {
     call.run(operator, &[index.into(), grad.into()], &[&out])
 }
 
-/// Copies the elements that an update keeps, where the output is not the same tensor.
-fn keep(call: &Call<'_>, array: Array, out: &Array) -> Result<(), Failure> {
+/// Copies the elements that an update keeps, where the output is not the same tensor. What is written is not
+/// read as well.
+fn keep(call: &Call<'_>, array: Array, out: &Array, read: [&Array; 2]) -> Result<(), Failure> {
+    if read.iter().any(|other| other.shares_memory(out)) {
+        return Err(Failure::declined("its output is one of its inputs"));
+    }
     let same = matches!((call.value(0), call.value(call.values.len() - 1)),
         (Value::Tensor(a), Value::Tensor(b)) if a.data == b.data && a.strides == b.strides);
     if same { Ok(()) } else { call.run(Operator::Copy, &[array.into()], &[out]) }
@@ -76,7 +80,7 @@ fn scatter(call: &Call<'_>, update: Update) -> Result<(), Failure> {
     if index.shape() != values.shape() {
         return Err(Failure::declined("it uses a part of the values"));
     }
-    keep(call, array, &out)?;
+    keep(call, array, &out, [&index, &values])?;
     call.run(Operator::Scatter { dim, update }, &[index.into(), values.into()], &[&out])
 }
 
@@ -86,7 +90,7 @@ fn index_add(call: &Call<'_>) -> Result<(), Failure> {
     if !call.is(4, 1.0) {
         return Err(Failure::declined("no kernel scales the values"));
     }
-    keep(call, array, &out)?;
+    keep(call, array, &out, [&index, &values])?;
     let operator = Operator::IndexAssign { dim, update: Update::Add };
     call.run(operator, &[index.into(), values.into()], &[&out])
 }
@@ -105,7 +109,11 @@ fn index(call: &Call<'_>) -> Result<(), Failure> {
     }
     let (len, size) = (index.layout.len(), array.shape()[dim]);
     let mut shape = array.shape().to_vec();
-    shape[dim] = len;
+    shape.splice(dim..=dim, index.shape().iter().copied());
+    if out.shape() != shape {
+        return Err(Failure::declined("its output has another shape"));
+    }
+    shape.splice(dim..dim + index.rank(), [len]);
     let out = out.reshaped(shape)?;
     let index = call.contiguous(index)?.reshaped([len])?;
     let (negative, from_start) =
@@ -131,6 +139,9 @@ fn concatenate(call: &Call<'_>) -> Result<(), Failure> {
             continue;
         }
         let len = *array.shape().get(dim).ok_or_else(|| Failure::declined("one has fewer dimensions"))?;
+        if array.shares_memory(&out) {
+            return Err(Failure::declined("its output is one of its inputs"));
+        }
         let part = out.layout.slice(dim, from, len, 1).map_err(Failure::declined)?;
         if part.shape() != array.shape() || array.dtype != out.dtype {
             return Err(Failure::declined("their shapes or types differ"));

@@ -60,7 +60,9 @@ struct Likelihood {
     rows: Array,
     /// The class of each row; 0 where it is ignored.
     classes: Array,
-    /// 1 where the class counts, and 0 where it is ignored.
+    /// Whether the class counts.
+    counted: Array,
+    /// 1 where it does, and 0 elsewhere.
     counts: Array,
 }
 
@@ -82,22 +84,23 @@ impl Likelihood {
         let classes = call.scratch(&rows, targets.dtype, &[count, 1])?;
         call.run(Operator::Where, &[(&counted).into(), targets.into(), Scalar::Int(0).into()], &[&classes])?;
         let counts = call.scratch(&rows, rows.dtype, &[count, 1])?;
-        call.run(Operator::Copy, &[counted.into()], &[&counts])?;
-        Ok(Self { rows, classes, counts })
+        call.run(Operator::Copy, &[(&counted).into()], &[&counts])?;
+        Ok(Self { rows, classes, counted, counts })
     }
 }
 
 /// The results are the loss, and by what a mean is divided.
 fn nll(call: &Call<'_>) -> Result<(), Failure> {
-    let Likelihood { rows, classes, counts } = Likelihood::of(call, 0)?;
+    let Likelihood { rows, classes, counted, counts } = Likelihood::of(call, 0)?;
     let (kind, count) = (call.int(3)?, rows.shape()[0]);
     let losses = match kind {
         NONE => call.result(&rows, rows.dtype, &[count])?.reshaped([count, 1])?,
         _ => call.scratch(&rows, rows.dtype, &[count, 1])?,
     };
     call.run(Operator::Gather { dim: 1 }, &[(&rows).into(), classes.into()], &[&losses])?;
-    call.run(Binary::Mul, &[(&losses).into(), (&counts).into()], &[&losses])?;
     call.run(Unary::Neg, &[(&losses).into()], &[&losses])?;
+    // Not a product: what is ignored may be infinite.
+    call.run(Operator::Where, &[counted.into(), (&losses).into(), 0.0.into()], &[&losses])?;
     let sum = Operator::Reduce { reduction: Reduction::Sum, dims: Dims::all(2) };
     if kind == NONE {
         let total = call.result(&rows, rows.dtype, &[])?;
@@ -114,7 +117,7 @@ fn nll(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn nll_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let Likelihood { rows, classes, counts } = Likelihood::of(call, 1)?;
+    let Likelihood { rows, classes, counted, counts } = Likelihood::of(call, 1)?;
     let (grad, kind, total) = (call.array(0)?, call.int(4)?, call.array(6)?);
     let count = rows.shape()[0];
     let grad = if kind == NONE { grad.reshaped([count, 1])? } else { grad.reshaped([1, 1])? };
@@ -123,6 +126,7 @@ fn nll_grad(call: &Call<'_>) -> Result<(), Failure> {
     if kind == MEAN {
         call.run(Binary::Div, &[(&counts).into(), total.reshaped([1, 1])?.into()], &[&counts])?;
     }
+    call.run(Operator::Where, &[counted.into(), (&counts).into(), 0.0.into()], &[&counts])?;
     let out = call.result(&rows, rows.dtype, rows.shape())?;
     call.run(Operator::Copy, &[Scalar::Int(0).into()], &[&out])?;
     let operator = Operator::Scatter { dim: 1, update: Update::Replace };

@@ -40,7 +40,7 @@ fn sum_and_product(call: &Call<'_>, vector: bool) -> Result<(), Failure> {
         product(&out, None)?;
         return scale(call, &out, alpha.as_f64());
     }
-    if beta.as_f64() == 1.0 && alpha.as_f64() == 1.0 {
+    if beta.as_f64() == 1.0 && alpha.as_f64() == 1.0 && !a.shares_memory(&out) {
         return product(&out, Some(&a));
     }
     let scaled = call.scratch(&out, out.dtype, out.shape())?;

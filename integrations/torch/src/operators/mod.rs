@@ -11,6 +11,7 @@ mod indices;
 mod losses;
 mod matrices;
 mod norms;
+mod promotion;
 mod random;
 mod reductions;
 

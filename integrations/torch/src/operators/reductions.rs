@@ -38,14 +38,17 @@ fn dims(array: &Array, list: &[i64]) -> Result<Dims, Failure> {
     list.iter().map(|&dim| array.dim(dim)).collect()
 }
 
-/// An output whose reduced dimensions are there, with the size 1.
+/// An output whose reduced dimensions are there, with the size 1. Declines if it has another shape than the
+/// operator gives it.
 fn kept(out: Array, input: &Array, dims: Dims, keeps: bool) -> Result<Array, Failure> {
-    if keeps || input.rank() == 0 {
-        return Ok(out);
-    }
     let size = |(dim, &size): (usize, &usize)| if dims.contains(dim) { 1 } else { size };
-    let shape: Vec<usize> = input.shape().iter().enumerate().map(size).collect();
-    out.reshaped(shape)
+    let with_ones: Vec<usize> = input.shape().iter().enumerate().map(size).collect();
+    let left = input.shape().iter().enumerate().filter(|(dim, _)| !dims.contains(*dim));
+    let without: Vec<usize> = left.map(|(_, &size)| size).collect();
+    if out.shape() != if keeps { &*with_ones } else { &*without } {
+        return Err(Failure::declined("its output has another shape"));
+    }
+    out.reshaped(with_ones)
 }
 
 fn reduce(call: &Call<'_>, reduction: Reduction, list: &[i64], keeps: bool) -> Result<(), Failure> {
@@ -75,9 +78,9 @@ fn arg_reduce(call: &Call<'_>, extremum: Extremum) -> Result<(), Failure> {
     let (input, out) = (call.array(0)?, call.out(0)?);
     if call.is_none(1) {
         // The index is that in all elements.
-        let len = input.layout.len();
+        let (len, dims) = (input.layout.len(), Dims::all(input.rank()));
+        let out = kept(out, &input, dims, call.bool(2)?)?.reshaped([1])?;
         let flat = call.contiguous(input)?.reshaped([len])?;
-        let out = out.reshaped([1])?;
         return call.run(Operator::ArgReduce { extremum, dim: 0 }, &[flat.into()], &[&out]);
     }
     let dim = input.dim(call.int(1)?)?;
@@ -97,16 +100,37 @@ fn extremum(call: &Call<'_>, reduction: Reduction, extremum: Extremum) -> Result
 
 fn sort(call: &Call<'_>) -> Result<(), Failure> {
     let input = call.array(0)?;
-    let (dim, descending) = (input.dim(call.int(2)?)?, call.bool(3)?);
-    let operator = Operator::Sort { dim, descending, sorted: Sorted::Both };
-    call.run(operator, &[input.into()], &[&call.out(1)?, &call.out(0)?])
+    let dim = input.dim(call.int(2)?)?;
+    let len = input.shape()[dim];
+    ordered(call, &input, dim, call.bool(3)?, len)
 }
 
 fn top(call: &Call<'_>) -> Result<(), Failure> {
     let input = call.array(0)?;
-    let operator =
-        Operator::Sort { dim: input.dim(call.int(2)?)?, descending: call.bool(3)?, sorted: Sorted::Both };
-    call.run(operator, &[input.into()], &[&call.out(1)?, &call.out(0)?])
+    let (dim, len) = (input.dim(call.int(2)?)?, usize::try_from(call.int(1)?).map_err(Failure::declined)?);
+    ordered(call, &input, dim, call.bool(3)?, len)
+}
+
+/// The first `len` elements in order, and their indices. For PyTorch, NaN is the largest, and zeros are
+/// equal, whatever their signs; kernels order floats by their bits.
+fn ordered(call: &Call<'_>, input: &Array, dim: usize, descending: bool, len: usize) -> Result<(), Failure> {
+    let (values, indices) = (call.out(1)?, call.out(0)?);
+    let mut shape = input.shape().to_vec();
+    shape[dim] = len;
+    if values.shape() != shape || indices.shape() != shape {
+        return Err(Failure::declined("its output has another shape"));
+    }
+    if !input.dtype.is_float() {
+        let operator = Operator::Sort { dim, descending, sorted: Sorted::Both };
+        return call.run(operator, &[input.into()], &[&values, &indices]);
+    }
+    let keys = call.scratch(input, input.dtype, input.shape())?;
+    let is_nan = call.scratch(input, DType::Bool, input.shape())?;
+    call.run(Unary::IsNan, &[input.into()], &[&is_nan])?;
+    call.run(Binary::Add, &[input.into(), 0.0.into()], &[&keys])?;
+    call.run(Operator::Where, &[is_nan.into(), f64::NAN.into(), (&keys).into()], &[&keys])?;
+    call.run(Operator::Sort { dim, descending, sorted: Sorted::Indices }, &[keys.into()], &[&indices])?;
+    call.run(Operator::Gather { dim }, &[input.into(), (&indices).into()], &[&values])
 }
 
 fn softmax(call: &Call<'_>, operator: fn(usize) -> Operator) -> Result<(), Failure> {

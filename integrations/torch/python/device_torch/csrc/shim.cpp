@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -163,8 +164,9 @@ struct PinnedMemory final : at::HostAllocator {
   void reset_peak_stats() override {}
 };
 
-Memory memory;
-PinnedMemory pinned_memory;
+// Neither ends, as other threads may use them at the end of the process. Nor do the others of this file.
+Memory& memory = *new Memory;
+PinnedMemory& pinned_memory = *new PinnedMemory;
 
 // Makes the memory of a storage longer or shorter.
 void resize_bytes(c10::StorageImpl* storage, size_t len) {
@@ -267,13 +269,13 @@ struct Generator final : c10::GeneratorImpl {
       : GeneratorImpl(Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         cpu(at::detail::createCPUGenerator(seed)) {}
 
-  void set_current_seed(uint64_t seed) override { cpu.set_current_seed(seed); }
-  void set_offset(uint64_t offset) override { cpu.set_offset(offset); }
-  uint64_t get_offset() const override { return cpu.get_offset(); }
-  uint64_t current_seed() const override { return cpu.current_seed(); }
-  uint64_t seed() override { return cpu.seed(); }
-  void set_state(const c10::TensorImpl& state) override { cpu.unsafeGetGeneratorImpl()->set_state(state); }
-  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return cpu.unsafeGetGeneratorImpl()->get_state(); }
+  void set_current_seed(uint64_t seed) override { locked()->set_current_seed(seed); }
+  void set_offset(uint64_t offset) override { locked()->set_offset(offset); }
+  uint64_t get_offset() const override { return locked()->get_offset(); }
+  uint64_t current_seed() const override { return locked()->current_seed(); }
+  uint64_t seed() override { return locked()->seed(); }
+  void set_state(const c10::TensorImpl& state) override { locked()->set_state(state); }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return locked()->get_state(); }
   Generator* clone_impl() const override {
     auto* copy = new Generator(device().index());
     copy->cpu = cpu.clone();
@@ -281,11 +283,23 @@ struct Generator final : c10::GeneratorImpl {
   }
 
   at::Generator cpu;
+
+ private:
+  // The CPU's kernels lock the generator that they get, which is the one within.
+  struct Locked {
+    c10::GeneratorImpl* generator;
+    std::lock_guard<std::mutex> lock;
+    c10::GeneratorImpl* operator->() const { return generator; }
+  };
+  Locked locked() const {
+    auto* generator = cpu.unsafeGetGeneratorImpl();
+    return {generator, std::lock_guard<std::mutex>(generator->mutex_)};
+  }
 };
 
 const at::Generator& default_generator(DeviceIndex device) {
   static std::mutex mutex;
-  static std::map<DeviceIndex, at::Generator> generators;
+  static auto& generators = *new std::map<DeviceIndex, at::Generator>;
   if (device < 0) device = current_device;
   name_of(device);
   const std::lock_guard<std::mutex> lock(mutex);
@@ -429,8 +443,9 @@ class Mirror {
     return view;
   }
 
-  // Writes what the CPU has computed back to `tensor`, whose mirror was `view`.
-  void write_back(const Tensor& view, const Tensor& tensor) {
+  // Writes what the CPU has computed back to `tensor`, whose mirror was `view`. What lies between its elements stays
+  // as it is on the device, if the device has a way to do so.
+  void write_back(const Tensor& view, const Tensor& tensor, bool by_elements) {
     if (view.sizes() != tensor.sizes()) {
       // It was an output of another shape, and the CPU has made it the right one.
       tensor.resize_(view.sizes());
@@ -438,7 +453,9 @@ class Mirror {
     if (tensor.numel() == 0) return;
     const auto found = areas_.find(tensor.storage().unsafeGetStorageImpl());
     const bool is_there = found != areas_.end() && view.storage().data() == found->second.data;
-    if (!is_there || view.strides() != tensor.strides()) {
+    const bool has_gaps = by_elements && !is_mapped_ && !tensor.is_non_overlapping_and_dense() &&
+        at::has_internal_overlap(tensor) == at::MemOverlap::No;
+    if (!is_there || view.strides() != tensor.strides() || has_gaps) {
       at::_copy_from(view, tensor);
     } else if (!is_mapped_) {
       const auto len = span_of(tensor);
@@ -572,6 +589,14 @@ Device device_of_call(const std::vector<IValue>& arguments) {
   return Device(kDevice, current_device);
 }
 
+// Whether an operator writes to an argument. Of these two, the schema does not say that running statistics change.
+bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
+  const bool has_statistics =
+      schema.name() == "aten::native_batch_norm" || schema.name() == "aten::batch_norm_update_stats";
+  return has_statistics && (argument.name() == "running_mean" || argument.name() == "running_var");
+}
+
 // Computes an operator on the CPU. `why` is what the library said of its kernels.
 void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::string& why) {
   const auto begun = std::chrono::steady_clock::now();
@@ -586,18 +611,18 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
   int dtype = -1;
   for (size_t at = 0; at < count; ++at) {
     const auto& argument = schema.arguments()[at];
-    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    const bool writes = is_written(schema, argument);
     IValue copy = originals[at];
     replace_tensors(copy, [&](const Tensor& tensor) {
       if (dtype < 0) dtype = static_cast<int>(tensor.scalar_type());
       if (is_ours(tensor)) {
-        mirror.add(tensor, !argument.is_out(), is_written);
+        mirror.add(tensor, !argument.is_out(), writes);
       } else {
         // Numbers, and lists of lengths or indices, may be on the CPU.
         TORCH_CHECK(
-            tensor.dim() == 0 || !at::isFloatingType(tensor.scalar_type()) || tensor.device().type() != c10::kCPU,
-            "Expected all tensors to be on the same device, but found at least two devices, ", device, " and cpu! (",
-            name, ")");
+            tensor.is_cpu() && (tensor.dim() == 0 || !at::isFloatingType(tensor.scalar_type())),
+            "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
+            tensor.device(), "! (", name, ")");
       }
       return tensor;
     });
@@ -620,20 +645,21 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
       }
     }
     for (const auto& argument : arguments) stack->push_back(argument);
+    // What a kernel of the CPU calls is not the program's own.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     returns = torch::jit::pop(*stack, schema.returns().size());
   });
 
   for (size_t at = 0; at < count; ++at) {
-    const auto* alias = schema.arguments()[at].alias_info();
-    if (alias == nullptr || !alias->isWrite()) continue;
+    if (!is_written(schema, schema.arguments()[at])) continue;
     std::vector<Tensor> written;
     IValue copy = arguments[at];
     replace_tensors(copy, [&](const Tensor& tensor) { return written.emplace_back(tensor); });
     size_t next = 0;
     copy = originals[at];
     replace_tensors(copy, [&](const Tensor& tensor) {
-      if (is_ours(tensor)) mirror.write_back(written[next], tensor);
+      if (is_ours(tensor)) mirror.write_back(written[next], tensor, true);
       ++next;
       return tensor;
     });
@@ -668,9 +694,16 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) { compute_on_cpu(op, 
 // The arguments of an operator, as the library takes them. What they point to lives as long as this.
 class Arguments {
  public:
-  explicit Arguments(c10::ArrayRef<IValue> values) {
+  Arguments(c10::ArrayRef<IValue> values, const c10::FunctionSchema& schema) {
     values_.reserve(values.size());
-    for (const auto& value : values) values_.push_back(of(value));
+    for (size_t at = 0; at < values.size(); ++at) {
+      const auto& value = values[at];
+      if (value.isTensor() && is_ours(value.toTensor()) && is_written(schema, schema.arguments()[at])) {
+        // A lazy clone becomes one of its own.
+        value.toTensor().storage().mutable_data();
+      }
+      values_.push_back(of(value));
+    }
   }
 
   static dt_value of_tensor(const Tensor& tensor) {
@@ -825,7 +858,7 @@ class Kernel final : public c10::OperatorKernel {
   static std::optional<std::string> run(
       size_t number, c10::ArrayRef<IValue> values, Stack* stack, const c10::FunctionSchema& schema) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const Arguments arguments(values);
+    const Arguments arguments(values, schema);
     Made made;
     made.arguments = values;
     const dt_call call = {arguments.values().data(), arguments.values().size(), &made, &Made::empty, &Made::seed};
@@ -899,7 +932,7 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
         there = mirror.of(destination);
         there.copy_(mirror.of(source));
       });
-      mirror.write_back(there, destination);
+      mirror.write_back(there, destination, false);
       const auto took = std::chrono::steady_clock::now() - begun;
       dt_count_fallback(
           "aten::_copy_from", static_cast<int>(source.scalar_type()),
@@ -997,7 +1030,11 @@ Tensor empty_strided(
 Tensor efficient_zero_tensor(
     c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
     std::optional<Device> device, std::optional<bool>) {
-  at::native::ZeroTensorAllocator none(Device(kDevice, Guard::index(device.value_or(Device(kDevice)))));
+  static std::mutex mutex;
+  static auto& allocators = *new std::map<DeviceIndex, at::native::ZeroTensorAllocator>;
+  const auto index = Guard::index(device.value_or(Device(kDevice)));
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto& none = allocators.try_emplace(index, Device(kDevice, index)).first->second;
   const auto keys = c10::DispatchKeySet({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor});
   return at::detail::empty_generic(size, &none, keys, c10::dtype_or_default(dtype), std::nullopt);
 }
@@ -1168,10 +1205,10 @@ void register_autocast(torch::Library& m) {
 
 void register_all() {
   using c10::DispatchKey;
-  static Guard guard;
-  static Hooks hooks;
-  static std::deque<torch::Library> libraries;
-  const auto library = [](const char* name, DispatchKey key) -> torch::Library& {
+  auto& guard = *new Guard;
+  auto& hooks = *new Hooks;
+  auto& libraries = *new std::deque<torch::Library>;
+  const auto library = [&](const char* name, DispatchKey key) -> torch::Library& {
     return libraries.emplace_back(torch::Library::IMPL, name, key, __FILE__, __LINE__);
   };
 
