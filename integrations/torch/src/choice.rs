@@ -16,7 +16,7 @@ pub(crate) struct Choice {
     pub(crate) name: String,
     /// The backends, in the order of their devices.
     pub(crate) backends: Vec<&'static str>,
-    /// What went wrong, and harms nobody.
+    /// What was skipped, which is a warning.
     pub(crate) notes: String,
 }
 

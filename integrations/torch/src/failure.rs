@@ -76,7 +76,7 @@ impl From<RunError> for Failure {
         match error {
             RunError::Device { error, .. } => error.into(),
             RunError::Load(error) => {
-                // Else nobody would know why all is slow.
+                // Without it, nothing says why all operators are slow.
                 static WARNED: Once = Once::new();
                 let message = ErrorChain::new(&error).to_string();
                 WARNED.call_once(|| {

@@ -7,10 +7,12 @@ here=$(dirname "$0")
 python3 -m venv "$1"
 install() { "$folder/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$@"; }
 folder=$1
-if ! install expecttest filelock fsspec jinja2 networkx numpy pytest 'setuptools>=77' sympy typing_extensions; then
+# A small package first: only where that cannot be had, there is no registry. What fails later is a failure.
+if ! install typing_extensions; then
     echo "skipped: Python's package registry cannot be reached"
     exit 3
 fi
+install expecttest filelock fsspec jinja2 networkx numpy pytest 'setuptools>=77' sympy
 # PyTorch without what its wheel for CUDA asks for, 2 GB of NVIDIA's libraries: its other requirements are there.
 install --no-deps "torch==${2:-$(cat "$here/torch-version")}"
 "$folder/bin/python" "$here/stub_nvidia.py"

@@ -86,8 +86,8 @@ pub(super) const TABLE: &[Row] = &[
     ("where.self", where_result),
     ("where.self_out", where_out),
     ("clamp.out", clamp),
-    ("clamp_min.out", |call| bound(call, Binary::Max)),
-    ("clamp_max.out", |call| bound(call, Binary::Min)),
+    ("clamp_min.out", |call| binary(call, Binary::Max)),
+    ("clamp_max.out", |call| binary(call, Binary::Min)),
     ("addcmul.out", |call| add_product(call, Binary::Mul)),
     ("addcdiv.out", |call| add_product(call, Binary::Div)),
     ("lerp.Scalar_out", lerp),
@@ -336,10 +336,6 @@ fn clamp(call: &Call<'_>) -> Result<(), Failure> {
         (true, false) => compute(call, Binary::Min, [input, call.input(2)?], &out, false),
         (true, true) => Err(Failure::declined("it has no limit")),
     }
-}
-
-fn bound(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
-    binary(call, binary_of)
 }
 
 /// `a + value * (b * c)`, or `/` for the last.

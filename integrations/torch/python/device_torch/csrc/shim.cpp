@@ -131,11 +131,8 @@ struct Memory final : c10::DeviceAllocator {
   void resetAccumulatedStats(DeviceIndex device) override { check(dt_reset_statistics(device, 1)); }
   void resetPeakStats(DeviceIndex device) override { check(dt_reset_statistics(device, 0)); }
 
-  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device)
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
-      override
-#endif
-  {
+  // Not marked as an override: not each version declares it.
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
     uint64_t available = 0, total = 0;
     check(dt_memory_info(device, &available, &total));
     return {available, total};
