@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use device_registry::{Device, DeviceError, device, first_available, is_available};
+use device_registry::{Device, DeviceError, choose, device, first_available, is_available};
 use proptest::prelude::*;
 
 device_registry::autoload!();
@@ -72,7 +72,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("openreg:65536", "at most 65535"),
     ("openreg:2147483648", "at most 65535"),
     ("openreg:18446744073709551616", "at most 65535"),
-    ("auto", "are reserved"),
+    ("auto", "the variable DEVICE_DEFAULT, which is not set"),
+    ("auto:0", "are reserved"),
+    ("openreg:gpu", "and `gpu` is a kind of device, which a list has, and not one device"),
     ("default", "are reserved"),
     ("all", "are reserved"),
     ("none:0", "are reserved"),
@@ -138,6 +140,15 @@ proptest! {
             prop_assert_eq!(Device::parse(&device.to_string()).unwrap(), device);
         }
         let _ = first_available(&text);
+    }
+
+    #[test]
+    fn nothing_that_resembles_a_list_panics(
+        parts in proptest::collection::vec("!?(cpu|openreg|\\*|auto|[a-z]{1,3})(:(\\*|cpu|simulated|[a-z0-9]{1,2}))?(\\((free|memory|x)\\))?", 1..5),
+    ) {
+        let list = parts.join(",");
+        let chosen = choose(&list, |devices| devices.first());
+        prop_assert_eq!(chosen.ok().map(|chosen| chosen.device), first_available(&list).ok().map(|chosen| chosen.device));
     }
 
     #[test]

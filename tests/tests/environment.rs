@@ -29,6 +29,29 @@ fn probe_both<V: AsRef<OsStr>>(variables: &[(&str, V)], arguments: &[&str]) -> (
 
 const NONE: &[(&str, &str)] = &[];
 
+/// The stdout of `probe use auto`, with this default selection.
+fn auto(default: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
+    let output =
+        command.args(["use", "auto"]).env("DEVICE_DEFAULT", default).output().expect("the probe starts");
+    String::from_utf8(output.stdout).expect("the probe prints UTF-8")
+}
+
+#[test]
+fn the_default_selection_is_what_auto_means() {
+    for (default, printed) in [
+        ("failing,absent,steady,cpu", "auto: ok on steady:0\n"),
+        ("steady:gpu,cpu", "auto: ok on cpu\n"),
+        ("auto", "auto: error: DEVICE_DEFAULT: invalid device string `auto`: `auto` stands for this list"),
+        ("cpu,stedy:gqu", "auto: error: DEVICE_DEFAULT: invalid item `stedy:gqu`, at character 5 of "),
+        ("absent", "auto: error: none of these devices can be used:"),
+        ("", "auto: error: `auto` is the list of devices in the variable DEVICE_DEFAULT, which is not set"),
+    ] {
+        let out = auto(default);
+        assert!(out.starts_with(printed), "{default}: {out}");
+    }
+}
+
 #[test]
 fn without_variables_everything_sound_works() {
     assert_eq!(probe(NONE, &["use", "steady", "cpu"]), "steady: ok on steady:0\ncpu: ok on cpu\n");

@@ -1,13 +1,10 @@
 //! Which devices are available: linked, enabled, loaded, counted by their backend, and there now.
 
-use std::sync::Arc;
-
 use entry_points::{Entry, State};
 
 use crate::backend::{Backend, backends};
 use crate::device::Device;
-use crate::device::grammar::DeviceString;
-use crate::error::{DeviceError, NoneAvailable};
+use crate::error::DeviceError;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::{listing, probe};
 
@@ -29,55 +26,6 @@ use crate::runtime::{listing, probe};
 #[must_use]
 pub fn is_available(text: &str) -> bool {
     Device::parse(text).and_then(listing::check_present).is_ok()
-}
-
-/// The first available device of a comma-separated list such as `cuda:1,opencl,cpu`, and the devices before
-/// it.
-///
-/// It passes over a device whose backend is not linked, is disabled or fails to load, and one that does not
-/// exist, is absent or is lost. The result and the log have the cause of each. It does not load the backends
-/// after the first available device.
-///
-/// ```
-/// use device_registry::{Device, first_available};
-///
-/// let found = first_available("no_such_backend:1,cpu")?;
-/// assert_eq!(found.device, Device::cpu());
-/// for (text, cause) in &found.passed_over {
-///     eprintln!("{text} is not used: {cause}");
-/// }
-/// # Ok::<(), device_registry::DeviceError>(())
-/// ```
-///
-/// # Errors
-///
-/// [`DeviceError::Syntax`] if any of the device strings is not well formed, even one after an available
-/// device. [`DeviceError::NoneAvailable`], with the cause for each device, if none is available.
-pub fn first_available(list: &str) -> Result<FirstAvailable, DeviceError> {
-    for text in list.split(',') {
-        DeviceString::parse(text)?;
-    }
-    let mut passed_over = Vec::new();
-    for text in list.split(',') {
-        match Device::parse(text).and_then(|device| listing::check_present(device).map(|()| device)) {
-            Ok(device) => return Ok(FirstAvailable { device, passed_over }),
-            Err(cause) => {
-                log_isolated(|| log::info!("`{text}` is passed over: {cause}"));
-                passed_over.push((text.to_owned(), cause));
-            }
-        }
-    }
-    Err(DeviceError::NoneAvailable(Arc::new(NoneAvailable { causes: passed_over })))
-}
-
-/// The result of [`first_available`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FirstAvailable {
-    /// The first available device of the list.
-    pub device: Device,
-    /// Each device string before it, with the reason why that device cannot be used.
-    pub passed_over: Vec<(String, DeviceError)>,
 }
 
 /// The number of devices of a backend. Loads it, and opens nothing.
@@ -135,6 +83,7 @@ fn present_devices(backend: Entry<dyn Backend>) -> Result<Vec<Device>, DeviceErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selection::first_available;
     use crate::testing::{device_of, fake};
 
     #[test]
@@ -207,7 +156,7 @@ mod tests {
 
     #[test]
     fn bad_syntax_is_an_error_even_after_an_available_device() {
-        for list in ["", "cpu,", "cpu,CUDA", "cpu, cpu", "cpu,auto"] {
+        for list in ["", "cpu,", "cpu,CUDA", "cpu, cpu", "cpu,default"] {
             assert!(matches!(first_available(list), Err(DeviceError::Syntax(_))), "{list:?}");
         }
     }

@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use entry_points::message::{did_you_mean, shown};
+use entry_points::message::{and, did_you_mean, shown};
 use entry_points::{ErrorChain, LoadError, UnknownName};
 
-use crate::backend::{BackendError, BackendErrorKind};
+use crate::backend::{BackendError, BackendErrorKind, DeviceKind};
 use crate::device::Device;
 pub use crate::device::grammar::{SyntaxError, SyntaxErrorKind};
+use crate::device::list::DEFAULT_VARIABLE;
 pub use crate::device::selector::SelectorError;
 
 /// Why a device string gave no device, or a device could not be used.
@@ -159,6 +160,26 @@ pub enum DeviceError {
     Host(BackendError),
     /// None of several devices can be used.
     NoneAvailable(Arc<NoneAvailable>),
+    /// No device matches an item of a [list](crate::Selection), such as `opencl:gpu`.
+    NoMatch(Arc<NoMatch>),
+    /// A part of a [list](crate::Selection) excludes the device.
+    #[non_exhaustive]
+    Excluded {
+        /// The device.
+        device: Device,
+        /// The part: `!wgpu`.
+        exclusion: Arc<str>,
+    },
+    /// The string is `auto`, and there is no [default selection](crate::default_selection).
+    NoDefaultSelection,
+    /// The [default selection](crate::default_selection) is not a valid list.
+    #[non_exhaustive]
+    DefaultSelection {
+        /// Who has set it: the variable's name, or `the program`.
+        origin: &'static str,
+        /// What is wrong with it.
+        error: SyntaxError,
+    },
 }
 
 /// The role of a buffer in an operation.
@@ -318,6 +339,16 @@ impl fmt::Display for DeviceError {
             ),
             Self::Host(error) => write!(f, "on the host: {error}"),
             Self::NoneAvailable(none) => none.fmt(f),
+            Self::NoMatch(none) => none.fmt(f),
+            Self::Excluded { device, exclusion } => {
+                write!(f, "`{device}` is excluded by `{}`", shown(exclusion))
+            }
+            Self::NoDefaultSelection => write!(
+                f,
+                "`auto` is the list of devices in the variable {DEFAULT_VARIABLE}, which is not set; set it, as in \
+                 {DEFAULT_VARIABLE}=cuda,opencl:gpu,cpu, or name a device"
+            ),
+            Self::DefaultSelection { origin, error } => write!(f, "{origin}: {error}"),
         }
     }
 }
@@ -378,23 +409,39 @@ impl Error for DeviceError {
     }
 }
 
-/// The error of [`first_available`](crate::first_available) when it can use none of the devices: the cause
-/// for each.
+/// The error of [`first_available`](crate::first_available) and [`choose`](crate::choose) when they can use
+/// none of the devices: the cause for each.
 #[derive(Clone, Debug)]
 pub struct NoneAvailable {
     pub(crate) causes: Vec<(String, DeviceError)>,
+    pub(crate) declined: Vec<Device>,
 }
 
 impl NoneAvailable {
-    /// The device strings in the order in which they were tried, each with the reason why it cannot be used.
+    /// The devices, backends and items of the list in the order in which they were tried, each with the
+    /// reason why it cannot be used.
     #[must_use]
     pub fn causes(&self) -> &[(String, DeviceError)] {
         &self.causes
+    }
+
+    /// The devices that could be used, and that the program [did not choose](crate::choose).
+    #[must_use]
+    pub fn declined(&self) -> &[Device] {
+        &self.declined
     }
 }
 
 impl fmt::Display for NoneAvailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.declined.is_empty() {
+            let names: Vec<_> = self.declined.iter().map(|device| format!("`{device}`")).collect();
+            write!(f, "the program chose none of {}", and(&names))?;
+            if self.causes.is_empty() {
+                return Ok(());
+            }
+            f.write_str("; ")?;
+        }
         f.write_str("none of these devices can be used:")?;
         let mut table = None;
         for (device, cause) in &self.causes {
@@ -412,6 +459,30 @@ impl fmt::Display for NoneAvailable {
             Some(table) => write!(f, "\n{table}"),
             None => Ok(()),
         }
+    }
+}
+
+/// The error of an item of a list that no device matches.
+#[derive(Clone, Debug)]
+pub struct NoMatch {
+    pub(crate) pattern: String,
+    pub(crate) others: Vec<(Device, DeviceKind)>,
+}
+
+impl NoMatch {
+    /// The devices that the item was compared with, each with its kind.
+    #[must_use]
+    pub fn others(&self) -> &[(Device, DeviceKind)] {
+        &self.others
+    }
+}
+
+impl fmt::Display for NoMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` matches no device", shown(&self.pattern))?;
+        let others: Vec<_> =
+            self.others.iter().map(|(device, kind)| format!("`{device}` is of kind {kind}")).collect();
+        if others.is_empty() { f.write_str(": there is none") } else { write!(f, ": {}", and(&others)) }
     }
 }
 

@@ -30,7 +30,8 @@
 //! | what | where |
 //! |---|---|
 //! | a device by its string | [`device()`], [`Device`] |
-//! | which devices there are | [`is_available`], [`first_available`], [`devices()`], [`device_count`], [`device_list`], [`Device::presence`] |
+//! | one of several devices | [`first_available`], [`Selection`], [`choose`], [`default_selection`] |
+//! | which devices there are | [`is_available`], [`devices()`], [`device_count`], [`device_list`], [`Device::presence`] |
 //! | the current and the default device of a thread | [`DeviceGuard`], [`current_device`], [`set_current_device`], [`default_device`], [`DefaultDeviceGuard`] |
 //! | memory | [`Device::allocate`], [`Buffer`], [`HostBuffer`], [`MemoryStatistics`] |
 //! | asynchronous work | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
@@ -69,6 +70,7 @@ mod pending;
 pub mod plugin;
 mod runtime;
 mod select;
+mod selection;
 mod stream;
 mod sync;
 #[cfg(test)]
@@ -78,7 +80,7 @@ pub use entry_points::ErrorChain;
 /// A program that depends on this crate writes it as `device_registry::autoload!();`.
 pub use entry_points::autoload;
 
-pub use crate::available::{FirstAvailable, device_count, devices, first_available, is_available};
+pub use crate::available::{device_count, devices, is_available};
 pub use crate::backend::{
     BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid, EventOptions, Fault, HostBuffer,
     LaunchOptions, MemoryInfo, PciAddress, Presence, Priority, StreamOptions, backends,
@@ -99,6 +101,8 @@ pub use crate::pending::Pending;
 pub use crate::runtime::call_watch::{CallStep, CallWatch, DriverCall};
 pub use crate::runtime::statistics::MemoryStatistics;
 pub use crate::runtime::validation::take_validation_reports;
+pub use crate::selection::auto::{default_selection, set_default_selection};
+pub use crate::selection::{Candidate, Chosen, Selection, choose, first_available};
 pub use crate::stream::Stream;
 
 /// Groups of entry points and their reports: what is linked into the program, in which state, and how it was

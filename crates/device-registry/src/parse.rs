@@ -5,8 +5,10 @@ use std::str::FromStr;
 use crate::backend::backends;
 use crate::device::Device;
 use crate::device::grammar::{DeviceString, Which};
+use crate::device::list::AUTO;
 use crate::error::DeviceError;
 use crate::select;
+use crate::selection;
 
 /// The device that a string names: a short form of [`Device::parse`], for use as `device("cpu")?`.
 ///
@@ -19,8 +21,8 @@ pub fn device(text: &str) -> Result<Device, DeviceError> {
 }
 
 impl Device {
-    /// The device that a string names. Runs no backend code, unless the string has a selector. A device
-    /// without one need not exist.
+    /// The device that a string names. Runs no backend code, unless the string has a selector or is `auto`. A
+    /// device without one need not exist.
     ///
     /// # Errors
     ///
@@ -29,6 +31,9 @@ impl Device {
     ///
     /// With a selector, [`DeviceError::Selector`] if it matches no device or several, or the error of the
     /// backend if it does not load or cannot count its devices.
+    ///
+    /// For `auto`, [`DeviceError::NoDefaultSelection`] if nothing says what it stands for, or the errors of
+    /// the [default selection](crate::default_selection).
     #[inline]
     pub fn parse(text: &str) -> Result<Self, DeviceError> {
         match Self::find(text) {
@@ -48,6 +53,9 @@ impl Device {
 
     #[cold]
     fn parse_strictly(text: &str) -> Result<Self, DeviceError> {
+        if text == AUTO {
+            return selection::auto_device();
+        }
         let DeviceString { name, which } = DeviceString::parse(text)?;
         let backend = backends().usable(name)?;
         match which {

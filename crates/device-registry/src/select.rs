@@ -62,10 +62,11 @@ pub(crate) fn select(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::available::{first_available, is_available};
+    use crate::available::is_available;
     use crate::backend::BackendErrorKind;
     use crate::parse::device;
     use crate::runtime::table;
+    use crate::selection::first_available;
     use crate::testing::{device_of, fake};
     use entry_points::State;
 

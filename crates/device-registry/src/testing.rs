@@ -5,8 +5,8 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use crate::available::device_count;
 use crate::backend::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, DeviceUuid,
-    LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Presence, Span, backends,
+    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceKind, DeviceProperties,
+    DeviceUuid, LoadFailure, Memory, MemoryInfo, OpenedDevice, PciAddress, Presence, Span, backends,
 };
 use crate::device::Device;
 use crate::parse::device;
@@ -28,7 +28,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both backends must have started before either continues.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 30] = [
+static OTHERS: [BackendDescriptor; 32] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -55,6 +55,8 @@ static OTHERS: [BackendDescriptor; 30] = [
     BackendDescriptor::new("declares_odd_alignment", || backend("declares_odd_alignment")),
     BackendDescriptor::new("declares_huge_alignment", || backend("declares_huge_alignment")),
     BackendDescriptor::new("has_uuids", || backend("has_uuids")),
+    BackendDescriptor::new("has_kinds", || backend("has_kinds")),
+    BackendDescriptor::new("selected_only", || backend("selected_only")),
     BackendDescriptor::new("first_has_no_properties", || backend("first_has_no_properties")),
     BackendDescriptor::new("second_is_absent", || backend("second_is_absent")),
     BackendDescriptor::new("comes_later", || backend("comes_later")),
@@ -86,6 +88,16 @@ struct Fake {
     opened_before: AtomicBool,
 }
 
+/// The kind, the total memory and the free memory of a device of `has_kinds`.
+fn of_kind(ordinal: usize) -> (DeviceKind, u64, Option<u64>) {
+    match ordinal {
+        0 => (DeviceKind::Cpu, 4 << 30, None),
+        1 => (DeviceKind::IntegratedGpu, 4 << 30, Some(3 << 30)),
+        2 => (DeviceKind::Gpu, 64 << 30, Some(64 << 30)),
+        _ => (DeviceKind::Gpu, 8 << 30, Some(2 << 30)),
+    }
+}
+
 /// The properties of a card. Two cards have similar UUIDs and addresses that differ in the domain; a third
 /// has no address.
 fn of_hardware(card: usize) -> DeviceProperties {
@@ -109,6 +121,7 @@ impl Backend for Fake {
         match self.name {
             "has_no_devices" => Ok(0),
             "has_uuids" => Ok(3),
+            "has_kinds" => Ok(4),
             // A count of -1 from C.
             "counts_too_many" => Ok(usize::MAX),
             "counts_itself" => device_count(device_of(self.name).name()).map_err(|error| {
@@ -122,6 +135,7 @@ impl Backend for Fake {
     fn presence(&self, ordinal: usize) -> Result<Presence, BackendError> {
         let absent = match self.name {
             "second_is_absent" => ordinal == 1,
+            "has_kinds" => ordinal == 2,
             "comes_later" => !HAS_COME.load(Ordering::SeqCst),
             _ => false,
         };
@@ -132,6 +146,11 @@ impl Backend for Fake {
         panic_if(self.name == "panics_in_properties");
         match self.name {
             "has_uuids" => Ok(of_hardware(ordinal)),
+            "has_kinds" => {
+                let (kind, total, _) = of_kind(ordinal);
+                let properties = DeviceProperties::new("fake").with_kind(kind).with_total_memory(total);
+                Ok(if ordinal == 1 { properties.with_uuid(of_hardware(0).uuid.unwrap()) } else { properties })
+            }
             "second_is_absent" if ordinal == 1 => Err(BackendError::unavailable("not connected")),
             "second_is_absent" => Ok(of_hardware(0)),
             "first_has_no_properties" if ordinal == 0 => Err(BackendError::unavailable("gone")),
@@ -148,7 +167,7 @@ impl Backend for Fake {
         }
     }
 
-    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
+    fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         // Both backends must be inside of `open` before either continues.
         static BOTH: Barrier = Barrier::new(2);
         let first = !self.opened_before.swap(true, Ordering::SeqCst);
@@ -176,12 +195,13 @@ impl Backend for Fake {
             }
             device_of(needed).open().map_err(|error| BackendError::other(&error).with_source(error))?;
         }
-        Ok(OpenedDevice::new(self, FakeDevice { backend: self.name }))
+        Ok(OpenedDevice::new(self, FakeDevice { backend: self.name, ordinal }))
     }
 }
 
 struct FakeDevice {
     backend: &'static str,
+    ordinal: usize,
 }
 
 struct FakeMemory {
@@ -199,7 +219,8 @@ impl Drop for FakeMemory {
 
 impl DeviceDriver for FakeDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
-        Ok(MemoryInfo::unknown())
+        let free = if self.backend == "has_kinds" { of_kind(self.ordinal).2 } else { None };
+        Ok(free.map_or_else(MemoryInfo::unknown, |free| MemoryInfo::unknown().with_free(free)))
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {

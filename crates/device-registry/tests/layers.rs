@@ -43,6 +43,7 @@ const RUNTIME: [&[&str]; 6] = [
 const INTERFACE: [&[&str]; 1] = [&[
     "select",
     "available",
+    "selection",
     "parse",
     "current",
     "device_list",

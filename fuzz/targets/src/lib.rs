@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod device_list;
 mod device_string;
 mod openreg_settings;
 mod program;
 mod switches;
 mod tensor;
 
+pub use crate::device_list::device_list;
 pub use crate::device_string::device_string;
 pub use crate::openreg_settings::openreg_settings;
 pub use crate::program::program;
@@ -25,6 +27,7 @@ pub type Body = fn(&[u8]);
 
 /// Every target by its name, which is that of its folder in the corpus and of its file in `fuzz_targets/`.
 pub const TARGETS: &[(&str, Body)] = &[
+    ("device_list", device_list),
     ("device_string", device_string),
     ("openreg_settings", openreg_settings),
     ("program", program),

@@ -8,6 +8,11 @@ use std::path::{Path, PathBuf};
 use fuzz_targets::{Body, TARGETS};
 
 #[test]
+fn device_list() {
+    replay("device_list");
+}
+
+#[test]
 fn device_string() {
     replay("device_string");
 }

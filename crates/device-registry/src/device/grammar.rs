@@ -16,8 +16,8 @@ use entry_points::message::{did_you_mean, shown};
 
 use crate::backend::BackendDescriptor;
 use crate::backend::registration::RESERVED;
-use crate::device::selector;
 use crate::device::selector::Selector;
+use crate::device::{list, selector};
 
 /// A device string that is well formed. The backend that it names need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl<'a> DeviceString<'a> {
 
     /// The parts of a device string that is well formed.
     pub(crate) fn parse(text: &'a str) -> Result<Self, SyntaxError> {
-        let fail = |kind| Err(SyntaxError { text: shown(text), kind });
+        let fail = |kind| Err(SyntaxError::new(text, kind));
         if text.is_empty() {
             return fail(SyntaxErrorKind::Empty);
         }
@@ -72,7 +72,7 @@ impl<'a> DeviceString<'a> {
     }
 }
 
-fn check_name(name: &str) -> Result<(), SyntaxErrorKind> {
+pub(crate) fn check_name(name: &str) -> Result<(), SyntaxErrorKind> {
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_');
     match name.chars().find(|&c| !allowed(c)) {
         Some(c) if c.is_ascii_uppercase() => return Err(SyntaxErrorKind::UpperCase),
@@ -102,7 +102,7 @@ fn parse_index(index: &str) -> Result<u16, SyntaxErrorKind> {
     index.parse().map_err(|_| SyntaxErrorKind::IndexTooLarge)
 }
 
-/// A device string that is not well formed.
+/// A device string, or a [list](crate::Selection) of them, that is not well formed.
 ///
 /// ```
 /// use device_registry::error::SyntaxErrorKind;
@@ -119,11 +119,25 @@ fn parse_index(index: &str) -> Result<u16, SyntaxErrorKind> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// Escaped and shortened for the message.
-    text: String,
-    kind: SyntaxErrorKind,
+    pub(crate) text: String,
+    pub(crate) kind: SyntaxErrorKind,
+    pub(crate) place: Option<Place>,
+}
+
+/// Where in a list an item is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Escaped and shortened for the message.
+    pub(crate) list: String,
+    /// The number of the item's first character, from 1.
+    pub(crate) at: usize,
 }
 
 impl SyntaxError {
+    pub(crate) fn new(text: &str, kind: SyntaxErrorKind) -> Self {
+        Self { text: shown(text), kind, place: None }
+    }
+
     /// What is wrong with the string.
     #[must_use]
     pub fn kind(&self) -> SyntaxErrorKind {
@@ -131,7 +145,7 @@ impl SyntaxError {
     }
 }
 
-/// What is wrong with a device string.
+/// What is wrong with a device string or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyntaxErrorKind {
@@ -165,17 +179,28 @@ pub enum SyntaxErrorKind {
     SelectorAndIndex,
     /// The value of the selector is empty or malformed. The field is the selector's key: `uuid` or `pci`.
     SelectorValue(&'static str),
+    /// The word after the colon of a list's item is no kind of device: `opencl:gqu`.
+    UnknownKind,
+    /// What stands in parentheses is no order, or not at the end of an item that can have one.
+    Order,
+    /// The list only excludes devices: `!wgpu`.
+    OnlyExclusions,
+    /// The default selection has `auto` in it, which stands for the default selection.
+    Recursive,
 }
 
 impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use SyntaxErrorKind::*;
-        match self.kind {
-            Empty => f.write_str("the device string is empty")?,
-            _ => write!(f, "invalid device string `{}`: ", self.text)?,
+        match (&self.place, self.kind) {
+            (None, Empty) => f.write_str("the device string is empty")?,
+            (None, _) => write!(f, "invalid device string `{}`: ", self.text)?,
+            (Some(Place { list, at }), _) => {
+                write!(f, "invalid item `{}`, at character {at} of `{list}`: ", self.text)?;
+            }
         }
         match self.kind {
-            Empty => {}
+            Empty => f.write_str(if self.place.is_some() { "it is empty" } else { "" })?,
             NameMissing => f.write_str("expected the name of a backend at the start")?,
             NameTooLong => write!(f, "a name has at most {} bytes", BackendDescriptor::MAX_NAME)?,
             InvalidCharacter(c) => {
@@ -195,7 +220,12 @@ impl fmt::Display for SyntaxError {
             InvalidIndex if self.text.find(':') == Some(self.text.len() - 1) => {
                 f.write_str("there is no index after the colon")?;
             }
-            InvalidIndex => f.write_str("an index consists of digits")?,
+            InvalidIndex => {
+                f.write_str("an index consists of digits")?;
+                if let Some((_, word)) = self.text.split_once(':').filter(|(_, word)| list::is_kind(word)) {
+                    write!(f, ", and `{word}` is a kind of device, which a list has, and not one device")?;
+                }
+            }
             LeadingZero => f.write_str("an index has no leading zeros")?,
             IndexTooLarge => write!(f, "an index is at most {}", u16::MAX)?,
             Selector if self.text.ends_with('@') => f.write_str("there is no selector after the `@`")?,
@@ -208,6 +238,12 @@ impl fmt::Display for SyntaxError {
                 f.write_str("there is no value after the `=`")?;
             }
             SelectorValue(key) => f.write_str(selector::form_of(key))?,
+            UnknownKind => return list::fmt_unknown_kind(&self.text, f),
+            Order => return f.write_str(list::ORDER_FORM),
+            OnlyExclusions => {
+                return f.write_str("it only excludes devices; `*` at the start names all others");
+            }
+            Recursive => return f.write_str("`auto` stands for this list, and cannot be in it"),
         }
         match self.kind {
             Selector | UnknownSelector | SelectorCharacter(_) | SecondSelector | SelectorAndIndex

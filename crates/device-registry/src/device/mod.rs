@@ -2,6 +2,7 @@
 
 pub(crate) mod current_index;
 pub(crate) mod grammar;
+pub(crate) mod list;
 pub(crate) mod selector;
 
 use std::fmt;
@@ -40,8 +41,10 @@ use crate::cpu;
 ///          | "pci=" address        0000:3b:00.0, or 3b:00.0 in domain 0
 /// ```
 ///
-/// Spaces, signs and leading zeros are invalid. `auto`, `default`, `all` and `none` are reserved. For every
-/// device, `Device::parse(&device.to_string())` is that device.
+/// Spaces, signs and leading zeros are invalid. `default`, `all` and `none` are reserved. `auto` is the first
+/// available device of the [default selection](crate::default_selection), and an error where there is none.
+/// For every device, `Device::parse(&device.to_string())` is that device. A
+/// [`Selection`](crate::Selection) is a list of devices, with kinds and exclusions.
 ///
 /// | string | device |
 /// |---|---|
