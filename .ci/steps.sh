@@ -6,7 +6,7 @@
 #
 # LIST is `run` or `slow`. BUDGET is how many seconds it may take on two idle cores, with what the steps before it
 # have built. A step that takes longer is marked at the end, and has not failed. Each runs in a shell of its own.
-# `.github/workflows/ci.yml` runs the steps of `.ci/run` as parallel jobs, and two of `.ci/slow`. It runs two on macOS and
+# `.github/workflows/ci.yml` runs the steps of `.ci/run` as parallel jobs, and three of `.ci/slow`. It runs two on macOS and
 # Windows too, where bash may be of version 3.2.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -297,12 +297,12 @@ targets() {
     done
 }
 
-step run platforms 400 'the slow tests, and other targets and linkers'
-platforms() {
-    bash tests/install-platforms.sh
-    DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14,musl,windows-gnu,wasm32,wasi \
-        cargo test -p device-registry-tests -- --ignored --skip an_unused_backend_for_hardware \
-        --skip a_program_for_ --skip a_program_of_32_bits --skip miri_
+step run linkers 300 'the slow tests, and other linkers'
+linkers() {
+    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils lld mold
+    DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14 cargo test -p device-registry-tests -- --ignored \
+        --skip an_unused_backend_for_hardware --skip a_program_for_ --skip a_program_of_32_bits --skip miri_ \
+        --skip a_static_program_ --skip a_windows_program_ --skip a_wasm_module_ --skip a_wasi_program_ --skip on_windows
     # The steps that follow are workspaces of their own.
     forget target "${TMPDIR:-/tmp}"/device-registry-tests-*
 }
@@ -401,6 +401,14 @@ costs() { cargo test -p device-registry-tests --test costs -- --ignored; }
 
 step slow file-builds 300 'backends in files that are built in other ways: profiles, linkers, compilers'
 file-builds() { cargo test -p device-plugin-tests -- --ignored; }
+
+step slow platforms 400 'other targets: musl, Windows by Wine, WebAssembly'
+platforms() {
+    bash tests/install-platforms.sh
+    DEVICE_REGISTRY_REQUIRE_PLATFORMS=musl,windows-gnu,wasm32,wasi \
+        cargo test -p device-registry-tests --test platforms --test windows_plugins -- --ignored \
+        --skip a_program_ --skip a_linker_ --skip miri_
+}
 
 step slow miri 600 'Miri'
 miri() {
