@@ -91,7 +91,7 @@ pub use crate::current::{
 };
 pub use crate::current_stream::StreamGuard;
 pub use crate::device::Device;
-pub use crate::device_list::{DeviceList, device_list};
+pub use crate::device_list::{DeviceList, ListedBackend, ListedDevice, device_list};
 pub use crate::error::DeviceError;
 pub use crate::event::Event;
 pub use crate::faults::Faults;

@@ -28,7 +28,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both backends must have started before either continues.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 32] = [
+static OTHERS: [BackendDescriptor; 33] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -63,6 +63,7 @@ static OTHERS: [BackendDescriptor; 32] = [
     BackendDescriptor::new("is_lost_at_a_write", || backend("is_lost_at_a_write")),
     BackendDescriptor::new("is_lost_at_a_read", || backend("is_lost_at_a_read")),
     BackendDescriptor::new("loaded_by_a_selector", || backend("loaded_by_a_selector")),
+    BackendDescriptor::new("is_listed", || backend("is_listed")),
     BackendDescriptor::new("panics_in_load", || panic!("on purpose")),
     BackendDescriptor::new("fails_to_load", || Err(LoadFailure::new("on purpose"))),
 ];

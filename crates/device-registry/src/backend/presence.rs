@@ -44,6 +44,15 @@ impl Presence {
     pub fn is_present(&self) -> bool {
         matches!(self, Self::Present)
     }
+
+    /// Why the device cannot be used. `None` if it is present.
+    #[must_use]
+    pub fn reason(&self) -> Option<&BackendError> {
+        match self {
+            Self::Present => None,
+            Self::Absent(reason) | Self::Lost(reason) => Some(reason),
+        }
+    }
 }
 
 impl fmt::Display for Presence {

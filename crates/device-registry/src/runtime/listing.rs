@@ -1,10 +1,12 @@
-//! Whether a device is there, and its properties: from the open device if it is open, else from its backend.
+//! Whether a device is there, its properties, and its memory: from the open device if it is open, else from its
+//! backend.
 
-use crate::backend::{DeviceProperties, Presence};
+use crate::backend::{DeviceProperties, MemoryInfo, Presence};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::probe::{check_exists, into_result, load, query_presence, query_properties};
+use crate::runtime::statistics::MemoryStatistics;
 use crate::runtime::table;
 
 /// The properties of a device. Loads its backend, and opens nothing.
@@ -35,6 +37,12 @@ pub(crate) fn presence_of_counted(device: Device) -> Result<Presence, DeviceErro
         Some(presence) => Ok(presence),
         None => query_presence(device, load(device, "presence")?),
     }
+}
+
+/// The statistics and the memory of a device that is open. Opens nothing.
+pub(crate) fn memory_of_open(device: Device) -> Option<(MemoryStatistics, Result<MemoryInfo, DeviceError>)> {
+    let open = table::find(device).ok().flatten()?;
+    Some((open.memory_statistics(), open.call("memory info", |driver| driver.memory_info())))
 }
 
 /// Checks that the device exists and is there now. Opens nothing.
