@@ -91,7 +91,7 @@ fn install() -> TempDir {
     let manifest = format!(
         r#"{{"manifest": 1, "group": "device.backends", "name": "openreg_file", "entry": "openreg",
             "package": "device-openreg", "version": "{}", "library": "libopenreg_file.so",
-            "abi": {{"major": 0, "minor": 2}}}}"#,
+            "abi": {{"major": 0, "minor": 3}}}}"#,
         env!("CARGO_PKG_VERSION")
     );
     fs::write(folder.path().join("openreg_file.plugin.json"), manifest).expect("there is room");

@@ -33,7 +33,7 @@ fn folder(count: usize) -> TempDir {
     for number in 0..count {
         let manifest = format!(
             r#"{{"manifest": 1, "group": "device.backends", "name": "acme_{number}", "package": "device-acme",
-                "version": "1.2.0", "library": "libacme_{number}.so", "abi": {{"major": 0, "minor": 2}},
+                "version": "1.2.0", "library": "libacme_{number}.so", "abi": {{"major": 0, "minor": 3}},
                 "options": [{{"name": "queues", "description": "how many queues a device has"}}]}}"#
         );
         let file = folder.path().join(format!("{number}.plugin.json"));

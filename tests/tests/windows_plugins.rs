@@ -135,7 +135,7 @@ fn backends_in_files_work_on_windows() {
         let manifest = shown(&sound.join(format!("{name}.plugin.json")));
         assert!(page.contains(&format!(" manifest {manifest}: `{name}` ")), "{page}");
     }
-    assert_eq!(page.matches(" exports device_plugin_v0 interface 0.2 entry ").count(), 3, "{page}");
+    assert_eq!(page.matches(" exports device_plugin_v0 interface 0.3 entry ").count(), 3, "{page}");
     assert!(page.contains(" devices 2 here: OpenReg, OpenReg "), "{page}");
 
     what_is_no_sound_library_is_the_error_of_its_backend(&on, &openreg);
@@ -163,7 +163,7 @@ fn what_is_no_sound_library_is_the_error_of_its_backend(on: &OnWindows, openreg:
         fs::write(broken.join(format!("{name}.dll")), library).unwrap();
         let manifest = format!(
             r#"{{"manifest": 1, "group": "device.backends", "name": "{name}", "package": "device-{name}",
-                "version": "1.0.0", "library": "{name}.dll", "abi": {{"major": 0, "minor": 2}}}}"#
+                "version": "1.0.0", "library": "{name}.dll", "abi": {{"major": 0, "minor": 3}}}}"#
         );
         fs::write(broken.join(format!("{name}.plugin.json")), manifest).unwrap();
     };

@@ -1,6 +1,6 @@
 //! The backend: how many devices there are, and how one is opened.
 
-use device_registry::backend::{Backend, BackendError, DeviceProperties, LoadFailure, OpenedDevice};
+use device_registry::backend::{Backend, BackendError, DeviceProperties, LoadFailure, OpenedDevice, Version};
 
 use crate::device::CudaDriver;
 use crate::error::CudaError;
@@ -9,8 +9,8 @@ use crate::properties;
 
 pub(crate) struct Cuda {
     library: Library,
-    /// The version of CUDA that the driver offers, as a text.
-    version: String,
+    /// The newest version of CUDA that the driver offers.
+    version: Version,
 }
 
 impl Cuda {
@@ -32,7 +32,7 @@ impl Backend for Cuda {
     }
 
     fn properties(&self, ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        properties::properties(self.library, ordinal, &self.version)
+        properties::properties(self.library, ordinal, self.version)
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {

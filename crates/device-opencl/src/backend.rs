@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use device_registry::backend::{Backend, BackendError, DeviceProperties, LossReporter, OpenedDevice};
+use device_registry::backend::{
+    Backend, BackendError, DeviceProperties, LossReporter, OpenedDevice, Version,
+};
 use parking_lot::Mutex;
 
 use crate::context::Context;
@@ -11,14 +13,14 @@ use crate::error::OpenClError;
 use crate::faults::Faults;
 use crate::functions;
 use crate::functions::OpenClFunctions;
-use crate::properties::{self, Facts, Version};
+use crate::properties::{self, Facts};
 use crate::sys::*;
 
 /// The kinds of devices that programs can be compiled for. Custom devices only have built-in kernels.
 const KINDS: cl_device_type = CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
 
 /// The first version with fills, markers and barriers.
-const OLDEST: Version = (1, 2);
+const OLDEST: Version = Version::new(1, 2);
 
 pub(crate) struct OpenCl {
     functions: &'static OpenClFunctions,
@@ -172,10 +174,10 @@ impl Backend for OpenCl {
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let found = self.device(ordinal)?;
         let facts = found.facts(self.functions)?;
-        let (major, minor) = facts.version;
         if facts.version < OLDEST {
             return Err(BackendError::unsupported(format_args!(
-                "expected OpenCL 1.2 or newer, found OpenCL {major}.{minor}: fills, markers and barriers need 1.2"
+                "expected OpenCL 1.2 or newer, found OpenCL {}: fills, markers and barriers need 1.2",
+                facts.version
             )));
         }
         // SAFETY: its platform listed the device, which is no part of another and so never freed.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use device_registry::backend::testing::FaultPoint;
 use device_registry::backend::{
     AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FaultInjector, FillPattern,
-    HostBuffer, Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
+    HostBuffer, Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions, Version,
 };
 use parking_lot::Mutex;
 
@@ -76,7 +76,7 @@ impl OpenClDriver {
         list.push(0);
         // SAFETY: `native` keeps the context, and the device is the one that the context was made for.
         let without_hints = || unsafe { functions.clCreateCommandQueue(context, device, profiling) };
-        let created = if self.facts.version >= (2, 0) {
+        let created = if self.facts.version >= Version::new(2, 0) {
             // SAFETY: `native` keeps the context, the device is the one that the context was made for, and
             // `list` ends with 0.
             match unsafe { functions.clCreateCommandQueueWithProperties(context, device, list.as_ptr()) } {

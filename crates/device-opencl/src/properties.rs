@@ -1,14 +1,11 @@
 //! Properties of a device, which OpenCL knows without opening it.
 
 use device_registry::backend::MemoryReuse;
-use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
+use device_registry::{Api, DeviceKind, DeviceProperties, DeviceUuid, PciAddress, Version};
 
 use crate::error::OpenClError;
 use crate::functions::{OpenClFunctions, value};
 use crate::sys::*;
-
-/// A version of OpenCL: major and minor number.
-pub(crate) type Version = (u32, u32);
 
 /// A device's properties, and what opening it depends on.
 #[derive(Clone, Debug)]
@@ -41,7 +38,8 @@ impl Facts {
             .with_pinned_memory(true)
             .with_memory_reuse(MemoryReuse::Rounded);
         properties.vendor = device.text(CL_DEVICE_VENDOR);
-        properties.driver = device.text(CL_DRIVER_VERSION).map(|version| format!("{platform} {version}"));
+        properties.driver_version = device.text(CL_DRIVER_VERSION);
+        properties.driver = properties.driver_version.as_ref().map(|version| format!("{platform} {version}"));
         properties.total_memory = device.number(CL_DEVICE_GLOBAL_MEM_SIZE);
         properties.largest_allocation =
             device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE).filter(|&bytes| bytes > 0);
@@ -53,10 +51,44 @@ impl Facts {
         ]
         .into_iter()
         .find_map(|(extension, address)| has(extension).then(|| address(&device)).flatten());
-        let version = device.text(CL_DEVICE_VERSION).and_then(|text| version(&text)).unwrap_or((1, 0));
-        Ok(Self { properties, version, priorities: has("cl_khr_priority_hints") && version >= (2, 0) })
+        if has("cl_nv_device_attribute_query") {
+            properties.compute_capability = device.compute_capability_nv();
+        }
+        let version = device.text(CL_DEVICE_VERSION).and_then(|text| version(&text));
+        let api = Api::new("OpenCL");
+        properties.api = Some(version.map_or(api.clone(), |version| api.with_version(version)));
+        let is_full = device.text(CL_DEVICE_PROFILE).as_deref() == Some("FULL_PROFILE");
+        let doubles = device.number(CL_DEVICE_DOUBLE_FP_CONFIG).unwrap_or(0) != 0;
+        // The language has these types, whatever the instruction set is.
+        let dtypes = [
+            (true, &["i8", "u8", "i16", "u16", "i32", "u32", "f32"][..]),
+            (is_full || has("cles_khr_int64"), &["i64", "u64"]),
+            (doubles || has("cl_khr_fp64"), &["f64"]),
+            (has("cl_khr_fp16"), &["f16"]),
+        ];
+        let dtypes = dtypes.into_iter().filter(|(has, _)| *has).flat_map(|(_, names)| names);
+        properties.native_dtypes = Some(dtypes.map(|&name| name.to_owned()).collect());
+        for (name, what, divisor) in ATTRIBUTES {
+            if let Some(number) = device.number(what) {
+                properties.attributes.set(name, number / divisor);
+            }
+        }
+        let version = version.unwrap_or(Version::new(1, 0));
+        let priorities = has("cl_khr_priority_hints") && version >= Version::new(2, 0);
+        Ok(Self { properties, version, priorities })
     }
 }
+
+/// Numbers of every device, and by what each is divided: an alignment is in bits.
+const ATTRIBUTES: [(&str, cl_device_info, u64); 7] = [
+    ("compute_units", CL_DEVICE_MAX_COMPUTE_UNITS, 1),
+    ("clock_mhz", CL_DEVICE_MAX_CLOCK_FREQUENCY, 1),
+    ("max_work_group_size", CL_DEVICE_MAX_WORK_GROUP_SIZE, 1),
+    ("local_memory_bytes", CL_DEVICE_LOCAL_MEM_SIZE, 1),
+    ("cache_bytes", CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 1),
+    ("memory_alignment_bytes", CL_DEVICE_MEM_BASE_ADDR_ALIGN, 8),
+    ("address_bits", CL_DEVICE_ADDRESS_BITS, 1),
+];
 
 /// A text about a platform.
 ///
@@ -134,6 +166,12 @@ impl Device {
         (bytes != [0; CL_UUID_SIZE_KHR]).then(|| DeviceUuid::from_bytes(bytes))
     }
 
+    fn compute_capability_nv(&self) -> Option<Version> {
+        let number = |what| self.number(what).and_then(|number| u32::try_from(number).ok());
+        let major = number(CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV)?;
+        Some(Version::new(major, number(CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV)?))
+    }
+
     fn pci_khr(&self) -> Option<PciAddress> {
         pci_of_khr(&self.bytes(CL_DEVICE_PCI_BUS_INFO_KHR).ok()?)
     }
@@ -163,7 +201,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
 /// Parses `OpenCL 1.2 and what the vendor adds`, the form of the specification.
 fn version(text: &str) -> Option<Version> {
     let (major, minor) = text.strip_prefix("OpenCL ")?.split_whitespace().next()?.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+    Some(Version::new(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Four numbers: domain, bus, device, function.
@@ -195,9 +233,9 @@ mod tests {
 
     #[test]
     fn versions_are_read_whatever_the_vendor_adds() {
-        assert_eq!(version("OpenCL 3.0 PoCL HSTR: pthread"), Some((3, 0)));
-        assert_eq!(version("OpenCL 1.1"), Some((1, 1)));
-        assert_eq!(version("OpenCL 1.2 "), Some((1, 2)));
+        assert_eq!(version("OpenCL 3.0 PoCL HSTR: pthread"), Some(Version::new(3, 0)));
+        assert_eq!(version("OpenCL 1.1"), Some(Version::new(1, 1)));
+        assert_eq!(version("OpenCL 1.2 "), Some(Version::new(1, 2)));
         for bad in ["", "OpenCL", "OpenCL 1", "1.2", "OpenCL x.y"] {
             assert_eq!(version(bad), None, "{bad}");
         }

@@ -58,21 +58,32 @@ pub const CL_DEVICE_TYPE_ALL: cl_device_type = 0xffff_ffff;
 // cl_device_info
 pub const CL_DEVICE_TYPE: cl_device_info = 0x1000;
 pub const CL_DEVICE_MAX_COMPUTE_UNITS: cl_device_info = 0x1002;
+pub const CL_DEVICE_MAX_WORK_GROUP_SIZE: cl_device_info = 0x1004;
+pub const CL_DEVICE_MAX_CLOCK_FREQUENCY: cl_device_info = 0x100c;
+pub const CL_DEVICE_ADDRESS_BITS: cl_device_info = 0x100d;
 pub const CL_DEVICE_MAX_MEM_ALLOC_SIZE: cl_device_info = 0x1010;
+/// In bits.
+pub const CL_DEVICE_MEM_BASE_ADDR_ALIGN: cl_device_info = 0x1019;
+pub const CL_DEVICE_GLOBAL_MEM_CACHE_SIZE: cl_device_info = 0x101e;
 pub const CL_DEVICE_GLOBAL_MEM_SIZE: cl_device_info = 0x101f;
+pub const CL_DEVICE_LOCAL_MEM_SIZE: cl_device_info = 0x1023;
 pub const CL_DEVICE_AVAILABLE: cl_device_info = 0x1027;
 pub const CL_DEVICE_QUEUE_ON_HOST_PROPERTIES: cl_device_info = 0x102a;
 pub const CL_DEVICE_NAME: cl_device_info = 0x102b;
 pub const CL_DEVICE_VENDOR: cl_device_info = 0x102c;
 pub const CL_DRIVER_VERSION: cl_device_info = 0x102d;
+pub const CL_DEVICE_PROFILE: cl_device_info = 0x102e;
 pub const CL_DEVICE_VERSION: cl_device_info = 0x102f;
 pub const CL_DEVICE_EXTENSIONS: cl_device_info = 0x1030;
 pub const CL_DEVICE_PLATFORM: cl_device_info = 0x1031;
+pub const CL_DEVICE_DOUBLE_FP_CONFIG: cl_device_info = 0x1032;
 pub const CL_DEVICE_HOST_UNIFIED_MEMORY: cl_device_info = 0x1035;
 
 // cl_device_info of extensions
 pub const CL_UUID_SIZE_KHR: usize = 16;
 pub const CL_DEVICE_UUID_KHR: cl_device_info = 0x106a;
+pub const CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV: cl_device_info = 0x4000;
+pub const CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV: cl_device_info = 0x4001;
 pub const CL_DEVICE_PCI_BUS_ID_NV: cl_device_info = 0x4008;
 pub const CL_DEVICE_PCI_SLOT_ID_NV: cl_device_info = 0x4009;
 /// Of `cl_nv_device_attribute_query`. Only NVIDIA's headers have it.

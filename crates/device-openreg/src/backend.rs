@@ -61,6 +61,8 @@ impl Backend for OpenReg {
         Ok(DeviceProperties::new("OpenReg")
             .with_kind(DeviceKind::Simulated)
             .with_driver(driver)
+            .with_driver_version(env!("CARGO_PKG_VERSION"))
+            .with_attribute("guarded_memory", cfg!(all(target_os = "linux", target_pointer_width = "64")))
             .with_total_memory(memory)
             .with_largest_allocation(memory)
             .with_uuid(uuid(ordinal))

@@ -1,5 +1,5 @@
 /*
- * device_plugin.h: a device backend in a shared library, version 0.2 of the interface.
+ * device_plugin.h: a device backend in a shared library, version 0.3 of the interface.
  *
  * A program that uses the Rust crate `device-registry` finds backends in files through the crate `device-plugin`. Such
  * a file is a shared library that exports one function, `device_plugin_v0`, and a manifest beside it. The library may
@@ -148,7 +148,7 @@ extern "C" {
 #endif
 
 #define DEVICE_PLUGIN_MAJOR 0u
-#define DEVICE_PLUGIN_MINOR 2u
+#define DEVICE_PLUGIN_MINOR 3u
 
 #if defined(_WIN32)
 #define DEVICE_PLUGIN_EXPORT __declspec(dllexport)
@@ -296,6 +296,17 @@ typedef struct dp_properties {
     uint32_t memory_reuse;
     uint32_t memory_reuse_alignment; /* DP_REUSE_DIVIDED: a power of two, at most 1 MiB */
     size_t memory_reuse_from;        /* DP_REUSE_LARGE: a number of bytes; 0 for the other values */
+
+    /* Since 0.3. Each may be empty. */
+    dp_str driver_version;     /* the version alone, as the driver gives it */
+    dp_str api;                /* the interface that the library uses, such as "OpenCL" */
+    dp_str api_version;        /* two numbers, such as "3.0" */
+    dp_str compute_capability; /* two numbers, such as "9.0" */
+    /* The types of numbers with which the device computes by itself, as "f32,f16,i32", or "none". */
+    dp_str native_dtypes;
+    /* Further facts by name, a line each, without a line break after the last: "compute_units=32" for a number,
+       "subgroups=true" or "=false", and "isa:gfx90a" for a text. A name is 1 to 48 bytes of a-z, 0-9 and _. */
+    dp_str attributes;
 } dp_properties;
 
 typedef struct dp_memory_info {

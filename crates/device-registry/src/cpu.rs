@@ -1,6 +1,7 @@
 //! The built-in backend: the host itself, as one device.
 
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use crate::backend::{
     AllocateOptions, Backend, BackendError, DeviceDriver, DeviceKind, DeviceProperties, FillPattern,
@@ -10,14 +11,33 @@ use crate::backend::{
 pub(crate) const NAME: &str = "cpu";
 
 pub(crate) fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    Ok(Box::new(Cpu))
+    // Once: properties stay the same, and the number may change with the threads that the process may use.
+    Ok(Box::new(Cpu { threads: available_parallelism().ok().map(|threads| threads.get() as u64) }))
 }
 
 /// From which length on freed memory is used again. The allocator's zeros and the core take as long as each
 /// other at 16 KiB, and at 64 KiB the zeros take twice as long.
 const LARGE: usize = 32 << 10;
 
-struct Cpu;
+/// What every processor of [these architectures](COMPUTES_WITH_ALL) computes with.
+const DTYPES: [&str; 10] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"];
+
+/// Whether the instruction set has integers of 64 bits and both floating-point types. Of other targets it is not
+/// known.
+const COMPUTES_WITH_ALL: bool = cfg!(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64",
+    target_arch = "s390x",
+    target_arch = "loongarch64",
+    all(target_arch = "riscv64", target_feature = "d"),
+    target_family = "wasm",
+));
+
+struct Cpu {
+    /// How many threads can run at the same time, if the system says so.
+    threads: Option<u64>,
+}
 
 impl Backend for Cpu {
     fn device_count(&self) -> Result<usize, BackendError> {
@@ -25,9 +45,14 @@ impl Backend for Cpu {
     }
 
     fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new(format!("host ({})", std::env::consts::ARCH))
+        let properties = DeviceProperties::new(format!("host ({})", std::env::consts::ARCH))
             .with_kind(DeviceKind::Cpu)
-            .with_memory_reuse(MemoryReuse::Large { from: LARGE }))
+            .with_memory_reuse(MemoryReuse::Large { from: LARGE });
+        let properties = match self.threads {
+            Some(threads) => properties.with_attribute("threads", threads),
+            None => properties,
+        };
+        Ok(if COMPUTES_WITH_ALL { properties.with_native_dtypes(DTYPES) } else { properties })
     }
 
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {

@@ -82,8 +82,9 @@ pub use entry_points::autoload;
 
 pub use crate::available::{device_count, devices, is_available};
 pub use crate::backend::{
-    BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid, EventOptions, Fault, HostBuffer,
-    LaunchOptions, MemoryInfo, PciAddress, Presence, Priority, StreamOptions, backends,
+    Api, AttributeValue, Attributes, BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid,
+    EventOptions, Fault, HostBuffer, LaunchOptions, MemoryInfo, PciAddress, Presence, Priority,
+    StreamOptions, Version, backends,
 };
 pub use crate::buffer::Buffer;
 pub use crate::current::{

@@ -1,14 +1,15 @@
 //! Properties of an adapter, which it has without being opened.
 
 use device_registry::backend::MemoryReuse;
-use device_registry::{DeviceKind, DeviceProperties, DeviceUuid, PciAddress};
-use wgpu::{AdapterInfo, Backend, COPY_BUFFER_ALIGNMENT, DeviceType};
+use device_registry::{Api, DeviceKind, DeviceProperties, DeviceUuid, PciAddress, Version};
+use wgpu::{AdapterInfo, Backend, COPY_BUFFER_ALIGNMENT, DeviceType, Features};
 
 use crate::context::TIMESTAMPS;
 
 /// An adapter's properties that decide the order of devices.
 pub(crate) struct Facts {
     info: AdapterInfo,
+    version: Option<Version>,
     uuid: Option<DeviceUuid>,
     pci: Option<PciAddress>,
 }
@@ -18,7 +19,8 @@ impl Facts {
         let info = adapter.get_info();
         // The text is empty where the address is unknown.
         let pci = info.device_pci_bus_id.parse().ok();
-        Self { uuid: uuid(adapter), pci, info }
+        let (version, uuid) = of_vulkan(adapter);
+        Self { version, uuid, pci, info }
     }
 
     /// The key that devices are sorted by. It does not depend on the order in which a driver lists adapters:
@@ -44,17 +46,29 @@ impl Facts {
 }
 
 pub(crate) fn of(adapter: &wgpu::Adapter, facts: &Facts) -> DeviceProperties {
-    let Facts { info, uuid, pci } = facts;
+    let Facts { info, version, uuid, pci } = facts;
+    let (limits, features) = (adapter.limits(), adapter.features());
     // Whole words, as memory is rounded up to them.
-    let largest = adapter.limits().max_buffer_size & !(COPY_BUFFER_ALIGNMENT - 1);
-    let properties = DeviceProperties::new(&info.name)
+    let largest = limits.max_buffer_size & !(COPY_BUFFER_ALIGNMENT - 1);
+    let mut properties = DeviceProperties::new(&info.name)
         .with_kind(kind(info.device_type))
         .with_driver(driver(info))
         .with_largest_allocation(largest)
         .with_copy_alignment(COPY_BUFFER_ALIGNMENT as usize)
         .with_concurrent_streams(false)
-        .with_timed_events(adapter.features().contains(TIMESTAMPS))
-        .with_memory_reuse(MemoryReuse::Exact);
+        .with_timed_events(features.contains(TIMESTAMPS))
+        .with_memory_reuse(MemoryReuse::Exact)
+        .with_native_dtypes(dtypes(features))
+        .with_attribute("subgroup_min_size", info.subgroup_min_size)
+        .with_attribute("subgroup_max_size", info.subgroup_max_size)
+        .with_attribute("max_workgroup_invocations", limits.max_compute_invocations_per_workgroup)
+        .with_attribute("workgroup_memory_bytes", limits.max_compute_workgroup_storage_size)
+        .with_attribute("max_storage_binding_bytes", limits.max_storage_buffer_binding_size)
+        .with_attribute("max_storage_buffers", limits.max_storage_buffers_per_shader_stage);
+    let api = Some(api(info.backend)).filter(|name| !name.is_empty()).map(Api::new);
+    properties.api = api.map(|api| version.iter().fold(api, |api, version| api.with_version(*version)));
+    let driver_version = info.driver_info.trim();
+    properties.driver_version = (!driver_version.is_empty()).then(|| driver_version.to_owned());
     let properties = vendor(info.vendor).into_iter().fold(properties, DeviceProperties::with_vendor);
     let properties = uuid.iter().fold(properties, |properties, uuid| properties.with_uuid(*uuid));
     pci.iter().fold(properties, |properties, pci| properties.with_pci(*pci))
@@ -69,16 +83,31 @@ fn kind(kind: DeviceType) -> DeviceKind {
     }
 }
 
-/// The driver, with its interface: one card has a driver for each.
-fn driver(info: &AdapterInfo) -> String {
-    let api = match info.backend {
+/// The interface below wgpu. Empty if there is none.
+fn api(backend: Backend) -> &'static str {
+    match backend {
         Backend::Vulkan => "Vulkan",
         Backend::Metal => "Metal",
         Backend::Dx12 => "DX12",
         Backend::Gl => "OpenGL",
         Backend::Noop | Backend::BrowserWebGpu => "",
-    };
-    let parts = [api, info.driver.trim(), info.driver_info.trim()];
+    }
+}
+
+/// The types for which WGSL has arithmetic: three always, and those of features that the adapter has.
+fn dtypes(features: Features) -> Vec<&'static str> {
+    let optional = [
+        (Features::SHADER_F16, &["f16"][..]),
+        (Features::SHADER_F64, &["f64"]),
+        (Features::SHADER_INT64, &["i64", "u64"]),
+    ];
+    let optional = optional.into_iter().filter(|(feature, _)| features.contains(*feature));
+    ["i32", "u32", "f32"].into_iter().chain(optional.flat_map(|(_, names)| names.iter().copied())).collect()
+}
+
+/// The driver, with its interface: one card has a driver for each.
+fn driver(info: &AdapterInfo) -> String {
+    let parts = [api(info.backend), info.driver.trim(), info.driver_info.trim()];
     let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(" ")
 }
@@ -112,19 +141,22 @@ fn vendor(id: u32) -> Option<String> {
     Some(name.into())
 }
 
-/// The UUID of a Vulkan device. The other interfaces have none.
+/// The version and the UUID of a Vulkan device. wgpu returns neither for the other interfaces.
 #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
-fn uuid(adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
+fn of_vulkan(adapter: &wgpu::Adapter) -> (Option<Version>, Option<DeviceUuid>) {
     use ash::vk;
 
     // SAFETY: the handles of the result are neither destroyed here nor used beyond this function.
-    let adapter = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
+    let Some(adapter) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else { return (None, None) };
     let instance = adapter.shared_instance();
     let device = adapter.raw_physical_device();
     // SAFETY: the physical device belongs to this instance, and both live as long as `adapter`.
     let version = unsafe { instance.raw_instance().get_physical_device_properties(device) }.api_version;
-    if instance.instance_api_version().min(version) < vk::API_VERSION_1_1 {
-        return None;
+    // The device offers its own version only through an instance that has it too.
+    let common = instance.instance_api_version().min(version);
+    let version = Some(Version::new(vk::api_version_major(common), vk::api_version_minor(common)));
+    if common < vk::API_VERSION_1_1 {
+        return (version, None);
     }
     let mut ids = vk::PhysicalDeviceIDProperties::default();
     let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
@@ -132,12 +164,12 @@ fn uuid(adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
     // Vulkan 1.1, which has the function and the structure.
     unsafe { instance.raw_instance().get_physical_device_properties2(device, &mut properties) };
     // A driver without a UUID returns zeros.
-    (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid))
+    (version, (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid)))
 }
 
 #[cfg(not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")))]
-fn uuid(_adapter: &wgpu::Adapter) -> Option<DeviceUuid> {
-    None
+fn of_vulkan(_adapter: &wgpu::Adapter) -> (Option<Version>, Option<DeviceUuid>) {
+    (None, None)
 }
 
 #[cfg(test)]
@@ -146,7 +178,7 @@ mod tests {
 
     fn facts(kind: DeviceType, api: Backend, pci: &str, uuid: u8) -> Facts {
         let info = AdapterInfo { device_pci_bus_id: pci.into(), ..AdapterInfo::new(kind, api) };
-        Facts { pci: pci.parse().ok(), uuid: Some(DeviceUuid::from_bytes([uuid; 16])), info }
+        Facts { version: None, pci: pci.parse().ok(), uuid: Some(DeviceUuid::from_bytes([uuid; 16])), info }
     }
 
     #[test]
@@ -176,6 +208,13 @@ mod tests {
         assert_eq!(vendor(0x1_0005).as_deref(), Some("Mesa"));
         assert_eq!(vendor(0xbeef).as_deref(), Some("vendor 0xbeef"));
         assert_eq!(vendor(0), None);
+    }
+
+    #[test]
+    fn optional_types_follow_the_features_of_the_adapter() {
+        assert_eq!(dtypes(Features::empty()), ["i32", "u32", "f32"]);
+        let all = dtypes(Features::SHADER_F16 | Features::SHADER_INT64);
+        assert_eq!(all, ["i32", "u32", "f32", "f16", "i64", "u64"]);
     }
 
     #[test]

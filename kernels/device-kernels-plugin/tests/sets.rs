@@ -99,7 +99,7 @@ fn a_set_that_does_not_load_is_an_error_that_says_why() {
         ("null_row", "the table `dk_kernel` of the plugin is null"),
         (
             "next",
-            "requires version 0.99 of the interface; this program has 0.2, so it has to be built with a \
+            "requires version 0.99 of the interface; this program has 0.3, so it has to be built with a \
                   later `device-plugin`",
         ),
     ] {

@@ -87,7 +87,7 @@ impl Manifest<'_> {
             "package": self.package,
             "version": self.version,
             "library": self.file,
-            "abi": {"major": 0, "minor": 2},
+            "abi": {"major": 0, "minor": 3},
             "options": options,
         });
         fs::write(folder.join(format!("{name}.plugin.json")), manifest.to_string()).expect("there is room");

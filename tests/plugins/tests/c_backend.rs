@@ -67,7 +67,7 @@ fn a_device_is_open_under_one_name(folder: &Path) {
         let manifest = format!(
             r#"{{"manifest": 1, "group": "device.backends", "name": "{backend}_too", "entry": "{backend}",
                 "package": "device-{backend}", "version": "0.1.0", "library": "{}/lib{backend}.so",
-                "abi": {{"major": 0, "minor": 2}}}}"#,
+                "abi": {{"major": 0, "minor": 3}}}}"#,
             folder.display()
         );
         let file = second.path().join(format!("{backend}_too.plugin.json"));

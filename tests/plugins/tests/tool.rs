@@ -94,7 +94,7 @@ fn build_with_manifest(folder: &Path, arguments: &[&str]) -> PathBuf {
 /// Writes a manifest of the library of `acme`, with these texts replaced.
 fn write_manifest(folder: &Path, file: &str, changes: &[(&str, &str)]) -> PathBuf {
     let mut text = r#"{"manifest": 1, "group": "device.backends", "name": "acme", "package": "device-acme",
-        "version": "1.2.0", "library": "libacme.so", "abi": {"major": 0, "minor": 2},
+        "version": "1.2.0", "library": "libacme.so", "abi": {"major": 0, "minor": 3},
         "options": [{"name": "level", "description": "a number"}]}"#
         .to_owned();
     for (from, to) in changes {
@@ -159,7 +159,7 @@ fn a_printed_manifest_installs_its_backend() {
         "  owner     only root and this user can change it\n",
         "  exports   device_plugin_v0",
         "libc.so.6",
-        "  interface 0.2\n",
+        "  interface 0.3\n",
         "  entry     `openreg` of device.backends, device-openreg 0.1.0\n",
         "  options   devices, memory, ",
         "  devices   2 here: OpenReg, OpenReg\n",
@@ -331,7 +331,7 @@ fn a_difference_between_manifest_and_library_has_the_command_that_mends_it() {
     let changes = [
         ("1.2.0", "1.3.0"),
         ("device-acme", "acme"),
-        (r#""abi": {"major": 0, "minor": 2}"#, &digest),
+        (r#""abi": {"major": 0, "minor": 3}"#, &digest),
         (r#""level""#, r#""levels""#),
     ];
     write_manifest(&folder, "acme", &changes);
@@ -340,7 +340,7 @@ fn a_difference_between_manifest_and_library_has_the_command_that_mends_it() {
     for difference in [
         format!("the `package` in `{path}` is `acme`; the library has `device-acme`\n"),
         format!("the `version` in `{path}` is `1.3.0`; the library has `1.2.0`\n"),
-        format!("the `abi` in `{path}` is `0.0`; the library has `0.2`\n"),
+        format!("the `abi` in `{path}` is `0.0`; the library has `0.3`\n"),
         format!("`{path}` does not have the option `level` of the library\n"),
         format!("`{path}` has the option `levels`, which the library does not have\n"),
         format!("the `sha256` in `{path}` is {zeros}; the library has "),
@@ -396,7 +396,7 @@ fn manifests_of_kernels_are_compared_as_those_of_backends_are() {
     for (from, to, problem, help) in [
         ("0.1.0", "0.0.9", "the `version` in `PATH` is `0.0.9`; the library has `0.1.0`", &*command),
         ("device-myc", "my_c", "the `package` in `PATH` is `my_c`; the library has `device-myc`", &command),
-        (r#""minor": 2"#, r#""minor": 1"#, "the `abi` in `PATH` is `0.1`; the library has `0.2`", &command),
+        (r#""minor": 3"#, r#""minor": 1"#, "the `abi` in `PATH` is `0.1`; the library has `0.3`", &command),
         (name, &digest, "the `sha256` in `PATH` is 0000", &with_digest),
         (
             name,

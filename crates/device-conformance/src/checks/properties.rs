@@ -11,7 +11,10 @@ use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(properties::the_name_is_text, "the name of the device is not empty, and is printable"),
-    check!(properties::the_driver_is_text, "the driver is either unset or printable"),
+    check!(
+        properties::the_driver_is_text,
+        "the driver, its version and its interface are either unset or printable"
+    ),
     check!(properties::the_vendor_is_text, "the vendor is either unset or printable"),
     check!(properties::they_stay, "the properties of a device are the same on every call, open or not"),
     check!(
@@ -50,7 +53,14 @@ fn the_name_is_text(context: &Context) -> Result<(), Failure> {
 }
 
 fn the_driver_is_text(context: &Context) -> Result<(), Failure> {
-    context.properties().driver.as_deref().map_or(Ok(()), |driver| is_text("driver", driver))
+    let properties = context.properties();
+    let api = properties.api.as_ref().map(|api| &*api.name);
+    let all = [
+        ("driver", properties.driver.as_deref()),
+        ("driver version", properties.driver_version.as_deref()),
+        ("interface", api),
+    ];
+    all.into_iter().try_for_each(|(what, text)| text.map_or(Ok(()), |text| is_text(what, text)))
 }
 
 /// The properties from the backend itself, because the core may cache them.

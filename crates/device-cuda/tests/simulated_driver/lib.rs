@@ -161,6 +161,17 @@ driver! {
         put(value, match attribute {
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED => 0,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS => 1,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 8,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => 9,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => 4,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1024,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => 99 << 10,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => 1 << 20,
+            // An older driver: the backend leaves out what it does not know.
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => {
+                return Err(INVALID_VALUE);
+            }
             other => misuse(format_args!("the attribute {other:?} is not simulated")),
         });
         Ok(())

@@ -23,7 +23,7 @@ pub use crate::abi::types::*;
 pub const MAJOR: u32 = 0;
 
 /// The minor version of the interface: what has been added.
-pub const MINOR: u32 = 2;
+pub const MINOR: u32 = 3;
 
 /// The function that a library exports.
 pub const SYMBOL: &str = "device_plugin_v0";

@@ -173,6 +173,12 @@ abi! {
         memory_reuse: u32,
         memory_reuse_alignment: u32,
         memory_reuse_from: usize,
+        driver_version: Str,
+        api: Str,
+        api_version: Str,
+        compute_capability: Str,
+        native_dtypes: Str,
+        attributes: Str,
     }
 }
 

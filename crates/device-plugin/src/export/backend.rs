@@ -6,7 +6,7 @@ use device_registry::backend::{
     Backend, BackendDescriptor, BackendError, DeviceProperties, LoadFailure, MemoryReuse,
 };
 use device_registry::plugin::{self, PluginDevice};
-use device_registry::{BackendErrorKind, DeviceKind};
+use device_registry::{AttributeValue, BackendErrorKind, DeviceKind, Version};
 
 use crate::abi::{
     self, BackendApi, Loss, Object, OptionSetting, Properties, Receive, Report, Status, Str, Table, TooLong,
@@ -187,8 +187,8 @@ unsafe extern "C" fn properties(
     unsafe {
         guard(report, || {
             let properties = loaded(backend).backend.properties(ordinal)?;
-            let pci = properties.pci.map(|pci| pci.to_string());
-            let described = describe(&properties, pci.as_deref());
+            let texts = Texts::of(&properties);
+            let described = describe(&properties, &texts);
             if let Some(receive) = receive {
                 receive(context, &described);
             }
@@ -197,7 +197,37 @@ unsafe extern "C" fn properties(
     }
 }
 
-pub(crate) fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Properties {
+/// The properties that the interface passes as texts and the contract does not.
+pub(crate) struct Texts {
+    pci: Option<String>,
+    api_version: Option<String>,
+    compute_capability: Option<String>,
+    native_dtypes: Option<String>,
+    attributes: String,
+}
+
+impl Texts {
+    pub(crate) fn of(properties: &DeviceProperties) -> Self {
+        let version = |version: Version| version.to_string();
+        let dtypes = |names: &Vec<String>| match &names[..] {
+            [] => "none".to_owned(),
+            some => some.join(","),
+        };
+        let attribute = |(name, value): (&str, &AttributeValue)| match value {
+            AttributeValue::Text(text) => format!("{name}:{}", text.replace(['\r', '\n'], " ")),
+            other => format!("{name}={other}"),
+        };
+        Self {
+            pci: properties.pci.map(|pci| pci.to_string()),
+            api_version: properties.api.as_ref().and_then(|api| api.version).map(version),
+            compute_capability: properties.compute_capability.map(version),
+            native_dtypes: properties.native_dtypes.as_ref().map(dtypes),
+            attributes: properties.attributes.iter().map(attribute).collect::<Vec<_>>().join("\n"),
+        }
+    }
+}
+
+pub(crate) fn describe(properties: &DeviceProperties, texts: &Texts) -> Properties {
     let text = |text: Option<&str>| text.map_or(Str::empty(), Str::cut);
     let flag = |set: bool, flag: u32| if set { flag } else { 0 };
     let (memory_reuse, memory_reuse_alignment, memory_reuse_from) = match properties.memory_reuse {
@@ -214,7 +244,7 @@ pub(crate) fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Prop
         name: Str::cut(&properties.name),
         vendor: text(properties.vendor.as_deref()),
         driver: text(properties.driver.as_deref()),
-        pci: text(pci),
+        pci: text(texts.pci.as_deref()),
         uuid: properties.uuid.map_or([0; 16], |uuid| *uuid.as_bytes()),
         kind: match properties.kind {
             DeviceKind::Cpu => abi::KIND_CPU,
@@ -234,6 +264,12 @@ pub(crate) fn describe(properties: &DeviceProperties, pci: Option<&str>) -> Prop
         memory_reuse,
         memory_reuse_alignment,
         memory_reuse_from,
+        driver_version: text(properties.driver_version.as_deref()),
+        api: text(properties.api.as_ref().map(|api| &*api.name)),
+        api_version: text(texts.api_version.as_deref()),
+        compute_capability: text(texts.compute_capability.as_deref()),
+        native_dtypes: text(texts.native_dtypes.as_deref()),
+        attributes: text(Some(&texts.attributes)),
         ..Properties::ZEROED
     }
 }

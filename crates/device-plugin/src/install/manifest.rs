@@ -407,7 +407,7 @@ mod tests {
         (
             "requires",
             "99",
-            "requires version 0.99 of the interface (`requires`); this program has 0.2, so it has to be",
+            "requires version 0.99 of the interface (`requires`); this program has 0.3, so it has to be",
         ),
         ("requires", "true", "`requires` is `true`; expected a whole number"),
         ("options", "{}", "`options` is an object; expected a list of objects"),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device_registry::backend::{
-    Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, LoadFailure, LossReporter, MemoryReuse,
-    OpenedDevice, Presence,
+    Api, AttributeValue, Backend, BackendError, DeviceKind, DeviceProperties, DeviceUuid, LoadFailure,
+    LossReporter, MemoryReuse, OpenedDevice, Presence, Version,
 };
 use parking_lot::Mutex;
 
@@ -256,7 +256,54 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
     if read.largest_allocation != 0 {
         properties = properties.with_largest_allocation(read.largest_allocation);
     }
-    Ok(properties)
+    let version = |written: Str, field| match text(written, field)? {
+        none if none.is_empty() => Ok(None),
+        some => some.parse::<Version>().map(Some).map_err(|error| {
+            BackendError::other(format_args!("`dp_properties.{field}`")).with_source(Box::new(error))
+        }),
+    };
+    let driver_version = text(read.driver_version, "driver_version")?;
+    if !driver_version.is_empty() {
+        properties = properties.with_driver_version(driver_version);
+    }
+    let (api, api_version) = (text(read.api, "api")?, version(read.api_version, "api_version")?);
+    if !api.is_empty() {
+        let api = Api::new(api);
+        properties = properties.with_api(match api_version {
+            Some(version) => api.with_version(version),
+            None => api,
+        });
+    }
+    properties.compute_capability = version(read.compute_capability, "compute_capability")?;
+    match &*text(read.native_dtypes, "native_dtypes")? {
+        "" => {}
+        "none" => properties = properties.with_native_dtypes([""; 0]),
+        names => properties = properties.with_native_dtypes(names.split(',').map(str::trim)),
+    }
+    text(read.attributes, "attributes")?;
+    // SAFETY: the caller promises that the texts are valid.
+    let attributes = unsafe { read.attributes.shown_lines() };
+    attributes.lines().try_fold(properties, |properties, line| {
+        let (name, value) = attribute(line).ok_or_else(|| {
+            BackendError::other(format_args!(
+                "`dp_properties.attributes`: expected `name=number`, `name=true`, `name=false` or `name:text`, \
+                 found {line:?}"
+            ))
+        })?;
+        Ok(properties.with_attribute(name, value))
+    })
+}
+
+/// A line of `dp_properties.attributes`.
+fn attribute(line: &str) -> Option<(&str, AttributeValue)> {
+    let (name, value) = line.split_at(line.find(['=', ':'])?);
+    let value = match (value.split_at(1), &value[1..]) {
+        ((":", text), _) => text.into(),
+        (_, "true") => true.into(),
+        (_, "false") => false.into(),
+        (_, number) => number.parse::<i64>().ok()?.into(),
+    };
+    Some((name, value))
 }
 
 #[cfg(test)]
@@ -264,11 +311,12 @@ mod tests {
     use device_registry::backend::samples;
 
     use super::*;
+    use crate::export::backend::{Texts, describe};
 
     #[track_caller]
     fn expect_the_same_behind_the_interface(properties: &DeviceProperties) {
-        let pci = properties.pci.map(|pci| pci.to_string());
-        let described = crate::export::backend::describe(properties, pci.as_deref());
+        let texts = Texts::of(properties);
+        let described = describe(properties, &texts);
         // SAFETY: the properties and what they point to live until the end of the function.
         assert_eq!(unsafe { read(&raw const described) }.unwrap(), *properties);
     }
@@ -283,5 +331,56 @@ mod tests {
         for reuse in samples::memory_reuses() {
             expect_the_same_behind_the_interface(&DeviceProperties::new("a device").with_memory_reuse(reuse));
         }
+        expect_the_same_behind_the_interface(&DeviceProperties::new("a device").with_api(Api::new("Metal")));
+        expect_the_same_behind_the_interface(&DeviceProperties::new("a device").with_native_dtypes([""; 0]));
+    }
+
+    #[test]
+    fn properties_of_an_earlier_version_of_the_interface_are_read() {
+        let properties = samples::filled_properties();
+        let texts = Texts::of(&properties);
+        let mut described = describe(&properties, &texts);
+        described.struct_size = std::mem::offset_of!(Properties, driver_version);
+        // SAFETY: the properties and what they point to live until the end of the function.
+        let read = unsafe { read(&raw const described) }.unwrap();
+        assert_eq!((&*read.name, read.driver_version, read.api), ("a name", None, None));
+        assert!(read.compute_capability.is_none() && read.native_dtypes.is_none());
+        assert!(read.attributes.is_empty());
+    }
+
+    #[test]
+    fn a_text_of_the_wrong_form_is_an_error_that_names_the_field() {
+        let properties = DeviceProperties::new("a device");
+        let texts = Texts::of(&properties);
+        let of = |change: &dyn Fn(&mut Properties)| {
+            let mut described = describe(&properties, &texts);
+            change(&mut described);
+            // SAFETY: the properties and what they point to live until the end of the function.
+            unsafe { read(&raw const described) }
+        };
+        for bad in [
+            "units",
+            "units=",
+            "units=many",
+            "units=1.5",
+            "=1\nunits",
+            "a=1\n\nb=2",
+            "units=18446744073709551616",
+        ] {
+            let error = of(&|described| described.attributes = Str::of(bad)).unwrap_err();
+            assert!(error.message().starts_with("`dp_properties.attributes`: expected"), "{bad}: {error}");
+        }
+        for bad in ["9", "nine", "9.0.1"] {
+            let error = of(&|described| described.compute_capability = Str::of(bad)).unwrap_err();
+            assert_eq!(error.message(), "`dp_properties.compute_capability`", "{bad}");
+        }
+        // A name that is not valid is left out, as of a backend in Rust.
+        let read = of(&|described| described.attributes = Str::of("Units=1\nunits=2\nisa:a=b:c")).unwrap();
+        let all: Vec<_> = read.attributes.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        assert_eq!((all.join(", ").as_str(), read.attributes.left_out()), ("units 2, isa a=b:c", 1));
+        let flood: Vec<_> = (0..4000).map(|number| format!("a{number}=1")).collect();
+        let flood = flood.join("\n");
+        let read = of(&|described| described.attributes = Str::of(&flood)).unwrap();
+        assert_eq!((read.attributes.len(), read.attributes.left_out()), (64, 3936));
     }
 }

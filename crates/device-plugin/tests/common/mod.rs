@@ -34,6 +34,6 @@ pub(crate) fn manifest(name: &str, library: &Path, more: &str) -> String {
     let library = library.display().to_string().replace('\\', "\\\\");
     format!(
         r#"{{"manifest": 1, "group": "device.backends", "name": "{name}", "package": "device-{name}", "version": "1.2.0",
-            "library": "{library}", "abi": {{"major": 0, "minor": 2}}{more}}}"#
+            "library": "{library}", "abi": {{"major": 0, "minor": 3}}{more}}}"#
     )
 }

@@ -12,7 +12,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the plugin, and its devices | [`Backend`], [`Presence`], [`DeviceProperties`], [`OpenedDevice`], [`DeviceDriver`], [`LossReporter`] |
+//! | the plugin, and its devices | [`Backend`], [`Presence`], [`DeviceProperties`], [`Api`], [`Attributes`], [`OpenedDevice`], [`DeviceDriver`], [`LossReporter`] |
 //! | memory | [`Memory`], [`Span`], [`HostMemory`], [`open_windows`], [`HostBuffer`], [`FillPattern`] |
 //! | queues of the device's own | [`StreamDriver`], [`EventDriver`], [`Completion`], [`CompletionWatch`], [`ReadThreads`] |
 //! | kernels | [`Launch`], [`NativeDevice`] |
@@ -24,6 +24,7 @@
 //!
 #![doc = include_str!("rules.md")]
 
+mod attributes;
 mod completion;
 mod device_values;
 mod driver;
@@ -61,6 +62,7 @@ mod span;
 mod stream_driver;
 mod stream_order;
 pub mod testing;
+mod version;
 // A window is a range of host memory.
 #[allow(unsafe_code)]
 mod host_windows;
@@ -76,6 +78,7 @@ use std::any::Any;
 pub use entry_points::entry_points;
 pub use entry_points::{LoadFailure, OptionSpec, OptionValue, Options};
 
+pub use crate::backend::attributes::{AttributeValue, Attributes};
 pub use crate::backend::completion::{Completion, CompletionWatch};
 pub(crate) use crate::backend::completion::{Finish, Watched};
 pub(crate) use crate::backend::device_values::DeviceValues;
@@ -106,6 +109,7 @@ pub use crate::backend::span::Span;
 pub(crate) use crate::backend::span::{Allocation, Block};
 pub use crate::backend::stream_driver::StreamDriver;
 pub(crate) use crate::backend::stream_order::{Progress, StreamOrder};
+pub use crate::backend::version::{Api, Version, VersionError};
 
 /// A backend, such as CUDA: it counts its devices, describes them and opens them.
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::backend::{DeviceUuid, PciAddress};
+use crate::backend::{Api, AttributeValue, Attributes, DeviceUuid, PciAddress, Version};
 
 /// The properties of a device: facts that do not change while the program runs.
 ///
@@ -33,13 +33,24 @@ pub struct DeviceProperties {
     pub vendor: Option<String>,
     /// The kind of device.
     pub kind: DeviceKind,
-    /// The driver and its version, if there is one.
+    /// The driver and its version, if there is one, for people.
     pub driver: Option<String>,
+    /// The version of the driver alone, in the form that the driver gives it.
+    pub driver_version: Option<String>,
+    /// The interface through which the backend uses the device, with the newest version that both have.
+    pub api: Option<Api>,
+    /// The version of the device's instruction set, where the vendor numbers it: NVIDIA's compute capability.
+    pub compute_capability: Option<Version>,
     /// The total memory of the device, in bytes.
     pub total_memory: Option<u64>,
     /// The largest allocation that the device can make, in bytes, if it has such a limit. The core refuses a
     /// larger one with an error that names the limit.
     pub largest_allocation: Option<u64>,
+    /// The types of numbers with which the device computes: those of its instruction set or, where that is
+    /// hidden, of the language of its interface. They have the names of the dtypes of `device-tensor` and
+    /// `device-kernels`, such as `f32`, `bf16` and `i64`. A kernel for another type, which the device can
+    /// still store, has to emulate it. `None` if the backend does not know.
+    pub native_dtypes: Option<Vec<String>>,
     /// The device's UUID. One card has the same UUID in every backend that lists it.
     pub uuid: Option<DeviceUuid>,
     /// The device's PCI address. One card has the same address in every backend that lists it.
@@ -56,6 +67,8 @@ pub struct DeviceProperties {
     /// How the core uses freed memory of the device again: see
     /// [`Device::empty_cache`](crate::Device::empty_cache).
     pub memory_reuse: MemoryReuse,
+    /// Further facts by name, which differ from backend to backend.
+    pub attributes: Attributes,
 }
 
 /// How the core uses freed memory of a device again. It is for devices on which allocating is slow.
@@ -105,8 +118,12 @@ impl DeviceProperties {
             vendor: None,
             kind: DeviceKind::Other,
             driver: None,
+            driver_version: None,
+            api: None,
+            compute_capability: None,
             total_memory: None,
             largest_allocation: None,
+            native_dtypes: None,
             uuid: None,
             pci: None,
             copy_alignment: 1,
@@ -114,6 +131,7 @@ impl DeviceProperties {
             timed_events: true,
             pinned_memory: false,
             memory_reuse: MemoryReuse::Never,
+            attributes: Attributes::new(),
         }
     }
 
@@ -135,6 +153,24 @@ impl DeviceProperties {
         Self { driver: Some(driver.into()), ..self }
     }
 
+    /// Adds the version of the driver alone.
+    #[must_use]
+    pub fn with_driver_version(self, version: impl Into<String>) -> Self {
+        Self { driver_version: Some(version.into()), ..self }
+    }
+
+    /// Adds the interface through which the backend uses the device.
+    #[must_use]
+    pub fn with_api(self, api: Api) -> Self {
+        Self { api: Some(api), ..self }
+    }
+
+    /// Adds the compute capability.
+    #[must_use]
+    pub fn with_compute_capability(self, version: Version) -> Self {
+        Self { compute_capability: Some(version), ..self }
+    }
+
     /// Adds the total memory, in bytes.
     #[must_use]
     pub fn with_total_memory(self, bytes: u64) -> Self {
@@ -145,6 +181,29 @@ impl DeviceProperties {
     #[must_use]
     pub fn with_largest_allocation(self, bytes: u64) -> Self {
         Self { largest_allocation: Some(bytes), ..self }
+    }
+
+    /// Sets the types of numbers with which the device computes by itself. Replaces those set before.
+    ///
+    /// ```
+    /// use device_registry::DeviceProperties;
+    ///
+    /// let properties = DeviceProperties::new("Example 9000").with_native_dtypes(["i32", "f32", "f16"]);
+    /// assert_eq!(properties.is_native_dtype("f16"), Some(true));
+    /// assert_eq!(properties.is_native_dtype("f64"), Some(false));
+    /// assert_eq!(DeviceProperties::new("Example 1").is_native_dtype("f32"), None);
+    /// ```
+    #[must_use]
+    pub fn with_native_dtypes<T: Into<String>>(self, names: impl IntoIterator<Item = T>) -> Self {
+        Self { native_dtypes: Some(names.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    /// Adds a fact by name, and replaces one with this name. One outside of the [limits](Attributes#limits)
+    /// is left out.
+    #[must_use]
+    pub fn with_attribute(mut self, name: &str, value: impl Into<AttributeValue>) -> Self {
+        self.attributes.set(name, value);
+        self
     }
 
     /// Adds the UUID. A UUID of zeros alone counts as unknown (RFC 9562, section 5.9), as some drivers use it
@@ -190,6 +249,13 @@ impl DeviceProperties {
     #[must_use]
     pub fn with_memory_reuse(self, reuse: MemoryReuse) -> Self {
         Self { memory_reuse: reuse, ..self }
+    }
+
+    /// Whether the device computes by itself with numbers of a type, such as `f16`. `None` if its backend does
+    /// not know.
+    #[must_use]
+    pub fn is_native_dtype(&self, name: &str) -> Option<bool> {
+        self.native_dtypes.as_ref().map(|names| names.iter().any(|native| native == name))
     }
 
     /// Whether both describe the same hardware, for example one card that two backends list: their UUIDs are

@@ -5,7 +5,10 @@
 
 use std::iter::successors;
 
-use crate::backend::{BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid, MemoryReuse, PciAddress};
+use crate::backend::{
+    Api, Attributes, BackendErrorKind, DeviceKind, DeviceProperties, DeviceUuid, MemoryReuse, PciAddress,
+    Version,
+};
 
 /// One of each kind of error.
 pub fn error_kinds() -> impl Iterator<Item = BackendErrorKind> {
@@ -49,13 +52,23 @@ pub fn memory_reuses() -> impl Iterator<Item = MemoryReuse> {
 
 /// Properties of which no field is as [`DeviceProperties::new`] leaves it.
 pub fn filled_properties() -> DeviceProperties {
+    let mut attributes = Attributes::new();
+    attributes.set("number", -7);
+    attributes.set("fact", true);
+    attributes.set("words", "7 = \"seven\"");
+    attributes.set("not_a_number", "7");
+    attributes.set("not_a_bool", "false");
     DeviceProperties {
         name: "a name".to_owned(),
         vendor: Some("a vendor".to_owned()),
         kind: DeviceKind::Accelerator,
         driver: Some("a driver".to_owned()),
+        driver_version: Some("1.2 beta".to_owned()),
+        api: Some(Api::new("An API").with_version(Version::new(1, 2))),
+        compute_capability: Some(Version::new(8, 9)),
         total_memory: Some(1 << 40),
         largest_allocation: Some(1 << 39),
+        native_dtypes: Some(vec!["f32".to_owned(), "i8".to_owned()]),
         uuid: Some(DeviceUuid::from_bytes([7; 16])),
         pci: PciAddress::new(1, 2, 3, 4),
         copy_alignment: 8,
@@ -63,6 +76,7 @@ pub fn filled_properties() -> DeviceProperties {
         timed_events: false,
         pinned_memory: true,
         memory_reuse: MemoryReuse::Divided { alignment: 1024 },
+        attributes,
     }
 }
 

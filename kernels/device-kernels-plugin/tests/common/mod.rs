@@ -50,7 +50,7 @@ pub(crate) fn manifest(folder: &Path, group: &str, name: &str, entry: &str, pack
     let text = format!(
         r#"{{"manifest": 1, "group": "{group}", "name": "{name}", "entry": "{entry}",
             "package": "{package}", "version": "0.1.0", "library": "{}",
-            "abi": {{"major": 0, "minor": 2}}}}"#,
+            "abi": {{"major": 0, "minor": 3}}}}"#,
         library.display()
     );
     let file = folder.join(format!("{name}-{}.plugin.json", group.replace('.', "-")));
