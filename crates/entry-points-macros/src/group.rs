@@ -60,7 +60,14 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
             }}
             fn name() -> &'static str {{ super::"
     ));
-    output.tokens(TokenTree::from(function.clone())).text("().name() } } }");
+    output.tokens(TokenTree::from(function.clone()));
+    output.text(&format!(
+        "().name() }}
+            fn group() -> ::core::option::Option<&'static dyn {krate}::__private::AnyGroup> {{
+                ::core::option::Option::Some(super::"
+    ));
+    output.tokens(TokenTree::from(function.clone()));
+    output.text(&format!("()) }} }} {krate}::__collect_group! {{ {unique} }} }}"));
 
     output.text("#[doc(inline)]").tokens(slice_visibility);
     output.text(&format!("use {unique}::{unique} as")).tokens(TokenTree::from(slice)).text(";");

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::collect::diagnosis::{Findings, Status, Stranger};
-use crate::collect::element::{Autoload, Linked, Registration, SliceId, Submission};
+use crate::collect::element::{AnyGroup, Autoload, Linked, Registration, SliceId, Submission};
 use crate::entry_point::EntryPoint;
 use crate::message::panic_message;
 
@@ -105,6 +105,19 @@ macro_rules! __collect_registration {
     };
 }
 
+// Not public API. Registers a group that `group!` declares; `GROUPS` is this crate's own slice.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __collect_group {
+    ($slice:ident) => {
+        $crate::__linked_static! {
+            ($crate::__private::GROUPS)
+            static DECLARED: $crate::__private::Declared = $crate::__private::Declared::new::<$slice>();
+        }
+        $crate::__submit! { $crate::__private::Submission::Group(DECLARED) }
+    };
+}
+
 /// A group's slice, and what identifies it in registrations.
 pub(crate) struct Source<P: ?Sized + 'static> {
     pub(crate) elements: fn() -> &'static [EntryPoint<P>],
@@ -128,6 +141,7 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
         match submission {
             Submission::Autoload(line) => submitted_lines.push(*line),
             Submission::EntryPoint(registration) => submitted.push(*registration),
+            Submission::Group(_) => {}
         }
     }
     // linkme panics if two slices in the binary have one name. The report shows it; a look-up must not panic.
@@ -162,6 +176,26 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
     points.sort_unstable_by_key(by_address);
     points.dedup_by_key(|point| by_address(point));
     (points, findings)
+}
+
+/// The groups that `group!` declares in the crates of this program, perhaps several times each. Where no
+/// collector works, those for which an `autoload!` line has an entry point.
+pub(crate) fn declared_groups() -> Vec<&'static dyn AnyGroup> {
+    // linkme panics if two slices in the binary have one name.
+    let linked = catch_unwind(by_linkme::groups).unwrap_or_default();
+    let mut groups = linked.to_vec();
+    let mut lines: Vec<_> = catch_unwind(by_linkme::autoloads).unwrap_or_default().iter().collect();
+    for submission in by_inventory::submissions() {
+        match submission {
+            Submission::Autoload(line) => lines.push(*line),
+            Submission::EntryPoint(registration) => groups.push(registration.group),
+            Submission::Group(group) => groups.push(*group),
+        }
+    }
+    for line in all_lines(lines.into_iter()) {
+        groups.extend(line.crates.iter().flat_map(|one| one.points).map(|point| point.group));
+    }
+    groups.into_iter().filter_map(|group| (group.0)()).collect()
 }
 
 /// These lines and those of the crates that they link, each once, sorted by module. Without the sentinel.

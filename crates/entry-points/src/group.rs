@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::assignments::Assignments;
 use crate::claim::{Candidate, Claim};
 use crate::collect::diagnosis::Findings;
-use crate::collect::element::SliceId;
+use crate::collect::element::{AnyGroup, SliceId};
 use crate::collect::{self, Source};
 use crate::declaration::Declaration;
 use crate::entry::Entry;
@@ -24,6 +24,7 @@ use crate::slot::Slot;
 use crate::state::State;
 use crate::switches::{self, Settings, Switches};
 use crate::sync::{AtomicBool, OnceLock, Ordering, Orphaned};
+use crate::used_groups;
 use crate::versions::Versions;
 
 /// A named set of entry points for the interface `P`, such as `codec.decoders` for `dyn Decoder`.
@@ -308,7 +309,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         notes.extend(self.notes.iter().flatten().cloned());
         // A private group collects nothing, so that no `autoload!` line would add a name.
         let advice = self.source.and_then(|_| table.findings.advice(self.autoload_line));
-        Report { group: &self.declaration.name, rows, notes, advice }
+        let interface = std::any::type_name::<P>();
+        Report { group: &self.declaration.name, interface, rows, notes, advice }
     }
 }
 
@@ -468,6 +470,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         };
         // Outside of the lock, since a logger may look up a name of this group.
         if !table.warned.swap(true, Ordering::Relaxed) {
+            used_groups::add(self);
             for note in table.notes(&self.declaration.name) {
                 // A logger is the program's code, and its panic is not the caller's.
                 let _ = isolate(|| log::warn!(target: "entry_points", "{}: {note}", self.name()));
@@ -530,6 +533,12 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ) -> &'static Slot<P> {
         let options = assignments.of(name).cloned().collect();
         Box::leak(Box::new(Slot::new(name, &self.declaration, candidates, settings, options)))
+    }
+}
+
+impl<P: ?Sized + Send + Sync + 'static> AnyGroup for Group<P> {
+    fn report(&'static self) -> Report {
+        self.report()
     }
 }
 

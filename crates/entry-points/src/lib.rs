@@ -14,6 +14,7 @@ mod failure;
 pub mod fuzzing;
 mod group;
 mod group_name;
+mod groups;
 mod index;
 mod installed;
 mod isolation;
@@ -31,6 +32,7 @@ mod slot;
 mod state;
 mod switches;
 mod sync;
+mod used_groups;
 mod verdict;
 mod versions;
 
@@ -44,6 +46,7 @@ pub use crate::error::{
 pub use crate::error_chain::ErrorChain;
 pub use crate::failure::LoadFailure;
 pub use crate::group::Group;
+pub use crate::groups::{Groups, groups};
 pub use crate::installed::Installed;
 pub use crate::isolation::{Panicked, isolate};
 pub use crate::once_load::{Interrupted, OnceLoad};
@@ -205,7 +208,9 @@ pub mod __private {
     pub use crate::collect::by_inventory::reexport::*;
     #[allow(unused_imports, unreachable_pub)]
     pub use crate::collect::by_linkme::reexport::*;
-    pub use crate::collect::element::{Autoload, Collected, Linked, Registration, SliceId, Submission};
+    pub use crate::collect::element::{
+        AnyGroup, Autoload, Collected, Declared, Linked, Registration, SliceId, Submission,
+    };
     pub use crate::collect::{assert_at_crate_root, nothing};
     pub use crate::entry_point::{Origin, with_origin};
 }

@@ -30,6 +30,7 @@ use crate::state::State;
 /// ```json
 /// {
 ///   "group": "example.levels",
+///   "interface": "u8",
 ///   "entries": [
 ///     {
 ///       "name": "high",
@@ -62,6 +63,7 @@ use crate::state::State;
 #[derive(Clone, Debug)]
 pub struct Report {
     pub(crate) group: &'static GroupName,
+    pub(crate) interface: &'static str,
     pub(crate) rows: Vec<Row>,
     pub(crate) notes: Vec<String>,
     pub(crate) advice: Option<String>,
@@ -97,6 +99,13 @@ impl Report {
     #[must_use]
     pub fn group(&self) -> &'static str {
         self.group.name
+    }
+
+    /// The type of the group's plugins, such as `dyn codec::Decoder`: for people, since the compiler chooses
+    /// how it writes a type.
+    #[must_use]
+    pub fn interface(&self) -> &'static str {
+        self.interface
     }
 
     /// One row for each entry point, sorted by name. A name that several packages claim has several rows.

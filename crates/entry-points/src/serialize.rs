@@ -8,8 +8,9 @@ use crate::state::State;
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Report", 4)?;
+        let mut fields = serializer.serialize_struct("Report", 5)?;
         fields.serialize_field("group", self.group())?;
+        fields.serialize_field("interface", self.interface())?;
         fields.serialize_field("entries", self.rows())?;
         fields.serialize_field("notes", self.notes())?;
         fields.serialize_field("advice", &self.advice())?;

@@ -24,10 +24,11 @@ const LAYERS: [(&str, &[&str]); 7] = [
             "collect/no_linkme",
             "declaration",
             "switches",
+            "used_groups",
             "verdict",
         ],
     ),
-    ("groups", &["entry", "fuzzing", "group", "slot"]),
+    ("groups", &["entry", "fuzzing", "group", "groups", "slot"]),
 ];
 
 /// Each file, with the files that it imports.

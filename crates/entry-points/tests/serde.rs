@@ -51,6 +51,7 @@ fn a_report_has_the_fields_of_its_rows_with_files_and_options() {
     let options = json!([{"name": "n", "value": "4", "set_by": null}]);
     let expected = json!({
         "group": "test.rows",
+        "interface": "u8",
         "entries": [
             entry("in_file", "filed", "1.2.0", json!("/opt/in file.so"), installed, json!([])),
             entry("off", "filed", "1.2.0", json!("/opt/off.so"), disabled, json!([])),

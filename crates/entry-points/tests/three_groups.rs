@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use entry_points::{EntryPoint, LoadFailure, State};
+use entry_points::{EntryPoint, Group, LoadFailure, State, groups};
 
 entry_points::autoload!();
 
@@ -158,6 +158,26 @@ fn entries_are_selected_by_name_glob_or_by_package() {
 fn a_group_may_be_declared_in_any_module() {
     assert_eq!(nested::more_shapes().name(), "test.more_shapes");
     assert_eq!((nested::more_shapes().len(), nested::MORE_SHAPES.len()), (0, 0));
+}
+
+#[test]
+fn every_group_of_the_process_is_listed_once_with_its_interface_whether_or_not_it_was_used() {
+    static PRIVATE: Group<u8> = Group::new("test.private");
+    static UNUSED: Group<u8> = Group::new("test.private_and_unused");
+    assert!(PRIVATE.is_empty() && UNUSED.name() == "test.private_and_unused");
+    let groups = groups();
+    let names: Vec<_> = groups.reports().iter().map(|report| report.group()).collect();
+    assert_eq!(names, ["test.commands", "test.limits", "test.more_shapes", "test.private", "test.shapes"]);
+    let shapes = groups.get("test.shapes").unwrap();
+    assert_eq!(shapes.interface(), "dyn three_groups::framework::Shape");
+    assert_eq!(shapes.rows().iter().map(|row| row.name).collect::<Vec<_>>(), ["circle", "square"]);
+    assert!(groups.get("test.unused").is_none());
+    let printed = groups.to_string();
+    assert!(printed.starts_with("test.commands: 1 entry point\n  name "), "{printed}");
+    assert!(
+        printed.contains("\n\ntest.private: 0 entry points\n\ntest.shapes: 2 entry points\n"),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The collector linkme: linker sections.
 
-use crate::collect::element::Autoload;
+use crate::collect::element::{Autoload, Declared};
 
 /// Every `autoload!` line of the program. One slice serves all groups.
 ///
@@ -14,6 +14,14 @@ static SENTINEL: Autoload = Autoload::SENTINEL;
 
 pub(crate) fn autoloads() -> &'static [Autoload] {
     &ENTRY_POINTS_0_1_AUTOLOADS
+}
+
+/// Every group that `group!` declares.
+#[linkme::distributed_slice]
+pub static ENTRY_POINTS_0_1_GROUPS: [Declared];
+
+pub(crate) fn groups() -> &'static [Declared] {
+    &ENTRY_POINTS_0_1_GROUPS
 }
 
 pub(crate) const PRESENT: bool = true;
@@ -46,15 +54,18 @@ macro_rules! __linked_static {
 #[doc(hidden)]
 pub(crate) mod reexport {
     pub use super::ENTRY_POINTS_0_1_AUTOLOADS as AUTOLOADS;
+    pub use super::ENTRY_POINTS_0_1_GROUPS as GROUPS;
     pub use linkme;
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_slice_of_lines_has_the_version_in_its_name() {
+    fn the_slices_have_the_version_in_their_names() {
         let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
-        let name = format!("static ENTRY_POINTS_{major}_{minor}_AUTOLOADS: [Autoload];");
-        assert!(include_str!("by_linkme.rs").contains(&name), "{name}");
+        for slice in ["AUTOLOADS: [Autoload]", "GROUPS: [Declared]"] {
+            let name = format!("static ENTRY_POINTS_{major}_{minor}_{slice};");
+            assert!(include_str!("by_linkme.rs").contains(&name), "{name}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::entry_point::EntryPoint;
 use crate::message::and;
+use crate::report::Report;
 
 // Not public API. Used by generated code.
 /// A type that stands for a distributed slice. `group!` gives it the name of the slice, in the namespace of
@@ -17,6 +18,31 @@ pub trait Collected: 'static {
 
     /// The name of the group.
     fn name() -> &'static str;
+
+    /// The group. `None` in tests of this crate that have none.
+    fn group() -> Option<&'static dyn AnyGroup> {
+        None
+    }
+}
+
+// Not public API. Used by generated code.
+/// A group, with the type of the plugin erased, so that one list holds all groups.
+#[doc(hidden)]
+pub trait AnyGroup: Send + Sync {
+    fn report(&'static self) -> Report;
+}
+
+// Not public API. Used by generated code.
+/// A group that `group!` declares.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Declared(pub(super) fn() -> Option<&'static dyn AnyGroup>);
+
+impl Declared {
+    // Not public API. Used by generated code.
+    pub const fn new<S: Collected>() -> Self {
+        Self(S::group)
+    }
 }
 
 // Not public API. Used by generated code.
@@ -52,13 +78,14 @@ impl SliceId {
 #[derive(Clone, Copy)]
 pub struct Registration {
     pub(super) slice: fn() -> SliceId,
+    pub(super) group: Declared,
     pub(super) point: &'static (dyn Any + Send + Sync),
 }
 
 impl Registration {
     // Not public API. Used by generated code.
     pub const fn new<S: Collected>(point: &'static EntryPoint<S::Plugin>) -> Self {
-        Self { slice: S::slice, point }
+        Self { slice: S::slice, group: Declared::new::<S>(), point }
     }
 
     pub(super) fn of_slice<P: ?Sized>(&self, slice: SliceId) -> Option<&'static EntryPoint<P>> {
@@ -145,6 +172,7 @@ impl fmt::Display for Autoload {
 pub enum Submission {
     EntryPoint(Registration),
     Autoload(&'static Autoload),
+    Group(Declared),
 }
 
 #[cfg(test)]

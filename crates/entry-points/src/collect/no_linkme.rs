@@ -1,8 +1,12 @@
 //! An empty stand-in for linkme, on targets where it does not build.
 
-use crate::collect::element::Autoload;
+use crate::collect::element::{Autoload, Declared};
 
 pub(crate) fn autoloads() -> &'static [Autoload] {
+    &[]
+}
+
+pub(crate) fn groups() -> &'static [Declared] {
     &[]
 }
 
