@@ -22,8 +22,8 @@ const LARGE: usize = 32 << 10;
 /// What every processor of [these architectures](COMPUTES_WITH_ALL) computes with.
 const DTYPES: [&str; 10] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"];
 
-/// Whether the instruction set has integers of 64 bits and both floating-point types. Of other targets it is not
-/// known.
+/// Whether the instruction set has integers of 64 bits and both floating-point types. Of other targets it is
+/// not known.
 const COMPUTES_WITH_ALL: bool = cfg!(any(
     target_arch = "x86_64",
     target_arch = "aarch64",

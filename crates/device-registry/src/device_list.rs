@@ -40,6 +40,38 @@ pub fn device_list() -> DeviceList {
 /// The result of [`device_list`]: the state of the registry at the time of that call.
 ///
 /// `Display` prints it on several lines, from the same values that the functions return.
+///
+/// With the feature `serde` it can be serialized. `docs/devices.schema.json` of the repository is the JSON
+/// Schema of the document, and `version` in it is [`DOCUMENT_VERSION`](Self::DOCUMENT_VERSION). An unknown
+/// value is null, and the `errors` beside it say why. Sizes are in bytes. `report` and each `state` have the
+/// form of [`Report`](crate::registry::Report).
+///
+/// ```json
+/// {
+///   "version": 1,
+///   "report": { "group": "device.backends", "interface": "dyn Backend", "entries": [], "notes": [] },
+///   "backends": [
+///     {
+///       "name": "cpu",
+///       "state": { "kind": "loaded", "took": 0.00001 },
+///       "errors": [],
+///       "devices": [
+///         {
+///           "device": "cpu",
+///           "presence": { "kind": "present" },
+///           "properties": { "name": "host (x86_64)", "kind": "cpu", "total_memory": null },
+///           "open": false,
+///           "memory": null,
+///           "statistics": null,
+///           "errors": []
+///         }
+///       ]
+///     }
+///   ]
+/// }
+/// ```
+///
+/// `report` and `properties` are shortened here.
 #[derive(Clone, Debug)]
 pub struct DeviceList {
     report: Report,
@@ -47,6 +79,10 @@ pub struct DeviceList {
 }
 
 impl DeviceList {
+    /// The version of the document that serde writes. It changes when a field changes its meaning or goes.
+    /// Fields and kinds may be added within a version.
+    pub const DOCUMENT_VERSION: u32 = 1;
+
     /// The report on the group of backends, after each of them was loaded: packages, versions, files,
     /// options, and notes on probable mistakes.
     #[must_use]
@@ -140,7 +176,7 @@ impl ListedDevice {
         }
     }
 
-    /// The device, with its index.
+    /// The device, with its index; `cpu` has none, as it is one device.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
@@ -208,8 +244,7 @@ impl fmt::Display for ListedDevice {
     }
 }
 
-/// Writes a line with the name, and a line for each device or the error. Of a disabled backend the line alone,
-/// with the switch.
+/// Writes the name, and a line for each device, or the error. Of a disabled backend the switch.
 impl fmt::Display for ListedBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.name)?;

@@ -40,6 +40,7 @@
 //! | closing devices | [`Device::close`], [`close_all`] |
 //! | writing a backend | the module [`backend`] |
 //! | which backends are linked, and their states | [`backends()`], the module [`registry`] |
+//! | all groups of the process | [`registry::groups`] |
 //! | options of a backend | [`Group::set_option`](registry::Group::set_option), `DEVICE_BACKEND_OPTIONS` |
 //!
 //! [`entry-points`]: mod@entry_points
@@ -71,6 +72,8 @@ pub mod plugin;
 mod runtime;
 mod select;
 mod selection;
+#[cfg(feature = "serde")]
+mod serialize;
 mod stream;
 mod sync;
 #[cfg(test)]
@@ -113,8 +116,8 @@ pub use crate::stream::Stream;
 /// [`group!`](entry_points::group).
 pub mod registry {
     pub use entry_points::{
-        ConfigureError, Entry, EntryName, EntryPoint, Group, Installed, LoadError, OptionError, OptionOrigin,
-        OptionSpec, OptionValue, Options, Panicked, RegisterError, Report, Row, State, Switches, UnknownName,
-        UnknownOption, isolate,
+        ConfigureError, Entry, EntryName, EntryPoint, Group, Groups, Installed, LoadError, OptionError,
+        OptionOrigin, OptionSpec, OptionValue, Options, Panicked, RegisterError, Report, Row, State,
+        Switches, UnknownName, UnknownOption, groups, isolate,
     };
 }

@@ -47,6 +47,7 @@ const INTERFACE: [&[&str]; 1] = [&[
     "parse",
     "current",
     "device_list",
+    "serialize",
     "lifecycle",
     "faults",
     "plugin",

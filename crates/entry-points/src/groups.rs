@@ -35,8 +35,8 @@ use crate::used_groups;
 /// # }
 /// ```
 ///
-/// Where the linker drops the sections of other crates and no other collector works, a group that was not used
-/// is missing if no `autoload!` line has an entry point for it.
+/// Where the linker drops the sections of other crates and no other collector works, a group that was not
+/// used is missing if no `autoload!` line has an entry point for it.
 #[must_use]
 pub fn groups() -> Groups {
     let mut all = declared_groups();
@@ -59,8 +59,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The report on each group: its name, its [interface](Report::interface), and its entry points with their
-    /// states. Two groups that have one name by mistake are both in the list.
+    /// The report on each group: its name, its [interface](Report::interface), and its entry points with
+    /// their states. Two groups that have one name by mistake are both in the list.
     #[must_use]
     pub fn reports(&self) -> &[Report] {
         &self.reports

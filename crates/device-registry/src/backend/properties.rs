@@ -251,8 +251,8 @@ impl DeviceProperties {
         Self { memory_reuse: reuse, ..self }
     }
 
-    /// Whether the device computes by itself with numbers of a type, such as `f16`. `None` if its backend does
-    /// not know.
+    /// Whether a type, such as `f16`, is one of the [native dtypes](Self::native_dtypes). `None` if the
+    /// backend does not know.
     #[must_use]
     pub fn is_native_dtype(&self, name: &str) -> Option<bool> {
         self.native_dtypes.as_ref().map(|names| names.iter().any(|native| native == name))

@@ -1,5 +1,5 @@
-//! Whether a device is there, its properties, and its memory: from the open device if it is open, else from its
-//! backend.
+//! Whether a device is there, its properties, and its memory: from the open device if it is open, else from
+//! its backend.
 
 use crate::backend::{DeviceProperties, MemoryInfo, Presence};
 use crate::device::Device;
