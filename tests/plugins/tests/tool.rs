@@ -268,7 +268,7 @@ fn a_wrong_table_is_named() {
         ],
     );
     let text = problems(&build_with_manifest(&folder, &["-DMAJOR=7"]), 1);
-    assert_contains(&text, &["problem: expected version 0 of the interface, found 7.2"]);
+    assert_contains(&text, &["problem: expected version 0 of the interface, found 7.3"]);
     let (code, text) = check(&build_with_manifest(&folder, &[]));
     assert_eq!(code, 0, "{text}");
     let lines = [

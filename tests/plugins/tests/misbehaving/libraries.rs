@@ -58,7 +58,7 @@ fn a_library_without_the_function_is_no_plug_in() {
 
 #[test]
 fn another_major_version_is_an_error() {
-    does_not_start("LATER_MAJOR", "expected version 0 of the interface, found 3.2");
+    does_not_start("LATER_MAJOR", "expected version 0 of the interface, found 3.3");
 }
 
 #[test]
