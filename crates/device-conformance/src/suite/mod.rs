@@ -9,6 +9,7 @@ mod wire;
 mod worker;
 mod workers;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub fn run() -> ExitCode {
 pub struct Suite {
     /// If empty, every linked backend.
     backends: Vec<String>,
+    /// If empty, every device of the backends.
+    devices: Vec<String>,
     unsupported: Vec<Expectation>,
     expected_failures: Vec<Expectation>,
     time_limit: Duration,
@@ -80,6 +83,7 @@ impl Suite {
     pub fn new() -> Self {
         Self {
             backends: Vec::new(),
+            devices: Vec::new(),
             unsupported: Vec::new(),
             expected_failures: Vec::new(),
             time_limit: DEFAULT_TIME_LIMIT,
@@ -90,6 +94,17 @@ impl Suite {
     /// Tests this backend, and no others but those of further calls. A backend that is not linked fails.
     pub fn backend(mut self, name: &str) -> Self {
         self.backends.push(name.to_owned());
+        self
+    }
+
+    /// Tests this device, such as `acme:1`, and no others but those of further calls. A device that its
+    /// backend does not have fails.
+    pub fn device(mut self, device: &str) -> Self {
+        let backend = device.split(':').next().unwrap_or_default();
+        if !self.backends.iter().any(|name| name == backend) {
+            self.backends.push(backend.to_owned());
+        }
+        self.devices.push(device.to_owned());
         self
     }
 
@@ -138,13 +153,24 @@ impl Suite {
     /// that backend, and a filter may not select it.
     #[must_use = "return it from `main`, or failures are lost"]
     pub fn run(self) -> ExitCode {
-        self.try_run().unwrap_or_else(|message| {
+        self.run_with(std::env::args_os())
+    }
+
+    /// [`run`](Self::run) with other arguments, the program's name first: for a program that has arguments of
+    /// its own. The processes of the checks are still started with all of the program's own arguments, and
+    /// `main` must get there with these.
+    #[must_use = "return it from `main`, or failures are lost"]
+    pub fn run_with(self, arguments: impl IntoIterator<Item: Into<OsString> + Clone>) -> ExitCode {
+        self.try_run(arguments).unwrap_or_else(|message| {
             eprintln!("error: {message}");
             ExitCode::FAILURE
         })
     }
 
-    fn try_run(mut self) -> Result<ExitCode, String> {
+    fn try_run(
+        mut self,
+        arguments: impl IntoIterator<Item: Into<OsString> + Clone>,
+    ) -> Result<ExitCode, String> {
         let processes = environment::processes()?.unwrap_or(Processes::Shared);
         self.time_limit = environment::time_limit()?.unwrap_or(self.time_limit);
         programs::settings()?;
@@ -152,7 +178,7 @@ impl Suite {
         if let Some(worker) = environment::worker()? {
             return worker::serve(&suite, worker).map(|()| ExitCode::SUCCESS);
         }
-        let arguments = Arguments::from_args();
+        let arguments = Arguments::from_iter(arguments);
         let host = Arc::new(match processes {
             // A check runs this program once more for itself: that is its own process.
             Processes::Here => Host::here(&suite),
@@ -196,6 +222,7 @@ impl fmt::Debug for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Suite")
             .field("backends", &self.backends)
+            .field("devices", &self.devices)
             .field("unsupported", &self.unsupported)
             .field("expected_failures", &self.expected_failures)
             .field("time_limit", &self.time_limit)

@@ -46,7 +46,7 @@ impl Plan {
                     plan.fail_backend(&name, NO_DEVICES.to_owned(), is_required, summary);
                 }
                 Availability::Available(found) => {
-                    for device in &found {
+                    for device in found.iter().filter(|device| suite.tests(device)) {
                         summary.lock().add(device);
                         let device = Arc::new(DeviceTrials::new(&name, device, suite, host, summary));
                         plan.trials.extend(checks().map(|check| device.trial(check)));
@@ -70,9 +70,15 @@ impl Plan {
                 }
             }
         }
-        if plan.trials.is_empty() {
+        if plan.trials.is_empty() && suite.devices.is_empty() {
             plan.problems
                 .push("no backend is linked into this program, so there is nothing to test".to_owned());
+        }
+        for device in suite.devices.iter().filter(|device| !devices.contains(device)) {
+            if !unavailable.iter().any(|backend| device.split(':').next() == Some(backend)) {
+                plan.problems
+                    .push(format!("`{device}` is not a device here: there are {}", devices.join(", ")));
+            }
         }
         plan.problems.extend(suite.unmatched_patterns(&devices, &unavailable));
         plan
@@ -111,6 +117,10 @@ impl Suite {
         let all = self.unsupported.iter().chain(&self.expected_failures);
         all.filter(move |expectation| !is_matched(expectation))
             .map(|expectation| unmatched_pattern(&expectation.pattern))
+    }
+
+    fn tests(&self, device: &str) -> bool {
+        self.devices.is_empty() || self.devices.iter().any(|selected| selected == device)
     }
 
     /// The backends to test: the selected ones, or else every linked and every required one.
@@ -153,6 +163,16 @@ mod tests {
         assert!(problems.iter().any(problem), "{problems:?}");
         let (trials, problems, _) = planned(Suite::new().backend("not_linked"), "");
         assert_eq!((trials, problems), (vec!["not_linked::devices".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn a_device_is_tested_alone_and_one_that_is_not_there_is_a_problem() {
+        let (trials, problems, _) = planned(Suite::new().device("cpu"), "");
+        assert_eq!((trials.len(), problems.len()), (checks().count(), 0));
+        let (trials, problems, summary) = planned(Suite::new().device("cpu:7"), "");
+        assert_eq!((trials.len(), problems.len()), (0, 1), "{problems:?}");
+        assert!(problems.contains(&"`cpu:7` is not a device here: there are cpu".to_owned()), "{problems:?}");
+        assert!(!summary.contains("cpu "), "{summary}");
     }
 
     #[test]

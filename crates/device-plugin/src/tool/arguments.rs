@@ -30,7 +30,7 @@ The exit code is 0 if all is well, 1 if there are problems, and 2 if the argumen
 ";
 
 /// The first argument of the process that opens a library. It is not for users.
-pub(super) const CHILD: &str = "--open-library";
+pub const CHILD: &str = "--open-library";
 
 /// What to do.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+pub use crate::tool::arguments::CHILD;
 use crate::tool::arguments::{Command, USAGE};
 
 /// No problems.

@@ -1,0 +1,127 @@
+//! The arguments of the command.
+
+#[cfg(feature = "files")]
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// The variable with folders of backends in files.
+#[cfg(feature = "files")]
+pub(crate) const PLUGINS: &str = "DEVICE_PLUGINS";
+
+/// Lists, describes, tests and measures the devices that this program can use.
+///
+/// A program has the backends that are linked into it, and those in the files that it finds.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// Prints one JSON document
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Adds the backends in the files of a folder; the variable DEVICE_PLUGINS has more folders
+    #[cfg(feature = "files")]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub(crate) plugins: Vec<PathBuf>,
+}
+
+const EXIT_CODES: &str = "\
+A list of devices is in the order of preference, such as `cuda,opencl:gpu,cpu` or `*:gpu(free)`.
+The exit code is 0 if all is well, 1 if a device cannot be used or a check fails, and 2 if the
+arguments are wrong.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Lists all backends and devices, with the reason for each that cannot be used; the default
+    List,
+    /// Describes one device: its properties, limits and memory; opens it
+    Info {
+        /// A device, `auto`, or a list of devices
+        device: String,
+    },
+    /// Looks for what is wrong: switches, files, drivers, hardware that no backend serves. For bug reports
+    Doctor,
+    /// Runs the conformance suite on a device, in processes that may crash
+    Test(Test),
+    /// Measures bandwidths and latencies
+    Bench(Bench),
+    /// Checks libraries with backends, and writes their manifests
+    #[cfg(feature = "files")]
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Plugin {
+        /// `check`, `manifest` and their arguments; `--help` shows them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+/// `devices test`
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    /// A device, or the name of a backend for all of its devices
+    pub(crate) device: String,
+    /// Arguments of the test harness: filters, `--list`, `--skip PATTERN`, `--test-threads N`
+    #[arg(last = true)]
+    pub(crate) harness: Vec<String>,
+}
+
+/// `devices bench`
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// The devices; by default each that is present. Several are measured with copies between them
+    #[arg(value_name = "DEVICE")]
+    pub(crate) devices: Vec<String>,
+    /// The largest number of bytes that is copied, such as 64M
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
+    pub(crate) largest: usize,
+    /// Writes the measurements to a file, as rows with commas
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Writes a chart of the bandwidths to a file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chart: Option<PathBuf>,
+    /// Measures nothing, and compares two files that `--json` has written
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart"])]
+    pub(crate) compare: Vec<PathBuf>,
+}
+
+/// A number of bytes, perhaps with `K`, `M` or `G` for powers of 1024.
+fn bytes(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.as_bytes() {
+        [.., b'K' | b'k'] => (&text[..text.len() - 1], 10),
+        [.., b'M' | b'm'] => (&text[..text.len() - 1], 20),
+        [.., b'G' | b'g'] => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: usize = digits.parse().map_err(|_| "expected a number, perhaps with K, M or G".to_owned())?;
+    let bytes =
+        number.checked_mul(1 << shift).filter(|bytes| (SMALLEST..=isize::MAX as usize).contains(bytes));
+    bytes.ok_or_else(|| format!("expected at least {SMALLEST} bytes, and no more than a machine can have"))
+}
+
+/// The smallest length that the benchmarks copy.
+pub(crate) const SMALLEST: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        for (text, expected) in [("4096", 4096), ("4K", 4096), ("64M", 64 << 20), ("1g", 1 << 30)] {
+            assert_eq!(bytes(text), Ok(expected));
+        }
+        for text in ["", "K", "1T", "-1", "4095", "99999999999999999999", "18446744073709551615K", "é"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The bandwidths as a chart.
+
+use std::collections::BTreeMap;
+
+use plotters::prelude::{
+    BLACK, ChartBuilder, IntoDrawingArea, IntoLogRange, LineSeries, Palette, Palette99, PathElement,
+    SVGBackend, SeriesLabelPosition, WHITE,
+};
+use plotters::style::Color;
+
+use crate::bench::record::Record;
+use crate::output::bytes;
+
+const SIZE: (u32, u32) = (1000, 600);
+
+/// The chart as SVG: the size from left to right, the bandwidth from the bottom to the top, both in powers.
+pub(crate) fn svg(record: &Record) -> Result<String, String> {
+    let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for measurement in &record.measurements {
+        if let (Some(size), Some(rate)) = (measurement.bytes, measurement.bandwidth()) {
+            let name = format!("{}: {}", measurement.device, measurement.what());
+            series.entry(name).or_default().push((size as f64, rate / 1e9));
+        }
+    }
+    let points = || series.values().flatten();
+    let range = |of: fn(&(f64, f64)) -> f64| {
+        let (least, most) = points()
+            .map(of)
+            .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
+        (least / 1.3)..(most * 1.3)
+    };
+    if series.is_empty() {
+        return Err("there is no bandwidth to draw".to_owned());
+    }
+    let mut text = String::new();
+    {
+        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        let draw = || -> Result<(), Box<dyn std::error::Error + '_>> {
+            area.fill(&WHITE).map_err(|error| error.to_string())?;
+            let mut chart = ChartBuilder::on(&area)
+                .caption("Bandwidth by size", ("sans-serif", 22))
+                .margin(15)
+                .x_label_area_size(45)
+                .y_label_area_size(70)
+                .build_cartesian_2d(range(|point| point.0).log_scale(), range(|point| point.1).log_scale())
+                .map_err(|error| error.to_string())?;
+            chart
+                .configure_mesh()
+                .x_desc("bytes")
+                .y_desc("GB/s")
+                .x_label_formatter(&|size| bytes(*size as u64))
+                .y_label_formatter(&|rate| format!("{rate}"))
+                .draw()
+                .map_err(|error| error.to_string())?;
+            for (number, (name, points)) in series.iter().enumerate() {
+                let color = Palette99::pick(number).to_rgba();
+                chart
+                    .draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(2)))
+                    .map_err(|error| error.to_string())?
+                    .label(name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+            }
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::LowerRight)
+                .background_style(WHITE.mix(0.8))
+                .border_style(BLACK.mix(0.3))
+                .draw()
+                .map_err(|error| error.to_string())?;
+            area.present().map_err(|error| error.to_string())?;
+            Ok(())
+        };
+        draw().map_err(|error| error.to_string())?;
+    }
+    Ok(text)
+}

@@ -1,0 +1,71 @@
+//! What was measured, as data.
+
+use serde::{Deserialize, Serialize};
+
+/// The form of the document. A change that a reader would notice changes it.
+pub(crate) const FORMAT: u32 = 1;
+
+/// The measurements of a run.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Record {
+    pub(crate) format: u32,
+    /// The version of this crate.
+    pub(crate) version: String,
+    /// The operating system and the processor's architecture.
+    pub(crate) system: String,
+    pub(crate) devices: Vec<Measured>,
+    pub(crate) measurements: Vec<Measurement>,
+}
+
+/// A device that was measured.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Measured {
+    pub(crate) device: String,
+    pub(crate) name: String,
+    pub(crate) driver: Option<String>,
+}
+
+/// The median time of one operation.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Measurement {
+    pub(crate) device: String,
+    pub(crate) operation: String,
+    /// The device that a copy ends on, if it is another one.
+    pub(crate) to: Option<String>,
+    /// `None` for a latency.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) seconds: f64,
+}
+
+impl Measurement {
+    /// The operation in words.
+    pub(crate) fn what(&self) -> String {
+        match &self.to {
+            Some(to) => format!("{} to {to}", self.operation),
+            None => self.operation.clone(),
+        }
+    }
+
+    /// Bytes per second, of a copy or a fill.
+    pub(crate) fn bandwidth(&self) -> Option<f64> {
+        let moves = self.operation != ALLOCATE;
+        self.bytes.filter(|_| moves).map(|bytes| bytes as f64 / self.seconds)
+    }
+}
+
+/// An operation that has a size and moves nothing.
+pub(crate) const ALLOCATE: &str = "allocate and free";
+
+impl Record {
+    /// Rows with commas, under a row of titles.
+    pub(crate) fn csv(&self) -> String {
+        let mut text = "device,operation,to,bytes,seconds,bytes_per_second\n".to_owned();
+        for measurement in &self.measurements {
+            let Measurement { device, operation, to, bytes, seconds } = measurement;
+            let (to, bytes) = (to.as_deref().unwrap_or_default(), bytes.map(|bytes| bytes.to_string()));
+            let rate = measurement.bandwidth().map(|rate| format!("{rate:.0}")).unwrap_or_default();
+            text += &format!("{device},{operation},{to},{},{seconds:e},{rate}\n", bytes.unwrap_or_default());
+        }
+        text
+    }
+}

@@ -1,0 +1,115 @@
+//! `devices doctor`: what is here, what is wrong, and what to do about it. For bug reports.
+
+mod environment;
+mod pci;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use device_registry::registry::{Report, State, groups};
+use device_registry::{DeviceList, backends, default_selection, device_list};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::doctor::pci::Card;
+use crate::output::{GREEN, Output, RED, YELLOW, styled};
+
+/// Where Linux lists the devices on its PCI buses.
+const PCI: &str = "/sys/bus/pci/devices";
+
+/// What `devices doctor --json` prints.
+#[derive(Serialize)]
+struct Diagnosis<'a> {
+    version: &'static str,
+    system: String,
+    variables: Vec<(String, String)>,
+    default_selection: Option<String>,
+    hardware: &'a [Card],
+    problems: &'a [String],
+    /// What `devices --json` prints.
+    devices: &'a DeviceList,
+    /// The reports on all groups of entry points in the program, that of backends among them.
+    groups: &'a [Report],
+}
+
+pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
+    let list = device_list();
+    let mut cards = pci::cards(Path::new(PCI));
+    for card in &mut cards {
+        card.find_backends(&list);
+    }
+    let mut problems = Vec::new();
+    let default = default_selection();
+    problems.extend(default.as_ref().err().map(ToString::to_string));
+    for backend in list.backends() {
+        if let (State::Failed { .. } | State::Duplicate { .. }, Some(error)) =
+            (backend.state(), backend.error())
+        {
+            problems.push(error.to_string());
+        }
+        for device in backend.devices() {
+            problems.extend(device.presence().err().map(ToString::to_string));
+            problems
+                .extend(device.properties().err().filter(|_| device.is_present()).map(ToString::to_string));
+        }
+    }
+    problems.extend(cards.iter().filter_map(Card::problem));
+    let groups = groups();
+    let diagnosis = Diagnosis {
+        version: env!("CARGO_PKG_VERSION"),
+        system: environment::system(),
+        variables: environment::variables(),
+        default_selection: default.ok().flatten().map(|selection| selection.to_string()),
+        hardware: &cards,
+        problems: &problems,
+        devices: &list,
+        groups: groups.reports(),
+    };
+    if output.is_json() {
+        output.document(&diagnosis)?;
+    } else {
+        print(&diagnosis, output)?;
+    }
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> {
+    let none = |output: &mut Output| output.line("  none");
+    output.line(format_args!("devices {} on {}", diagnosis.version, diagnosis.system))?;
+    output.heading("Variables")?;
+    if diagnosis.variables.is_empty() {
+        none(output)?;
+    }
+    for (name, value) in &diagnosis.variables {
+        output.line(format_args!("  {name}={value}"))?;
+    }
+    output.heading("What `auto` means")?;
+    match &diagnosis.default_selection {
+        Some(selection) => output.line(format_args!("  {selection}"))?,
+        None => output.line("  nothing: DEVICE_DEFAULT is not set")?,
+    }
+    output.heading("Backends and devices")?;
+    output.line(format_args!("  {}", diagnosis.devices.to_string().replace('\n', "\n  ")))?;
+    for group in diagnosis.groups.iter().filter(|group| group.group() != backends().name()) {
+        output.heading(&format!("Group {}", group.group()))?;
+        output.line(format_args!("  {}", group.to_string().replace('\n', "\n  ")))?;
+    }
+    output.heading("Hardware on PCI buses")?;
+    if diagnosis.hardware.is_empty() {
+        output
+            .line("  no graphics card or accelerator was found; other systems than Linux are not searched")?;
+    }
+    for card in diagnosis.hardware {
+        let style = if card.problem().is_some() { YELLOW } else { GREEN };
+        output.line(format_args!("  {}", styled(style, &card.to_string())))?;
+    }
+    output.heading("Problems")?;
+    if diagnosis.problems.is_empty() {
+        none(output)?;
+    }
+    for problem in diagnosis.problems {
+        let problem = problem.replace('\n', "\n    ");
+        output.line(format_args!("  {} {problem}", styled(RED, "*")))?;
+    }
+    Ok(())
+}

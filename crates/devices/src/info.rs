@@ -1,0 +1,77 @@
+//! `devices info`: everything about one device.
+
+use std::process::ExitCode;
+
+use device_registry::{Device, DeviceError, ListedDevice, device, device_list, first_available};
+
+use crate::Failure;
+use crate::output::{BOLD, Output, bytes, styled};
+
+pub(crate) fn run(text: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let device = chosen(text)?.resolve();
+    device.open()?;
+    let list = device_list();
+    let Some(listed) = list.devices().find(|listed| listed.device() == device) else {
+        return Err(Failure::Other(format!("`{device}` is gone")));
+    };
+    if output.is_json() {
+        output.document(listed)?;
+    } else {
+        for (name, value) in facts(listed)? {
+            output.line(format_args!("{}  {value}", styled(BOLD, &format!("{name:<22}"))))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The device of a device string, or the first that is available of a list.
+pub(crate) fn chosen(text: &str) -> Result<Device, DeviceError> {
+    match device(text) {
+        Err(DeviceError::Syntax(_)) => Ok(first_available(text)?.device),
+        device => device,
+    }
+}
+
+fn facts(listed: &ListedDevice) -> Result<Vec<(String, String)>, Failure> {
+    let device = listed.device();
+    let properties = listed.properties().map_err(Clone::clone)?;
+    let mut facts = Vec::new();
+    let mut add =
+        |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
+    add("device", Some(device.to_string()));
+    add("name", Some(properties.name.clone()));
+    let yes_or_no = |yes| Some(if yes { "yes" } else { "no" }.to_owned());
+    add("vendor", properties.vendor.clone());
+    add("kind", Some(properties.kind.to_string()));
+    add("driver", properties.driver.clone());
+    add("driver version", properties.driver_version.clone());
+    add("interface", properties.api.as_ref().map(ToString::to_string));
+    add("compute capability", properties.compute_capability.map(|version| version.to_string()));
+    add("native dtypes", properties.native_dtypes.as_ref().map(|names| names.join(" ")));
+    add("uuid", properties.uuid.map(|uuid| uuid.to_string()));
+    add("pci", properties.pci.map(|pci| pci.to_string()));
+    let entry = device.backend();
+    add(
+        "package",
+        entry.package().map(|package| format!("{package} {}", entry.version().unwrap_or_default())),
+    );
+    add("file", entry.file().map(|file| file.display().to_string()));
+    add("total memory", properties.total_memory.map(bytes));
+    if let Some(memory) = listed.memory() {
+        add("free memory", memory.map_err(Clone::clone)?.free.map(bytes));
+    }
+    add("largest allocation", properties.largest_allocation.map(bytes));
+    add("copy alignment", Some(bytes(properties.copy_alignment as u64)));
+    add("memory reuse", Some(format!("{:?}", properties.memory_reuse)));
+    add("concurrent streams", yes_or_no(properties.concurrent_streams));
+    add("timed events", yes_or_no(properties.timed_events));
+    add("pinned host memory", yes_or_no(properties.pinned_memory));
+    if let Some(statistics) = listed.statistics() {
+        add("allocated", Some(bytes(statistics.allocated)));
+        add("held by this process", Some(bytes(statistics.reserved)));
+    }
+    for (name, value) in properties.attributes.iter() {
+        facts.push((name.to_owned(), value.to_string()));
+    }
+    Ok(facts)
+}

@@ -1,0 +1,137 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod bench;
+mod doctor;
+mod info;
+mod list;
+mod output;
+mod test;
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use device_registry::{DeviceError, ErrorChain};
+
+use crate::arguments::{Arguments, Command};
+use crate::output::Output;
+
+/// Runs the command with a program's arguments, the program's name first, and prints to standard output and
+/// standard error. It returns when the command is done, which for `test` and `bench` takes minutes.
+///
+/// The program's `main` calls it before it prints, starts threads, or uses a device, and returns its result:
+/// `test` starts the program once more, in processes that may crash.
+///
+/// The exit code is 0 if all is well, 1 if a device cannot be used or a check fails, and 2 if the arguments
+/// are wrong.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    #[cfg(feature = "files")]
+    if arguments.get(1).is_some_and(|first| first == device_plugin::tool::CHILD) {
+        return device_plugin::tool::run(arguments[1..].to_vec(), &mut io::stdout(), &mut io::stderr());
+    }
+    let parsed = Arguments::command()
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+        }
+    };
+    match execute(arguments) {
+        Ok(code) => code,
+        // A closed pipe is the reader's way to end the command.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            anstream::eprintln!("{}error:{} {failure}", output::RED.render(), output::RED.render_reset());
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// The arguments are wrong.
+const USAGE: u8 = 2;
+
+/// Why the command ended early.
+enum Failure {
+    Device(DeviceError),
+    /// A file, a folder or an option is wrong.
+    Usage(String),
+    /// What was asked for cannot be done.
+    Other(String),
+    Output(io::Error),
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Device(DeviceError::Syntax(_)) => USAGE,
+            _ => 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Device(error) => ErrorChain::new(error).fmt(f),
+            Self::Usage(message) | Self::Other(message) => f.write_str(message),
+            Self::Output(error) => write!(f, "cannot write: {error}"),
+        }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
+    install(&arguments)?;
+    let mut output = Output::new(arguments.json);
+    match arguments.command.unwrap_or(Command::List) {
+        Command::List => list::run(&mut output),
+        Command::Info { device } => info::run(&device, &mut output),
+        Command::Doctor => doctor::run(&mut output),
+        Command::Test(test) => test::run(&test, &output),
+        Command::Bench(bench) => bench::run(&bench, &mut output),
+        #[cfg(feature = "files")]
+        Command::Plugin { arguments } => {
+            Ok(device_plugin::tool::run(arguments, &mut io::stdout(), &mut io::stderr()))
+        }
+    }
+}
+
+/// Makes the backends in files known.
+#[cfg(feature = "files")]
+fn install(arguments: &Arguments) -> Result<(), Failure> {
+    let mut plugins = device_plugin::Plugins::new();
+    // Else each report would say that it is not set.
+    if std::env::var_os(arguments::PLUGINS).is_some() {
+        plugins = plugins.variable(arguments::PLUGINS);
+    }
+    for folder in &arguments.plugins {
+        let folder = std::path::absolute(folder)
+            .map_err(|error| Failure::Usage(format!("--plugins {}: {error}", folder.display())))?;
+        plugins = plugins.folder(folder);
+    }
+    plugins.install().map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(())
+}
+
+#[cfg(not(feature = "files"))]
+fn install(_: &Arguments) -> Result<(), Failure> {
+    Ok(())
+}

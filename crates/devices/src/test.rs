@@ -1,0 +1,26 @@
+//! `devices test`: the conformance suite on one device.
+
+use std::process::ExitCode;
+
+use device_conformance::Suite;
+use device_registry::device;
+
+use crate::Failure;
+use crate::arguments::Test;
+use crate::output::Output;
+
+/// Also runs in each process that the suite starts, where it runs checks.
+pub(crate) fn run(test: &Test, output: &Output) -> Result<ExitCode, Failure> {
+    if output.is_json() {
+        return Err(Failure::Usage("`devices test` prints no JSON; `-- --list` lists the checks".to_owned()));
+    }
+    let tested = device(&test.device)?;
+    // A name alone is every device of the backend.
+    let suite = match tested.index() {
+        None => Suite::new().backend(tested.name()),
+        Some(_) => Suite::new().device(&tested.to_string()),
+    };
+    let code = suite.run_with(std::iter::once("devices").chain(test.harness.iter().map(String::as_str)));
+    // The harness has 101 for a check that fails.
+    Ok(if code == ExitCode::SUCCESS { code } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,206 @@
+//! The command as a user runs it: what it prints, and its exit codes.
+
+use std::env;
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The command with its arguments, without the variables of who runs the tests.
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_devices"));
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DEVICE_")) {
+        command.env_remove(name);
+    }
+    // The same on every machine.
+    command.env("DEVICE_BACKEND_DISABLE", "cuda,opencl,wgpu").env("NO_COLOR", "1").args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8 is printed")
+}
+
+/// What a run prints that succeeds.
+#[track_caller]
+fn printed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Checks the exit code of a run that fails, and a part of its message.
+#[track_caller]
+fn expect_refusal(arguments: &[&str], code: i32, part: &str) {
+    let output = run(arguments);
+    let message = text(&output.stderr);
+    assert!(message.contains(part), "{arguments:?}: {part:?} in {message}");
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+}
+
+#[test]
+fn the_table_has_every_device_and_the_reason_for_what_is_not_there() {
+    let list = printed(&[]);
+    assert_eq!(list, printed(&["list"]));
+    let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row("cpu ").contains("  present  device-registry 0.1.0"), "{list}");
+    assert!(row("openreg:1 ").contains("  simulated   1 GiB  device-openreg 0.1.0  present"), "{list}");
+    assert!(row("  cuda: ").contains("disabled by DEVICE_BACKEND_DISABLE=cuda,opencl,wgpu"), "{list}");
+    assert!(!list.contains('\x1b'), "no styles where there is no terminal: {list}");
+}
+
+#[test]
+fn every_command_prints_json_that_has_what_the_text_has() {
+    let json =
+        |arguments: &[&str]| -> Value { serde_json::from_str(&printed(arguments)).expect("it is JSON") };
+    let names = |list: &Value| -> Vec<String> {
+        let backends = list["backends"].as_array().expect("a list").iter();
+        backends.map(|backend| backend["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let list = json(&["--json"]);
+    assert_eq!(names(&list), ["cpu", "cuda", "opencl", "openreg", "wgpu"]);
+    assert_eq!(list["backends"][3]["devices"][1]["device"], "openreg:1");
+    let doctor = json(&["doctor", "--json"]);
+    assert_eq!(names(&doctor["devices"]), names(&list));
+    assert_eq!(doctor["variables"][0][0], "DEVICE_BACKEND_DISABLE");
+    assert_eq!(doctor["problems"], Value::Array(Vec::new()));
+    let groups = doctor["groups"].as_array().expect("a list").iter();
+    assert!(groups.clone().any(|group| group["group"] == "device.backends"), "{doctor:#}");
+    let info = json(&["info", "openreg:1", "--json"]);
+    assert_eq!(
+        (&info["device"], &info["properties"]["total_memory"]),
+        (&"openreg:1".into(), &(1_u64 << 30).into())
+    );
+    assert_eq!(info["statistics"]["allocated"], 0, "it is open: {info}");
+}
+
+#[test]
+fn info_takes_a_device_a_list_and_auto() {
+    for text in ["openreg:1", "nosuch,openreg:1", "*:simulated,!openreg:0"] {
+        let info = printed(&["info", text]);
+        assert!(info.starts_with("device                  openreg:1\n"), "{text}: {info}");
+        assert!(info.contains("\nfree memory             1 GiB\n"), "{info}");
+    }
+    let output = command(&["info", "auto"]).env("DEVICE_DEFAULT", "openreg:gpu,cpu").output().unwrap();
+    assert!(text(&output.stdout).starts_with("device                  cpu\n"));
+}
+
+#[test]
+fn wrong_arguments_say_what_is_wrong_and_exit_with_2() {
+    for (arguments, part) in [
+        (&["nosuch"][..], "unrecognized subcommand 'nosuch'"),
+        (&["info"], "<DEVICE>"),
+        (&["info", "Openreg"], "did you mean `openreg`?"),
+        (&["info", "openreg:gqu"], "unknown kind `gqu` of device; the kinds are `cpu`, `gpu`"),
+        (&["bench", "cpu", "--largest", "1T"], "expected a number, perhaps with K, M or G"),
+        (&["bench", "cpu", "--largest", "1"], "expected at least 4096 bytes"),
+        (&["bench", "--compare", "one.json"], "2 values required"),
+        (&["bench", "--compare", "/nonexistent/a", "/nonexistent/b"], "/nonexistent/a: "),
+        (&["bench", "cpu", "--largest", "4K", "--csv", "/nonexistent/a"], "cannot write /nonexistent/a: "),
+        (&["test", "cpu", "--json"], "`devices test` prints no JSON"),
+        (&["plugin", "nosuch"], "expected `check` or `manifest`, found `nosuch`"),
+        (&["--plugins", "/nonexistent", "plugin", "manifest"], "`manifest` needs a library"),
+    ] {
+        expect_refusal(arguments, 2, part);
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_used_is_the_registrys_own_error_and_exits_with_1() {
+    for (arguments, part) in [
+        (&["info", "openreg:9"][..], "unknown device index 9: `openreg` has 2 devices"),
+        (&["info", "cuda"], "disabled by DEVICE_BACKEND_DISABLE"),
+        (&["info", "auto"], "the variable DEVICE_DEFAULT, which is not set"),
+        (&["test", "nosuch"], "no backend called `nosuch` is linked"),
+        (&["test", "openreg:9"], "`openreg:9` is not a device here: there are openreg:0, openreg:1"),
+        (&["bench", "openrag"], "did you mean `openreg`?"),
+    ] {
+        expect_refusal(arguments, 1, part);
+    }
+}
+
+#[test]
+fn the_doctor_finds_a_default_selection_that_is_wrong() {
+    let output = command(&["doctor"]).env("DEVICE_DEFAULT", "cpu,auto").output().unwrap();
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    let (_, problems) = printed.split_once("\nProblems\n").expect("there are some");
+    assert!(problems.starts_with("  * DEVICE_DEFAULT: invalid device string `cpu,auto`"), "{problems}");
+    assert!(printed.contains("\n  DEVICE_DEFAULT=cpu,auto\n"), "{printed}");
+}
+
+#[test]
+fn the_suite_runs_on_one_device_and_a_filter_chooses_checks() {
+    let one = printed(&["test", "openreg:1", "--", "memory::round_trip"]);
+    assert!(
+        one.contains("test openreg:1::memory::round_trip") && one.contains("1 passed; 0 failed"),
+        "{one}"
+    );
+    assert!(!one.contains("openreg:0"), "{one}");
+    let all = printed(&["test", "openreg", "--", "--list"]);
+    assert!(
+        all.contains("openreg:0::memory::round_trip") && all.contains("openreg:1::memory::round_trip"),
+        "{all}"
+    );
+}
+
+#[test]
+fn a_benchmark_has_each_operation_at_each_size_and_its_files_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().expect("it is UTF-8").to_owned();
+    let (csv, chart, record, other) = (path("a.csv"), path("a.svg"), path("a.json"), path("b.json"));
+    let files = ["--csv", &csv, "--chart", &chart];
+    // A device that is named twice is measured once.
+    let document =
+        printed(&[&["bench", "cpu", "openreg:0", "cpu", "--largest", "64K", "--json"][..], &files].concat());
+    fs::write(&record, &document).unwrap();
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let measurements = document["measurements"].as_array().unwrap();
+    // Two devices, each with three latencies, and six rows at two sizes.
+    assert_eq!(measurements.len(), 2 * (3 + 2 * 6), "{document:#}");
+    assert!(measurements.iter().all(|row| row["seconds"].as_f64().unwrap() > 0.0));
+    let copies =
+        |row: &&Value| row["operation"] == "copy" && row["to"] == "cpu" && row["device"] == "openreg:0";
+    assert_eq!(measurements.iter().filter(copies).count(), 2);
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 1 + measurements.len());
+    let svg = fs::read_to_string(&chart).unwrap();
+    assert!(
+        svg.starts_with("<svg ") && svg.contains("openreg:0: copy to cpu") && svg.contains("GB/s"),
+        "{svg}"
+    );
+
+    let compared = printed(&["bench", "--compare", &record, &record]);
+    let ones = compared.lines().filter(|line| line.ends_with(" 1.00")).count();
+    assert_eq!(ones, measurements.len(), "{compared}");
+    fs::write(&other, document.to_string().replace("\"openreg:0\"", "\"x\"").replace("\"cpu\"", "\"y\""))
+        .unwrap();
+    expect_refusal(&["bench", "--compare", &record, &other], 2, "have no measurement in common");
+    fs::write(&other, document.to_string().replace("\"format\":1", "\"format\":2")).unwrap();
+    expect_refusal(
+        &["bench", "--compare", &record, &other],
+        2,
+        "format 2 is of another version of this command",
+    );
+}
+
+#[test]
+fn a_program_has_the_command_with_its_own_backend() {
+    let deps = env::current_exe().unwrap();
+    let program = deps.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
+    let program = program.join(format!("own_backend{}", env::consts::EXE_SUFFIX));
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(&program).env("DEVICE_BACKEND_DISABLE", "cuda,opencl,wgpu").args(arguments).output();
+        let output = output.expect("cargo builds examples for tests");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert!(run(&["list"]).contains("\nmine:0     a device of this program"), "{}", run(&["list"]));
+    assert!(run(&["info", "mine"]).starts_with("device                  mine:0\n"));
+    assert!(run(&["test", "mine", "--", "memory::round_trip"]).contains("1 passed; 0 failed"));
+    assert!(run(&["bench", "mine", "--largest", "4K"]).contains("copy within"));
+}
