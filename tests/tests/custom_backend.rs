@@ -195,7 +195,7 @@ fn without_its_line_in_the_manifest_the_backend_is_not_there() {
     let outcome = run(&mut project.cargo(["run", "--quiet", "--", "mycpu"])).failure();
     assert_eq!(outcome.status.code(), Some(1));
     outcome.shows("no backend called `mycpu` is linked into this program");
-    outcome.shows("a crate `device-mycpu` in Cargo.toml would add it");
+    outcome.shows("so `device-mycpu` in this program's Cargo.toml would add it");
 }
 
 /// The packages of a lock file that come from a registry: name, version, and where from.

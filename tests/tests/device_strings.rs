@@ -92,11 +92,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("openreg@pci=3b:00.0", "matches none of the devices of `openreg`:\n  openreg:0  "),
     ("cpu@uuid=0", "no uuid  no pci"),
     ("openrag@uuid=0", "did you mean `openreg`?"),
-    ("rocm@uuid=0", "a crate `device-rocm` in Cargo.toml would add it; this is a guess"),
+    ("rocm@uuid=0", "so `device-rocm` in this program's Cargo.toml would add it"),
     ("a23456789012345678901234567890123", "at most 32 bytes"),
     ("openrag", "did you mean `openreg`?"),
     ("openreg0", "did you mean `openreg`?"),
-    ("rocm", "a crate `device-rocm` in Cargo.toml would add it; this is a guess"),
+    ("rocm", "so `device-rocm` in this program's Cargo.toml would add it"),
     ("rocm:1", "no backend called `rocm` is linked into this program"),
     ("privateuseone", "device.backends: "),
 ];

@@ -53,7 +53,7 @@ fn the_line_in_the_manifest_is_all_that_brings_the_backend_along() {
     assert_eq!(without.stdout, "");
     without.shows("no backend called `openreg` is linked into this program");
     without.shows("cpu   device-registry  0.1.0    built in");
-    without.shows("a crate `device-openreg` in Cargo.toml would add it; this is a guess");
+    without.shows("so `device-openreg` in this program's Cargo.toml would add it");
     assert_eq!(quickstart(&project, &[]).success().stdout, "tensor([1, 2, 3])\n");
 
     project.write_manifest(&with);

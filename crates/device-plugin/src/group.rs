@@ -126,8 +126,11 @@ pub(crate) fn failure_of(name: &str) -> Option<String> {
     match entry.load() {
         Ok(_) | Err(LoadError::Disabled { .. }) => None,
         Err(error) => {
-            let chain = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
-            Some(chain.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+            let causes = std::iter::successors(error.source(), |error| (*error).source());
+            Some(match &causes.map(ToString::to_string).collect::<Vec<_>>()[..] {
+                [] => error.to_string(),
+                causes => format!("{error} (caused by: {})", causes.join(": ")),
+            })
         }
     }
 }

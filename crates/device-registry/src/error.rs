@@ -380,8 +380,9 @@ fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Res
     if offered.is_empty() {
         write!(
             f,
-            "\nhint: backend crates are named `device-NAME` by convention, so a crate `{package}` in Cargo.toml \
-             would add it; this is a guess from the name, and the crate may not exist"
+            "\nhint: backend crates are named `device-NAME` by convention, so `{package}` in this program's Cargo.toml \
+             would add it, or `autoload!()` in a library that depends on it; this is a guess from the name, and the \
+             crate may not exist"
         )
     } else {
         let linked = if linked { "linked" } else { "installed" };
@@ -506,7 +507,9 @@ mod tests {
         );
         assert!(error.contains("cpu") && error.contains("built in"), "{error}");
         assert!(
-            error.contains("a crate `device-no-such-thing` in Cargo.toml would add it; this is a guess"),
+            error.contains(
+                "so `device-no-such-thing` in this program's Cargo.toml would add it, or `autoload!()` in"
+            ),
             "{error}"
         );
     }

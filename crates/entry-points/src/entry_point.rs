@@ -68,6 +68,7 @@ pub struct Origin {
     group: Option<fn() -> &'static str>,
     package: Option<&'static str>,
     version: Option<&'static str>,
+    repository: Option<&'static str>,
     value: Option<&'static str>,
 }
 
@@ -78,9 +79,10 @@ impl Origin {
         group: fn() -> &'static str,
         package: Option<&'static str>,
         version: Option<&'static str>,
+        repository: Option<&'static str>,
         value: &'static str,
     ) -> Self {
-        Self { group: Some(group), package, version, value: Some(value) }
+        Self { group: Some(group), package, version, repository, value: Some(value) }
     }
 }
 
@@ -172,7 +174,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
             is_name(name.as_bytes()),
             "invalid name of an entry point: expected 1 to 32 bytes of a-z, 0-9 and _, without a digit at the start"
         );
-        let origin = Origin { group: None, package: None, version: None, value: None };
+        let origin = Origin { group: None, package: None, version: None, repository: None, value: None };
         Self { name, load, options, origin, file: None, declared_at }
     }
 
@@ -223,6 +225,17 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
     #[must_use]
     pub const fn version(&self) -> Option<&'static str> {
         self.origin.version
+    }
+
+    /// Where the package's source is: the `repository` of its Cargo.toml, if an `entry_points!` block
+    /// declared the entry point.
+    #[must_use]
+    pub const fn repository(&self) -> Option<&'static str> {
+        match self.origin.repository {
+            Some(url) if !url.is_empty() => Some(url),
+            // Cargo sets an empty text for a package without one.
+            _ => None,
+        }
     }
 
     /// The Rust path of its `load` function, such as `codec_vorbis::load`, if an `entry_points!` block
@@ -369,11 +382,12 @@ mod tests {
 
     #[test]
     fn a_package_set_by_hand_stays_when_the_block_adds_the_rest() {
-        let origin = Origin::new(|| "a.group", Some("from-cargo"), Some("1.0.0"), "krate::load");
+        let origin = Origin::new(|| "a.group", Some("from-cargo"), Some("1.0.0"), Some(""), "krate::load");
         let stated = with_origin(EntryPoint::new("x", load).in_package("by-hand", "2.0.0"), origin);
         assert_eq!(stated.provider(), "by-hand 2.0.0");
         let unstated = with_origin(EntryPoint::new("x", load), origin);
         assert_eq!(unstated.provider(), "from-cargo 1.0.0");
         assert_eq!((unstated.group(), unstated.value()), (Some("a.group"), Some("krate::load")));
+        assert_eq!(unstated.repository(), None, "Cargo sets an empty text for a package without one");
     }
 }

@@ -160,8 +160,12 @@ impl fmt::Display for LoadError {
                 write!(f, "{} is offered by {}; {remedy}", entry.title(), and(offered_by))
             }
             Self::Unavailable { entry, failure } => write!(f, "{entry} is unavailable: {failure}"),
-            Self::Failed { entry, failure } => write!(f, "{entry} failed to load: {failure}"),
-            Self::Panicked { entry, message } => write!(f, "{entry} panicked while loading: {message}"),
+            Self::Failed { entry, failure } => {
+                write!(f, "{entry} failed to load: {failure}{}", entry.remedy(&failure.messages()[0]))
+            }
+            Self::Panicked { entry, message } => {
+                write!(f, "{entry} panicked while loading: {message}{}", entry.remedy(message))
+            }
             Self::Cycle { entry, path } => {
                 write!(f, "{entry} needs itself to load: {}", path.join(" -> "))
             }
@@ -201,7 +205,16 @@ impl<E: Error + Send + Sync + 'static> From<E> for LoadFailure {
 pub struct EntryName {
     pub(crate) name: &'static str,
     pub(crate) group: &'static GroupName,
-    pub(crate) provider: Arc<str>,
+    pub(crate) provider: Arc<Provider>,
+}
+
+/// Who offers an entry point.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Provider {
+    /// The package, or the place in the source.
+    pub(crate) name: String,
+    /// What the user can do if the entry point is broken; may be empty.
+    pub(crate) remedy: String,
 }
 
 impl EntryName {
@@ -220,11 +233,20 @@ impl EntryName {
     fn title(&self) -> impl fmt::Display {
         self.group.entry(self.name)
     }
+
+    /// The end of a message that it is broken: on a line of its own where the message has several.
+    fn remedy(&self, message: &str) -> impl fmt::Display {
+        let between = if message.contains('\n') { "\n" } else { "; " };
+        fmt::from_fn(move |f| match &*self.provider.remedy {
+            "" => Ok(()),
+            remedy => write!(f, "{between}{remedy}"),
+        })
+    }
 }
 
 impl fmt::Display for EntryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.title(), self.provider)
+        write!(f, "{} ({})", self.title(), self.provider.name)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::claim::{Candidate, Claim};
 use crate::declaration::Declaration;
 use crate::entry_point::EntryPoint;
-use crate::error::{EntryName, LoadError, OptionError, RegisterError, UnknownOption};
+use crate::error::{EntryName, LoadError, OptionError, Provider, RegisterError, UnknownOption};
 use crate::failure::LoadFailure;
 use crate::index::Named;
 use crate::message::and;
@@ -284,7 +284,11 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             return Some(self.group.belongs_to_group(point));
         }
         let holders = || and(&others.iter().map(|other| other.point.provider()).collect::<Vec<_>>());
-        let entry = || EntryName { name: self.name, group: &self.group.name, provider: holders().into() };
+        let entry = || EntryName {
+            name: self.name,
+            group: &self.group.name,
+            provider: Arc::new(Provider { name: holders(), remedy: String::new() }),
+        };
         // Listed only: an entry point in use takes precedence.
         if claim == Claim::Installed {
             return None;
@@ -328,7 +332,14 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
-        EntryName { name: self.name, group: &self.group.name, provider: point.provider().into() }
+        EntryName {
+            name: self.name,
+            group: &self.group.name,
+            provider: Arc::new(Provider {
+                name: point.provider(),
+                remedy: self.group.remedy_for_failure(point),
+            }),
+        }
     }
 }
 

@@ -436,3 +436,33 @@ fn a_cycle_through_a_waiting_thread_and_a_middle_entry_taints_the_middle_too() {
         assert_eq!(*GROUP.load("b").unwrap(), "b");
     });
 }
+
+entry_points::group! {
+    /// Plugins of a group with switches.
+    static SWITCHED: [EntryPoint<Plugin>];
+    /// That group.
+    fn switched() -> Group<Plugin> {
+        Group::new("test.switched").switches("TEST_SWITCHED")
+    }
+}
+
+#[test]
+fn the_error_of_a_broken_plugin_says_how_to_turn_it_off() {
+    static BROKEN: EntryPoint<Plugin> =
+        EntryPoint::new("broken", || Err(LoadFailure::new("no table"))).in_package("plugin-broken", "1.0.0");
+    static PANICS: EntryPoint<Plugin> =
+        EntryPoint::new("panics", || panic!("on purpose")).in_package("plugin-panics", "1.0.0");
+    static MISSING: EntryPoint<Plugin> =
+        EntryPoint::new("missing", || Err(LoadFailure::unavailable("no driver")))
+            .in_package("plugin-missing", "1.0.0");
+    for point in [&BROKEN, &PANICS, &MISSING] {
+        switched().register(point).unwrap();
+    }
+    let error = |name: &str| switched().load(name).unwrap_err().to_string();
+    assert!(
+        error("broken").ends_with(" failed to load: no table; TEST_SWITCHED_DISABLE=broken turns it off")
+    );
+    assert!(error("panics").ends_with(": on purpose; TEST_SWITCHED_DISABLE=panics turns it off"));
+    // A driver that is missing has its own remedy.
+    assert!(error("missing").ends_with(" is unavailable: no driver"));
+}

@@ -272,7 +272,8 @@ mod of_a_variable {
 
         let error = stores().load("net").unwrap_err();
         let list = "\nthe options are:\n  servers  addresses of the servers, separated by commas\n  copies   a number of copies";
-        assert!(error.to_string().ends_with(&format!(" failed to load: {unknown}{list}")), "{error}");
+        let off = "TEST_STORE_DISABLE=net turns it off";
+        assert!(error.to_string().ends_with(&format!(" failed to load: {unknown}{list}\n{off}")), "{error}");
         assert!(matches!(error, LoadError::Failed { .. }));
         assert!(matches!(stores().get("net").unwrap().state(), State::Failed { .. }));
         let report = stores().report().to_string();

@@ -132,7 +132,9 @@ impl Findings {
 
     /// Advice for a user who misses an entry point: which `autoload!` lines there are, or which line to
     /// write.
-    pub(crate) fn advice(&self, autoload_line: &str) -> Option<String> {
+    ///
+    /// In a program that `searches` for entry points in files, the lack of a line is no mistake.
+    pub(crate) fn advice(&self, autoload_line: &str, searches: bool) -> Option<String> {
         let shared = match self.inventory {
             Status::Works => "",
             _ => {
@@ -143,6 +145,7 @@ impl Findings {
         match self.autoloads[..] {
             // Without a collector that works, this crate cannot know whether the program has a line.
             [] if self.is_blind() || self.broken_lines.is_some() => None,
+            [] if searches => Some("this program has no `autoload!` line, so that it links none".to_owned()),
             [] => Some(format!(
                 "no `autoload!` line is found, and rustc leaves out each dependency that no source line names; write \
                  `{autoload_line}` once, in main.rs or lib.rs (in a staticlib, in the module of a function that C \
@@ -180,7 +183,7 @@ mod tests {
     static NOTHING: Autoload = Autoload::new("app", &[], false);
 
     fn advice(findings: &Findings) -> String {
-        findings.advice("x::autoload!();").unwrap_or_default()
+        findings.advice("x::autoload!();", false).unwrap_or_default()
     }
 
     #[test]
@@ -191,6 +194,8 @@ mod tests {
     #[test]
     fn the_advice_for_a_program_without_autoload_is_the_line_to_write() {
         assert!(advice(&WORKING).contains("write `x::autoload!();` once"), "{}", advice(&WORKING));
+        let of_files = WORKING.advice("x::autoload!();", true).unwrap_or_default();
+        assert_eq!(of_files, "this program has no `autoload!` line, so that it links none");
         let written = Findings { autoloads: vec![&NOTHING], ..WORKING };
         assert_eq!(advice(&written), "`autoload!` in module `app` links no crate");
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use device_registry::{BackendErrorKind, Device, device_count};
 
-use crate::support::{mistaken, mistakes, others_work, says, works};
+use crate::support::{mistaken, mistakes, others_work, says, with_remedy, works};
 
 /// What an allocation says, after `NAME:0 (mistakes 1.0.0): allocate: `.
 #[track_caller]
@@ -29,7 +29,9 @@ fn does_not_open(mistake: &str, expected: &str) -> Device {
 #[track_caller]
 fn does_not_load(mistake: &str, expected: &str) {
     let (device, file) = (mistaken(mistake), mistakes().display());
-    says(device.allocate(8), &format!("backend `{mistake}` (mistakes 1.0.0 in {file}) {expected}"));
+    let message = format!("backend `{mistake}` (mistakes 1.0.0 in {file}) {expected}");
+    let failed = expected.starts_with("failed ");
+    says(device.allocate(8), &if failed { with_remedy(mistake, &message) } else { message });
     others_work();
 }
 

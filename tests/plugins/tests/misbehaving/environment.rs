@@ -82,6 +82,7 @@ fn an_invalid_option_has_the_message_of_a_linked_backend() {
             "{linked}"
         );
         let expected = linked.replace("`openreg` (device-openreg 0.1.0)", &format!("`reg` ({place})"));
+        let expected = expected.replace("_DISABLE=openreg ", "_DISABLE=reg ");
         assert_eq!(loaded.trim_end(), expected);
     }
 }

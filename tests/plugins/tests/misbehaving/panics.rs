@@ -49,7 +49,9 @@ fn a_panic_before_a_device_is_open_is_an_error() {
     let place = format!("device-plugin-tests 0.1.0 in {}", file.display());
     says(
         panicky("load").open(),
-        &format!("backend `load` ({place}) failed to load: the backend panicked: in load"),
+        &format!(
+            "backend `load` ({place}) failed to load: the backend panicked: in load; DEVICE_BACKEND_DISABLE=load turns it off"
+        ),
     );
     panicky("device_count");
     says(

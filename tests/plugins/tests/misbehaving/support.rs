@@ -72,6 +72,13 @@ pub(crate) fn says<T>(result: Result<T, DeviceError>, expected: &str) {
     assert_eq!(ErrorChain::new(&error).to_string(), expected);
 }
 
+/// The message of a backend that fails to load, with its end that says how to turn it off; the causes follow
+/// on lines of their own.
+pub(crate) fn with_remedy(name: &str, message: &str) -> String {
+    let (first, causes) = message.split_at(message.find('\n').unwrap_or(message.len()));
+    format!("{first}; DEVICE_BACKEND_DISABLE={name} turns it off{causes}")
+}
+
 /// `cpu` and a sound plugin work.
 #[track_caller]
 pub(crate) fn others_work() {

@@ -5,14 +5,14 @@ use std::ptr::NonNull;
 
 use device_plugin::LoadedDevice;
 
-use crate::support::{mistaken, mistakes, others_work, says, works};
+use crate::support::{mistaken, mistakes, others_work, says, with_remedy, works};
 
 #[track_caller]
 fn does_not_load(mistake: &str, reason: &str) {
     let device = mistaken(mistake);
     let file = mistakes().display();
     let expected = format!("backend `{mistake}` (mistakes 1.0.0 in {file}) failed to load: {reason}");
-    says(device.allocate(8), &expected);
+    says(device.allocate(8), &with_remedy(mistake, &expected));
     others_work();
 }
 
