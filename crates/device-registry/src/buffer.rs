@@ -5,7 +5,7 @@ use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Allocation, BackendError, FillPattern, HostBuffer, Progress, Span};
+use crate::backend::{Allocation, BackendError, FillPattern, HostBuffer, HostMemory, Progress, Span};
 use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
 use crate::runtime::deadline::Deadline;
@@ -134,6 +134,46 @@ impl Device {
 }
 
 impl Buffer {
+    /// A buffer of the device `cpu` that has the bytes of `memory`, without a copy: bytes that another
+    /// library owns ([`HostMemory::from_raw_parts`]), or those of a [`HostBuffer`] or vector. Opens the
+    /// device at the first use.
+    ///
+    /// The drop of the last handle, or of the queued work that uses the bytes last, drops the memory and its
+    /// owner, on any thread that may use devices. The bytes are never given out for another allocation. They
+    /// count as allocated in [`memory_statistics`](Device::memory_statistics). In a child of a fork the owner
+    /// is not dropped.
+    ///
+    /// ```
+    /// use device_registry::{Buffer, Device, HostBuffer};
+    ///
+    /// let buffer = Buffer::from_host_memory(HostBuffer::from(vec![1, 2, 3]).into())?;
+    /// assert_eq!(buffer.device(), Device::cpu());
+    /// let mut bytes = [0; 2];
+    /// buffer.read(1, &mut bytes)?;
+    /// assert_eq!(bytes, [2, 3]);
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
+    ///
+    /// The way out is [`Span::on_host`], whose memory has [the address](HostMemory::as_ptr). It is valid for
+    /// as long as the span.
+    ///
+    /// # Errors
+    ///
+    /// If the device `cpu` cannot be opened: it is switched off, or this process is a child of the one that
+    /// opened it. The memory is dropped.
+    pub fn from_host_memory(memory: HostMemory) -> Result<Self, DeviceError> {
+        let device = table::open(Device::cpu())?;
+        device.check("import host memory")?;
+        let len = memory.len();
+        let allocation = if len > 0 {
+            device.import(memory)
+        } else {
+            drop_isolated(device.device(), memory);
+            Allocation::empty(device)
+        };
+        Ok(Self { device, allocation: Arc::new(allocation), range: 0..len })
+    }
+
     /// Allocates memory, for a queue of the driver or for any use.
     #[inline]
     pub(crate) fn new(

@@ -3,10 +3,12 @@
 #![cfg(unix)]
 
 use std::ffi::c_int;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use device_registry::{Buffer, Device, DeviceError, Pending, device_count};
+use device_registry::backend::HostMemory;
+use device_registry::{Buffer, Device, DeviceError, HostBuffer, Pending, device_count};
 
 unsafe extern "C" {
     fn fork() -> c_int;
@@ -47,6 +49,22 @@ fn is_forked<T>(result: Result<T, DeviceError>) -> bool {
     matches!(&result, Err(error @ DeviceError::Forked { .. }) if error.to_string().contains("when this process was forked"))
 }
 
+static RELEASED: AtomicBool = AtomicBool::new(false);
+
+/// Memory of another library, which notes its release.
+fn foreign() -> HostMemory {
+    struct Owner(#[expect(dead_code, reason = "it owns the byte")] Vec<u8>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            RELEASED.store(true, Ordering::Relaxed);
+        }
+    }
+    let mut bytes = vec![1];
+    let start = NonNull::from(&mut bytes[0]);
+    // SAFETY: the vector has one initialised byte there, which stays in place and which nothing else uses.
+    unsafe { HostMemory::from_raw_parts(start, 1, Owner(bytes)) }
+}
+
 // One test, so that no other thread of the harness is at work when the process is forked.
 #[test]
 fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
@@ -65,6 +83,7 @@ fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
     let read = stream.read(&buffer, 0..4).unwrap();
     let later = stream.record().unwrap();
     let again = buffer.clone();
+    let imported = Buffer::from_host_memory(foreign()).unwrap();
     let status = in_a_fork(|| {
         let results = [
             is_forked(buffer.write(0, b"x")),
@@ -88,6 +107,12 @@ fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
             is_forked(later.synchronize()),
             read.is_ready(),
             !device_registry::is_available("cpu"),
+            is_forked(Buffer::from_host_memory(HostBuffer::from([1]).into())),
+            is_forked(imported.read(0, &mut [0])),
+            {
+                drop(imported);
+                !RELEASED.load(Ordering::Relaxed)
+            },
         ];
         drop((buffer, stream, event));
         results.iter().filter(|&&right| !right).count()
@@ -99,6 +124,7 @@ fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
     drop(held);
     device.synchronize().unwrap();
     device.allocate(1).unwrap().write(0, b"x").unwrap();
+    assert!(RELEASED.load(Ordering::Relaxed), "the parent has released it");
 }
 
 /// Each fork may come while another thread of the parent holds the lock of the work, which that thread would

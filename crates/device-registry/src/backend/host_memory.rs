@@ -9,7 +9,7 @@ use crate::backend::host_windows::{open_window, open_window_mut};
 use crate::backend::open_windows;
 use crate::backend::range_lock::RangeLock;
 use crate::backend::zeroed_bytes::ZeroedBytes;
-use crate::backend::{BackendError, Memory, Window, WindowMut};
+use crate::backend::{BackendError, HostBuffer, Memory, Window, WindowMut};
 
 /// Bytes of the host that serve as the memory of a device.
 ///
@@ -24,6 +24,19 @@ use crate::backend::{BackendError, Memory, Window, WindowMut};
 /// read the same bytes twice, and may not write to them at the same time. A thread that has windows open must
 /// not wait for a thread that opens windows on the same bytes. A window that is forgotten
 /// ([`mem::forget`](std::mem::forget)) never closes.
+///
+/// # Access by pointers
+///
+/// Other code may have a pointer to the bytes: that of their [owner](Self::from_raw_parts), or that of
+/// [`as_ptr`](Self::as_ptr), for interfaces such as DLPack. Windows do not lock such code out. Rust requires
+/// that it does what windows do, as a data race is undefined behaviour:
+///
+/// - While a window to read is open, such code reads the same bytes at most.
+/// - While a window to write is open, such code does not use the same bytes.
+///
+/// Windows are open during each copy, fill and kernel that uses the bytes. So a program waits for its streams
+/// before such code uses the bytes, and enqueues work after it. It may also hold a window of its own, to read
+/// or to write, while the code runs.
 ///
 /// ```
 /// use device_registry::backend::{HostMemory, open_windows};
@@ -54,9 +67,10 @@ enum Owner {
     Other(Box<dyn Send>),
 }
 
-// SAFETY: the bytes belong to this value alone, and only windows access them until it is dropped. `RangeLock`
-// ensures that an open window that writes overlaps no other open window, on any thread. The owner is `Send`,
-// and only the drop accesses it.
+// SAFETY: through this value only windows access the bytes. `RangeLock` ensures that an open window that
+// writes overlaps no other open window, on any thread. Other code with a pointer to them keeps clear of open
+// windows, as the caller of `from_raw_parts` promised and unsafe code that uses `as_ptr` has to. The owner is
+// `Send`, and only the drop accesses it.
 unsafe impl Send for HostMemory {}
 // SAFETY: through a shared reference only windows access the bytes, and no two open windows overlap where one
 // writes. A shared reference does not access the owner.
@@ -104,9 +118,10 @@ impl HostMemory {
     /// - the `len` bytes from `start` on are one allocation of at most `isize::MAX` bytes, valid for reads
     ///   and writes;
     /// - they are initialised;
-    /// - nothing but the windows of this memory reads or writes them, in this process or out of it. They
-    ///   belong to no other `HostMemory`. (A `Box` of them is not a valid owner: moving it claims exclusive
-    ///   access. A `Vec` is valid.)
+    /// - other code, in this process or out of it, uses them only as [*Access by
+    ///   pointers*](Self#access-by-pointers) says. Windows of another `HostMemory` of the same bytes are
+    ///   such code, too. (A `Box` of them is not a valid owner: moving it claims exclusive access. A `Vec` is
+    ///   valid.)
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Send + 'static) -> Self {
         Self::new(start, len, Owner::Other(Box::new(owner)))
@@ -114,6 +129,13 @@ impl HostMemory {
 
     fn new(start: NonNull<u8>, len: usize, owner: Owner) -> Self {
         Self { start, len, windows: RangeLock::default(), owner }
+    }
+
+    /// The address of the first byte, for interfaces that take pointers. It is valid as long as the memory
+    /// is. Code that uses the bytes there keeps to [*Access by pointers*](Self#access-by-pointers).
+    #[must_use]
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.start
     }
 
     /// The number of bytes.
@@ -151,6 +173,17 @@ impl HostMemory {
     /// Returns the errors of [`open_windows`].
     pub fn write(&self, range: Range<usize>) -> Result<WindowMut<'_>, BackendError> {
         open_window_mut(self, range)
+    }
+}
+
+/// Memory of the bytes of a buffer, where they are. Only a buffer that other code may read is copied.
+impl From<HostBuffer> for HostMemory {
+    fn from(mut buffer: HostBuffer) -> Self {
+        let (start, len) = (NonNull::from(&mut *buffer).cast(), buffer.len());
+        // SAFETY: the buffer owns `len` initialised bytes from `start` on, at most `isize::MAX`. They stay in
+        // place when it moves, no variant of it claims exclusive access by a move, and after this only its
+        // drop accesses them.
+        unsafe { Self::from_raw_parts(start, len, buffer) }
     }
 }
 

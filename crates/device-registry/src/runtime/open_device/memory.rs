@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::backend::{
-    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Memory, Progress, Span,
-    StreamOrder,
+    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, HostMemory, Memory,
+    Progress, Span, StreamOrder,
 };
 use crate::error::DeviceError;
 use crate::runtime::deadline::Deadline;
@@ -51,13 +51,28 @@ impl OpenDevice {
             }
             _ => (self.allocate_uncached(len)?, None, None),
         };
-        self.statistics().add(len);
-        if block.is_none()
-            && let Some(cache) = &self.cache
-        {
-            self.statistics().pass(len, cache.reserved());
+        match block {
+            None => self.count_uncached(len),
+            Some(_) => self.statistics().add(len),
         }
         Ok(Allocation::new(self, memory, len, block, order))
+    }
+
+    /// Takes over memory of the host that the driver has not allocated. Its type is that of `cpu`. It passes
+    /// the cache by.
+    pub(crate) fn import(&'static self, memory: HostMemory) -> Allocation {
+        let len = memory.len();
+        self.count_uncached(len);
+        Allocation::new(self, Arc::new(memory), len, None, None)
+    }
+
+    /// Counts memory that passes the cache by, until [`give_back_now`](Self::give_back_now).
+    #[inline]
+    fn count_uncached(&self, len: usize) {
+        self.statistics().add(len);
+        if let Some(cache) = &self.cache {
+            self.statistics().pass(len, cache.reserved());
+        }
     }
 
     /// Memory that passes the cache by, which a full device empties for it.
