@@ -112,7 +112,7 @@ workflows() { sh tests/workflows.sh; }
 step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
-    cargo clippy -p entry-points -p device-registry --all-targets --all-features -- -D warnings
+    cargo clippy -p entry-points -p device-registry -p device-tensor --all-targets --all-features -- -D warnings
     cargo clippy -p device-opencl --no-default-features --all-targets -- -D warnings
     cargo clippy -p compute --no-default-features --features opencl-kernels --all-targets -- -D warnings
     # The step `tests` builds and runs these.
@@ -223,7 +223,7 @@ remote-memory() {
 }
 
 step run features 60 'the core crates with every feature'
-features() { cargo test -p entry-points -p device-registry --all-features; }
+features() { cargo test -p entry-points -p device-registry -p device-tensor --all-features; }
 
 step run models 60 'models of what threads do, in every interleaving or in many'
 models() {

@@ -46,8 +46,8 @@ macro_rules! dtypes {
         }
 
         impl DType {
-            #[cfg(test)]
-            const ALL: &[Self] = &[Self::$bool, $(Self::$variant,)*];
+            #[cfg(any(test, feature = "dlpack"))]
+            pub(crate) const ALL: &[Self] = &[Self::$bool, $(Self::$variant,)*];
 
             /// The size of one element in bytes.
             #[must_use]

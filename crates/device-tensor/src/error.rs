@@ -72,6 +72,14 @@ pub enum TensorError {
         /// The dtype of the tensor.
         found: DType,
     },
+    /// A DLPack tensor cannot become a tensor here, or a tensor cannot become one of DLPack.
+    #[cfg(feature = "dlpack")]
+    #[error("DLPack: {reason}")]
+    #[non_exhaustive]
+    Dlpack {
+        /// What was expected, and what was found.
+        reason: String,
+    },
 }
 
 impl fmt::Debug for TensorError {
