@@ -5,7 +5,6 @@
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use entry_points::message::panic_message;
@@ -243,17 +242,6 @@ pub fn refusal(presence: Presence) -> Option<(BackendError, bool)> {
 /// A pattern of a fill; `None` if it does not have a valid length.
 pub fn fill_pattern(bytes: &[u8]) -> Option<FillPattern> {
     FillPattern::new(bytes)
-}
-
-/// Bytes of the program that a queued write reads. A buffer of them that becomes mutable is a copy.
-///
-/// # Safety
-///
-/// Until `owner` is dropped, `len` bytes from `start` on are initialised, nothing writes to them, and any
-/// thread may read them.
-pub unsafe fn shared_bytes(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> HostBuffer {
-    // SAFETY: the caller promises it.
-    unsafe { HostBuffer::from_shared_parts(start, len, owner) }
 }
 
 /// The source of a queued write, for a library, which says when it no longer reads it. For the validating

@@ -1,4 +1,5 @@
-//! Memory of the host as a buffer of `cpu`, without a copy: whose it is, and when it is released.
+//! Memory of the host that other code owns or reads, without a copy: as a buffer of `cpu`, and as the source
+//! of queued writes. Whose it is, and when it is released.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -167,6 +168,44 @@ fn other_code_sees_what_streams_have_written() {
         start.cast::<[u8; 4]>().write(*b"efgh");
     }
     assert_eq!(content(&buffer), *b"efgh");
+}
+
+/// Bytes that other code reads, and how often they were released.
+fn shared(bytes: Vec<u8>) -> (HostBuffer, Arc<AtomicUsize>) {
+    let released = Arc::new(AtomicUsize::new(0));
+    let (start, len) = (NonNull::from(&bytes[..]).cast(), bytes.len());
+    let owner = Foreign { bytes, released: Arc::clone(&released) };
+    // SAFETY: the vector has `len` initialised bytes there, which the owner changes in its drop alone.
+    (unsafe { HostBuffer::from_shared_parts(start, len, owner) }, released)
+}
+
+#[test]
+fn a_queued_write_has_shared_bytes_until_it_is_done() {
+    let cpu = Device::cpu();
+    let (buffer, stream) = (cpu.allocate(4).unwrap(), cpu.create_stream().unwrap());
+    let (hold, held) = channel::<()>();
+    stream.host_call(move || held.recv().unwrap_or_default()).unwrap();
+    let (source, released) = shared(b"abcd".to_vec());
+    stream.write(&buffer, 0, source).unwrap();
+    assert_eq!(count(&released), 0, "no copy takes its place");
+    drop(hold);
+    stream.synchronize().unwrap();
+    assert_eq!((content(&buffer), count(&released)), (b"abcd".to_vec(), 1));
+}
+
+#[test]
+fn shared_bytes_are_copied_before_they_change() {
+    let bytes = vec![1, 2, 3];
+    let first = bytes.as_ptr();
+    let (mut buffer, released) = shared(bytes);
+    assert_eq!((buffer.as_ptr(), buffer.is_pinned()), (first, false));
+    buffer[0] = 7;
+    assert_eq!((&*buffer, count(&released)), (&[7, 2, 3][..], 1));
+    let (buffer, released) = shared(vec![1, 2, 3]);
+    let imported = Buffer::from_host_memory(buffer.into()).unwrap();
+    assert_eq!((content(&imported), count(&released)), (vec![1, 2, 3], 1));
+    let (buffer, released) = shared(vec![1, 2, 3]);
+    assert_eq!((buffer.into_vec(), count(&released)), (vec![1, 2, 3], 1));
 }
 
 // The layer is chosen for a process.

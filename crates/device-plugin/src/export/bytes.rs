@@ -38,7 +38,7 @@ pub(crate) unsafe fn source(bytes: *const HostBytes) -> Result<Arc<HostBuffer>, 
     let (start, len) = (start(&owner)?, owner.0.len);
     // SAFETY: the program promises that the bytes are there and do not change until they are released, which
     // the drop of the owner does.
-    Ok(Arc::new(unsafe { plugin::shared_bytes(start, len, owner) }))
+    Ok(Arc::new(unsafe { HostBuffer::from_shared_parts(start, len, owner) }))
 }
 
 /// The bytes that a queued read writes to.

@@ -33,8 +33,8 @@ enum Bytes {
     Guarded(GuardedBytes),
     Vec(Vec<u8>),
     Raw(RawParts),
-    /// Readable only.
-    Shared(SharedParts),
+    /// Other code may read them too.
+    Shared(RawParts),
 }
 
 /// Bytes that something else owns, such as memory that a driver has pinned.
@@ -50,8 +50,8 @@ struct RawParts {
     guard: u8,
 }
 
-// SAFETY: only references to this value reach the bytes, as the caller of `from_raw_parts` promises, and the
-// owner is `Send`.
+// SAFETY: only references to this value reach the bytes, as the caller of `from_raw_parts` promises, or all
+// code only reads them, as that of `from_shared_parts` does. The owner is `Send`.
 unsafe impl Send for RawParts {}
 // SAFETY: a shared reference gives shared access to bytes and to nothing else; the owner is `Sync`.
 unsafe impl Sync for RawParts {}
@@ -61,23 +61,11 @@ unsafe impl Sync for RawParts {}
 impl std::panic::UnwindSafe for RawParts {}
 impl std::panic::RefUnwindSafe for RawParts {}
 
-/// Bytes that something else owns, and that other code may read.
-struct SharedParts {
-    start: NonNull<u8>,
-    len: usize,
-    #[expect(dead_code, reason = "it is only ever dropped")]
-    owner: Box<dyn Any + Send + Sync>,
+impl RawParts {
+    fn new(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
+        Self { start, len, owner: Some(Box::new(owner)), device: None, pinned: false, guard: 0 }
+    }
 }
-
-// SAFETY: the value gives shared access to bytes that nothing writes to, as the caller of `from_shared_parts`
-// promises, and the owner is `Send`.
-unsafe impl Send for SharedParts {}
-// SAFETY: a shared reference gives shared access to bytes that nothing writes to; the owner is `Sync`.
-unsafe impl Sync for SharedParts {}
-
-// Nothing changes the bytes, and nothing reads the owner before its drop.
-impl std::panic::UnwindSafe for SharedParts {}
-impl std::panic::RefUnwindSafe for SharedParts {}
 
 impl Drop for RawParts {
     fn drop(&mut self) {
@@ -123,28 +111,40 @@ impl HostBuffer {
     /// `len` is at most `isize::MAX`.
     #[must_use]
     pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
-        Self(Bytes::Raw(RawParts {
-            start,
-            len,
-            owner: Some(Box::new(owner)),
-            device: None,
-            pinned: false,
-            guard: 0,
-        }))
+        Self(Bytes::Raw(RawParts::new(start, len, owner)))
     }
 
-    /// A buffer of bytes that other code may read. Before the first mutable access, the buffer copies them.
+    /// A buffer of bytes that `owner` owns and that other code may read meanwhile, such as a file that is
+    /// mapped or an array of another library. A queued write reads them where they are. Before the first
+    /// mutable access, such as that of a queued read into the buffer, the buffer copies them.
+    ///
+    /// Dropping the buffer, or the queued write that has it, drops the owner.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use std::sync::Arc;
+    ///
+    /// use device_registry::{Device, HostBuffer};
+    ///
+    /// let table = Arc::new(vec![1, 2, 3]);
+    /// let (start, len) = (NonNull::from(&table[..]).cast(), table.len());
+    /// // SAFETY: the vector has three initialised bytes there. As it is in an `Arc`, nothing writes to them.
+    /// let source = unsafe { HostBuffer::from_shared_parts(start, len, Arc::clone(&table)) };
+    /// let buffer = Device::cpu().allocate(3)?;
+    /// let stream = Device::cpu().create_stream()?;
+    /// stream.write(&buffer, 0, source)?;
+    /// assert_eq!(*table, [1, 2, 3]);
+    /// assert_eq!(*stream.read(&buffer, 0..3)?.wait()?, *table);
+    /// # Ok::<(), device_registry::DeviceError>(())
+    /// ```
     ///
     /// # Safety
     ///
     /// Until `owner` is dropped, `len` bytes from `start` on are initialised, may be read from any thread,
     /// and nothing writes to them. `len` is at most `isize::MAX`.
-    pub(crate) unsafe fn from_shared_parts(
-        start: NonNull<u8>,
-        len: usize,
-        owner: impl Any + Send + Sync,
-    ) -> Self {
-        Self(Bytes::Shared(SharedParts { start, len, owner: Box::new(owner) }))
+    #[must_use]
+    pub unsafe fn from_shared_parts(start: NonNull<u8>, len: usize, owner: impl Any + Send + Sync) -> Self {
+        Self(Bytes::Shared(RawParts::new(start, len, owner)))
     }
 
     /// The owner that [`from_raw_parts`](Self::from_raw_parts) got, if it is of this type.
@@ -240,7 +240,7 @@ impl HostBuffer {
     /// Prepares the memory for work of a stream. A thread of the driver may drop it, and the owner's `drop`
     /// must not run there, as it may call the driver.
     pub(crate) fn used_by(mut self, device: &'static dyn Owner) -> Self {
-        if let Bytes::Raw(raw) = &mut self.0 {
+        if let Bytes::Raw(raw) | Bytes::Shared(raw) = &mut self.0 {
             raw.device.get_or_insert(device);
         }
         self
