@@ -368,7 +368,7 @@ torch() {
         python -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
     # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files.
     DEVICE_TORCH=openreg pytest
-    set -- tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py
+    set -- tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py tests/test_dlpack.py
     DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' pytest "$@"
     DEVICE_TORCH=opencl pytest "$@"
     for name in openreg opencl; do

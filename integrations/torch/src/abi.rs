@@ -5,16 +5,17 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Instant;
 use std::{ptr, slice, str};
 
 use device_kernels::Scalar;
-use device_registry::{Event, device_list};
+use device_registry::{Event, HostBuffer, device_list};
 use smallvec::SmallVec;
 
 use crate::choice::choice;
-use crate::copies::Mapped;
+use crate::copies::{Mapped, Shared};
 use crate::counts;
 use crate::devices;
 use crate::failure::{Code, Failure, last, set_last};
@@ -244,6 +245,21 @@ extern "C" fn dt_write(destination: *mut c_void, source: *const u8, len: usize) 
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn dt_write_later(destination: *mut c_void, source: *mut u8, len: usize) -> c_int {
+    guard(|| {
+        let kept = NonNull::new(source).zip(host_memory::holder(source.addr(), len));
+        let Some((start, memory)) = kept else {
+            // SAFETY: the caller has `len` bytes there, which nothing writes to meanwhile.
+            return copies::write(destination.addr(), unsafe { slice::from_raw_parts(source, len) });
+        };
+        // SAFETY: the bytes are inside of the memory, which is the owner. The caller promises that nothing
+        // writes to them until the stream has done its work, which drops the owner.
+        let source = unsafe { HostBuffer::from_shared_parts(start, len, memory) };
+        copies::enqueue(destination.addr(), source)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn dt_read(destination: *mut u8, source: *const c_void, len: usize) -> c_int {
     guard(|| {
         // SAFETY: the caller has `len` bytes there, which nothing else uses meanwhile.
@@ -293,6 +309,37 @@ extern "C" fn dt_with_mapped(
         unsafe { put(mapped, is_mapped.into()) };
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_share(
+    pointer: *mut c_void,
+    len: usize,
+    host: *mut *mut u8,
+    owner: *mut *mut Shared,
+) -> c_int {
+    guard(|| {
+        let shared = copies::share(pointer.addr(), len)?.map(Box::new);
+        let start = shared.as_ref().map_or(ptr::null_mut(), |shared| shared.host.as_ptr());
+        // SAFETY: the caller's places.
+        unsafe {
+            put(host, start);
+            put(owner, shared.map_or(ptr::null_mut(), Box::into_raw));
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_unshare(owner: *mut Shared) {
+    if !owner.is_null() && !devices::is_forked() {
+        // SAFETY: an owner of `dt_share`, which the caller gives back.
+        let shared = unsafe { Box::from_raw(owner) };
+        guard(|| {
+            drop(shared);
+            Ok(())
+        });
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -1,7 +1,9 @@
 //! Copies and fills, in the current streams of their devices.
 
+use std::ptr::NonNull;
+
 use device_registry::backend::{HostMemory, Span, open_all_windows};
-use device_registry::{Buffer, Stream};
+use device_registry::{Buffer, HostBuffer, Stream};
 
 use crate::devices;
 use crate::failure::Failure;
@@ -10,6 +12,12 @@ use crate::streams;
 
 /// Up to this many bytes are copied into a queue that is busy, so that the caller need not wait for it.
 const SMALL: usize = 1 << 16;
+
+/// Copies a buffer of the host to a device, which reads it later.
+pub(crate) fn enqueue(destination: usize, source: HostBuffer) -> Result<(), Failure> {
+    let Place { device, buffer, offset } = memory::find(destination)?;
+    Ok(streams::current(device)?.write(&buffer, offset, source)?)
+}
 
 /// Copies bytes of the host to a device.
 pub(crate) fn write(destination: usize, source: &[u8]) -> Result<(), Failure> {
@@ -46,6 +54,27 @@ pub(crate) fn copy(destination: usize, source: usize, len: usize) -> Result<(), 
     stream.wait_event(&other.record()?)?;
     copy(stream, &from.buffer)?;
     Ok(other.wait_event(&stream.record()?)?)
+}
+
+/// Bytes of a device that code of the host uses where they are. They stay there until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) host: NonNull<u8>,
+    #[expect(dead_code, reason = "it keeps the memory")]
+    span: Span,
+}
+
+/// Waits for all work of the device, and shares bytes with the host. `None` if the host reaches them by
+/// copies alone, or there are none.
+pub(crate) fn share(address: usize, len: usize) -> Result<Option<Shared>, Failure> {
+    let place = memory::find(address)?;
+    memory::registered(place.device)?.synchronize()?;
+    let end = place.offset.saturating_add(len);
+    let Some(span) = place.buffer.slice(place.offset..end)?.span() else { return Ok(None) };
+    let in_device = |error| Failure::of_device(devices::all()[place.device], error);
+    let Some((memory, range)) = span.mapped().map_err(in_device)? else { return Ok(None) };
+    let host = NonNull::new(memory.as_ptr().as_ptr().wrapping_add(range.start));
+    Ok(host.map(|host| Shared { host, span }))
 }
 
 /// Bytes for the CPU to compute with.

@@ -1,6 +1,7 @@
 //! Memory of the host that devices copy faster: "pinned".
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use device_registry::{BackendErrorKind, DeviceError, HostBuffer};
 use parking_lot::Mutex;
@@ -10,7 +11,7 @@ use crate::failure::Failure;
 use crate::memory::registered;
 
 /// All of it, by its first address.
-static LIVE: Mutex<BTreeMap<usize, HostBuffer>> = Mutex::new(BTreeMap::new());
+static LIVE: Mutex<BTreeMap<usize, Arc<HostBuffer>>> = Mutex::new(BTreeMap::new());
 
 /// Allocates memory that is pinned for the device; ordinary memory, where the device has no other.
 pub(crate) fn allocate(device: usize, len: usize) -> Result<usize, Failure> {
@@ -22,11 +23,11 @@ pub(crate) fn allocate(device: usize, len: usize) -> Result<usize, Failure> {
         memory => memory?,
     };
     let address = memory.as_mut_ptr() as usize;
-    LIVE.lock().insert(address, memory);
+    LIVE.lock().insert(address, Arc::new(memory));
     Ok(address)
 }
 
-/// Frees it.
+/// Frees it, when no queued copy reads it any more.
 pub(crate) fn free(address: usize) {
     if !is_forked() {
         let memory = LIVE.lock().remove(&address);
@@ -36,10 +37,21 @@ pub(crate) fn free(address: usize) {
 
 /// Whether an address is within such memory.
 pub(crate) fn contains(address: usize) -> bool {
-    if is_forked() {
-        return false;
+    !is_forked() && find(address).is_some()
+}
+
+/// The allocation that has all of these bytes, if one has.
+pub(crate) fn holder(address: usize, len: usize) -> Option<Arc<HostBuffer>> {
+    if len == 0 || is_forked() {
+        return None;
     }
+    let (start, memory) = find(address)?;
+    len.checked_add(address - start).filter(|&end| end <= memory.len()).map(|_| memory)
+}
+
+/// The allocation that an address is in, and where it begins.
+fn find(address: usize) -> Option<(usize, Arc<HostBuffer>)> {
     let live = LIVE.lock();
-    let before = live.range(..=address).next_back();
-    before.is_some_and(|(start, memory)| address - start < memory.len().max(1))
+    let (&start, memory) = live.range(..=address).next_back()?;
+    (address - start < memory.len().max(1)).then(|| (start, Arc::clone(memory)))
 }

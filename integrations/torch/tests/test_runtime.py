@@ -1,5 +1,6 @@
 """Devices, streams, events, memory and random numbers."""
 
+import os
 import threading
 
 import pytest
@@ -89,6 +90,44 @@ def test_pinned_memory_is_known_and_copied(device):
     back.copy_(there, non_blocking=True)
     torch.accelerator.synchronize()
     assert torch.equal(back, pinned)
+
+
+def keep_busy(device, module):
+    """Enqueues work that takes a while; else the test is skipped."""
+    factor = torch.full((700, 700), 1e-3, device=device)
+    for _ in range(4):
+        factor = factor @ factor
+    if module.current_stream().query():
+        pytest.skip("the device does its work at once")
+
+
+@pytest.mark.skipif("DEVICE_VALIDATE" in os.environ, reason="the validating layer copies what a queue reads")
+def test_a_copy_reads_pinned_memory_later(device, module):
+    pinned = torch.zeros(1 << 18).pin_memory()
+    there = torch.ones(1 << 18, device=device)
+    module.synchronize()
+    keep_busy(device, module)
+    there.copy_(pinned, non_blocking=True)
+    # No program may do this: here it shows that there is no copy.
+    pinned.fill_(7)
+    assert not module.current_stream().query(), "the copy waited for the device"
+    module.synchronize()
+    assert (there == 7).all().item()
+
+
+def test_a_queued_copy_keeps_pinned_memory_and_copies_other_memory(device, module):
+    there, others = torch.ones(4, 1 << 14, device=device), torch.full((1 << 14,), 3.0)
+    pinned = torch.full((1 << 15,), 2.0).pin_memory()
+    keep_busy(device, module)
+    there[0].copy_(pinned[100 : 100 + (1 << 14)], non_blocking=True)
+    there[1].copy_(others, non_blocking=True)
+    there[2].copy_(pinned.view(torch.int32)[: 1 << 14], non_blocking=True)
+    others.fill_(9)
+    del pinned
+    again = torch.zeros(1 << 15).pin_memory()
+    module.synchronize()
+    assert (there[0] == 2).all().item() and (there[1] == 3).all().item()
+    assert again.sum() == 0
 
 
 def test_random_numbers_repeat(device, module):

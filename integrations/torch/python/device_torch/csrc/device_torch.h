@@ -64,6 +64,9 @@ int dt_is_host_allocation(const void* pointer);
 
 // Copies, in the current stream of the device.
 int dt_write(void* destination, const void* source, size_t len);
+// Like `dt_write`, but returns before pinned memory was read, which nothing may write to until the current stream has
+// done its work. It may be freed.
+int dt_write_later(void* destination, const void* source, size_t len);
 int dt_read(void* destination, const void* source, size_t len);
 int dt_copy(void* destination, const void* source, size_t len);
 
@@ -78,6 +81,12 @@ typedef struct {
 // Waits for the current stream, and calls `compute` with the bytes at hand. Sets `*mapped` to 0, and calls nothing,
 // if the host reaches one of the ranges by copies alone.
 int dt_with_mapped(dt_range* ranges, size_t count, void* context, void (*compute)(void* context), int* mapped);
+
+// Waits for all work of the device, and sets `*host` to where its bytes are, for code of the host that uses them while
+// no work of the device does. They stay there until `dt_unshare` of `*owner`, whatever else is freed. Both are null if
+// the host reaches the bytes by copies alone.
+int dt_share(void* pointer, size_t len, void** host, void** owner);
+void dt_unshare(void* owner);
 
 // Streams, by their number: 0 is the default stream of the device.
 int64_t dt_current_stream(int device);

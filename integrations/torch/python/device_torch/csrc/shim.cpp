@@ -907,7 +907,7 @@ class Kernel final : public c10::OperatorKernel {
 size_t copy_number = 0;
 
 // Copies elements of one shape between tensors without lazy bits.
-void copy_elements(const Tensor& source, const Tensor& destination) {
+void copy_elements(const Tensor& source, const Tensor& destination, bool non_blocking = false) {
   const bool same_bytes = source.dtype() == destination.dtype() && source.strides() == destination.strides() &&
       source.is_non_overlapping_and_dense();
   const auto len = source.nbytes();
@@ -944,7 +944,8 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
   } else if (is_ours(destination)) {
     TORCH_CHECK(source.is_cpu(), "Cannot copy from ", source.device(), " to ", destination.device());
     if (same_bytes) {
-      check(dt_write(destination.mutable_data_ptr(), source.const_data_ptr(), len));
+      const auto write = non_blocking ? dt_write_later : dt_write;
+      check(write(destination.mutable_data_ptr(), source.const_data_ptr(), len));
     } else if (destination.is_non_overlapping_and_dense()) {
       const auto here = at::empty_strided(destination.sizes(), destination.strides(), destination.options().device(c10::kCPU));
       here.copy_(source);
@@ -971,7 +972,7 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
   }
 }
 
-Tensor copy_from(const Tensor& self, const Tensor& destination, bool) {
+Tensor copy_from(const Tensor& self, const Tensor& destination, bool non_blocking) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   if (destination.numel() == 0) return destination;
   if (self.is_same(destination)) return destination;
@@ -989,7 +990,7 @@ Tensor copy_from(const Tensor& self, const Tensor& destination, bool) {
     if (negate) source = source.neg();
     copy_elements(source, to);
   } else {
-    copy_elements(source, to);
+    copy_elements(source, to, non_blocking);
     if (conjugate) to.copy_(at::conj_physical(to));
     if (negate) to.neg_();
   }
@@ -1141,6 +1142,22 @@ void set_rng_state(int64_t device, const Tensor& state) {
   generator.set_state(state);
 }
 
+// --- DLPack ---
+
+// A tensor of the CPU with the same bytes, after all work of the device; none if the host reaches them by copies alone.
+// It keeps the memory, not the storage, which may get another one.
+std::optional<Tensor> shared_with_host(const Tensor& self) {
+  if (!is_ours(self) || self.layout() != c10::kStrided || self.is_conj() || self.is_neg()) return std::nullopt;
+  const auto len = span_of(self);
+  if (len == 0 || self._is_zerotensor()) return std::nullopt;
+  void* host = nullptr;
+  void* owner = nullptr;
+  check(dt_share(self.mutable_data_ptr(), len, &host, &owner));
+  if (host == nullptr) return std::nullopt;
+  const auto options = at::TensorOptions().device(c10::kCPU).dtype(self.dtype());
+  return at::from_blob(host, self.sizes(), self.strides(), [owner](void*) { dt_unshare(owner); }, options);
+}
+
 // --- Registration ---
 
 void register_kernels(torch::Library& m) {
@@ -1229,6 +1246,7 @@ void register_all() {
   library("aten", DispatchKey::Negative).impl("_copy_from", torch::CppFunction::makeFallthrough());
 
   auto& own = libraries.emplace_back(torch::Library::DEF, "device_torch", std::nullopt, __FILE__, __LINE__);
+  own.def("shared_with_host(Tensor self) -> Tensor?", TORCH_FN(shared_with_host));
   own.def("initial_seed(int device) -> int", TORCH_FN(initial_seed));
   own.def("manual_seed(int device, int seed) -> ()", TORCH_FN(manual_seed));
   own.def("new_seed(int device) -> int", TORCH_FN(new_seed));
