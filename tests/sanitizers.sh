@@ -133,6 +133,7 @@ miri() {
     step 'Miri: what the core does with memory'
     cargo +nightly miri test --quiet -p device-registry --lib \
         -- zeroed_bytes:: host_memory:: host_windows:: fill_pattern:: memory_cache:: pending:: queue::
+    cargo +nightly miri test --quiet -p device-registry --test host_memory
 }
 
 [ $# -gt 0 ] || set -- address thread miri

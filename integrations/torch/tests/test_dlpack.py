@@ -1,5 +1,6 @@
 """DLPack: exchange with NumPy and within PyTorch, with copies only where the host does not reach the memory."""
 
+import ctypes
 import gc
 
 import numpy
@@ -50,6 +51,25 @@ def test_without_a_way_to_share_copy_false_is_an_error_that_says_so(device):
         for arguments in [{"copy": False}, {"copy": False, "device": "cpu"}]:
             with pytest.raises(BufferError, match=f"the memory of `{there.device}` by copies alone, and copy=False"):
                 numpy.from_dlpack(there, **arguments)
+
+
+class Described(ctypes.Structure):
+    """The start of DLPack's `DLTensor`."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+@pytest.mark.parametrize("wrong, message", [({"data": 4096}, "0x1000 is not one of"), ({"device_id": 99}, "asked for")])
+def test_memory_of_another_extension_device_is_an_error_at_its_first_use(device, wrong, message):
+    capsule = dlpack.to_dlpack(torch.ones(4, device=device))
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    described = Described.from_address(pointer(capsule, b"dltensor"))
+    for name, value in wrong.items():
+        setattr(described, name, value)
+    imported = torch.from_dlpack(capsule)
+    with pytest.raises(RuntimeError, match=message):
+        (imported + 1).cpu()
 
 
 # To NumPy.
