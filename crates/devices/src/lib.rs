@@ -117,9 +117,13 @@ fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// Makes the backends in files known.
 #[cfg(feature = "files")]
 fn install(arguments: &Arguments) -> Result<(), Failure> {
+    let by_variable = std::env::var_os(arguments::PLUGINS).is_some();
+    if arguments.plugins.is_empty() && !by_variable {
+        // Else each report would say that no folder was searched.
+        return Ok(());
+    }
     let mut plugins = device_plugin::Plugins::new();
-    // Else each report would say that it is not set.
-    if std::env::var_os(arguments::PLUGINS).is_some() {
+    if by_variable {
         plugins = plugins.variable(arguments::PLUGINS);
     }
     for folder in &arguments.plugins {
