@@ -43,7 +43,7 @@ use crate::runtime::{listing, probe};
 /// | `*:gpu(free)` | those with the most [free memory](Device::memory_info) first; a device that does not know it comes last. **It opens each of them.** |
 /// | `*:gpu(memory)` | those with the most memory first, by their properties |
 /// | `!wgpu`, `!*:cpu`, `!cuda:0` | excluded, wherever the part stands in the list: a device of the backend, of the kind, this device |
-/// | `auto` | the devices of the [default selection](default_selection) |
+/// | `auto` | the devices of the [default selection](crate::default_selection) |
 ///
 /// A list is the only thing that lets the registry take one device or another, and it takes none that the
 /// list does not name. Backends are loaded as the list is read, and those after the chosen device are not.

@@ -42,7 +42,10 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
                 .margin(15)
                 .x_label_area_size(45)
                 .y_label_area_size(70)
-                .build_cartesian_2d(range(|point| point.0).log_scale().base(4.0), range(|point| point.1).log_scale())
+                .build_cartesian_2d(
+                    range(|point| point.0).log_scale().base(4.0),
+                    range(|point| point.1).log_scale(),
+                )
                 .map_err(|error| error.to_string())?;
             chart
                 .configure_mesh()
