@@ -437,12 +437,13 @@ all-kernels-opencl() {
         cargo test --locked -p device-opencl-kernels --test conformance
 }
 
-step slow torch-operators 600 'PyTorch: its own database of operators'
+step slow torch-operators 600 'PyTorch: its own database of operators, and threads for a minute'
 torch-operators() {
     local venv
     in_torch
     [ -n "$venv" ] || return 0
     DEVICE_TORCH=openreg python tests/opinfo.py --list tests/opinfo-failures.txt
+    DEVICE_TORCH=openreg python tests/soak.py --seconds 60
     rm -rf "$venv"
 }
 
