@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use crate::defaults::Defaults;
 use crate::message::shown;
 use crate::options::{OptionOrigin, OptionValue};
 
-/// The content of the variable. A group without a prefix has no assignments.
+/// The content of the variable, and the defaults below it. A group with neither has no assignments.
 #[derive(Debug, Default)]
 pub(crate) struct Assignments {
     /// In the order of the variable. An option of an entry occurs once.
@@ -40,6 +41,15 @@ impl Assignments {
             }
         }
         this
+    }
+
+    /// Adds the options of `defaults` that the variable does not set.
+    pub(crate) fn add_defaults(&mut self, defaults: &Defaults) {
+        for (name, value) in &defaults.options {
+            if !self.of(name).any(|other| other.name() == value.name()) {
+                self.assignments.push(Assignment { name: name.clone(), value: value.clone() });
+            }
+        }
     }
 
     fn add(&mut self, piece: &str, variable: &Arc<str>) {

@@ -474,12 +474,51 @@ impl fmt::Display for UnknownOption {
 }
 
 /// [`Group::configure`](crate::Group::configure) was called after the group's first use, which had read the
-/// switches.
+/// switches, or after [`Group::set_defaults`](crate::Group::set_defaults).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{group} is already in use; set its switches before the first look-up, listing or registration, or in the \
-     environment"
+    "{group} {}; {}",
+    match .defaults {
+        Some(origin) => format!("has its switches from {origin}"),
+        None => "is already in use".to_owned(),
+    },
+    match .defaults {
+        Some(_) => "set them there, in the environment, or in code alone",
+        None => "set its switches before the first look-up, listing or registration, or in the environment",
+    }
 )]
 pub struct ConfigureError {
     pub(crate) group: &'static str,
+    /// The origin of its defaults, if it has some.
+    pub(crate) defaults: Option<Arc<str>>,
+}
+
+/// Why [`Group::set_defaults`](crate::Group::set_defaults) has set nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefaultsError {
+    /// The group was used before, and has read its switches and options.
+    #[error("{group} is already in use; set its defaults before the first look-up, listing or registration")]
+    #[non_exhaustive]
+    InUse {
+        /// The group.
+        group: &'static str,
+    },
+    /// The program has called [`Group::configure`](crate::Group::configure), which takes the place of all
+    /// switches.
+    #[error("the program sets the switches of {group} in code, by `Group::configure`")]
+    #[non_exhaustive]
+    Configured {
+        /// The group.
+        group: &'static str,
+    },
+    /// The group has defaults already.
+    #[error("{group} has defaults already, from {by}")]
+    #[non_exhaustive]
+    AlreadySet {
+        /// The group.
+        group: &'static str,
+        /// The origin of one of them.
+        by: Arc<str>,
+    },
 }

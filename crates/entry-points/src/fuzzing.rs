@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use crate::claim::Candidate;
+use crate::defaults::Defaults;
 use crate::entry_point::EntryPoint;
 use crate::pattern::Pattern;
 use crate::switches::{Settings, Switches};
@@ -17,7 +18,7 @@ pub struct Rules(Settings);
 impl Rules {
     /// Reads `PREFIX_AUTOLOAD`, `_INSTALLED`, `_DISABLE` and `_SELECT` through `read`.
     pub fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
-        Self(Settings::from_env(prefix, read))
+        Self(Settings::from_env(prefix, &Defaults::new(), read))
     }
 
     /// Takes the switches that a program sets in code.

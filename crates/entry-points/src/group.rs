@@ -9,9 +9,10 @@ use crate::collect::diagnosis::Findings;
 use crate::collect::element::{AnyGroup, SliceId};
 use crate::collect::{self, Source};
 use crate::declaration::Declaration;
+use crate::defaults::{Defaults, Effect};
 use crate::entry::Entry;
 use crate::entry_point::EntryPoint;
-use crate::error::{ConfigureError, LoadError, OptionError, RegisterError, UnknownName};
+use crate::error::{ConfigureError, DefaultsError, LoadError, OptionError, RegisterError, UnknownName};
 use crate::group_name::GroupName;
 use crate::index::Index;
 use crate::installed::Installed;
@@ -90,8 +91,8 @@ pub struct Group<P: ?Sized + 'static> {
     built_in: &'static [EntryPoint<P>],
     autoload_line: &'static str,
     source: Option<Source<P>>,
-    /// The switches that `configure` set, in place of the environment's. Locked while the table is built.
-    configured: Versions<Option<Switches>>,
+    /// What the program has set. Locked while the table is built.
+    configured: Versions<Configured>,
     /// What `add_note` has added, a version each.
     notes: Versions<Option<String>>,
     table: OnceLock<Table<P>>,
@@ -99,10 +100,19 @@ pub struct Group<P: ?Sized + 'static> {
     table_after_fork: OnceLock<Box<Table<P>>>,
 }
 
+/// What the program has set before the first use.
+enum Configured {
+    Nothing,
+    /// The switches that `configure` set, in place of the environment's.
+    Switches(Switches),
+    /// What `set_defaults` set, below the environment.
+    Defaults(Defaults),
+}
+
 /// The data of a group from its first use on.
 struct Table<P: ?Sized + 'static> {
     settings: Settings,
-    /// The options that the environment sets.
+    /// The options that the environment and the defaults set.
     assignments: Assignments,
     findings: Findings,
     index: Index<Slot<P>>,
@@ -152,7 +162,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             built_in: &[],
             autoload_line: "entry_points::autoload!();",
             source: None,
-            configured: Versions::new(None),
+            configured: Versions::new(Configured::Nothing),
             notes: Versions::new(None),
             table: OnceLock::new(),
             table_after_fork: OnceLock::new(),
@@ -378,16 +388,60 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigureError`] if the group was used before. Every look-up, listing and registration is a
-    /// use.
+    /// Returns [`ConfigureError`] if the group was used before, or has [defaults](Self::set_defaults). Every
+    /// look-up, listing and registration is a use.
     pub fn configure(&'static self, switches: Switches) -> Result<(), ConfigureError> {
+        let error = |defaults| ConfigureError { group: self.name(), defaults };
         match self.configured.writer() {
             Ok(configured) if self.table.get().is_none() => {
-                configured.add(Some(switches));
+                if let Configured::Defaults(defaults) = configured.newest() {
+                    return Err(error(defaults.any_origin()));
+                }
+                configured.add(Configured::Switches(switches));
                 Ok(())
             }
             // `Orphaned`: at the time of a fork, the parent process was building the table, which is a use.
-            Ok(_) | Err(Orphaned) => Err(ConfigureError { group: self.declaration.name.name }),
+            Ok(_) | Err(Orphaned) => Err(error(None)),
+        }
+    }
+
+    /// Sets switches and options that hold where the environment sets none, such as those of a configuration
+    /// file, each with its origin for messages. An empty variable counts as unset: `…_DISABLE=,` is a list
+    /// without patterns, which takes the place of a default. [`set_option`](Self::set_option) takes
+    /// precedence over both.
+    ///
+    /// ```
+    /// # use entry_points::{Defaults, Group};
+    /// static GROUP: Group<u8> = Group::new("example.defaults");
+    /// GROUP.set_defaults(Defaults::new().autoload(false, "app.toml:3"))?;
+    /// # Ok::<(), entry_points::DefaultsError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`DefaultsError`] if the group was used or configured before, or has defaults. They are set once,
+    /// since two files would leave the user with a guess.
+    pub fn set_defaults(&'static self, defaults: Defaults) -> Result<(), DefaultsError> {
+        let Ok(configured) = self.configured.writer() else {
+            return Err(DefaultsError::InUse { group: self.name() });
+        };
+        self.accepts_defaults()?;
+        configured.add(Configured::Defaults(defaults));
+        Ok(())
+    }
+
+    fn accepts_defaults(&self) -> Result<(), DefaultsError> {
+        let group = self.declaration.name.name;
+        match self.configured.newest() {
+            _ if self.table.get().is_some() || self.table_after_fork.get().is_some() => {
+                Err(DefaultsError::InUse { group })
+            }
+            Configured::Nothing => Ok(()),
+            Configured::Switches(_) => Err(DefaultsError::Configured { group }),
+            Configured::Defaults(defaults) => {
+                let by = defaults.any_origin().unwrap_or_else(|| "the program".into());
+                Err(DefaultsError::AlreadySet { group, by })
+            }
         }
     }
 
@@ -482,24 +536,31 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     }
 
     fn new_table(&'static self) -> Table<P> {
-        let configured = self.configured.newest();
-        let mut settings = match (configured, self.declaration.switches) {
+        let (switches, defaults) = match self.configured.newest() {
+            Configured::Nothing => (None, &Defaults::new()),
+            Configured::Switches(switches) => (Some(switches), &Defaults::new()),
+            Configured::Defaults(defaults) => (None, defaults),
+        };
+        let mut settings = match (switches, self.declaration.switches) {
             (Some(switches), _) => Settings::from_code(switches),
-            (None, Some(prefix)) => Settings::from_env(prefix, |variable| std::env::var_os(variable)),
-            (None, None) => Settings::from_code(&Switches::default()),
+            (None, Some(prefix)) => {
+                Settings::from_env(prefix, defaults, |variable| std::env::var_os(variable))
+            }
+            (None, None) => Settings::from_env("", defaults, |_| None),
         };
         // Where there is no environment, as on wasm32-unknown-unknown, `vars_os` panics.
         if let Some(prefix) = self.declaration.switches
             && cfg!(any(unix, windows, target_os = "wasi"))
         {
             let variables = std::env::vars_os().map(|(variable, _)| variable);
-            settings.complaints.extend(switches::misspelt(prefix, variables, configured.is_some()));
+            settings.complaints.extend(switches::misspelt(prefix, variables, switches.is_some()));
         }
         let assignments = self
             .declaration
             .switches
             .map(|prefix| Assignments::from_env(prefix, |name| std::env::var_os(name)));
-        let assignments = assignments.unwrap_or_default();
+        let mut assignments = assignments.unwrap_or_default();
+        assignments.add_defaults(defaults);
         let (linked, findings) = collect::gather(self.source);
         let index = Index::new(&self.slots(linked, &settings, &assignments));
         Table { settings, assignments, findings, index, warned: AtomicBool::new(false) }
@@ -539,8 +600,37 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 }
 
 impl<P: ?Sized + Send + Sync + 'static> AnyGroup for Group<P> {
+    fn name(&self) -> &'static str {
+        self.declaration.name.name
+    }
+
     fn report(&'static self) -> Report {
         self.report()
+    }
+
+    fn accepts_defaults(&self) -> Result<(), DefaultsError> {
+        self.accepts_defaults()
+    }
+
+    fn set_defaults(&'static self, defaults: Defaults) -> Result<(), DefaultsError> {
+        self.set_defaults(defaults)
+    }
+
+    fn effect_of_switch(&'static self, switch: &str) -> Effect {
+        match self.table().settings.variable_of(switch) {
+            Some(variable) => Effect::Replaced { by: variable.to_owned() },
+            None => Effect::InForce,
+        }
+    }
+
+    fn effect_of_option(&'static self, name: &str, option: &str) -> Effect {
+        match self.table().index.find(name) {
+            Some(slot) => slot.effect_of_option(option),
+            None => Effect::UnknownName {
+                noun: self.declaration.name.noun.unwrap_or("entry point"),
+                nearest: nearest(name, self.names()),
+            },
+        }
     }
 }
 

@@ -39,14 +39,19 @@ use crate::used_groups;
 /// used is missing if no `autoload!` line has an entry point for it.
 #[must_use]
 pub fn groups() -> Groups {
+    let mut reports: Vec<_> = all().into_iter().map(|group| group.report()).collect();
+    reports.sort_by_key(|report| (report.group(), report.interface()));
+    Groups { reports }
+}
+
+/// Each group once, in no order. It uses none of them.
+pub(crate) fn all() -> Vec<&'static dyn AnyGroup> {
     let mut all = declared_groups();
     all.extend(used_groups::all());
     let address = |group: &&'static dyn AnyGroup| std::ptr::from_ref(*group).cast::<()>();
     all.sort_unstable_by_key(address);
     all.dedup_by_key(|group| address(group));
-    let mut reports: Vec<_> = all.into_iter().map(|group| group.report()).collect();
-    reports.sort_by_key(|report| (report.group(), report.interface()));
-    Groups { reports }
+    all
 }
 
 /// The result of [`groups`]: a [`Report`] on each group, sorted by name, at the time of that call.

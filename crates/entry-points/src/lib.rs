@@ -2,9 +2,12 @@
 #![deny(unsafe_code)]
 
 mod assignments;
+#[doc(hidden)]
+pub mod by_name;
 mod claim;
 mod collect;
 mod declaration;
+mod defaults;
 mod entry;
 mod entry_point;
 mod error;
@@ -36,12 +39,14 @@ mod used_groups;
 mod verdict;
 mod versions;
 
+pub use crate::defaults::Defaults;
 pub use crate::entry::Entry;
 pub use crate::entry_point::EntryPoint;
 #[doc(hidden)]
 pub use crate::entry_point::load_with;
 pub use crate::error::{
-    ConfigureError, EntryName, LoadError, OptionError, RegisterError, UnknownName, UnknownOption,
+    ConfigureError, DefaultsError, EntryName, LoadError, OptionError, RegisterError, UnknownName,
+    UnknownOption,
 };
 pub use crate::error_chain::ErrorChain;
 pub use crate::failure::LoadFailure;

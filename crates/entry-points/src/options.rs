@@ -240,6 +240,9 @@ pub enum OptionOrigin {
     Program,
     /// The environment has this variable, such as `CODEC_DECODER_OPTIONS`.
     Variable(Arc<str>),
+    /// The program called [`Group::set_defaults`](crate::Group::set_defaults) with this origin, such as
+    /// `device.toml:7`.
+    Defaults(Arc<str>),
 }
 
 impl fmt::Display for OptionOrigin {
@@ -247,6 +250,7 @@ impl fmt::Display for OptionOrigin {
         match self {
             Self::Program => f.write_str("the program"),
             Self::Variable(name) => f.write_str(name),
+            Self::Defaults(origin) => f.write_str(origin),
         }
     }
 }

@@ -58,8 +58,8 @@ use crate::state::State;
 /// | `unavailable`, `failed` | `errors`: the message of the error, and of each cause |
 /// | `duplicate` | `of`: the packages of the others |
 ///
-/// An option has `name`, `value` and `set_by`: the variable that set it, or null for the program. Later
-/// versions may add fields and kinds.
+/// An option has `name`, `value` and `set_by`: the variable that set it, the origin of a
+/// [default](crate::Defaults), or null for the program. Later versions may add fields and kinds.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub(crate) group: &'static GroupName,

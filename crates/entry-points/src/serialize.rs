@@ -73,12 +73,12 @@ impl Serialize for State {
     }
 }
 
-/// The name, the value, and in `set_by` the variable; null if the program set it.
+/// The name, the value, and in `set_by` the variable or the place in a file; null if the program set it.
 impl Serialize for OptionValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let set_by = match self.origin() {
             OptionOrigin::Program => None,
-            OptionOrigin::Variable(name) => Some(&**name),
+            OptionOrigin::Variable(name) | OptionOrigin::Defaults(name) => Some(&**name),
         };
         let mut fields = serializer.serialize_struct("OptionValue", 3)?;
         fields.serialize_field("name", self.name())?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::claim::{Candidate, Claim};
 use crate::declaration::Declaration;
+use crate::defaults::Effect;
 use crate::entry_point::EntryPoint;
 use crate::error::{EntryName, LoadError, OptionError, Provider, RegisterError, UnknownOption};
 use crate::failure::LoadFailure;
@@ -186,6 +187,20 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
             }
             Stage::Loading { .. } => Err(OptionError::Loading { entry, option: spec.name() }),
             Stage::Loaded { .. } => Err(OptionError::Loaded { entry, option: spec.name() }),
+        }
+    }
+
+    /// What has become of the default of an option.
+    pub(crate) fn effect_of_option(&self, option: &str) -> Effect {
+        let claims = self.claims();
+        if claims.declarer(option).is_none() {
+            return Effect::UnknownOption(unknown_option(claims.representative(), option, None));
+        }
+        match self.options_in_force().into_iter().find(|value| value.name() == option) {
+            Some(value) if !matches!(value.origin(), OptionOrigin::Defaults(_)) => {
+                Effect::Replaced { by: value.origin().to_string() }
+            }
+            _ => Effect::InForce,
         }
     }
 

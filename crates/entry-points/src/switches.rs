@@ -1,8 +1,10 @@
 //! The switches of a group, from the environment or from code: they disable entry points.
 
 use std::ffi::OsString;
+use std::fmt;
 
 use crate::claim::Claim;
+use crate::defaults::{DefaultValue, Defaults};
 use crate::entry_point::EntryPoint;
 use crate::message::{SWITCH_WORDS, parse_switch, shown};
 use crate::nearest::nearest;
@@ -13,6 +15,7 @@ use crate::pattern::Pattern;
 /// A group with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) in its declaration reads them
 /// from the environment at its first use. [`Group::configure`](crate::Group::configure) sets them in code
 /// before that; the group then does not read these variables.
+/// [`Group::set_defaults`](crate::Group::set_defaults) sets what holds where a variable is unset or empty.
 ///
 /// | Variable | Field | Meaning |
 /// |---|---|---|
@@ -86,16 +89,18 @@ struct Switch<T> {
     value: T,
     /// The switch in messages, as the cause why a name is off: `CODEC_DECODER_DISABLE=vorb*`.
     cause: String,
+    /// Whether a variable sets it.
+    by_variable: bool,
 }
 
 impl Settings {
     pub(crate) fn from_code(switches: &Switches) -> Self {
-        let list = |field: &str, patterns: &[String]| Switch {
-            value: patterns.iter().map(|text| Pattern::new(text)).filter(|p| !p.text().is_empty()).collect(),
-            cause: format!("the program (Switches::{field} = {patterns:?})"),
+        let list = |field: &str, texts: &[String]| {
+            Switch::of_program(patterns(texts), format!("the program (Switches::{field} = {texts:?})"))
         };
-        let flag =
-            |field: &str, value| Switch { value, cause: format!("the program (Switches::{field} = false)") };
+        let flag = |field: &str, value| {
+            Switch::of_program(value, format!("the program (Switches::{field} = false)"))
+        };
         Self {
             autoload: flag("autoload", switches.autoload),
             installed: flag("installed", switches.installed),
@@ -105,39 +110,62 @@ impl Settings {
         }
     }
 
-    /// Reads the variables that begin with the prefix, through `read`.
-    pub(crate) fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// Reads the variables that begin with the prefix, through `read`. The defaults are in force where a
+    /// variable is unset or empty.
+    pub(crate) fn from_env(
+        prefix: &str,
+        defaults: &Defaults,
+        read: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
         let mut complaints = Vec::new();
         let mut text = |suffix: &str| {
             let variable = format!("{prefix}_{suffix}");
-            let value = match read(&variable).map(OsString::into_string) {
-                // An unset variable disables nothing, so that no message shows this text.
-                None => return Switch { value: String::new(), cause: variable },
-                Some(Ok(value)) => value,
-                Some(Err(value)) => {
+            let value = match read(&variable)?.into_string() {
+                Ok(value) => value,
+                Err(value) => {
                     complaints.push(format!("{variable} is ignored: expected UTF-8, found {value:?}"));
-                    String::new()
+                    return None;
                 }
             };
-            Switch { cause: format!("{variable}={}", shown(&value)), value }
+            let cause = format!("{variable}={}", shown(&value));
+            (!value.trim().is_empty()).then_some(Switch { value, cause, by_variable: true })
         };
         let (autoload, installed) = (text("AUTOLOAD"), text("INSTALLED"));
-        let (disable, select) = (text("DISABLE").map(patterns), text("SELECT").map(patterns));
-        let mut flag = |suffix: &str, switch: Switch<String>| {
-            switch.map(|value| {
-                if value.trim().is_empty() {
-                    return true;
-                }
+        let (disable, select) = (text("DISABLE"), text("SELECT"));
+        let mut flag = |suffix: &str, switch: Option<Switch<String>>, default| {
+            let parse = |value: String| {
                 parse_switch(&value).unwrap_or_else(|| {
                     complaints.push(format!(
                         "{prefix}_{suffix}={value:?} is invalid and counts as on: expected {SWITCH_WORDS}"
                     ));
                     true
                 })
-            })
+            };
+            switch.map_or_else(|| Switch::of_default(suffix, default, true), |switch| switch.map(parse))
         };
-        let (autoload, installed) = (flag("AUTOLOAD", autoload), flag("INSTALLED", installed));
-        Self { autoload, installed, disable, select, complaints }
+        let list = |suffix: &str, switch: Option<Switch<String>>, default| match switch {
+            Some(switch) => switch.map(|list| patterns(list.split(','))),
+            None => Switch::of_default(suffix, default, Vec::new()).map(patterns),
+        };
+        Self {
+            autoload: flag("AUTOLOAD", autoload, &defaults.autoload),
+            installed: flag("INSTALLED", installed, &defaults.installed),
+            disable: list("DISABLE", disable, &defaults.disable),
+            select: list("SELECT", select, &defaults.select),
+            complaints,
+        }
+    }
+
+    /// The variable and its value, if a variable sets the switch with this end of its name.
+    pub(crate) fn variable_of(&self, switch: &str) -> Option<&str> {
+        let (by_variable, cause) = match switch {
+            "autoload" => (self.autoload.by_variable, &self.autoload.cause),
+            "installed" => (self.installed.by_variable, &self.installed.cause),
+            "disable" => (self.disable.by_variable, &self.disable.cause),
+            "select" => (self.select.by_variable, &self.select.cause),
+            _ => return None,
+        };
+        by_variable.then_some(cause)
     }
 
     /// The switch that disables `point`, if one does.
@@ -187,7 +215,24 @@ impl Settings {
 
 impl<T> Switch<T> {
     fn map<U>(self, f: impl FnOnce(T) -> U) -> Switch<U> {
-        Switch { value: f(self.value), cause: self.cause }
+        Switch { value: f(self.value), cause: self.cause, by_variable: self.by_variable }
+    }
+
+    fn of_program(value: T, cause: String) -> Self {
+        Self { value, cause, by_variable: false }
+    }
+}
+
+impl<T: Clone + fmt::Debug> Switch<T> {
+    /// The switch as `default` has it, or else with the value `otherwise`, which disables nothing.
+    fn of_default(end: &str, default: &Option<DefaultValue<T>>, otherwise: T) -> Self {
+        let end = end.to_ascii_lowercase();
+        match default {
+            Some(DefaultValue { value, origin }) => {
+                Self::of_program(value.clone(), format!("{origin} ({end} = {value:?})"))
+            }
+            None => Self::of_program(otherwise, end),
+        }
     }
 }
 
@@ -229,8 +274,9 @@ pub(crate) fn misspelt(
     complaints
 }
 
-fn patterns(list: String) -> Vec<Pattern> {
-    list.split(',').map(Pattern::new).filter(|pattern| !pattern.text().is_empty()).collect()
+fn patterns(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Pattern> {
+    let patterns = texts.into_iter().map(|text| Pattern::new(text.as_ref()));
+    patterns.filter(|pattern| !pattern.text().is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -248,7 +294,7 @@ mod tests {
     static VORBIS: EntryPoint<u8> = EntryPoint::new("vorbis", load).in_package("codec-vorbis", "0.1.0");
 
     fn settings(variables: &[(&str, &str)]) -> Settings {
-        Settings::from_env("X", |name| {
+        Settings::from_env("X", &Defaults::new(), |name| {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
         })
     }
@@ -309,7 +355,7 @@ mod tests {
             read.borrow_mut().push(name.to_owned());
             None
         };
-        Settings::from_env("X", none);
+        Settings::from_env("X", &Defaults::new(), none);
         Assignments::from_env("X", none);
         let mut read = read.into_inner();
         read.sort_unstable();
@@ -391,7 +437,7 @@ mod tests {
     #[test]
     fn a_value_that_is_not_utf8_is_ignored_with_a_complaint() {
         use std::os::unix::ffi::OsStringExt;
-        let settings = Settings::from_env("X", |name| {
+        let settings = Settings::from_env("X", &Defaults::new(), |name| {
             (name == "X_DISABLE").then(|| OsString::from_vec(b"open\xff*".to_vec()))
         });
         assert_eq!(settings.off(&VORBIS, Claim::Linked), None);
@@ -399,6 +445,43 @@ mod tests {
             settings.complaints[0].contains("X_DISABLE is ignored: expected UTF-8, found \"open\\xFF*\""),
             "{settings:?}"
         );
+    }
+
+    fn settings_over(defaults: &Defaults, variables: &[(&str, &str)]) -> Settings {
+        Settings::from_env("X", defaults, |name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn a_default_holds_until_its_own_variable_is_set_to_something() {
+        let defaults = Defaults::new().autoload(false, "f:1").disable(["vorb*"], "f:2");
+        let off = |variables: &[(&str, &str)], claim| settings_over(&defaults, variables).off(&VORBIS, claim);
+        let autoload = "f:1 (autoload = false)";
+        let disable = "f:2 (disable = [\"vorb*\"])";
+        for (variables, linked, registered) in [
+            (&[][..], Some(autoload), Some(disable)),
+            (&[("X_AUTOLOAD", " "), ("X_DISABLE", "")], Some(autoload), Some(disable)),
+            (&[("X_AUTOLOAD", "1")], Some(disable), Some(disable)),
+            (&[("X_AUTOLOAD", "2")], Some(disable), Some(disable)),
+            (&[("X_DISABLE", "other")], Some(autoload), None),
+            (&[("X_DISABLE", ",")], Some(autoload), None),
+            (&[("X_DISABLE", "v*")], Some(autoload), Some("X_DISABLE=v*")),
+            (&[("X_SELECT", "vorbis")], Some(autoload), None),
+        ] {
+            assert_eq!(off(variables, Claim::Linked).as_deref(), linked, "{variables:?}");
+            assert_eq!(off(variables, Claim::Registered).as_deref(), registered, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_switch_says_whether_a_variable_sets_it() {
+        let defaults = Defaults::new().select(["a"], "f:1").installed(false, "f:2");
+        let settings = settings_over(&defaults, &[("X_SELECT", "b"), ("X_INSTALLED", "")]);
+        assert_eq!(settings.variable_of("select"), Some("X_SELECT=b"));
+        for switch in ["installed", "disable", "autoload"] {
+            assert_eq!(settings.variable_of(switch), None);
+        }
     }
 
     #[test]

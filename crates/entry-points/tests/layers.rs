@@ -10,7 +10,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("locks", &["sync", "sync/fork", "sync/model", "sync/of_loom", "sync/of_std"]),
     ("words", &["error_chain", "group_name", "isolation", "message", "name", "nearest"]),
     ("structures", &["index", "once_load", "once_load/model", "once_load/wait_graph", "versions"]),
-    ("data", &["error", "failure", "options", "report", "serialize", "state"]),
+    ("data", &["defaults", "error", "failure", "options", "report", "serialize", "state"]),
     ("entry points", &["claim", "collect/element", "entry_point", "installed", "pattern"]),
     (
         "rules",
@@ -28,7 +28,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
             "verdict",
         ],
     ),
-    ("groups", &["entry", "fuzzing", "group", "groups", "slot"]),
+    ("groups", &["by_name", "entry", "fuzzing", "group", "groups", "slot"]),
 ];
 
 /// Each file, with the files that it imports.

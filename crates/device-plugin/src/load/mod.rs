@@ -84,7 +84,7 @@ fn settings<'a>(manifest: &Manifest, options: &'a Options) -> Vec<Setting<'a>> {
         .filter_map(|(name, _)| options.value(name))
         .map(|option| {
             let variable = match option.origin() {
-                OptionOrigin::Variable(name) => name,
+                OptionOrigin::Variable(name) | OptionOrigin::Defaults(name) => name,
                 _ => "",
             };
             (option.name(), option.as_str(), variable)

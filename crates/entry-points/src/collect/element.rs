@@ -3,7 +3,9 @@
 use std::any::{Any, TypeId};
 use std::fmt;
 
+use crate::defaults::{Defaults, Effect};
 use crate::entry_point::EntryPoint;
+use crate::error::DefaultsError;
 use crate::message::and;
 use crate::report::Report;
 
@@ -29,7 +31,15 @@ pub trait Collected: 'static {
 /// A group, with the type of the plugin erased, so that one list holds all groups.
 #[doc(hidden)]
 pub trait AnyGroup: Send + Sync {
+    fn name(&self) -> &'static str;
     fn report(&'static self) -> Report;
+    /// Whether `set_defaults` would succeed. It uses nothing.
+    fn accepts_defaults(&self) -> Result<(), DefaultsError>;
+    fn set_defaults(&'static self, defaults: Defaults) -> Result<(), DefaultsError>;
+    /// What has become of the default of a switch, such as `disable`.
+    fn effect_of_switch(&'static self, switch: &str) -> Effect;
+    /// What has become of the default of an option.
+    fn effect_of_option(&'static self, name: &str, option: &str) -> Effect;
 }
 
 // Not public API. Used by generated code.
