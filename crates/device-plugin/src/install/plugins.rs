@@ -18,6 +18,7 @@ use crate::install::load_checked;
 use crate::install::manifest::{self, Manifest};
 use crate::install::places::{Place, Surroundings, leave_out};
 use crate::install::report::{InstallReport, Searched};
+use crate::install::rights::Rights;
 use crate::install::trust::Trust;
 
 /// How a manifest's file name ends, behind a name of at least one character.
@@ -87,6 +88,16 @@ impl Plugins {
     /// safe. Windows has no such check.
     pub fn trust_any_owner(self) -> Self {
         Self { any_owner: true, ..self }
+    }
+
+    // Not public API. `device-config` holds its file to the rule of manifests.
+    /// Checks that no other user can change a file, unless [any owner](Self::trust_any_owner) is trusted.
+    /// `file` is canonical.
+    #[doc(hidden)]
+    pub fn check_owner(&self, file: &Path) -> Result<(), String> {
+        let metadata = file.metadata().map_err(|error| error.to_string())?;
+        let check = Trust::new(self.any_owner, Rights::of_process()).check_file(file, &metadata);
+        check.map_err(|error| error.to_string())
     }
 
     fn and(mut self, place: Place) -> Self {

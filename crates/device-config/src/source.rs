@@ -1,0 +1,93 @@
+//! The text of a file, and places in it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Far more than a file needs that people write.
+const LONGEST: u64 = 1 << 20;
+
+/// A place in a text. Both numbers begin at 1, and a column counts characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct At {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+impl At {
+    /// The place of a byte. One behind the text, or within a character, is as good as the nearest before it.
+    pub(crate) fn of(text: &str, byte: usize) -> Self {
+        let before = &text[..text.floor_char_boundary(byte)];
+        let line = before.rfind('\n').map_or(before, |end| &before[end + 1..]);
+        Self { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
+    }
+}
+
+/// A value and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located<T> {
+    pub(crate) value: T,
+    pub(crate) at: At,
+}
+
+/// What is wrong in a text, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    pub(crate) at: At,
+    pub(crate) message: String,
+}
+
+/// The bytes of a regular file. Reading a device file can have effects, and a pipe would wait for its writer.
+pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
+    if !file.metadata()?.is_file() {
+        return Err(invalid("expected a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    File::open(file)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(invalid(format!("expected at most {LONGEST} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The bytes as text.
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Mistake> {
+    str::from_utf8(bytes).map_err(|error| {
+        let valid = str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+        let message = format!("expected UTF-8, found the byte 0x{:02x}", bytes[error.valid_up_to()]);
+        Mistake { at: At::of(valid, valid.len()), message }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_counts_lines_and_characters_from_one() {
+        let text = "a\r\né = 1\n";
+        let at = |byte| {
+            let At { line, column } = At::of(text, byte);
+            (line, column)
+        };
+        assert_eq!([at(0), at(3), at(4), at(5), at(99)], [(1, 1), (2, 1), (2, 1), (2, 2), (3, 1)]);
+        assert_eq!(At::of("", 0), At { line: 1, column: 1 });
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_have_a_place() {
+        let mistake = text(b"a\nb\xff").unwrap_err();
+        assert_eq!(mistake.at, At { line: 2, column: 2 });
+        assert_eq!(mistake.message, "expected UTF-8, found the byte 0xff");
+    }
+
+    #[test]
+    fn a_folder_and_a_file_that_is_too_long_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(read(folder.path()).unwrap_err().to_string(), "expected a regular file");
+        let file = folder.path().join("long");
+        std::fs::write(&file, vec![b'#'; LONGEST as usize + 1]).unwrap();
+        assert_eq!(read(&file).unwrap_err().to_string(), "expected at most 1048576 bytes");
+    }
+}
